@@ -2,9 +2,9 @@
 
 import errno
 import io
+import os
 import sys
 import threading
-from typing import NoReturn
 
 from mt import processes
 from mt.cli.app import app
@@ -12,15 +12,12 @@ from mt.cli.logs import survive_losing_stderr
 from mt.display import visible
 from mt.errors import MtError
 
-OUT_OF_MEMORY = 1
-USER_ERROR = 2
-INTERRUPTED = 130
 # Messages of torch, C++ and the dynamic linker, none of which raises a MemoryError.
 _TEXTS_OF_NO_MEMORY = ("can't allocate memory", "bad_alloc", "failed to map segment")
 
 
 def main() -> None:
-    """Run a command; a user error is one sentence on stderr and exit code 2."""
+    """Run a command; an error is one sentence on stderr and exit code 2, with MT_DEBUG=1 also a traceback."""
     processes.end_with_launcher()
     survive_losing_stderr()
     processes.let_threads_look(3000)
@@ -31,39 +28,36 @@ def main() -> None:
     try:
         # Completion must be for this command even where `python -m mt` installs it.
         app(prog_name="mt")
-    except MtError as error:
-        who = "mt" if processes.is_first() else f"mt: process {processes.rank()}"
-        print(f"{who}: {visible(str(error))}", file=sys.stderr)
-        sys.exit(USER_ERROR)
     except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+        sys.exit(130)
     except SystemExit as end:
         # Typer raises this for Ctrl-C. The shell's prompt must not follow the ^C on the same line.
-        if end.code == INTERRUPTED and sys.stderr.isatty():
+        if end.code == 130 and sys.stderr.isatty():
             print(file=sys.stderr)
         raise
-    except MemoryError:
-        _end_out_of_memory()
-    except (RuntimeError, ImportError) as error:
-        if not any(text in str(error) for text in _TEXTS_OF_NO_MEMORY):
+    except Exception as error:
+        if os.environ.get("MT_DEBUG"):
             raise
-        _end_out_of_memory()
-    except OSError as error:
-        if error.errno == errno.ENOMEM:
-            _end_out_of_memory()
+        who = "mt" if processes.is_first() else f"mt: process {processes.rank()}"
+        code, sentence = _explain(error)
+        print(f"{who}: {visible(sentence)}", file=sys.stderr)
+        sys.exit(code)
+
+
+def _explain(error: Exception) -> tuple[int, str]:
+    """The exit code and the sentence for an error that ends the command."""
+    if isinstance(error, MtError):
+        return 2, str(error)
+    is_out_of_memory = isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM
+    if is_out_of_memory or any(text in str(error) for text in _TEXTS_OF_NO_MEMORY):
+        return 1, (
+            "the system has no memory left for this process. Close other programs, raise its limit "
+            "(ulimit -v), or give it less to do."
+        )
+    if isinstance(error, OSError):
         # For example a full disk, or a folder without write permission. Typer handles a closed output pipe.
-        where = f"{error.filename}: " if error.filename else ""
-        print(f"mt: {visible(f'{where}{error.strerror or error}')}.", file=sys.stderr)
-        sys.exit(USER_ERROR)
-
-
-def _end_out_of_memory() -> NoReturn:
-    print(
-        "mt: the system has no memory left for this process. Close other programs, raise its limit "
-        "(ulimit -v), or give it less to do.",
-        file=sys.stderr,
-    )
-    sys.exit(OUT_OF_MEMORY)
+        return 2, f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or error}."
+    return 2, f"{type(error).__name__}: {error} (MT_DEBUG=1 shows where)"
 
 
 def _leave_full_disks_to_the_main_thread(arguments: threading.ExceptHookArgs) -> None:

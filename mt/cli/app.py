@@ -4,19 +4,34 @@ Only the module of the command that is called is imported, and each command impo
 called, so that nothing waits for the libraries of something else.
 """
 
+import inspect
 from collections import UserDict
 from importlib import import_module
+from itertools import pairwise
 from typing import Annotated, Any
 
 import typer
 import typer.main
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 import mt
-from mt.cli.usage import Command
 
 # Each is the function of this name in the module of this name.
 COMMANDS = "init check train translate evaluate compare score attention serve average export runs show report"
+
+
+class _Command(TyperCommand):
+    def __init__(self, *args: Any, help: str | None = None, **more: Any) -> None:
+        # Each paragraph on one line, which typer then wraps; lists, such as those of exit codes, as they are.
+        paragraphs = inspect.cleandoc(help or "").split("\n\n")
+        unwrapped = (text if "\n " in f"\n{text}" else text.replace("\n", " ") for text in paragraphs)
+        super().__init__(*args, help="\n\n".join(unwrapped), **more)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Give ``--recipe`` an empty value if it has none, because typer has no optional values."""
+        given = pairwise([*args, "-"])
+        args = [f"{arg}=" if arg == "--recipe" and after.startswith("-") else arg for arg, after in given]
+        return super().parse_args(ctx, args)
 
 
 class _Commands(UserDict[str, Any]):
@@ -25,7 +40,7 @@ class _Commands(UserDict[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if self.data[name] is None:
             alone = typer.Typer(add_completion=False)
-            alone.command(cls=Command)(getattr(import_module(f"mt.cli.{name}"), name))
+            alone.command(cls=_Command)(getattr(import_module(f"mt.cli.{name}"), name))
             self.data[name] = typer.main.get_command(alone)
         return self.data[name]
 
@@ -49,8 +64,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_given: bool) -> None:
+    if is_given:
         typer.echo(f"mt {mt.__version__}")
         raise typer.Exit
 
@@ -68,14 +83,13 @@ def options(
     """
 
 
-def _options() -> list[str]:
-    """Completions for the shell: sections, and options with their sections."""
+def _complete_options() -> list[str]:
     from mt.config.explain import SECTIONS
 
     return [*SECTIONS, *(f"{section}.{key}" for section, fields in SECTIONS.items() for key in fields)]
 
 
-@app.command(cls=Command)
+@app.command(cls=_Command)
 def config(
     name: Annotated[
         str | None,
@@ -83,7 +97,7 @@ def config(
             metavar="SECTION|OPTION",
             help="A section such as schedule, or an option such as schedule.learning_rate. Default: all.",
             show_default=False,
-            autocompletion=_options,
+            autocompletion=_complete_options,
         ),
     ] = None,
 ) -> None:
@@ -96,7 +110,7 @@ def config(
     typer.echo(options_to_yaml(name), nl=False)
 
 
-@app.command(cls=Command)
+@app.command(cls=_Command)
 def schema() -> None:
     """Print a JSON Schema of config files, with which editors complete and check options.
 

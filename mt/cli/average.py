@@ -6,8 +6,7 @@ from typing import Annotated
 import typer
 
 from mt.cli.logs import say, show_logs
-from mt.cli.options import RunOption, find_run
-from mt.errors import ConfigError
+from mt.cli.options import RunOption, check_at_most_one, find_run
 
 
 def average(
@@ -29,13 +28,11 @@ def average(
     only kept because it is the best is not one of the last.
     """
     show_logs()
-    if last is not None and best is not None:
-        raise ConfigError("--last and --best are mutually exclusive: give one of them.")
+    check_at_most_one(last=last, best=best)
     found = find_run(run)
     from mt.training.average import average_checkpoints
 
-    number = best if best is not None else last or 5
-    made = average_checkpoints(found, number, best=best is not None)
+    made = average_checkpoints(found, best or last or 5, best=best is not None)
     typer.echo(f"{made.folder}")
     say(
         f"Score it:  mt evaluate --run {quote(str(found.path))} --checkpoint {made.name} --split validation\n"

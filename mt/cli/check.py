@@ -6,50 +6,35 @@ from typing import Annotated
 import typer
 
 from mt.cli.logs import show_logs
-from mt.cli.options import RUNS
-from mt.display import aligned, counted
+from mt.cli.options import RUNS, OverridesOption, check_needs
+from mt.display import counted
 from mt.errors import ConfigError, DataError
 
 
 def check(
-    context: typer.Context,
     config: Annotated[
-        Path | None,
-        typer.Option("--config", "-c", metavar="FILE", help="The config file to check."),
+        Path | None, typer.Option("--config", "-c", metavar="FILE", help="The config file to check.")
     ] = None,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="With --config: override an option; repeatable."),
-    ] = None,
+    overrides: OverridesOption = None,
     batch: Annotated[
         Path | None,
         typer.Option("--batch", metavar="FILE", help="A batch from the bad_batches folder of a run."),
     ] = None,
     run: Annotated[
         Path | None,
-        typer.Option(
-            "--run",
-            metavar="PATH",
-            help="The run directory. Default: runs/NAME for NAME.yaml, or the run that the batch belongs to.",
-        ),
+        typer.Option("--run", metavar="PATH", help="Default: runs/NAME for NAME.yaml, or the batch's run."),
     ] = None,
     checkpoint: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="With --batch: best, latest, or the name of a checkpoint. Default: the one before the "
-            "skipped step, or the latest if that is gone.",
+            help="With --batch: best, latest, or a name. Default: the one before the step, or the latest.",
         ),
     ] = None,
     device: Annotated[
-        str,
-        typer.Option(
-            metavar="DEVICE", help="With --batch: auto, cpu, cuda or mps. With --config: training.device is."
-        ),
-    ] = "auto",
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="With --config: also show details, and some sentences.")
-    ] = False,
+        str | None,
+        typer.Option(metavar="DEVICE", help="With --batch: auto, cpu, cuda or mps. Default: auto."),
+    ] = None,
 ) -> None:
     """Check before training whether a config works, how good the model can get, and how long it takes.
 
@@ -68,27 +53,18 @@ def check(
     130  stopped by Ctrl-C.
     """
     show_logs()
-    if config is not None and batch is None:
-        _refuse(context, "checkpoint", "device", goes_with="--batch")
-        _check_config(config, overrides or [], run, verbose=verbose)
-    elif batch is not None and config is None:
-        _refuse(context, "overrides", "verbose", goes_with="--config")
-        _check_batch(batch, run, checkpoint, device)
-    else:
+    if (config is None) == (batch is None):
         raise ConfigError(
             "give either --config FILE, to check a run before it begins, or --batch FILE, to examine a "
             "skipped batch."
         )
-
-
-def _refuse(context: typer.Context, *names: str, goes_with: str) -> None:
-    """Refuse options that would have no effect."""
-    for name in names:
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
-            option = "--set" if name == "overrides" else f"--{name}"
-            instead = " With --config, use --set training.device=..." if name == "device" else ""
-            raise ConfigError(f"{option} can only be used with {goes_with}.{instead}")
+    check_needs("--batch", batch is not None, checkpoint=checkpoint)
+    check_needs("--batch: for --config use --set training.device=...", batch is not None, device=device)
+    check_needs("--config", config is not None, set=overrides)
+    if config is not None:
+        _check_config(config, overrides or [], run)
+    elif batch is not None:
+        _check_batch(batch, run, checkpoint, device or "auto")
 
 
 def _check_config(file: Path, overrides: list[str], run: Path | None, *, verbose: bool) -> None:

@@ -5,19 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from mt.cli import options
 from mt.cli.logs import show_logs
-from mt.cli.options import (
-    BeamOption,
-    CheckpointOption,
-    DeviceOption,
-    JsonOption,
-    LengthNormalizationOption,
-    LengthPenaltyOption,
-    TestSetNameOption,
-    TestSetOption,
-    choose_beam,
-)
-from mt.cli.outputs import refuse_missing_folder, refuse_overwriting
 from mt.display import counted
 from mt.errors import ConfigError
 
@@ -33,21 +22,21 @@ def compare(
         Literal["train", "validation", "test"] | None,
         typer.Option(help="The split of the first run's corpus.", show_default="test"),
     ] = None,
-    data: TestSetOption = None,
-    name: TestSetNameOption = None,
+    data: options.TestSetOption = None,
+    name: options.TestSetNameOption = None,
     references: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="The references, for two files outside run directories."),
     ] = None,
-    beam: BeamOption = 1,
-    length_penalty: LengthPenaltyOption = 1.0,
-    length_normalization: LengthNormalizationOption = "gnmt",
-    checkpoint: CheckpointOption = "best",
+    beam: options.BeamOption = 1,
+    length_penalty: options.LengthPenaltyOption = 1.0,
+    length_normalization: options.LengthNormalizationOption = "gnmt",
+    checkpoint: options.CheckpointOption = "best",
     show: Annotated[
         int, typer.Option(min=0, metavar="N", help="Show the N sentences that differ most.")
     ] = 10,
-    json: JsonOption = None,
-    device: DeviceOption = "auto",
+    json: options.JsonOption = None,
+    device: options.DeviceOption = "auto",
 ) -> None:
     """Compare two models, or two files of translations, on the same test sentences.
 
@@ -58,20 +47,15 @@ def compare(
     of translations in a run directory is scored against the references of that run.
     """
     show_logs()
-    refuse_missing_folder(json)
     for system in (first, second):
         if not system.exists():
             raise ConfigError(f"there is no {system}: give a run directory or a file of translations.")
-    refuse_overwriting(json, first, second, references, data=data)
-    if references is not None and data is not None:
-        raise ConfigError("--references and --data are mutually exclusive: give one of them.")
-    if references is not None and split is not None:
-        raise ConfigError("--split names a split of a run's corpus: leave it out with --references.")
-    if references is not None and name is not None:
-        raise ConfigError("--name is for --data: leave it out with --references.")
-    if (beam > 1 or checkpoint != "best") and not (first.is_dir() or second.is_dir()):
-        raise ConfigError("--beam and --checkpoint are for runs, but A and B are both files of translations.")
-    strategy = choose_beam(beam, length_penalty, length_normalization)
+    options.check_output(json, first, second, references, data=data)
+    for option in ({"data": data}, {"split": split}, {"name": name}):
+        options.check_at_most_one(references=references, **option)
+    is_any_run = first.is_dir() or second.is_dir()
+    options.check_needs("a run, not two files", is_any_run, beam=beam > 1, checkpoint=checkpoint != "best")
+    strategy = options.choose_beam(beam, length_penalty, length_normalization)
     from mt.device import choose_device
     from mt.evaluation.compare import run_comparison, write_comparison
 

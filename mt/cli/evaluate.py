@@ -1,67 +1,43 @@
 """`mt evaluate`: score the translations of a run, and show what it translates badly."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from mt.cli import options
 from mt.cli.logs import say, show_logs
-from mt.cli.options import (
-    BeamOption,
-    CheckpointOption,
-    DeviceOption,
-    EngineOption,
-    EnsembleOption,
-    JsonOption,
-    LengthNormalizationOption,
-    LengthPenaltyOption,
-    PrecisionOption,
-    RunOption,
-    TestSetNameOption,
-    TestSetOption,
-    choose_beam,
-    engine_name,
-    find_ensemble,
-    find_run,
-)
-from mt.cli.outputs import refuse_missing_folder, refuse_overwriting
 from mt.display import counted, visible
 
 if TYPE_CHECKING:
-    from mt.evaluation.analysis import Analysis, ScoredSentence
+    from mt.evaluation.analysis import Analysis
     from mt.evaluation.evaluate import Evaluation
-    from mt.run_directory import RunDirectory
 
 NUM_WORST_KEPT = 10
 
 
 def evaluate(
-    run: RunOption = None,
-    ensemble: EnsembleOption = None,
+    run: options.RunOption = None,
+    ensemble: options.EnsembleOption = None,
     split: Annotated[
         Literal["train", "validation", "test"], typer.Option(help="The split of the corpus.")
     ] = "test",
-    data: TestSetOption = None,
-    name: TestSetNameOption = None,
-    beam: BeamOption = 1,
-    length_penalty: LengthPenaltyOption = 1.0,
-    length_normalization: LengthNormalizationOption = "gnmt",
-    checkpoint: CheckpointOption = "best",
+    data: options.TestSetOption = None,
+    name: options.TestSetNameOption = None,
+    beam: options.BeamOption = 1,
+    length_penalty: options.LengthPenaltyOption = 1.0,
+    length_normalization: options.LengthNormalizationOption = "gnmt",
+    checkpoint: options.CheckpointOption = "best",
     literature: Annotated[
-        bool,
-        typer.Option(
-            "--literature",
-            help="Also report BLEU on lower-cased, punctuation-normalised, Moses-tokenised text.",
-        ),
+        bool, typer.Option("--literature", help="Also report BLEU on lower-cased, Moses-tokenised text.")
     ] = False,
     scores_only: Annotated[
         bool, typer.Option("--scores-only", help="Leave out the counts of words and both tables.")
     ] = False,
     worst: Annotated[int, typer.Option(min=0, metavar="N", help="Show the N worst sentences.")] = 0,
-    json: JsonOption = None,
-    device: DeviceOption = "auto",
-    precision: PrecisionOption = "float32",
-    engine: EngineOption = "torch",
+    json: options.JsonOption = None,
+    device: options.DeviceOption = "auto",
+    precision: options.PrecisionOption = "float32",
+    engine: options.EngineOption = "torch",
 ) -> None:
     """Translate a test set and score the translations with BLEU, chrF2++ and TER.
 
@@ -72,12 +48,11 @@ def evaluate(
     evaluations.jsonl and TensorBoard.
     """
     show_logs()
-    refuse_missing_folder(json)
-    found = find_run(run)
-    refuse_overwriting(json, found.path, *(ensemble or ()), data=data)
-    strategy = choose_beam(beam, length_penalty, length_normalization)
+    found = options.find_run(run)
+    options.check_output(json, found.path, *(ensemble or ()), data=data)
+    strategy = options.choose_beam(beam, length_penalty, length_normalization)
     from mt.device import choose_device
-    from mt.evaluation.evaluate import described, run_evaluation
+    from mt.evaluation.evaluate import described, run_evaluation, show_in_tensorboard, write_json
 
     if literature:
         # This import takes a second.
@@ -88,32 +63,30 @@ def evaluate(
         checkpoint=checkpoint,
         device=choose_device(device),
         precision=precision,
-        engine=engine_name(engine),
+        engine=engine,
         data_path=data,
         data_name=name,
         beam=strategy,
         literature=literature_score if literature else None,
         analyse=not scores_only,
         num_worst=max(worst, NUM_WORST_KEPT),
-        others=find_ensemble(ensemble),
+        others=options.find_ensemble(ensemble),
     )
     models = " + ".join([f"{found.path}, {result.checkpoint}", *result.ensemble])
     say(f"{models}, {result.data}: {described(strategy)}, by {result.engine} in {result.precision}")
     _show_scores(result)
     if result.analysis is not None:
         _show_analysis(result.analysis)
-    _show_worst(result.worst[:worst])
+    for sentence in result.worst[:worst]:
+        typer.echo(f"\nsentence {sentence.number:,}, chrF2++ {sentence.chrfpp:.2f}")
+        typer.echo(f"  source       {sentence.source}")
+        typer.echo(f"  translation  {sentence.translation}")
+        typer.echo(f"  reference    {sentence.reference}")
     say(f"{counted(result.num_sentences, 'translation')}: {result.hypotheses_file}")
     say(f"their references: {result.references_file}")
     # Last, because the scores have been shown if these files cannot be written.
-    _write(result, found, json)
-
-
-def _write(result: "Evaluation", run: "RunDirectory", json: Path | None) -> None:
-    from mt.evaluation.evaluate import show_in_tensorboard, write_json
-
     if not result.ensemble:
-        show_in_tensorboard(result, run)
+        show_in_tensorboard(result, found)
     if json is not None:
         write_json(result, json)
 
@@ -128,10 +101,6 @@ def _show_scores(result: "Evaluation") -> None:
         typer.echo("words  sentences  exact")
         for length, (count, exact) in result.exact_by_length.items():
             typer.echo(f"{length:5}  {count:9,}  {exact:6.2f} %")
-    _show_other_checkpoints(result)
-
-
-def _show_other_checkpoints(result: "Evaluation") -> None:
     for other in result.other_checkpoints:
         bleu = other.bleu
         verdict = "a significant" if bleu.is_significant else "no significant"
@@ -167,14 +136,6 @@ def _show_analysis(analysis: "Analysis") -> None:
                 f"{group.training_frequency:17}  {group.num_reference_words:19,}  "
                 f"{group.num_output_words:15,}  {group.f1:6.2f}"
             )
-
-
-def _show_worst(sentences: "list[ScoredSentence]") -> None:
-    for each in sentences:
-        typer.echo(f"\nsentence {each.number:,}, chrF2++ {each.chrfpp:.2f}")
-        typer.echo(f"  source       {each.source}")
-        typer.echo(f"  translation  {each.translation}")
-        typer.echo(f"  reference    {each.reference}")
 
 
 def _percent(part: int, whole: int) -> str:

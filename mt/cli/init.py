@@ -7,20 +7,13 @@ from typing import Annotated
 import typer
 
 from mt.cli.logs import say, show_logs
+from mt.cli.options import check_at_most_one
 from mt.config.sources import Delimiter
 from mt.errors import ConfigError
 from mt.regular_files import is_utf8
 
 # Larger values are mistakes, and the arithmetic of longer runs would overflow.
 MOST_MINUTES, MOST_TARGET_TOKENS = 10_000_000, 10**15
-
-Minutes = Annotated[
-    float | None,
-    typer.Option(metavar="M", help="Minutes for the whole run on this machine, from its start to its end."),
-]
-TargetTokens = Annotated[
-    int | None, typer.Option(metavar="N", help="Train on this many target tokens, instead of --minutes.")
-]
 
 
 def _complete_recipes() -> list[str]:
@@ -60,8 +53,19 @@ def init(
             help="The columns, if not named after the languages: english,german, or 1,2 without a header.",
         ),
     ] = None,
-    minutes: Minutes = None,
-    target_tokens: TargetTokens = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(metavar="M", help="Minutes for the whole run on this machine, from start to last step."),
+    ] = None,
+    target_tokens: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=MOST_TARGET_TOKENS,
+            metavar="N",
+            help="Train on this many target tokens, instead of --minutes.",
+        ),
+    ] = None,
     delimiter: Annotated[
         Delimiter, typer.Option(help="The column separator, if the header line does not show it.")
     ] = "auto",
@@ -75,8 +79,7 @@ def init(
     """
     show_logs()
     if recipe is not None:
-        others = (data, src, tgt, name, columns, minutes, target_tokens, output)
-        if delimiter != "auto" or any(other is not None for other in others):
+        if (data, src, tgt, name, columns, minutes, target_tokens, delimiter, output) != _NOTHING_ELSE:
             raise ConfigError("--recipe prints a finished config: give no other option with it.")
         _print_recipe(recipe)
         return
@@ -85,8 +88,12 @@ def init(
             "give --data, --src and --tgt, such as: mt init --data my-corpus --src en --tgt de, "
             "or --recipe, for the configs that come with mt."
         )
-    _refuse_other_encodings({"--data": data, "--src": src, "--tgt": tgt, "--name": name or ""})
-    _refuse_budget(minutes, target_tokens)
+    for option in (data, src, tgt, name or ""):
+        if not is_utf8(option):
+            raise ConfigError(f"{option!r} is not UTF-8, but a config must be. Rename it.")
+    check_at_most_one(minutes=minutes is not None, target_tokens=target_tokens)
+    if minutes is not None and not 0 < minutes <= MOST_MINUTES:
+        raise ConfigError(f"--minutes {minutes:g}: give a number above 0 and up to {MOST_MINUTES:,}.")
     file = _new_file(output or Path(f"{src}-{tgt}.yaml"))
     from mt.preflight.budget import Budget
     from mt.preflight.init import propose_config
@@ -102,6 +109,9 @@ def init(
     say(f"Wrote {file}. Train with it:  mt train --config {quote(str(file))}")
 
 
+_NOTHING_ELSE = (None, None, None, None, None, None, None, "auto", None)
+
+
 def _print_recipe(name: str) -> None:
     from mt.config.load import recipe_files, recipe_list
 
@@ -114,20 +124,6 @@ def _print_recipe(name: str) -> None:
     if file is None:
         raise ConfigError(f"there is no recipe {name!r}. The recipes are {', '.join(files)}.")
     typer.echo(file.read_text(encoding="utf-8"), nl=False)
-
-
-def _refuse_budget(minutes: float | None, target_tokens: int | None) -> None:
-    if minutes is not None and target_tokens is not None:
-        raise ConfigError("--minutes and --target-tokens are two ways to give a budget: choose one.")
-    if minutes is not None and not 0 < minutes <= MOST_MINUTES:
-        raise ConfigError(
-            f"--minutes {minutes:g}: give a number of minutes above 0 and up to {MOST_MINUTES:,}, such as 30."
-        )
-    if target_tokens is not None and not 0 < target_tokens <= MOST_TARGET_TOKENS:
-        raise ConfigError(
-            f"--target-tokens {target_tokens}: give a number above 0 and up to {MOST_TARGET_TOKENS:,}, "
-            "such as 2000000."
-        )
 
 
 def _new_file(file: Path) -> Path:
@@ -147,13 +143,7 @@ def _modeline(file: Path) -> str:
 
     folder = file.resolve().parent
     above = [parent for parent in folder.parents if parent.is_relative_to(Path.cwd())]
-    for height, place in enumerate([folder, *above]):
-        if (place / SCHEMA_FILE).is_file():
+    for height, parent in enumerate([folder, *above]):
+        if (parent / SCHEMA_FILE).is_file():
             return f"# yaml-language-server: $schema={'../' * height}{SCHEMA_FILE}\n"
     return ""
-
-
-def _refuse_other_encodings(values: dict[str, str]) -> None:
-    for option, value in values.items():
-        if not is_utf8(value):
-            raise ConfigError(f"{option} {value!r} is not UTF-8, but a config must be. Rename it.")

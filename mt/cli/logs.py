@@ -21,25 +21,17 @@ def survive_losing_stderr() -> None:
     """
     # Unless something else, such as a test, has replaced the stream that Python made.
     if sys.stderr is sys.__stderr__:
-        raw = _Forgiving(STDERR, "w", closefd=False)
-        sys.stderr = io.TextIOWrapper(
-            io.BufferedWriter(raw), encoding="utf-8", errors="backslashreplace", line_buffering=True
-        )
+        raw = io.BufferedWriter(_Forgiving(STDERR, "w", closefd=False))
+        sys.stderr = io.TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace", line_buffering=True)
 
 
 def say(text: str) -> None:
     """Print a line beside the output, on stderr; its control characters are made visible."""
-    sys.stderr.write(visible(text) + "\n")
-    sys.stderr.flush()
+    print(visible(text), file=sys.stderr, flush=True)
 
 
 def show_logs() -> None:
-    """Show the package's log lines and progress bars on stderr; warnings are marked as such.
-
-    With several processes, only the first one shows them.
-
-    From now on no control characters are written to a terminal, neither here nor on stdout.
-    """
+    """From now on show log lines and progress bars of the first process, and escape control characters."""
     show_progress_bars(_new_bar)
     escape_on_terminal()
     logger = logging.getLogger("mt")
@@ -57,6 +49,12 @@ def escape_on_terminal() -> None:
     if sys.stdout.isatty():
         raw = io.FileIO(sys.stdout.fileno(), "w", closefd=False)
         sys.stdout = _Visible(io.BufferedWriter(raw), encoding="utf-8", line_buffering=True)
+
+
+def invite_typing(how: str) -> None:
+    """Say on stderr how to type the input, if standard input is a terminal."""
+    if os.isatty(STDIN):
+        say(f"{how} Ctrl-D ends.")
 
 
 def _new_bar(**options: Any) -> Any:
@@ -77,29 +75,21 @@ class _BesideProgressBar(logging.Handler):
 
 
 class _Plain(logging.Formatter):
-    """The message alone; on a terminal, long lines are wrapped between words."""
-
     def format(self, record: logging.LogRecord) -> str:
-        """The line of a record, with its level if that is a warning or above."""
+        """The message, with its level from a warning on; on a terminal, wrapped between words."""
         prefix = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
         text = visible(prefix + record.getMessage())
-        width = terminal_width()
-        return text if width is None else "\n".join(_wrapped(line, width) for line in text.split("\n"))
-
-
-def _wrapped(line: str, width: int) -> str:
-    if len(line) <= width:
-        return line
-    indent = " " * (len(line) - len(line.lstrip()) + 2)
-    lines = textwrap.wrap(
-        line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    )
-    return "\n".join(lines)
+        if (width := terminal_width()) is None:
+            return text
+        wrapper = textwrap.TextWrapper(width, break_long_words=False, break_on_hyphens=False)
+        lines = []
+        for line in text.split("\n"):
+            wrapper.subsequent_indent = " " * (len(line) - len(line.lstrip()) + 2)
+            lines.append(wrapper.fill(line))
+        return "\n".join(lines)
 
 
 class _Forgiving(io.FileIO):
-    """Accepts everything, and drops what cannot be written."""
-
     def write(self, data: Any, /) -> int:
         """Write what the stream accepts, and report all of it as written."""
         written = None
@@ -114,9 +104,3 @@ class _Visible(io.TextIOWrapper):
         """Write ``text`` with its control characters escaped."""
         super().write(visible(text))
         return len(text)
-
-
-def invite_typing(how: str) -> None:
-    """Say on stderr how to type the input, if standard input is a terminal."""
-    if os.isatty(STDIN):
-        print(f"{how} Ctrl-D ends.", file=sys.stderr)

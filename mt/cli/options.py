@@ -1,41 +1,30 @@
-"""Options shared by several commands, and the many options of `mt translate`."""
+"""Options of several commands, the rules about giving them together, and what they name."""
 
-import math
 import re
-import shlex
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
 from mt import processes
 from mt.cli.logs import say
-from mt.errors import ConfigError
-from mt.search.strategy import LARGEST_SEED
+from mt.errors import ConfigError, DataError
+from mt.inference.arriving_lines import is_stdin
 
 if TYPE_CHECKING:
     from mt.inference.translator import EngineChoice
     from mt.run_directory import RunDirectory
     from mt.search.hypothesis import LengthNormalization
-    from mt.search.strategy import Beam, Sampling
+    from mt.search.strategy import Beam
 
 RUNS = Path("runs")
 LARGEST_BEAM = 100
-_BEAM = "Beam search"
 
-
-def is_run(argument: str) -> bool:
-    """Whether an argument is the path of a run or of an exported folder."""
-    try:
-        return any(Path(argument, name).is_file() for name in ("config.yaml", "mt_export.json"))
-    except OSError:  # For example, too long for a file name.
-        return False
-
-
-def refuse_run_as_sentence(sentences: list[str] | None) -> None:
-    """Check that no run is given in place of a sentence, which the newest run would then translate."""
-    if (run := next(filter(is_run, sentences or ()), None)) is not None:
-        raise ConfigError(f"{run} is a run, not a sentence: give it with --run {shlex.quote(run)}.")
+input_option = partial(typer.Option, rich_help_panel="Input")
+beam_option = partial(typer.Option, rich_help_panel="Beam search")
 
 
 def complete_runs() -> list[str]:
@@ -53,48 +42,6 @@ RunOption = Annotated[
         autocompletion=complete_runs,
     ),
 ]
-CheckpointOption = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME", help="best, latest, or the name of a checkpoint: step_0004000, average_0004000."
-    ),
-]
-BeamOption = Annotated[
-    int,
-    typer.Option(
-        "--beam",
-        min=1,
-        max=LARGEST_BEAM,
-        help="Beam size: how many partial translations to keep; 1 is greedy search.",
-        rich_help_panel=_BEAM,
-    ),
-]
-
-
-def _number(value: float) -> float:
-    if math.isnan(value):
-        raise typer.BadParameter("nan is not a number.")
-    return value
-
-
-LengthPenaltyOption = Annotated[
-    float,
-    typer.Option(
-        callback=_number,
-        min=0.0,
-        max=10.0,
-        help="With --beam: higher values favour longer translations.",
-        rich_help_panel=_BEAM,
-    ),
-]
-LengthNormalizationOption = Annotated[
-    Literal["gnmt", "mean"],
-    typer.Option(
-        help="With --beam: divide log-probabilities by ((5 + length) / 6) ** penalty (gnmt), or by "
-        "length ** penalty (mean), which is the mean over the tokens if the penalty is 1.",
-        rich_help_panel=_BEAM,
-    ),
-]
 EnsembleOption = Annotated[
     list[Path] | None,
     typer.Option(
@@ -103,6 +50,31 @@ EnsembleOption = Annotated[
         help="Average the probabilities of --run with those of this run, which must have the same "
         "vocabularies; repeatable.",
         autocompletion=complete_runs,
+    ),
+]
+CheckpointOption = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME", help="best, latest, or the name of a checkpoint: step_0004000, average_0004000."
+    ),
+]
+FileOption = Annotated[
+    Path | None,
+    input_option("--file", "-f", metavar="FILE", help="Translate the lines of a UTF-8 file."),
+]
+BeamOption = Annotated[
+    int,
+    beam_option(min=1, max=LARGEST_BEAM, help="How many partial translations to keep; 1 is greedy search."),
+]
+LengthPenaltyOption = Annotated[
+    float,
+    beam_option(min=0.0, max=10.0, help="With --beam: higher values favour longer translations."),
+]
+LengthNormalizationOption = Annotated[
+    Literal["gnmt", "mean"],
+    beam_option(
+        help="With --beam: divide log-probabilities by ((5 + length) / 6) ** penalty (gnmt), or by "
+        "length ** penalty (mean), which is the mean over the tokens if the penalty is 1.",
     ),
 ]
 TestSetOption = Annotated[
@@ -121,166 +93,108 @@ TestSetNameOption = Annotated[
 JsonOption = Annotated[
     Path | None, typer.Option("--json", metavar="FILE", help="Also write all results to this file.")
 ]
+OverridesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Override an option, such as model.d_model=512; repeatable."
+    ),
+]
 DeviceOption = Annotated[str, typer.Option(metavar="DEVICE", help="auto, cpu, cuda or mps.")]
 PrecisionOption = Annotated[
     Literal["auto", "float32", "bf16", "fp16", "int8"],
     typer.Option(
         help="The precision of matrix products; auto is 16 bits on a GPU, and on a CPU int8 if the run was "
-        "found to lose no quality by it, else float32.",
+        "found to lose no quality by it, else float32."
     ),
 ]
-
 EngineOption = Annotated[
-    Literal["auto", "torch", "ctranslate2", "mt"],
-    typer.Option(
-        "--engine",
-        help="What searches: ctranslate2, torch (formerly mt), or auto for ctranslate2 where it can do what "
-        "is asked.",
-    ),
+    Literal["auto", "torch", "ctranslate2"],
+    typer.Option(help="What searches: ctranslate2, torch, or auto for ctranslate2 where it can."),
 ]
 VerboseOption = Annotated[
     bool, typer.Option("--verbose", "-v", help="Also say which engine translates, and why.")
 ]
 
-# Options of `mt translate` only, in groups.
-_INPUT = "Input"
-_SAMPLING = "Sampling"
-_OUTPUT = "Constraints and unknown words"
 
-FileOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--file", "-f", metavar="FILE", help="Translate the lines of a UTF-8 file.", rich_help_panel=_INPUT
-    ),
-]
-StartLineOption = Annotated[
-    int,
-    typer.Option(
-        min=1, metavar="N", help="Start at this line of the file or of stdin.", rich_help_panel=_INPUT
-    ),
-]
-OnErrorOption = Annotated[
-    Literal["stop", "empty", "copy"],
-    typer.Option(
-        help="For a line that is too long or not UTF-8: stop after writing all lines before it, write an "
-        "empty line, or copy the line.",
-        rich_help_panel=_INPUT,
-    ),
-]
-NBestOption = Annotated[
-    int | None,
-    typer.Option(
-        "--n-best",
-        min=1,
-        metavar="N",
-        help="With --beam: write the N best translations of each line, with columns for line number, score, "
-        "log-probability and text.",
-        rich_help_panel=_BEAM,
-    ),
-]
-SampleOption = Annotated[
-    bool,
-    typer.Option(
-        "--sample",
-        help="Sample translations at random by their probability, instead of searching for the best.",
-        rich_help_panel=_SAMPLING,
-    ),
-]
-TemperatureOption = Annotated[
-    float,
-    typer.Option(
-        callback=_number,
-        min=0.01,
-        max=100.0,
-        help="Divide the logits by this: below 1, likely tokens become more likely; above 1, less likely.",
-        rich_help_panel=_SAMPLING,
-    ),
-]
-TopKOption = Annotated[
-    int,
-    typer.Option(
-        min=0,
-        metavar="K",
-        help="Sample from the K most probable tokens only; 0 samples from all.",
-        rich_help_panel=_SAMPLING,
-    ),
-]
-TopPOption = Annotated[
-    float,
-    typer.Option(
-        callback=_number,
-        min=0.001,
-        max=1.0,
-        metavar="P",
-        help="Sample from the smallest set of most probable tokens with total probability P; 1 samples "
-        "from all.",
-        rich_help_panel=_SAMPLING,
-    ),
-]
-SeedOption = Annotated[
-    int,
-    typer.Option(
-        min=0,
-        max=LARGEST_SEED,
-        help="The same seed gives the same translations.",
-        rich_help_panel=_SAMPLING,
-    ),
-]
-MinLengthOption = Annotated[
-    int,
-    typer.Option(
-        min=0,
-        metavar="N",
-        help="Write at least N tokens for each sentence.",
-        rich_help_panel=_OUTPUT,
-    ),
-]
-MaxLengthOption = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        metavar="N",
-        help="Write at most N tokens for each sentence; longer translations are cut off.",
-        rich_help_panel=_OUTPUT,
-    ),
-]
-NoRepeatNgramOption = Annotated[
-    int,
-    typer.Option(
-        min=0,
-        metavar="N",
-        help="Never repeat a sequence of N tokens in a translation; 0 allows repetition.",
-        rich_help_panel=_OUTPUT,
-    ),
-]
-PrefixOption = Annotated[
-    str | None,
-    typer.Option(metavar="TEXT", help="Begin each translation with this text.", rich_help_panel=_OUTPUT),
-]
-PrefixColumnOption = Annotated[
-    bool,
-    typer.Option(
-        "--prefix-column",
-        help="Read lines of source<TAB>prefix, and begin each translation with its prefix.",
-        rich_help_panel=_OUTPUT,
-    ),
-]
-KeepUnkOption = Annotated[
-    bool,
-    typer.Option(
-        "--keep-unk",
-        help="Allow <unk> in the translation for words that the model does not know.",
-        rich_help_panel=_OUTPUT,
-    ),
-]
-DictionaryOption = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="Translate words as listed in this file, in lines of source<TAB>target.",
-        rich_help_panel=_OUTPUT,
-    ),
-]
+def check_at_most_one(**given: object) -> None:
+    """Check that at most one of these options is given; their names are those of the parameters."""
+    flags = _flags(given)
+    if len(flags) > 1:
+        raise ConfigError(f"{flags[0]} and {flags[1]} are mutually exclusive: give one of them.")
+
+
+def check_needs(what: str, is_met: bool, **given: object) -> None:
+    """Check that none of these options is given, unless what they need ``is_met``."""
+    if not is_met and (flags := _flags(given)):
+        raise ConfigError(f"{flags[0]} needs {what}.")
+
+
+def _flags(given: dict[str, object]) -> list[str]:
+    return [f"--{name.replace('_', '-')}" for name, value in given.items() if value]
+
+
+def check_sentences(sentences: list[str] | None, file: Path | None) -> None:
+    """Check that no run or file is given in place of a sentence, and no file beside sentences."""
+    if sentences and file:
+        raise DataError("give sentences or --file, not both.")
+    for text in sentences or ():
+        if any(_is_file(Path(text, name)) for name in ("config.yaml", "mt_export.json")):
+            raise ConfigError(f"{text} is a run, not a sentence: give it with --run {quote(text)}.")
+    if sentences and len(sentences) == 1 and _is_file(Path(sentences[0])):
+        raise DataError(
+            f"{sentences[0]} is a file. To translate its lines: mt translate --file {sentences[0]}. "
+            "To translate its name, give it on standard input."
+        )
+
+
+def _is_file(path: Path) -> bool:
+    with suppress(OSError, ValueError):  # For example, a sentence is too long for the name of a file.
+        return path.is_file()
+    return False
+
+
+def on_one_line(sentences: list[str]) -> list[str]:
+    """Sentences of the command line; one that contains a line break is still one sentence."""
+    return [" ".join(sentence.split()) for sentence in sentences]
+
+
+def two_columns(line: str, name: str, number: int) -> tuple[str, str]:
+    """The sentence and the translation in line ``number`` of the input with that name."""
+    source, *translations = line.split("\t")
+    if len(translations) != 1:
+        raise DataError(
+            f"{name}, line {number} has {len(translations)} tabs, but must have exactly one, between a "
+            "sentence and its translation."
+        )
+    return source, translations[0]
+
+
+def check_output(out: Path | None, *inputs: Path | None, data: str | None = None) -> None:
+    """Check early that ``out``, which is written at the end, can be, and replaces no input nor part of a run.
+
+    Args:
+        out: The file; None for standard output.
+        inputs: Runs, checkpoints, and files; None where an option is not given.
+        data: A corpus, as given to ``--data``.
+    """
+    if out is None:
+        return
+    if out.is_dir() or not out.parent.is_dir():
+        raise ConfigError(f"{out} cannot be written: it must be a file, and its folder must exist.")
+    # A terminal may be both input and output; only a regular file is replaced.
+    if not out.is_file():
+        return
+    from mt.run_directory import RunDirectory
+
+    given = (*inputs, *map(Path, data.split(",") if data else ()))
+    existing = [path for path in given if path is not None and path.exists()]
+    around = (*existing, *(parent for path in (out, *existing) for parent in path.resolve().parents))
+    runs = [run for run in map(RunDirectory, around) if run.exists]
+    if is_stdin(out) or any(map(out.samefile, existing)) or any(run.is_own_file(out) for run in runs):
+        raise ConfigError(
+            f"{out} would be replaced by the output, but it is an input or belongs to a run: choose another "
+            "file to write."
+        )
 
 
 def find_run(path: Path | None) -> "RunDirectory":
@@ -295,68 +209,28 @@ def find_run(path: Path | None) -> "RunDirectory":
     return run
 
 
-def engine_name(given: str) -> "EngineChoice":
-    """The engine of that name, or of the one that it had before."""
-    return cast("EngineChoice", "torch" if given == "mt" else given)
-
-
 def find_ensemble(paths: list[Path] | None) -> "list[RunDirectory]":
     """The runs at these paths; None gives an empty list."""
-    from mt.run_directory import RunDirectory
+    return [find_run(path) for path in paths or []]
 
-    return [RunDirectory(path).require() for path in paths or []]
+
+def engine_name(given: str) -> "EngineChoice":
+    """The engine of that name."""
+    return cast("EngineChoice", given)
 
 
 def choose_beam(
     size: int, length_penalty: float, length_normalization: "LengthNormalization"
 ) -> "Beam | None":
     """The beam search that the options describe; None is greedy search."""
+    check_needs(
+        "beam search: add --beam 5",
+        size > 1,
+        length_penalty=length_penalty != 1.0,
+        length_normalization=length_normalization != "gnmt",
+    )
     if size == 1:
-        if (length_penalty, length_normalization) != (1.0, "gnmt"):
-            raise ConfigError("--length-penalty and --length-normalization need beam search: add --beam 5.")
         return None
     from mt.search.strategy import Beam
 
     return Beam(size, length_penalty, length_normalization)
-
-
-def choose_strategy(
-    *,
-    beam: int,
-    length_penalty: float,
-    length_normalization: "LengthNormalization",
-    n_best: int | None,
-    sample: bool,
-    temperature: float,
-    top_k: int,
-    top_p: float,
-    seed: int,
-) -> "Sampling | Beam | None":
-    """The decoding strategy that the options describe; None is greedy search."""
-    if sample and beam > 1:
-        raise ConfigError("--sample and --beam are mutually exclusive: give one of them.")
-    if not sample and (temperature, top_k, top_p, seed) != (1.0, 0, 1.0, 1):
-        raise ConfigError("--temperature, --top-k, --top-p and --seed are for sampling: add --sample.")
-    if n_best is not None and sample:
-        raise ConfigError("--n-best needs beam search: leave --sample out, or sample with several seeds.")
-    if n_best is not None and n_best > beam:
-        raise ConfigError(f"--n-best {n_best} needs a beam of at least that size: add --beam {n_best}.")
-    found = choose_beam(beam, length_penalty, length_normalization)
-    if not sample:
-        return found
-    from mt.search.strategy import Sampling
-
-    return Sampling(temperature, seed, top_k, top_p)
-
-
-def parse_duration(text: str) -> float:
-    """Seconds of a duration such as 90s, 45m, 3h50m or 1d2h."""
-    match = re.fullmatch(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,6})s)?", text, re.ASCII)
-    seconds = (
-        sum(int(count or 0) * unit for count, unit in zip(match.groups(), (86400, 3600, 60, 1), strict=True))
-        if match
-        else 0
-    )
-    if not 0 < seconds <= 36_500 * 86_400:
-        raise ConfigError(f"--max-time: {text!r} is not a duration. Write it as 90s, 45m, 3h50m or 1d2h.")
-    return float(seconds)

@@ -11,13 +11,7 @@ import typer
 
 import mt
 from mt.cli.logs import say, show_logs
-from mt.cli.options import (
-    CheckpointOption,
-    DeviceOption,
-    RunOption,
-    find_run,
-)
-from mt.cli.outputs import refuse_missing_folder, refuse_overwriting
+from mt.cli.options import CheckpointOption, DeviceOption, RunOption, check_output, find_run
 from mt.errors import MtError
 
 if TYPE_CHECKING:
@@ -42,16 +36,12 @@ def report(
     sentences: Annotated[
         int,
         typer.Option(
-            min=0,
-            metavar="N",
-            help="Translate N validation sentences to show the best and worst; 0 for none.",
+            min=0, metavar="N", help="Translate N validation sentences, and show the best and worst."
         ),
     ] = 200,
     attention: Annotated[
         int,
-        typer.Option(
-            min=0, max=10, metavar="N", help="Show what the model attends to in N of those shown; 0 for none."
-        ),
+        typer.Option(min=0, max=10, metavar="N", help="Show what the model attends to in N of those shown."),
     ] = 3,
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
@@ -64,9 +54,8 @@ def report(
     whole validation split, its translations are shown and no new ones are made.
     """
     show_logs()
-    refuse_missing_folder(out)
     found = find_run(run)
-    refuse_overwriting(out, found.path)
+    check_output(out, found.path)
     from mt.atomic_files import write_output
     from mt.checkpoint.store import CheckpointStore
     from mt.device import choose_device

@@ -1,5 +1,7 @@
 """`mt train`: train a model, or resume its training."""
 
+import operator
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +12,7 @@ import typer
 
 from mt import processes
 from mt.cli.logs import say, show_logs
-from mt.cli.options import RUNS, parse_duration
+from mt.cli.options import RUNS, OverridesOption, check_at_most_one
 from mt.errors import ConfigError, MtError
 
 if TYPE_CHECKING:
@@ -21,12 +23,7 @@ if TYPE_CHECKING:
 
 def train(
     config: Annotated[Path, typer.Option("--config", "-c", metavar="FILE", help="The YAML config file.")],
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="Override an option, such as model.d_model=512; repeatable."
-        ),
-    ] = None,
+    overrides: OverridesOption = None,
     run: Annotated[
         Path | None,
         typer.Option("--run", metavar="PATH", help="The run directory. Default: runs/NAME for NAME.yaml."),
@@ -36,15 +33,13 @@ def train(
         typer.Option(metavar="TIME", help="Save and stop after 90s, 45m, 3h50m or 1d2h, with exit code 75."),
     ] = None,
     restart: Annotated[
-        bool,
-        typer.Option("--restart", help="Move an existing run aside and start over, every time it is given."),
+        bool, typer.Option("--restart", help="Move an existing run aside and start over.")
     ] = False,
     from_checkpoint: Annotated[
         Path | None,
         typer.Option(
-            "--from-checkpoint",
             metavar="PATH",
-            help="Start a new --run that continues from an older checkpoint of another run, such as "
+            help="Start a new --run that continues from an older checkpoint, such as "
             "runs/x/checkpoints/step_0002000.",
         ),
     ] = None,
@@ -70,13 +65,12 @@ def train(
     from mt.run_directory import as_run
 
     show_logs()
-    if restart and from_checkpoint is not None:
-        raise ConfigError("--restart moves a run aside, --from-checkpoint starts a new one: choose one.")
-    max_seconds = parse_duration(max_time) if max_time is not None else None
+    check_at_most_one(restart=restart, from_checkpoint=from_checkpoint)
+    max_seconds = None if max_time is None else _seconds(max_time)
     with _said_once_a_machine():
         loaded = load_config(config, overrides or [], label="--set")
     if run is None:
-        _refuse_config_of_run(config)
+        _check_is_of_no_run(config)
     directory = as_run(run or RUNS / config.stem)
     if processes.is_first():
         directory.refuse_second_writer()
@@ -87,11 +81,22 @@ def train(
         loaded, directory, restart=restart, from_checkpoint=from_checkpoint, max_seconds=max_seconds
     )
     if processes.is_first():
-        _report(outcome, directory, loaded, restart=restart, branches_off=from_checkpoint is not None)
+        flag = "--restart" if restart else "--from-checkpoint" if from_checkpoint else None
+        say(_what_to_do_next(outcome, directory, loaded, flag))
     raise typer.Exit(outcome.exit_code)
 
 
-def _refuse_config_of_run(file: Path) -> None:
+def _seconds(text: str) -> float:
+    """The seconds of a duration such as 90s, 45m, 3h50m or 1d2h."""
+    match = re.fullmatch(r"(?:(\d{1,5})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,6})s)?", text, re.ASCII)
+    counts = [int(count or 0) for count in match.groups()] if match else []
+    seconds = sum(map(operator.mul, counts, (86400, 3600, 60, 1)))
+    if not seconds:
+        raise ConfigError(f"--max-time: {text!r} is not a duration. Write it as 90s, 45m, 3h50m or 1d2h.")
+    return float(seconds)
+
+
+def _check_is_of_no_run(file: Path) -> None:
     """Check that the config is not that of a run, which would begin another run named after the file."""
     if file.name == "config.yaml" and (file.parent / "checkpoints").is_dir():
         raise ConfigError(
@@ -111,34 +116,26 @@ def _said_once_a_machine() -> Iterator[None]:
         raise typer.Exit(1) from error
 
 
-def _say_how_to_resume(outcome: "Outcome", *, restart: bool, branches_off: bool) -> None:
-    flag = "--restart" if restart else "--from-checkpoint" if branches_off else None
-    without = f" without {flag}" if flag and outcome.was_started else ""
-    say(f"The same command{without} resumes the run.")
-
-
-def _report(
-    outcome: "Outcome", run: "RunDirectory", config: "Config", *, restart: bool, branches_off: bool
-) -> None:
-    """Print what to do next; the log says how the run ended."""
+def _what_to_do_next(outcome: "Outcome", run: "RunDirectory", config: "Config", flag: str | None) -> str:
+    """What to do next; ``flag`` is the option with which the run was started and which does not resume it."""
     from mt.training.schedule import has_ended
 
     if outcome.finished is None:
-        _say_how_to_resume(outcome, restart=restart, branches_off=branches_off)
-        return
-    if outcome.was_finished and has_ended(outcome.counters.step, config.schedule):
-        also = "" if branches_off else ", or start over with --restart"
-        say(
-            f"{run.path} is finished: {outcome.finished}. Its cosine schedule has ended as well: to train "
-            f"longer, raise that limit and schedule.total_steps in another run with --run PATH{also}."
-        )
-        return
+        without = f" without {flag}" if flag and outcome.was_started else ""
+        return f"The same command{without} resumes the run."
     if outcome.was_finished:
-        also = " and leave out --from-checkpoint" if branches_off else "; to start over, add --restart"
-        say(f"{run.path} is finished: {outcome.finished}. To train it further, raise that limit{also}.")
-        return
-    say(
-        f'Translate with it:  mt translate --run {quote(str(run.path))} "..."\n'
-        f"Score it:           mt evaluate --run {quote(str(run.path))} --split test\n"
+        further = "To train it further, raise that limit"
+        other = " and leave out --from-checkpoint" if flag else "; to start over, add --restart"
+        if has_ended(outcome.counters.step, config.schedule):
+            further = (
+                "Its cosine schedule has ended as well: to train longer, raise that limit and "
+                "schedule.total_steps in another run with --run PATH"
+            )
+            other = "" if flag else ", or start over with --restart"
+        return f"{run.path} is finished: {outcome.finished}. {further}{other}."
+    path = quote(str(run.path))
+    return (
+        f'Translate with it:  mt translate --run {path} "..."\n'
+        f"Score it:           mt evaluate --run {path} --split test\n"
         f"Watch the curves:   tensorboard --logdir {quote(str(run.tensorboard_dir))}"
     )

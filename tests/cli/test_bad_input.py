@@ -1,15 +1,11 @@
 """Bad input gives one sentence and exit code 2, and nothing that was there is lost."""
 
-import errno
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
-from mt.__main__ import main
-from mt.evaluation.evaluate import run_evaluation
 from mt.run_directory import RunDirectory
 
 Call = Callable[..., tuple[int, str, str]]
@@ -57,18 +53,6 @@ def test_config_file(refuse: Callable[..., str], tiny_config_file: Path) -> None
     wrong = Path("wrong.yaml")
     wrong.write_text(tiny_config_file.read_text() + "modle:\n  d_model: 8\n")
     assert "wrong.yaml, line 8: unknown key 'modle'" in refuse("train", "-c", wrong)
-
-
-@pytest.mark.parametrize("option", [("--length-penalty", "2"), ("--length-normalization", "mean")])
-def test_lengths_are_weighed_in_a_beam_alone(
-    option: tuple[str, str], refuse: Callable[..., str], trained: RunDirectory
-) -> None:
-    for command in (
-        ("translate", "a sentence"),
-        ("evaluate",),
-        ("compare", trained.path, trained.path),
-    ):
-        assert "need beam search: add --beam 5." in refuse(*command, *option)
 
 
 EN, DE = "one\ntwo\nthree\n", "eins\nzwei\ndrei\n"
@@ -173,120 +157,3 @@ def test_a_run_that_was_started_with_another_config(call: Call, tiny_config_file
     code, out, err = call("train", "-c", tiny_config_file, "--set", "training.seed=2")
     assert (code, out) == (2, "")
     assert "runs/tiny was started with another config:\n  training.seed: 1 -> 2\n" in err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["--file", "nowhere.txt"], "nowhere.txt cannot be read: No such file or directory"),
-        (["--file", "."], ". cannot be read: Is a directory"),
-        (["--file", "x", "A dog."], "give sentences or --file, not both"),
-        (["a " * 40], "line 1 has a sentence of 41 tokens, but this model reads at most 16"),
-        (["--checkpoint", "../..", "A dog."], "has no checkpoint '../..'"),
-        (["\udcff"], "is not UTF-8"),
-    ],
-)
-@pytest.mark.usefixtures("trained")
-def test_translate(arguments: list[str], says: str, refuse: Callable[..., str]) -> None:
-    assert says in refuse("translate", *arguments)
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--sample", "--temperature", "0"],
-        ["--sample", "--temperature", "nan"],
-        ["--sample", "--temperature", "inf"],
-        ["--seed", "-1"],
-    ],
-)
-def test_translate_options(arguments: list[str], call: Call) -> None:
-    code, out, err = call("translate", *arguments, "A dog.")
-    assert (code, out) == (2, "")
-    assert "Invalid value for" in err
-    assert "Traceback" not in err
-
-
-def test_init(refuse: Callable[..., str], tiny_corpus: Path) -> None:
-    mine = Path("mine.yaml")
-    mine.write_text("precious: true\n")
-    languages = ["--src", "en", "--tgt", "de"]
-    sentence = refuse("init", "--data", tiny_corpus, *languages, "--output", mine)
-    assert "mine.yaml exists already. Choose another file with --output." in sentence
-    assert mine.read_text() == "precious: true\n"
-    assert "no folder nowhere" in refuse("init", "--data", tiny_corpus, *languages, "-o", "nowhere/x.yaml")
-    assert "give --data, --src and --tgt" in refuse("init", "--data", tiny_corpus, "--src", "", "--tgt", "de")
-
-
-def test_a_disk_that_refuses(refuse: Callable[..., str], trained: RunDirectory) -> None:
-    # Where the translations should be written, something is in the way.
-    result = run_evaluation(trained, split="test", checkpoint="step_0000100", device=torch.device("cpu"))
-    result.hypotheses_file.unlink()
-    result.hypotheses_file.mkdir()
-    assert result.hypotheses_file.name in refuse("evaluate", "--checkpoint", "step_0000100")
-
-
-def test_what_is_our_own_fault_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(prog_name: str) -> None:
-        raise ZeroDivisionError
-
-    monkeypatch.setattr("mt.__main__.app", broken)
-    with pytest.raises(ZeroDivisionError):
-        main()
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        MemoryError(),
-        RuntimeError(
-            "[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"
-        ),
-        RuntimeError("std::bad_alloc"),
-        ImportError("libtorch_cpu.so: failed to map segment from shared object"),
-        OSError(errno.ENOMEM, "Cannot allocate memory"),
-    ],
-)
-def test_a_system_without_memory_is_one_sentence_and_exit_code_1(
-    error: Exception, monkeypatch: pytest.MonkeyPatch, call: Call
-) -> None:
-    def ask(prog_name: str) -> None:
-        raise error
-
-    monkeypatch.setattr("mt.__main__.app", ask)
-    code, out, err = call()
-    assert (code, out, err.count("\n")) == (1, "", 1)
-    assert err.startswith("mt: the system has no memory left")
-
-
-def test_a_line_without_end_is_refused(refuse: Callable[..., str], trained: RunDirectory) -> None:
-    sentence = refuse("translate", "--run", trained.path, "--file", "/dev/zero")
-    assert "/dev/zero, line 1 is longer than" in sentence
-
-
-@pytest.mark.usefixtures("trained")
-def test_a_line_that_is_too_long_to_read_can_be_skipped(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mt.inference.arriving_lines.MAX_LINE_BYTES", 30)
-    monkeypatch.setattr("mt.inference.arriving_lines._SKIPPED_BYTES", 4)
-    file = Path("lines.txt")
-    file.write_text("the dog sees milk.\n" + "milk " * 20 + "\nAnna sees milk.\n")
-    for on_error in ("stop", "empty"):
-        code, out, err = call("translate", "--file", file, "--on-error", on_error)
-        assert (code, out) == (2, "der Hund sieht Milch.\n")
-        assert "mt: lines.txt, line 2 is longer than 30 bytes: break it into shorter lines." in err
-        assert "start after it with --start-line N." in err
-    assert call("translate", "--file", file, "--start-line", "3")[:2] == (0, "Anna sieht Milch.\n")
-    assert call("translate", "--file", file, "--start-line", "4")[:2] == (0, "")
-    assert "lines.txt has only 3 lines" in call("translate", "--file", file, "--start-line", "5")[2]
-    code, _, err = call("score", file, file)
-    assert code == 2
-    assert "line 2 is longer than 30 bytes" in err
-    assert "--start-line" not in err
-
-
-def test_a_dictionary_that_nobody_writes_to_is_refused(
-    refuse: Callable[..., str], trained: RunDirectory, tmp_path: Path
-) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    sentence = refuse("translate", "--run", trained.path, "--dictionary", tmp_path / "pipe", "Anna")
-    assert "pipe cannot be read: it is a pipe that nobody writes to" in sentence

@@ -3,6 +3,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import sacrebleu
 
 from mt.run_directory import RunDirectory
@@ -21,7 +22,7 @@ def test_scores_side_by_side_and_the_sentences_that_differ_most(
     references = (tiny_corpus / "test.de").read_text(encoding="utf-8").splitlines()
     second.write_text("".join(f"{line}\n" for line in ["nichts", *references[1:]]), encoding="utf-8")
     refused = call("compare", first, second, "--beam", "5")
-    assert (refused[0], "A and B are both files of translations" in refused[2]) == (2, True)
+    assert (refused[0], "--beam needs a run" in refused[2]) == (2, True)
     code, out, _ = call("compare", first, second, "--show", "1", "--json", tmp_path / "c.json")
     assert code == 0
     lines = out.splitlines()
@@ -37,43 +38,25 @@ def test_scores_side_by_side_and_the_sentences_that_differ_most(
     assert len(json.loads((tmp_path / "c.json").read_text())["sentences"]) == 1
 
 
-def test_no_input_is_replaced_by_the_results(call: Call, trained: RunDirectory) -> None:
-    for name in ("a", "b", "ref"):
-        Path(name).write_text("Nein\n", encoding="utf-8")
-    for name in ("a", "b", "ref"):
-        code, _, err = call("compare", "a", "b", "--references", "ref", "--json", name)
-        assert (code, f"{name} would be replaced" in err) == (2, True)
-        assert Path(name).read_text(encoding="utf-8") == "Nein\n"
-    config = trained.config_file.read_bytes()
-    for arguments in (("compare", trained.path, "b"), ("evaluate", "--run", trained.path)):
-        code, _, err = call(*arguments, "--json", trained.config_file)
-        assert (code, "would be replaced" in err) == (2, True)
-        # A file of the corpus that is no other input.
-        code, _, err = call(*arguments, "--data", "a,ref", "--json", "ref")
-        assert (code, "ref would be replaced" in err) == (2, True)
-    assert trained.config_file.read_bytes() == config
-
-
-def test_no_file_of_a_run_or_of_its_corpus_is_replaced(
+def test_no_input_and_no_file_of_a_run_is_replaced(
     call: Call, trained: RunDirectory, tiny_corpus: Path
 ) -> None:
     copied = Path(shutil.copytree(trained.path, "other"))
     corpus = Path(shutil.copytree(tiny_corpus, "corpus"))
-    config = trained.config_file.read_text()
-    trained.config_file.write_text(config.replace(str(tiny_corpus), str(corpus.absolute())))
     checkpoint = next(trained.checkpoints_dir.glob("step_*"))
     lines = trained.hypotheses_file("x")
-    for file in (lines, Path("b")):
+    for file in (lines, Path("b"), Path("ref")):
         file.write_text("Nein\n", encoding="utf-8")
     evaluating = ("evaluate", "--run", trained.path)
     for *command, out in (
         (*evaluating, "--ensemble", copied, "--json", copied / "src_tokenizer.json"),
         (*evaluating, "--json", copied / "src_tokenizer.json"),
-        (*evaluating, "--json", corpus / "test.de"),
-        ("evaluate", "--run", copied, "--data", corpus, "--json", corpus / "test.de"),
+        ("evaluate", "--run", copied, "--data", corpus / "test.de", "--json", corpus / "test.de"),
         ("compare", checkpoint, "b", "--json", checkpoint / "checkpoint.json"),
         ("compare", lines, "b", "--json", trained.config_file),
-        ("report", "--run", trained.path, "--out", corpus / "validation.en"),
+        *(("compare", "b", lines, "--references", "ref", "--json", file) for file in ("b", "ref", lines)),
+        (*evaluating, "--data", "b,ref", "--json", "ref"),
+        ("report", "--run", trained.path, "--out", trained.corpus_file),
     ):
         before = Path(out).read_bytes()
         code, _, err = call(*command, out)
@@ -81,33 +64,11 @@ def test_no_file_of_a_run_or_of_its_corpus_is_replaced(
         assert Path(out).read_bytes() == before
 
 
-def test_what_comes_out_is_utf_8_whatever_the_locale(start: Start, tmp_path: Path) -> None:
-    for name, text in (("a", "„Nein“"), ("b", "„Ja“"), ("ref", "„Nein“")):
-        (tmp_path / name).write_text(text + "\n", encoding="utf-8")
-    with start("compare", "a", "b", "--references", "ref", PYTHONIOENCODING="latin-1") as process:
-        out, _ = process.communicate()
-    assert "  B          „Ja“\n" in out
-
-
 def test_runs_translate_with_the_given_decoding_strategy(call: Call, trained: RunDirectory) -> None:
     search = ["--beam", "2", "--length-penalty", "0.5", "--length-normalization", "mean"]
     code, out, _ = call("compare", trained.path, trained.path, "--checkpoint", "latest", *search)
     (file,) = trained.path.glob("hypotheses.test-*.step_0000200.beam2-lp0.5-mean.txt")
     assert (code, out.splitlines()[0]) == (0, f"A  {file}")
-
-
-def test_missing_files_and_contradictory_options_are_refused(call: Call, trained: RunDirectory) -> None:
-    code, _, err = call("compare", trained.path, "nowhere")
-    assert (code, err) == (2, "mt: there is no nowhere: give a run directory or a file of translations.\n")
-    refused = call("compare", trained.path, trained.path, "--references", "x", "--name", "y")
-    assert (refused[0], "--name is for --data" in refused[2]) == (2, True)
-    refused = call("compare", trained.path, trained.path, "--references", "x", "--split", "validation")
-    assert (refused[0], "--split names a split of a run's corpus" in refused[2]) == (2, True)
-    code, _, err = call("compare", trained.path, trained.path, "--references", "x", "--data", "y")
-    assert (code, err) == (
-        2,
-        "mt: --references and --data are mutually exclusive: give one of them.\n",
-    )
 
 
 def test_a_difference_that_may_be_chance_is_called_so(call: Call, tmp_path: Path) -> None:
@@ -127,3 +88,22 @@ def test_a_difference_that_may_be_chance_is_called_so(call: Call, tmp_path: Path
 
     assert verdict("chance", "other").endswith("  not significant")
     assert "significant" not in verdict("worse", "ref")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("runs/tiny nowhere", "there is no nowhere"),
+        ("runs/tiny runs/tiny --references x --name y", "--references and --name are mutually exclusive"),
+        (
+            "runs/tiny runs/tiny --references x --split test",
+            "--references and --split are mutually exclusive",
+        ),
+        ("runs/tiny runs/tiny --references x --data y", "--references and --data are mutually exclusive"),
+    ],
+)
+@pytest.mark.usefixtures("trained")
+def test_mistakes_are_explained(arguments: str, says: str, call: Call) -> None:
+    code, out, err = call("compare", *arguments.split())
+    assert (code, out) == (2, "")
+    assert says in err

@@ -16,8 +16,6 @@ from mt.config.load import recipe_files
 Call = Callable[..., tuple[int, str, str]]
 Complete = Callable[[str], list[str]]
 
-HEAVY = {"torch", "datasets", "tokenizers", "tensorboard", "numpy", "sacrebleu"}
-
 
 @pytest.fixture
 def runs() -> None:
@@ -65,30 +63,6 @@ def test_recipes_and_options(complete: Complete) -> None:
     assert complete("mt init --recipe ") == list(recipe_files())
     assert complete("mt init --recipe quick") == ["quickstart"]
     assert complete("mt config sched") == ["schedule", *(f"schedule.{key}" for key in SECTIONS["schedule"])]
-
-
-@pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_other_shells(shell: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("_MT_COMPLETE", f"complete_{shell}")
-    monkeypatch.setenv("_TYPER_COMPLETE_ARGS", "mt init --recipe quick")
-    monkeypatch.setenv("_TYPER_COMPLETE_FISH_ACTION", "get-args")
-    code, out, _ = call()
-    assert code == 0
-    assert "quickstart" in out
-    assert "primer" not in out
-
-
-@pytest.mark.parametrize("line", ["mt tr", "mt translate --run ", "mt init --recipe ", "mt config sched"])
-def test_completing_waits_for_no_library_that_trains(
-    line: str, start: Callable[..., "subprocess.Popen[str]"]
-) -> None:
-    given = {"_MT_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
-    process = start(python=("-X", "importtime"), **given)
-    _, err = process.communicate()
-    assert process.returncode == 0
-    packages = {each.rsplit("|", 1)[1].strip().split(".")[0] for each in err.splitlines() if "|" in each}
-    assert "typer" in packages
-    assert not HEAVY & packages
 
 
 @pytest.mark.usefixtures("runs")

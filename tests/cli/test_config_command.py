@@ -5,7 +5,6 @@ from collections.abc import Callable
 import pytest
 import yaml
 
-from mt.config.config import Config
 from mt.config.explain import SECTIONS
 from tests.forked import Popen
 
@@ -27,15 +26,6 @@ def test_every_option_is_listed_with_its_default_and_documentation(call: Call) -
     # What has no default is not said to have null.
     assert "  path:  # has no default\n" in out
     assert "A whole number of at least 1 or null." in text
-
-
-def test_what_is_listed_is_a_config_once_the_languages_are_filled_in(call: Call) -> None:
-    values = yaml.safe_load(call("config")[1])
-    values["data"] |= {"path": "corpus", "src": "en", "tgt": "de"}
-    values["training"]["max_steps"] = 10
-    assert Config.model_validate(values) == Config.model_validate(
-        {"data": {"path": "corpus", "src": "en", "tgt": "de"}, "training": {"max_steps": 10}}
-    )
 
 
 def test_a_section_or_an_option_alone(call: Call) -> None:
@@ -61,11 +51,3 @@ def test_an_unknown_name_is_answered_with_what_is_meant(name: str, meant: str, c
     assert (code, out) == (2, "")
     assert err.startswith(f"mt: unknown key '{name}'.")
     assert meant in err
-
-
-def test_it_waits_for_no_library_that_trains(start: Start) -> None:
-    out, err = start("config", python=("-X", "importtime")).communicate()
-    assert "learning_rate" in out
-    packages = {line.rsplit("|", 1)[1].strip().split(".")[0] for line in err.splitlines() if "|" in line}
-    assert "pydantic" in packages
-    assert not {"torch", "datasets", "tokenizers", "numpy"} & packages

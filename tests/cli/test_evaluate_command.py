@@ -8,7 +8,6 @@ import pytest
 import sacrebleu
 
 from mt.checkpoint.store import CheckpointStore
-from mt.data.sources import find
 from mt.run_directory import RunDirectory
 
 Call = Callable[..., tuple[int, str, str]]
@@ -87,8 +86,8 @@ def test_a_json_file_in_a_missing_folder_is_refused_before_translating(
 ) -> None:
     code, _, err = call("evaluate", "--json", tmp_path / "no" / "scores.json")
     assert code == 2
-    assert "there is no folder" in err
-    assert "is a folder" in call("evaluate", "--json", tmp_path)[2]
+    assert "its folder must exist" in err
+    assert call("evaluate", "--json", tmp_path)[0] == 2
     assert not list(trained.path.glob("hypotheses.*"))
 
 
@@ -117,17 +116,6 @@ def test_scores_are_printed_before_other_files_fail(call: Call, trained: RunDire
     assert err.splitlines()[-1].startswith("mt: ")
 
 
-def test_a_corpus_may_have_a_long_or_an_unreadable_name(
-    call: Call, trained: RunDirectory, tmp_path: Path
-) -> None:
-    for name in ("语" * 70 + ".jsonl", os.fsdecode(b"caf\xe9.jsonl")):
-        file = tmp_path / name
-        file.write_text('{"en": "Anna sees milk.", "de": "Anna sieht Milch."}\n')
-        options = ["--beam", "2", "--length-penalty", "0.6", "--length-normalization", "mean"]
-        assert call("evaluate", "--data", file, "--scores-only", *options)[0] == 0
-    assert "caf\\\\udce9.jsonl" in trained.evaluations_file.read_text()
-
-
 def test_an_empty_reference_is_refused_before_anything_is_translated(
     call: Call, trained: RunDirectory, tmp_path: Path
 ) -> None:
@@ -137,23 +125,6 @@ def test_an_empty_reference_is_refused_before_anything_is_translated(
     assert code == 2
     assert err.splitlines()[-1].startswith(f"mt: {file}, sentence 2: the reference is empty")
     assert not list(trained.path.glob("hypotheses.*"))
-
-
-def test_accuracy_by_length_where_words_are_reversed(
-    call: Call, tiny_config_file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(find.NUM_PAIRS, find.REVERSE, {"train": 50, "validation": 5, "test": 40})
-    sets = ["data.path=builtin:reverse", "data.max_length=32", "training.max_steps=1"]
-    assert call("train", "-c", tiny_config_file, *(x for s in sets for x in ("--set", s)))[0] == 0
-    _, out, _ = call("evaluate", "--scores-only")
-    table = out.split("words  sentences  exact\n")[1].splitlines()
-    assert sum(int(line.split()[1]) for line in table) == 40
-
-
-def test_a_split_that_does_not_exist(call: Call) -> None:
-    code, _, err = call("evaluate", "--split", "tset")
-    assert code == 2
-    assert "validation" in err
 
 
 def test_an_earlier_evaluation_by_another_checkpoint_is_compared_with(
@@ -167,3 +138,11 @@ def test_an_earlier_evaluation_by_another_checkpoint_is_compared_with(
         out,
         re.MULTILINE,
     )
+
+
+def test_another_precision_has_translations_of_its_own(call: Call, trained: RunDirectory) -> None:
+    for options, ending in (((), "greedy"), (("--precision", "int8"), "greedy-int8")):
+        code, _, err = call("evaluate", "--scores-only", "--run", trained.path, *options)
+        assert code == 0
+        assert f"greedy search, by torch in {'int8' if options else 'float32'}" in err
+        assert f".{ending}." in err

@@ -6,12 +6,9 @@ import shutil
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
-
-import mt.__main__
-from mt.errors import MtError
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # Of a library that TensorBoard carries.
@@ -66,24 +63,6 @@ def test_neither_log_nor_terminal_nor_tensorboard_obeys_a_sentence(
     assert control_characters(worst) == set()
     assert "&lt;script&gt;alert" in worst
     assert "<" not in worst
-
-
-@pytest.mark.parametrize(
-    "error",
-    [MtError(f"the record says {TITLE}."), OSError(28, "No space left on device", f"a{TITLE}b")],
-    ids=["a sentence", "a file name"],
-)
-def test_an_error_is_shown_without_control_characters(
-    error: Exception, call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(prog_name: str) -> NoReturn:
-        raise error
-
-    monkeypatch.setattr(mt.__main__, "app", fail)
-    code, _, err = call()
-    assert code == 2
-    assert control_characters(err) == set()
-    assert r"\x1b]0;owned\x07" in err
 
 
 def test_the_name_of_a_run_does_not_control_the_terminal(call: Call, tiny_config_file: Path) -> None:

@@ -61,16 +61,6 @@ def assert_nothing_was_lost(unbroken: RunDirectory) -> None:
 
 
 @pytest.mark.slow
-def test_a_reader_that_has_enough_of_stderr(command: list[str], unbroken: RunDirectory) -> None:
-    with subprocess.Popen(command, stderr=subprocess.PIPE, env=environment(), text=True) as process:
-        assert process.stderr is not None
-        assert process.stderr.readline().startswith("corpus: ")
-        process.stderr.close()
-        assert process.wait(LONGEST_SECONDS) == 0
-    assert_nothing_was_lost(unbroken)
-
-
-@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
 def test_a_full_device_behind_both_streams(command: list[str], unbroken: RunDirectory) -> None:
     with Path("/dev/full").open("w") as full:

@@ -6,14 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
-from torch import Tensor
 
 import mt.inference.model_translator
-from mt.data.batches.batch import Batch
-from mt.inference.score import label_log_probs, score_targets
+from mt.inference.score import score_targets
 from mt.run_directory import RunDirectory
-from mt.search.model import TeacherForced
 from tests.forked import Popen
 
 Call = Callable[..., tuple[int, str, str]]
@@ -82,11 +78,7 @@ def test_files_of_unequal_length_are_refused_after_their_common_lines(call: Call
 
 
 @pytest.mark.usefixtures("trained")
-@pytest.mark.parametrize("at_once", [1, 2, 3, 2000])
-def test_a_pair_that_is_too_long_is_named_by_its_line_in_the_file_after_the_lines_before_it(
-    at_once: int, call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("mt.inference.arriving_lines.MOST_LINES_AT_ONCE", at_once)
+def test_a_pair_that_is_too_long_is_named_by_its_line_after_the_lines_before_it(call: Call) -> None:
     Path("s").write_text("milk\n" * 4 + "the car " * 8 + "\nmilk\n" + "the car " * 8 + "\n")
     Path("t").write_text("Milch\n" * 7)
     code, out, err = call("score", "s", "t")
@@ -115,25 +107,6 @@ def test_pairs_before_one_that_overflows_are_written_also_if_a_later_one_is_too_
 
 
 @pytest.mark.usefixtures("trained")
-def test_pairs_before_one_that_does_not_fit_into_memory_are_written(
-    call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
-
-    def cramped(model: TeacherForced, batch: Batch) -> Tensor:
-        if batch.src_ids.size(1) > 4:
-            raise torch.OutOfMemoryError("CUDA out of memory.")
-        return label_log_probs(model, batch)
-
-    Path("s").write_text("milk\nmilk\nmilk milk milk milk\nmilk\n")
-    Path("t").write_text("Milch\n" * 4)
-    _, expected, _ = call("score", "s", "t")
-    monkeypatch.setattr("mt.inference.score.label_log_probs", cramped)
-    code, out, err = call("score", "s", "t")
-    assert (code, out.splitlines()) == (2, expected.splitlines()[:2])
-    assert "mt: line 3 has a pair of 5 source and 2 target tokens that does not fit into memory." in err
-
-
-@pytest.mark.usefixtures("trained")
 def test_prefixes_by_option_and_by_column(call: Call) -> None:
     assert call("translate", "--prefix", "ein Kind", "the dog sees milk.")[1].startswith("ein Kind")
     file = Path("lines.txt")
@@ -145,25 +118,23 @@ def test_prefixes_by_option_and_by_column(call: Call) -> None:
     assert (second, third) == ("der Hund sieht Milch.", "")
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (["--n-best", "2"], "--n-best 2 needs a beam of at least that size: add --beam 2."),
-        (["--n-best", "1", "--sample"], "--n-best needs beam search"),
-        (["--top-k", "2"], "--top-k, --top-p and --seed are for sampling: add --sample."),
-        (["--top-p", "0.5"], "are for sampling: add --sample."),
-        (["--prefix", "a", "--prefix-column"], "--prefix and --prefix-column are mutually exclusive"),
-        (["--prefix-column"], "use --prefix with sentences"),
-        (["--ensemble", "nowhere"], "no run in nowhere"),
-    ],
-)
-@pytest.mark.usefixtures("trained")
-def test_contradictory_options_are_refused(options: list[str], says: str, call: Call) -> None:
-    code, out, err = call("translate", *options, "milk")
-    assert (code, out) == (2, "")
-    assert says in err
-
-
 def test_an_ensemble_of_a_run_with_itself(call: Call, trained: RunDirectory) -> None:
     arguments = ("translate", "--run", trained.path, "--ensemble", trained.path, "--beam", "2")
     assert call(*arguments, "the dog sees milk.")[1] == "der Hund sieht Milch.\n"
+
+
+@pytest.mark.usefixtures("trained")
+def test_scores_say_in_which_precision_they_were_computed(call: Call) -> None:
+    Path("s").write_text("the dog sees milk.\n")
+    Path("t").write_text("der Hund sieht Milch.\n")
+    for precision, is_named in (("int8", True), ("float32", False)):
+        err = call("translate", "--n-best", "1", "--precision", precision, "the dog sees milk.")[2]
+        assert ("scores, computed in int8" in err) == is_named
+        assert (
+            call("score", "--precision", precision, "s", "t")[2].endswith(", computed in int8\n") == is_named
+        )
+    for command in (("translate", "the dog"), ("score", "s", "t"), ("evaluate",)):
+        code, out, err = call(*command, "--device", "cpu", "--precision", "fp16")
+        assert (code, out) == (2, "")
+        assert "precision fp16 needs a CUDA device" in err
+        assert "--precision auto" in err

@@ -1,0 +1,213 @@
+"""The lines that `mt translate` reads: one out for one in, with warnings about unusual ones at the end."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
+
+from mt import processes
+from mt.cli.logs import invite_typing
+from mt.cli.options import on_one_line
+from mt.display import ProgressLines, counted, one_line, progress_bar
+from mt.errors import ConfigError, LinesError
+from mt.inference.arriving_lines import (
+    STDIN,
+    STDIN_NAME,
+    arriving,
+    count_lines,
+    lines_of_file,
+    lines_of_stdin,
+    why_not_text,
+)
+from mt.special_tokens import UNK_ID
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tqdm import tqdm
+
+    from mt.inference.segments import Translation
+    from mt.inference.translator import Translator
+
+NUM_NAMED = 5
+MOST_CHARACTERS = 40
+
+Pairs = Sequence[tuple[str, str]]
+"""Source sentences, each with the prefix of its translation, which may be empty."""
+
+
+class Input(NamedTuple):
+    """Sentences, the lines of a file, or the lines of standard input."""
+
+    sentences: list[str] | None
+    file: "Path | None"
+    first: int
+    """The number of the first line to translate."""
+
+    @property
+    def name(self) -> str:
+        """The name of the input, for messages."""
+        return "the command line" if self.sentences else str(self.file or STDIN_NAME)
+
+    @property
+    def is_typed(self) -> bool:
+        """Whether a prompt reads it, because input and output of a single process are on a terminal."""
+        is_stdin = not self.sentences and self.file is None and self.first == 1
+        return is_stdin and not processes.are_several() and os.isatty(STDIN) and sys.stdout.isatty()
+
+    def bar(self) -> "tqdm[NoReturn] | ProgressLines":
+        """A progress bar for a file, unless the translations themselves appear on the terminal."""
+        is_needed = self.file is not None and not sys.stdout.isatty()
+        total = count_lines(self.file) if is_needed else None
+        left = None if total is None else max(0, total - self.first + 1)
+        return progress_bar(left, unit="lines", description="translating", shown=is_needed)
+
+    def blocks(self) -> Iterator[list[str]]:
+        """Yield the lines in blocks, as they arrive, in every process those of the first one."""
+        if self.sentences:
+            blocks = iter([on_one_line(self.sentences)])
+        elif self.file is not None:
+            blocks = arriving(lines_of_file(self.file, first=self.first, keep_bad=True))
+        else:
+            invite_typing("Type a sentence and press Enter;")
+            blocks = arriving(lines_of_stdin(first=self.first, keep_bad=True))
+        if not processes.are_several():
+            return blocks
+        from mt import distributed
+
+        return distributed.agreed(blocks)
+
+    def how_to_go_on(self, line: int) -> str:
+        """Say how to continue after translating has stopped at this line."""
+        if self.sentences:
+            return ""
+        before = "There is no line before it" if line == 1 else "All lines before it are translated"
+        return (
+            f" {before}. Continue after it with --start-line {line + 1}, or do not stop at such lines with "
+            "--on-error empty or --on-error copy."
+        )
+
+
+class Block(NamedTuple):
+    """Lines that were translated together."""
+
+    sources: Sequence[str]
+    """What was translated; a bad line is replaced with an empty one."""
+    translations: "list[list[Translation]]"
+    """The translations of each line, the best first."""
+    reasons: Mapping[int, str]
+    """Why lines were not translated, by number."""
+
+
+@dataclass
+class LineTranslator:
+    """Translates lines with the options of the command, and counts what was unusual."""
+
+    translator: "Translator"
+    options: dict[str, Any]
+    """The arguments of `TextSearch.n_best` that are the same for all lines."""
+    name: str
+    """The name of the input, for messages."""
+    prefix: str | None = None
+    """The prefix of every translation; None if each line has its own after a tab."""
+    on_error: Literal["stop", "empty", "copy"] = "stop"
+    """For a bad line: leave it and what follows, or write an empty line or the source in its place."""
+    num_bad: int = 0
+    first_reason: str = ""
+    num_words: int = 0
+    num_unknown: int = 0
+    unknown: list[str] = field(default_factory=list)
+
+    def read(self, lines: Sequence[str], first_line: int) -> tuple[Pairs, dict[int, str]]:
+        """Split lines into source and prefix; also return which lines are not text, and why."""
+        pairs = [(line, self.prefix or "") for line in lines]
+        if self.prefix is None:
+            pairs = [(source, prefix) for source, _, prefix in (line.partition("\t") for line in lines)]
+        reasons = {n: why_not_text(line, self.name, n) for n, line in enumerate(lines, first_line)}
+        return pairs, {number: reason for number, reason in reasons.items() if reason}
+
+    def search(self, pairs: Pairs, first_line: int, **more: Any) -> "list[list[Translation]]":
+        """Translate lines; those that cannot be are a `LinesError`."""
+        sources, prefixes = [source for source, _ in pairs], [prefix for _, prefix in pairs]
+        options = self.options | more
+        return self.translator.n_best(sources, prefixes=prefixes, first_line=first_line, **options)
+
+    def check_prefix(self, prefix: str) -> None:
+        """Check that the prefix of all lines is not too long, because then each line would be a bad one."""
+        try:
+            self.search([("", prefix)], 1)
+        except LinesError as error:
+            reason = error.reasons[1].removeprefix("line 1 has ")
+            raise ConfigError(f"--prefix gives each line {reason}") from error
+
+    def translate(
+        self,
+        lines: Sequence[str],
+        first_line: int,
+        check: Callable[[], None],
+        advance: Callable[[int], object],
+    ) -> Block:
+        """Translate all lines, or those before the one to stop at; ``check`` may raise to stop earlier."""
+        pairs, reasons = self.read(lines, first_line)
+        end = len(pairs)
+        while True:
+            if self.on_error == "stop" and reasons:
+                end = min(reasons) - first_line
+            # A bad line is replaced with an empty one, so that the lines after it keep their numbers.
+            good = [("", "") if n in reasons else pair for n, pair in enumerate(pairs[:end], first_line)]
+            try:
+                translations = self.search(good, first_line, before_each_step=check, advance=advance)
+                break
+            except LinesError as error:
+                reasons |= {line: f"{self.name}, {reason}" for line, reason in error.reasons.items()}
+        if self.on_error == "copy":
+            for index in (line - first_line for line in reasons):
+                translations[index] = [replace(translations[index][0], text=pairs[index][0])]
+        return Block([source for source, _ in good], translations, reasons)
+
+    def write(self, translations: "list[list[Translation]]", first_line: int) -> None:
+        """Write the best translation of each line; for n-best lists all of them, numbered and scored."""
+        for line, best_first in enumerate(translations, first_line):
+            if self.options["with_scores"]:
+                for best in best_first:
+                    sys.stdout.write(f"{line}\t{best.score:.4f}\t{best.log_prob:.4f}\t{best.text}\n")
+            else:
+                sys.stdout.write(f"{best_first[0].text}\n")
+        sys.stdout.flush()
+
+    def count(self, block: Block) -> None:
+        """Count the bad lines and the unknown words of a block that was written."""
+        if block.reasons and self.on_error != "stop":
+            self.first_reason = self.first_reason or block.reasons[min(block.reasons)]
+            self.num_bad += len(block.reasons)
+        reader = self.translator.reader
+        if reader.tokenizer.spells_everything:
+            return
+        known = [
+            all(token.id != UNK_ID for segment, _ in best.parts for token in segment.tokens)
+            for best, *_ in block.translations
+        ]
+        num_words, unknown = reader.unknown_words(block.sources, known)
+        self.num_words += num_words
+        self.num_unknown += len(unknown)
+        self.unknown = list(dict.fromkeys([*self.unknown, *unknown]))[: NUM_NAMED + 1]
+
+    def warnings(self) -> Iterator[str]:
+        """The warnings about what was counted, and begin to count from 0 again."""
+        if self.num_unknown:
+            words = ", ".join(one_line(word, MOST_CHARACTERS) for word in self.unknown[:NUM_NAMED])
+            copies = self.translator.copies_words and not self.options["keep_unk"]
+            yield (
+                f"the model does not know {self.num_unknown:,} of {counted(self.num_words, 'word')}: {words}"
+                f"{' and others' if len(self.unknown) > NUM_NAMED else ''}. "
+                f"{'They are copied into the translation.' if copies else 'Their translations are guesses.'}"
+            )
+        if self.num_bad:
+            yield (
+                f"{counted(self.num_bad, 'line')} could not be translated and "
+                f"{'was' if self.num_bad == 1 else 'were'} "
+                f"{'left empty' if self.on_error == 'empty' else 'copied'}. The first: {self.first_reason}"
+            )
+        self.num_bad = self.num_words = self.num_unknown = 0
+        self.unknown = []

@@ -1,0 +1,219 @@
+"""What `mt` says of itself, wrong usage, recipes, the standard streams, and errors that end a command."""
+
+import errno
+import os
+import pty
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+import typer.main
+
+import mt
+from mt.__main__ import main
+from mt.cli.app import app
+from mt.config.load import load_config
+
+Call = Callable[..., tuple[int, str, str]]
+COMMANDS = list(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+ROOT = Path(mt.__file__).parent.parent
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, err = call(command, "--help")
+    assert (code, err) == (0, "")
+    assert re.search(rf"Usage: .*mt {command} \[OPTIONS\]", out)
+    assert command in call("--help")[1]
+
+
+@pytest.mark.parametrize(("command", "codes"), [("train", (0, 2, 75, 130, 138, 143)), ("check", (0, 2, 130))])
+def test_help_has_one_line_per_exit_code(
+    command: str, codes: tuple[int, ...], call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    words = [line.split() for line in call(command, "--help")[1].splitlines()]
+    for code in codes:
+        assert [line[-1][-1] for line in words if line[:1] == [str(code)]] == ["."]
+
+
+def test_version_and_help_without_arguments(call: Call) -> None:
+    assert call("-V") == call("--version") == (0, f"mt {mt.__version__}\n", "")
+    assert "Usage: " in "".join(call()[1:])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("trian", "No such command 'trian'"),
+        ("train", "Missing option '--config'"),
+        ("train --config", "Option '--config' requires an argument"),
+        ("translate --beams 3 Hello", "--beam"),
+        ("evaluate --split dev", "'validation'"),
+        ("evaluate runs/x", "unexpected extra argument"),
+    ],
+)
+def test_wrong_usage_is_explained(arguments: str, says: str, call: Call) -> None:
+    code, out, err = call(*arguments.split())
+    assert (code, out) == (2, "")
+    assert says in err
+
+
+def test_recipes_are_listed_and_printed(call: Call) -> None:
+    code, out, _ = call("init", "--recipe")
+    assert code == 0
+    recipes = sorted((ROOT / "configs").glob("*.yaml"))
+    assert sorted(line.split()[0] for line in out.splitlines()) == sorted(file.stem for file in recipes)
+    for recipe in recipes:
+        for name in (recipe.name, recipe.stem):
+            assert call("init", "--recipe", name) == (0, recipe.read_text(encoding="utf-8"), "")
+    code, out, err = call("init", "--recipe", "nope")
+    assert (code, out) == (2, "")
+    assert "no recipe 'nope'" in err
+    assert "--recipe" in call("init", "--recipe", "--help")[1]
+
+
+def test_newcomers_are_sent_to_a_recipe(call: Call) -> None:
+    for command in (("translate", "Hello"), ("translate", "--run", "nowhere", "Hello")):
+        code, _, err = call(*command)
+        assert code == 2
+        assert "mt init --recipe quickstart > quickstart.yaml; mt train --config quickstart.yaml" in err
+    code, _, err = call("train", "--config", "configs/quickstart.yaml")
+    assert code == 2
+    assert "mt init --recipe quickstart > quickstart.yaml" in err
+    Path("quickstart.yaml").write_text(call("init", "--recipe", "quickstart")[1])
+    assert load_config(Path("quickstart.yaml")).data.path == "builtin:primer"
+
+
+def test_recipes_are_in_the_wheel(tmp_path: Path) -> None:
+    # What the build backend does, by hand: the package, and what is to be put into it.
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+    installed = tmp_path / "installed"
+    shutil.copytree(ROOT / "mt", installed / "mt", ignore=shutil.ignore_patterns("__pycache__"))
+    for source, target in wheel["force-include"].items():
+        shutil.copytree(ROOT / source, installed / target)
+    listed = subprocess.run(
+        [sys.executable, "-m", "mt", "init", "--recipe"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(installed)},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    recipes = {file.stem for file in (ROOT / "configs").glob("*.yaml")}
+    assert {line.split()[0] for line in listed.splitlines()} == recipes
+
+
+def fail_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(prog_name: str) -> NoReturn:
+        raise error
+
+    monkeypatch.setattr("mt.__main__.app", fail)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "says"),
+    [
+        (MemoryError(), 1, "no memory left"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), 1, "no memory left"),
+        (ImportError("libtorch_cpu.so: failed to map segment"), 1, "no memory left"),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), 1, "no memory left"),
+        (OSError(errno.ENOSPC, "No space left", "a\x1b]0;b"), 2, r"a\x1b]0;b: No space left."),
+        (ZeroDivisionError("by zero"), 2, "ZeroDivisionError: by zero"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_errors_are_one_line(
+    error: BaseException, code: int, says: str, monkeypatch: pytest.MonkeyPatch, call: Call
+) -> None:
+    fail_with(error, monkeypatch)
+    ended = call()
+    assert ended[:2] == (code, "")
+    assert ended[2].count("\n") == (1 if says else 0)
+    assert says in ended[2]
+
+
+def test_debugging_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MT_DEBUG", "1")
+    fail_with(ZeroDivisionError(), monkeypatch)
+    with pytest.raises(ZeroDivisionError):
+        main()
+
+
+def test_a_full_disk_in_a_writing_thread_is_reported_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(threading, "excepthook", threading.excepthook)
+    full = OSError(errno.ENOSPC, "No space left")
+
+    def fail() -> NoReturn:
+        raise full
+
+    def app(prog_name: str) -> NoReturn:
+        thread = threading.Thread(target=fail)
+        thread.start()
+        thread.join()
+        raise full
+
+    monkeypatch.setattr("mt.__main__.app", app)
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert capsys.readouterr().err == "mt: No space left.\n"
+
+
+@pytest.mark.usefixtures("trained")
+def test_ctrl_c_ends_the_line_of_a_terminal() -> None:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "mt", "translate", "--run", "runs/tiny"]
+    with subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs) as process:
+        os.close(theirs)
+        shown = os.read(ours, 1000)
+        assert b"Type a sentence" in shown
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=120) == 130
+    # If the signal interrupts Python while it flushes the invitation, the invitation is flushed once more.
+    assert (shown + os.read(ours, 1000)).endswith(b"ends.\r\n\r\n")
+    os.close(ours)
+
+
+STREAMS = r"""
+import os, sys
+from mt.cli.logs import escape_on_terminal, survive_losing_stderr
+survive_losing_stderr()
+escape_on_terminal()
+print("ä \udcff", file=sys.stderr, flush=True)
+os.close(int(sys.argv[1]))
+for _ in range(3):
+    print("x" * 100_000, file=sys.stderr, flush=True)
+print("\x1b]0;owned\x07ä\ttab \x9b31m \u202etxt caf\udce9", flush=True)
+"""
+
+
+def test_a_lost_stderr_is_survived_and_a_terminal_gets_no_control_characters() -> None:
+    readable, writable = os.pipe()
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-c", STREAMS, str(readable)],
+        stdout=theirs,
+        stderr=writable,
+        pass_fds=[readable],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    ) as process:
+        os.close(writable)
+        os.close(theirs)
+        assert os.read(readable, 100).startswith("ä \\udcff\n".encode())
+        os.close(readable)
+        shown = os.read(ours, 1000).decode()
+        assert process.wait(timeout=60) == 0
+    assert shown == "\\x1b]0;owned\\x07ä\ttab \\x9b31m \\u202etxt caf\\udce9\r\n"
+    os.close(ours)
