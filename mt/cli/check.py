@@ -7,7 +7,7 @@ import typer
 
 from mt.cli.logs import show_logs
 from mt.cli.options import RUNS, OverridesOption, check_needs
-from mt.display import counted
+from mt.display import aligned, counted
 from mt.errors import ConfigError, DataError
 
 
@@ -35,6 +35,9 @@ def check(
         str | None,
         typer.Option(metavar="DEVICE", help="With --batch: auto, cpu, cuda or mps. Default: auto."),
     ] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="With --config: also show details, and some sentences.")
+    ] = False,
 ) -> None:
     """Check before training whether a config works, how good the model can get, and how long it takes.
 
@@ -60,9 +63,9 @@ def check(
         )
     check_needs("--batch", batch is not None, checkpoint=checkpoint)
     check_needs("--batch: for --config use --set training.device=...", batch is not None, device=device)
-    check_needs("--config", config is not None, set=overrides)
+    check_needs("--config", config is not None, set=overrides, verbose=verbose or None)
     if config is not None:
-        _check_config(config, overrides or [], run)
+        _check_config(config, overrides or [], run, verbose=verbose)
     elif batch is not None:
         _check_batch(batch, run, checkpoint, device or "auto")
 

@@ -15,7 +15,7 @@ from mt.checkpoint.directory import LATEST
 from mt.checkpoint.store import CheckpointStore
 from mt.data.batches.batch import collate
 from mt.device import is_out_of_memory
-from mt.errors import Remedy, TrainingError
+from mt.errors import TrainingError
 from mt.inference.loaded_model import load_model
 from mt.run_directory import RunDirectory
 from mt.training.bad_batches import BadBatch, read_bad_batch

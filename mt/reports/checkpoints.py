@@ -3,7 +3,6 @@
 The weights are not read, only the headers of their files, which say how long each file must be.
 """
 
-import contextlib
 import json
 import math
 import os
@@ -68,7 +67,7 @@ def read_checkpoints(run: RunDirectory, problems: list[str]) -> list[SavedCheckp
     latest = pointers[LATEST] or (steps[-1] if steps else None)
     saved = []
     for name in (*steps, *averages):
-        with contextlib.suppress(VanishedError):  # Training removes old ones.
+        if (folder / name).is_dir():  # Training removes old ones.
             saved.append(_inspect(folder / name, is_best=name == pointers[BEST], is_latest=name == latest))
     needed = [checkpoint for checkpoint in saved if checkpoint.is_best or checkpoint.is_latest]
     problems += [f"checkpoints/{saved.name}: {saved.problem}" for saved in needed if saved.problem]
@@ -78,7 +77,7 @@ def read_checkpoints(run: RunDirectory, problems: list[str]) -> list[SavedCheckp
 def _inspect(folder: Path, *, is_best: bool, is_latest: bool) -> SavedCheckpoint:
     content, num_bytes, num_parameters = None, 0, 0
     try:
-        content = read_record_of(folder)
+        content = read_record(folder)
         for part in content.parts:
             with explain_unreadable(part):
                 num_bytes += (folder / part).stat().st_size

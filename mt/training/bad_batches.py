@@ -50,7 +50,7 @@ class BadBatch:
             len(ids) < max_length and all(0 <= i < size for i in ids) for ids, size in sides
         ):
             raise DataError(
-                f"{file} does not belong to this run. Name the run that it comes from.", Remedy.OTHER_RUN
+                f"{file} does not belong to this run. Name the run that it comes from with --run PATH."
             )
 
 

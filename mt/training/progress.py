@@ -23,7 +23,7 @@ from mt.training.counters import Counters, CurvePoint
 from mt.training.health import Health
 from mt.training.metrics_file import Point, read_points
 from mt.training.run_log import record_session
-from mt.training.samples import Sample, Samples, append_samples, forget_samples, sample_table
+from mt.training.samples import Sample, Samples, json_line, read_samples, sample_table
 from mt.training.step import StepResult
 from mt.training.tensorboard import hyperparameters, layout
 from mt.training.validation import ValidationResult
@@ -82,9 +82,6 @@ class Progress:
                 self._update_best(figures)
             if point.step >= first_again:
                 self._draw(point.kind, point.step, figures)
-        self._run = run
-        self._metrics = run.metrics_file.open("a", encoding="utf-8")
-        self._samples = run.samples_file.open("a", encoding="utf-8")
         self._bar = tqdm(
             total=total_steps,
             initial=counters.step,

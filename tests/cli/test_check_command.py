@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import signal
 from collections.abc import Callable
 from pathlib import Path

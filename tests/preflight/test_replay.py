@@ -19,7 +19,7 @@ from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
 from mt.data.batches.batch import Batch, collate
 from mt.device import Precision
-from mt.errors import DataError, Remedy, TrainingError
+from mt.errors import DataError, TrainingError
 from mt.inference.loaded_model import load_model
 from mt.preflight.replay import replay
 from mt.run_directory import RunDirectory

@@ -13,7 +13,7 @@ from mt.checkpoint.record import MODEL
 from mt.config.config import Config
 from mt.errors import CheckpointError, MtError, RunError
 from mt.reports.sessions import read_sessions
-from mt.run_directory import RunDirectory, newest_run
+from mt.run_directory import RunDirectory
 from mt.training.average import average_checkpoints
 from mt.training.metrics_file import read_points
 from mt.training.run import Outcome, run_training
