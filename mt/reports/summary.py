@@ -16,9 +16,9 @@ from mt.config.config import Config
 from mt.config.explain import first_complaint
 from mt.config.load import load_config
 from mt.config.write import all_options
-from mt.errors import ConfigError, Remedy, RunError
+from mt.errors import ConfigError, RunError
 from mt.reports.checkpoints import SavedCheckpoint, read_checkpoints, read_counters
-from mt.run_directory import RunDirectory, as_run
+from mt.run_directory import TRAIN_ONE, RunDirectory, as_run
 from mt.training.counters import Counters
 from mt.training.metrics_file import Point, read_points
 
@@ -77,10 +77,10 @@ def find_runs(paths: Iterable[Path]) -> list[RunDirectory]:
         try:
             inside = [path] if is_run(path) else sorted(child for child in path.iterdir() if is_run(child))
         except OSError as error:
-            raise RunError(f"Cannot list the runs in {path}: {error.strerror}.", Remedy.TRAIN_ONE) from error
+            raise RunError(f"Cannot list the runs in {path}: {error.strerror}. {TRAIN_ONE}") from error
         visible = [child for child in inside if child == path or not child.name.startswith(".")]
         if not visible:
-            raise RunError(f"There is no run in {path}.", Remedy.TRAIN_ONE)
+            raise RunError(f"There is no run in {path}. {TRAIN_ONE}")
         for child in visible:
             # A link to a run is listed under its own name.
             named = as_run(child).path
