@@ -330,7 +330,8 @@ def test_a_corpus_that_is_gone_can_be_named(
 def test_a_missing_package_is_named(
     package: str, trained: RunDirectory, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in [name for name in sys.modules if name.startswith(("mt.export", "mt.inference.engine."))]:
+    ours = ("mt.export", "mt.inference.engine.", f"{package}.")
+    for name in [name for name in sys.modules if name.startswith(ours)]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
     code, _, err = call(*EXPORT, package, "out")
