@@ -18,7 +18,7 @@ from mt.transformer.packed_transformer import PackedTransformer
 
 STRATEGIES: dict[str, Strategy] = {"greedy search": None, "beam of 5": Beam(5, 1.0, "mean")}
 NUM_SENTENCES = {"greedy search": 200, "beam of 5": 50}
-MIN_SAME = 0.95
+MIN_SAME = 0.98
 """The share of sentences that must have the same translation; rounding decides a few near-ties otherwise."""
 MOST_BLEU_LOST = 1.0
 """How many points of BLEU an export may lose."""
