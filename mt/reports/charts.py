@@ -78,13 +78,13 @@ def line_chart(title: str, lines: Sequence[Line], *, unit: str = "") -> str:
         )
     legend = ""
     for number, line in enumerate(lines, start=1):
-        places = [(f"{x.at(step):.1f}", f"{y.at(value):.1f}") for step, value in line.points]
-        drawn.append(f'<polyline class="line line-{number}" points="{" ".join(map(",".join, places))}"/>')
+        marks = [(f"{x.at(step):.1f}", f"{y.at(value):.1f}") for step, value in line.points]
+        drawn.append(f'<polyline class="line line-{number}" points="{" ".join(map(",".join, marks))}"/>')
         drawn += [
             f'<circle class="mark mark-{number}" cx="{left}" cy="{top}" r="3.5"><title>'
             f"{escape(line.label)} at step {step:,}: {value:.4g}{escape(unit)}</title></circle>"
-            for (left, top), (step, value) in zip(places, line.points, strict=True)
-            if len(places) <= _MAX_MARKS
+            for (left, top), (step, value) in zip(marks, line.points, strict=True)
+            if len(marks) <= _MAX_MARKS
         ]
         if line.label:
             legend += (

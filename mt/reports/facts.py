@@ -103,7 +103,7 @@ class RunFacts:
             "speed": f"{speed:,.0f} target tokens per second" if speed else "unknown",
         }
 
-    def told(self, session: TrainingSession) -> str:
+    def describe(self, session: TrainingSession) -> str:
         """How a session of this run began and ended, in words."""
         begun = f"resumed from step {session.first_step:,}" if session.first_step else "started"
         if session.first_step is None and session.outcome:

@@ -93,7 +93,7 @@ def _sessions(facts: RunFacts) -> Iterator[str]:
     if len(facts.sessions) > _MAX_ROWS:
         yield f"... {len(facts.sessions) - _MAX_ROWS} earlier ones"
     for session in facts.sessions[-_MAX_ROWS:]:
-        yield f"{session.started:%Y-%m-%d %H:%M:%S}  {facts.told(session)}"
+        yield f"{session.started:%Y-%m-%d %H:%M:%S}  {facts.describe(session)}"
         for warning in session.warnings[:_MAX_ROWS]:
             yield f"    warning: {warning}"
         if len(session.warnings) > _MAX_ROWS:

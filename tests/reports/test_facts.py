@@ -82,7 +82,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_told(told_run: RunDirector
         assert ("31.25" in text) == (part != "evaluations.jsonl")
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_no_content_of_a_file_makes_telling_fail(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
