@@ -266,7 +266,7 @@ def test_a_split_that_is_there_twice(tmp_path: Path) -> None:
     loading_fails(tmp_path, r"contains the train split more than once: .*train\.csv or .*train\.jsonl")
 
 
-def test_a_path_that_is_no_corpus(tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_corpus(tmp_path: Path) -> None:
     write_jsonl(tmp_path / "corpus.jsonl", [("a", "b")])
     (tmp_path / "corpus.txt").touch()
     loading_fails(tmp_path / "corpus.txt", r"no extension .*\.jsonl.*\.de.*data\.delimiter")
