@@ -241,8 +241,9 @@ def test_parquet_text_that_is_not_utf8_is_named_with_its_row(tmp_path: Path) -> 
 def test_files_of_different_length(tmp_path: Path, num_english: int, num_german: int) -> None:
     (tmp_path / "train.en").write_text("a\n" * num_english, encoding="utf-8")
     (tmp_path / "train.de").write_text("b\n" * num_german, encoding="utf-8")
-    shorter = f"{min(num_english, num_german):,}"
-    loading_fails(tmp_path, rf"has more lines than .*, which has {shorter}: line n")
+    loading_fails(
+        tmp_path, rf"train\.en has {num_english:,} lines and .*train\.de has {num_german:,}: line n"
+    )
 
 
 def test_both_sides_of_a_parallel_text_are_needed_once(tmp_path: Path) -> None:
@@ -265,7 +266,7 @@ def test_a_split_that_is_there_twice(tmp_path: Path) -> None:
     loading_fails(tmp_path, r"contains the train split more than once: .*train\.csv or .*train\.jsonl")
 
 
-def test_a_path_that_is_no_corpus(tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_corpus(tmp_path: Path) -> None:
     write_jsonl(tmp_path / "corpus.jsonl", [("a", "b")])
     (tmp_path / "corpus.txt").touch()
     loading_fails(tmp_path / "corpus.txt", r"no extension .*\.jsonl.*\.de.*data\.delimiter")

@@ -99,12 +99,13 @@ def find_source(config: DataConfig) -> Source:
     hub_id = LEGACY_NAMES.get(config.path, config.path)
     if HUB_ID.fullmatch(hub_id) and table_format(Path(hub_id), config.delimiter) is None:
         return hub_source(hub_id, config)
-    missing = next((path for path in _two_paths(config.path) if not path.exists()), named_path(config.path))
+    missing = next((str(path) for path in _two_paths(config.path) if not path.exists()), config.path)
+    path = named_path(missing)
     raise DataError(
-        f"data.path: there is no file or folder {str(missing)!r}, nor {missing}.{config.src} with "
+        f"data.path: there is no file or folder {missing!r}, nor {missing}.{config.src} with "
         f"{missing}.{config.tgt}. It may be a folder, a file, a pattern such as part-*.jsonl, two text "
         f"files as in en.txt,de.txt, a Hub id such as bentrevett/multi30k, {PRIMER} or {REVERSE}."
-        f"{did_you_mean(str(missing), [*_neighbours(missing, config.src), *LEGACY_NAMES])}"
+        f"{did_you_mean(str(path), [*_neighbours(path, config.src), *LEGACY_NAMES])}"
     )
 
 
@@ -209,17 +210,19 @@ def _forms(folder: Path, files: list[Path], split_name: str, config: DataConfig)
 
 def _parallel(stem: Path, config: DataConfig) -> Part | None:
     """The parallel text whose files begin with ``stem``, or None if both are missing."""
-    sides: list[Path] = []
-    for language in (config.src, config.tgt):
-        # Not with_name: a column that data.src names may have a slash.
-        paths = [Path(f"{stem}.{language}{packed}") for packed in ("", ".gz")]
-        files = [path for path in paths if path.is_file()]
+    # Not with_name: a column that data.src names may have a slash.
+    paths = {
+        language: [Path(f"{stem}.{language}{packed}") for packed in ("", ".gz")]
+        for language in (config.src, config.tgt)
+    }
+    sides = {language: [path for path in both if path.is_file()] for language, both in paths.items()}
+    for language, files in sides.items():
         if len(files) > 1:
             raise _is_repeated(f"{stem} has the side .{language}", map(str, files))
-        sides += files
-    if len(sides) == 1:
-        raise DataError(f"{sides[0]} has no counterpart in the other of {config.src} and {config.tgt}.")
-    return parallel_part(*sides) if sides else None
+        if not files and any(sides.values()):
+            present = next(file for both in sides.values() for file in both)
+            raise DataError(f"{present} has no counterpart: {stem}.{language} is missing.")
+    return parallel_part(*(files[0] for files in sides.values())) if any(sides.values()) else None
 
 
 def _matching_parts(pattern: str, config: DataConfig) -> list[Part]:

@@ -165,9 +165,10 @@ def _parallel_pairs(src_path: Path, tgt_path: Path) -> Iterator[NumberedPair]:
     lines = zip_longest(text_lines(src_path), text_lines(tgt_path), fillvalue=(0, None))
     for number, ((_, src), (_, tgt)) in enumerate(lines, start=1):
         if src is None or tgt is None:
-            longer, shorter = (tgt_path, src_path) if src is None else (src_path, tgt_path)
+            longer = number + sum(1 for _ in lines)
+            num_src, num_tgt = (number - 1, longer) if src is None else (longer, number - 1)
             raise DataError(
-                f"{longer} has more lines than {shorter}, which has {number - 1:,}: line n of one must "
+                f"{src_path} has {num_src:,} lines and {tgt_path} has {num_tgt:,}: line n of one must "
                 "translate line n of the other, so both must have the same number of lines."
             )
         yield number, src, tgt
