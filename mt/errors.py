@@ -1,7 +1,7 @@
 """The errors that a user can see: each is a sentence that says what is wrong, where, and what to do."""
 
-from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
+from collections.abc import Mapping, Sequence
+from enum import Enum
 from typing import Self
 
 
@@ -70,11 +70,9 @@ class DeviceError(MtError):
     """The requested device is missing, or does not support what was requested."""
 
 
-def closest(word: str, known: Iterable[str]) -> str | None:
-    """The most similar of ``known``, or else one that begins with ``word`` or is its beginning."""
-    spellings = {name.lower(): name for name in known if name}
-    word = word.lower()
-    similar = get_close_matches(word, spellings, n=1)
-    if len(word) > 1:
-        similar += [name for name in spellings if name.startswith(word) or word.startswith(name)]
-    return spellings[similar[0]] if similar else None
+def with_remedies(message: str, remedies: Sequence[str]) -> str:
+    """The message, then a sentence such as "Do this, or do that."; only the message if there are none."""
+    if not remedies:
+        return message
+    sentence = ", or ".join(remedies)
+    return f"{message} {sentence[0].upper()}{sentence[1:]}."

@@ -12,9 +12,8 @@ from pydantic_core import ErrorDetails
 from mt.config.config import Config
 from mt.config.located_yaml import KeyPath, Location, one_short_line, plain_scalar
 from mt.config.removed import why_removed
-from mt.config.section import accepted, choices, kinds_of
+from mt.config.section import accepted, choices, closest, kinds_of
 from mt.config.synonyms import meaning_of, place_of
-from mt.errors import closest
 
 SECTIONS: dict[str, dict[str, FieldInfo]] = {
     name: field.annotation.model_fields for name, field in Config.model_fields.items() if field.annotation

@@ -1,5 +1,7 @@
 """The base of all sections of the config, and what a field accepts in words."""
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
@@ -53,3 +55,13 @@ def choices(field: FieldInfo) -> tuple[str, ...]:
 def kinds_of(field: FieldInfo) -> tuple[Any, ...]:
     """The types that a field accepts: one, or one and None."""
     return (field.annotation,) if choices(field) else get_args(field.annotation) or (field.annotation,)
+
+
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """The most similar of ``known``, or else one that begins with ``word`` or is its beginning."""
+    spellings = {name.lower(): name for name in known if name}
+    word = word.lower()
+    similar = get_close_matches(word, spellings, n=1)
+    if len(word) > 1:
+        similar += [name for name in spellings if name.startswith(word) or word.startswith(name)]
+    return spellings[similar[0]] if similar else None

@@ -5,8 +5,7 @@ from typing import Annotated, Literal, NamedTuple, get_args
 
 from pydantic import AfterValidator, BaseModel, Field, ValidationError
 
-from mt.config.section import accepted
-from mt.errors import closest
+from mt.config.section import accepted, closest
 
 Delimiter = Literal["auto", "tab", "comma", "semicolon", "pipe"]
 DELIMITERS: tuple[Delimiter, ...] = get_args(Delimiter)

@@ -6,8 +6,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Literal, get_args
 
-from mt.data.cache import file_digest
-from mt.errors import closest
+from mt.config.section import closest
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
