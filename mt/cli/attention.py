@@ -1,9 +1,9 @@
 """`mt attention`: what the model attends to, as a page, a picture, word alignments or raw weights."""
 
+import importlib.util
 import sys
 from collections.abc import Iterable, Sequence
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
@@ -82,7 +82,7 @@ def attention(
     made = format or formats.get(suffix, "html")
     is_picture = made in ("png", "svg")
     options.check_needs("a picture: add --format svg", is_picture, kind=kind != "cross", head=head != "mean")
-    if is_picture and find_spec("matplotlib") is None:
+    if is_picture and importlib.util.find_spec("matplotlib") is None:
         raise missing_package("matplotlib", "pictures")
     heads = _heads(head)
     if out is None and made not in ("json", "pharaoh"):

@@ -117,7 +117,7 @@ def test_on_a_terminal_lines_are_edited_and_recalled_and_commands_change_the_sea
         assert terminal.process.wait(60) == 0
     file = Path("state/mt/translate_history")
     assert file.read_text(encoding="utf-8").splitlines() == [
-        "the dog sees milk.", "the dog sees milk.", ":beam 4", ":nbest 3", "Anna buys milk."
+        "the dog sees milk.", ":beam 4", ":nbest 3", "Anna buys milk."
     ]  # fmt: skip
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
