@@ -53,14 +53,12 @@ SAVED_PART_BYTES = 2**25
 
 @dataclass(frozen=True)
 class ModelSize:
-    """How many float32 numbers training keeps for a model."""
+    """How many float32 numbers training keeps for a model: parameters, optimizer state, moving average."""
 
     parts: dict[str, int]
     """Parameters by module; shared or tied ones count once, in their first module."""
     num_moments: int
-    """The state of the optimizers."""
     num_averages: int
-    """The moving average of the weights; 0 without one."""
 
     @property
     def num_parameters(self) -> int:
