@@ -27,7 +27,6 @@ from mt.preflight.text import (
     spread,
     unknown_words,
 )
-from mt.preflight.trial import measure_size
 
 # Options written even where they are the default; others only where they are not, or have none.
 ALWAYS = {
@@ -220,15 +219,14 @@ def _about_other_budgets(plan: Plan) -> str:
 
 def _summary(plan: Plan, sample: Sample) -> list[str]:
     config, model = plan.config, plan.config.model
-    num_parameters = measure_size(config, *sample.text.tokenizers).num_parameters
     unknown = max(words.share for words in unknown_words(sample.text).values())
+    layers = f"{model.num_encoder_layers} + {model.num_decoder_layers}"
     copied = ", which are copied" if config.copies_words else ""
     return [
         f"passes   {plan.num_passes:.1f} over the corpus, about {plan.minutes:.1f} minutes on this machine",
         f"steps    {plan.num_steps:,} of {config.training.batch_tokens:,} tokens"
         f"{', with R-Drop' if config.training.r_drop else ''}",
-        f"model    {num_parameters:,} parameters: {model.num_encoder_layers} + {model.num_decoder_layers} "
-        f"layers of width {model.d_model}",
+        f"model    {plan.pace.num_parameters:,} parameters: {layers} layers of width {model.d_model}",
         f"unknown  up to {unknown:.1%} of the words in the held-out text{copied}",
         f"budget   {_about_other_budgets(plan)}",
     ]
