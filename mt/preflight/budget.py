@@ -16,7 +16,7 @@ from mt.errors import ConfigError
 from mt.preflight import rule
 from mt.preflight.forecast import MOST_DROPPED, Pace
 from mt.preflight.rule import Affordable, Options
-from mt.preflight.text import PAIRS_COUNTED, Text, look_at
+from mt.preflight.text import PAIRS_ENCODED, Text, look_at
 from mt.preflight.trial import FIXED_SECONDS, Trial
 from mt.training.step import explain_out_of_memory
 
@@ -58,7 +58,7 @@ class Sample:
         A corpus of fewer pairs may also lose its longest one, but no more pairs than `mt check` accepts.
         """
         started = time.perf_counter()
-        text = look_at(corpus, config, most=PAIRS_COUNTED)
+        text = look_at(corpus, config, most=PAIRS_ENCODED)
         encoding = time.perf_counter()
         everything, _ = encode_pairs(text.train, *text.tokenizers, max_length=None)
         encode_seconds = (time.perf_counter() - encoding) * text.scale

@@ -36,6 +36,8 @@ class Pace:
     checkpoint_seconds: float = 0.0
     start_seconds: float = 0.0
     """The time from the start of the program to the first step, and from the last step to the end."""
+    num_parameters: int = 0
+    """The parameters of the model."""
 
     @property
     def tokens_per_step(self) -> float:

@@ -27,7 +27,6 @@ from mt.preflight.text import (
     spread,
     unknown_words,
 )
-from mt.preflight.trial import measure_size
 
 # Options written even where they are the default; others only where they are not, or have none.
 ALWAYS = {
@@ -47,7 +46,7 @@ class Proposal(NamedTuple):
     """A config for a corpus and a budget."""
 
     yaml: str
-    """The commented config, with a summary of the corpus and the run at the top."""
+    """The commented config, which begins with what was seen of the corpus, the summary, and warnings."""
     summary: list[str]
     """Passes, steps, model, unknown words, and the effect of another budget: a line for each."""
 
@@ -96,7 +95,7 @@ def propose_config(
         notes.append(
             "Metric: chrF, because BLEU counts sequences of four words and no held-out target is that long."
         )
-    others = _about_other_budgets(plan)
+    summary = _summary(plan, sample)
     if budget == OPEN:
         notes.append("This budget is a proposal for a corpus of this size.")
     warnings = [
@@ -107,9 +106,7 @@ def propose_config(
         f"{path}: {len(corpus.train):,} training pairs, "
         f"{len(corpus.validation):,} validation, {len(corpus.test):,} test.",
         *_about_text(sample),
-        f"The run: {plan.num_steps:,} steps, {plan.num_steps * plan.pace.tokens_per_step:,.0f} target "
-        f"tokens, {plan.num_passes:.1f} passes over the corpus, about {plan.minutes:.1f} minutes on this "
-        f"machine. {others}",
+        *summary,
         *notes,
         *plan.notes,
         *(warning[0].upper() + warning[1:] for warning in warnings),
@@ -121,7 +118,7 @@ def propose_config(
     # One of the two has no effect.
     keys.discard("tokenizer.max_size" if config.tokenizer.kind == "word" else "tokenizer.min_frequency")
     yaml = "".join(f"# {line}\n" for line in comment) + "\n" + config_to_yaml(config, keys=keys)
-    return Proposal(yaml, [*_summary(plan, sample), f"budget   {others}"])
+    return Proposal(yaml, summary)
 
 
 def _held_out(data: DataConfig) -> DataConfig:
@@ -222,14 +219,14 @@ def _about_other_budgets(plan: Plan) -> str:
 
 def _summary(plan: Plan, sample: Sample) -> list[str]:
     config, model = plan.config, plan.config.model
-    num_parameters = measure_size(config, *sample.text.tokenizers).num_parameters
     unknown = max(words.share for words in unknown_words(sample.text).values())
+    layers = f"{model.num_encoder_layers} + {model.num_decoder_layers}"
     copied = ", which are copied" if config.copies_words else ""
     return [
-        f"passes   {plan.num_passes:.1f} over the corpus, in about {plan.minutes:.1f} minutes",
+        f"passes   {plan.num_passes:.1f} over the corpus, about {plan.minutes:.1f} minutes on this machine",
         f"steps    {plan.num_steps:,} of {config.training.batch_tokens:,} tokens"
         f"{', with R-Drop' if config.training.r_drop else ''}",
-        f"model    {num_parameters:,} parameters: {model.num_encoder_layers} + {model.num_decoder_layers} "
-        f"layers of width {model.d_model}",
+        f"model    {plan.pace.num_parameters:,} parameters: {layers} layers of width {model.d_model}",
         f"unknown  up to {unknown:.1%} of the words in the held-out text{copied}",
+        f"budget   {_about_other_budgets(plan)}",
     ]

@@ -27,8 +27,8 @@ from mt.unsegmented_scripts import split_letters
 Numbers = npt.NDArray[np.integer]
 # At most this many pairs are examined, spread evenly; all rows of the corpus are read and checked anyway.
 MOST_TRAINING_PAIRS, MOST_EVALUATION_PAIRS = 300_000, 5_000
-# This many pairs are enough to count words, letters and lengths, and for the steps that are timed.
-PAIRS_COUNTED = 10_000
+# So many pairs are enough to count words and letters; so many for lengths, and for the steps that are timed.
+PAIRS_COUNTED, PAIRS_ENCODED = 2_000, 10_000
 # A private-use character, which no reference contains.
 WRONG_WORD = "\uf8fe"
 
@@ -120,7 +120,7 @@ def encode(config: Config, text: Text) -> tuple[EncodedPairs, dict[str, int]]:
 
 def lengths(text: Text) -> tuple[Numbers, Numbers]:
     """The tokens, with EOS, of sources and targets of a part of the training pairs."""
-    pairs, _ = encode_pairs(spread(text.train, PAIRS_COUNTED), *text.tokenizers, max_length=None)
+    pairs, _ = encode_pairs(spread(text.train, PAIRS_ENCODED), *text.tokenizers, max_length=None)
     return pairs.src.lengths, pairs.tgt.lengths
 
 

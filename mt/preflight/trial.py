@@ -19,7 +19,6 @@ from mt.data.batches.batch import collate
 from mt.data.batches.dataset import EncodedPairs, encode_pairs
 from mt.data.batches.sampler import Indices
 from mt.data.batches.stream import training_batches
-from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.device import (
     Precision,
     choose_device,
@@ -42,6 +41,7 @@ from mt.training.counters import Counters
 from mt.training.optimizers import count_moments
 from mt.training.train_state import new_train_state
 from mt.training.validation import validate
+from mt.transformer.transformer import Transformer
 
 FLOAT_BYTES = 4
 # Importing torch and the libraries, building the model, and converting the best checkpoint at the end.
@@ -53,14 +53,12 @@ SAVED_PART_BYTES = 2**25
 
 @dataclass(frozen=True)
 class ModelSize:
-    """How many float32 numbers training keeps for a model."""
+    """How many float32 numbers training keeps for a model: parameters, optimizer state, moving average."""
 
     parts: dict[str, int]
     """Parameters by module; shared or tied ones count once, in their first module."""
     num_moments: int
-    """The state of the optimizers."""
     num_averages: int
-    """The moving average of the weights; 0 without one."""
 
     @property
     def num_parameters(self) -> int:
@@ -84,10 +82,8 @@ class LargestStep(NamedTuple):
     activations: int | None
 
 
-def measure_size(config: Config, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer) -> ModelSize:
-    """The size of the model that the config describes. Takes no memory."""
-    with torch.device("meta"):
-        model = build_model(config, src_tokenizer, tgt_tokenizer)
+def measure_size(model: Transformer, config: Config) -> ModelSize:
+    """What training keeps for a model."""
     parts = Counter[str]()
     for name, parameter in model.named_parameters():
         parts[name.split(".")[0]] += parameter.numel()
@@ -122,17 +118,17 @@ class Trial:
 
     def __init__(self, config: Config, text: Text, pairs: EncodedPairs, places: Places | None) -> None:
         """Build the model, and the batches of the examined ``pairs``, aligned by ``places``."""
-        self.size = measure_size(config, *text.tokenizers)
         device = choose_device(config.training.device)
-        check_fits(self.size, device)
         # As in a run.
         fix_num_threads()
         keep_freed_memory()
         seed_everything(config.training.seed)
-        model = build_model(config, *text.tokenizers).to(device)
+        model = build_model(config, *text.tokenizers)
+        self.size = measure_size(model, config)
+        check_fits(self.size, device)
         precision = Precision(config.training.precision, device, tf32=config.training.tf32)
         self.batches = training_batches(config, pairs, text.tokenizers, places)
-        self._train_state = new_train_state(model, config, precision, Counters())
+        self._train_state = new_train_state(model.to(device), config, precision, Counters())
         self._config, self._text, self._device = config, text, device
 
     def take_largest_step(self) -> LargestStep:
@@ -229,6 +225,7 @@ class Trial:
             validation_seconds,
             time_saving(self.size.saved_bytes),
             start_seconds,
+            self.size.num_parameters,
         )
 
 

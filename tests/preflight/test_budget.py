@@ -81,7 +81,7 @@ def test_the_run_takes_the_given_minutes_and_is_timed_once(
     timed = set_pace(0.6)
     config, text = propose(tiny_corpus, tmp_path, Budget(minutes=minutes))
     assert 0.97 * 60 * minutes <= seconds_of(config, 0.6) <= 60 * minutes
-    assert f"The run: {config.training.max_steps:,} steps" in text
+    assert f"steps    {config.training.max_steps:,} of" in text
     # What was timed is what is written, apart from the number of steps.
     [only] = timed
     assert only.model == config.model

@@ -24,6 +24,7 @@ from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.tokenizers.train import train_tokenizer
 from mt.device import forget_peak, free_memory
 from mt.errors import TrainingError
+from mt.inference.loaded_model import build_model
 from mt.preflight.text import Text, encode, look_at
 from mt.preflight.trial import ModelSize, Trial, check_fits, largest_batches, measure_size, time_saving
 from mt.run_directory import RunDirectory
@@ -53,6 +54,10 @@ def tokenizer_of(num_words: int) -> Tokenizer:
     return train_tokenizer([words], TokenizerConfig(min_frequency=1))
 
 
+def size_of(config: Config, src: Tokenizer, tgt: Tokenizer) -> ModelSize:
+    return measure_size(build_model(config, src, tgt), config)
+
+
 def test_parameters_by_hand(make_config: MakeConfig) -> None:
     src, tgt = tokenizer_of(6), tokenizer_of(16)
     d, d_ff = 16, 32
@@ -66,11 +71,11 @@ def test_parameters_by_hand(make_config: MakeConfig) -> None:
         "encoder": attention + feed_forward + 2 * norm + norm,
         "decoder": 2 * attention + feed_forward + 3 * norm + norm,
     }
-    assert measure_size(make_config(), src, tgt).parts == expected
-    untied = measure_size(make_config("model.tie_output=false"), src, tgt).parts
+    assert size_of(make_config(), src, tgt).parts == expected
+    untied = size_of(make_config("model.tie_output=false"), src, tgt).parts
     assert untied == expected | {"output": 20 * d}
     shared = make_config("model.share_embeddings=true", "tokenizer.shared=true")
-    assert sum(measure_size(shared, tgt, tgt).parts.values()) == sum(expected.values()) - 10 * d
+    assert sum(size_of(shared, tgt, tgt).parts.values()) == sum(expected.values()) - 10 * d
 
 
 def test_the_largest_batches() -> None:
@@ -151,7 +156,7 @@ def test_the_size_is_that_of_a_real_checkpoint(
     run_training(config, run := RunDirectory(tmp_path / "run"))
     [checkpoint] = run.checkpoints_dir.glob("step_*")
     num_bytes = sum(file.stat().st_size for file in checkpoint.iterdir())
-    size = measure_size(config, *make_tokenizers(load_corpus(config.data).train, config))
+    size = size_of(config, *make_tokenizers(load_corpus(config.data).train, config))
     # Names, shapes and record are besides: little, however large the model is.
     assert 0 < num_bytes - size.saved_bytes < 100_000
 

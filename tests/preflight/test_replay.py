@@ -4,7 +4,6 @@ import json
 import math
 import shutil
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ import torch
 from torch.nn import functional as F
 
 import mt.preflight.replay
-import mt.training.bad_batches
 import mt.training.run
 from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
@@ -52,11 +50,6 @@ def spoil(monkeypatch: pytest.MonkeyPatch, calls: set[int]) -> list[Batch]:
 
     monkeypatch.setattr(Objective, "forward", sometimes_nan)
     return seen
-
-
-@pytest.fixture
-def nan_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[set[int]], list[Batch]]:
-    return partial(spoil, monkeypatch)
 
 
 @pytest.fixture(scope="module")
@@ -99,43 +92,33 @@ def test_what_was_in_the_step_is_kept(
     ]
 
 
-def test_the_weights_are_those_that_take_the_steps_not_their_average(
-    make_config: MakeConfig, run: RunDirectory, nan_at: Callable[[set[int]], list[Batch]]
+def test_the_weights_are_those_before_the_step_and_not_their_average(
+    make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nan_at({14})
-    run_training(make_config("training.ema_decay=0.9"), run)
+    spoil(monkeypatch, {14})
+    run_training(make_config("training.ema_decay=0.9", "checkpoint.keep=9"), run)
     (file,) = (run.path / "bad_batches").iterdir()
-    found = replay(run, file, checkpoint="step_0000012", device=CPU)
-    store = CheckpointStore(run.checkpoints_dir)
-    weights = store.load_training_state(store.require("step_0000012")).weights()
-    trained = load_model(run, "step_0000012")
+    result = replay(run, file, checkpoint=None, device=CPU)
+    assert result.checkpoint == "step_0000006"
+    store, trained = CheckpointStore(run.checkpoints_dir), load_model(run, "step_0000006")
+    own_weights = store.load_training_state(store.require("step_0000006")).weights()
     losses = []
-    for each in (trained.model.weights(), weights):
-        trained.model.load_weights(each)
+    for weights in (trained.model.weights(), own_weights):
+        trained.model.load_weights(weights)
         objective = Objective(trained.model).eval()
-        batches = [collate(pairs.src_ids, pairs.tgt_ids) for pairs in found.bad.micro_batches]
+        batches = [collate(pairs.src_ids, pairs.tgt_ids) for pairs in result.bad.micro_batches]
         total = sum(float(objective(batch, 0.1).detach()) for batch in batches)
         losses.append(total / sum(batch.num_target_tokens for batch in batches))
     averaged, own = losses
-    assert found.loss == pytest.approx(own, rel=1e-5)
+    assert result.loss == pytest.approx(own, rel=1e-5)
     assert abs(own - averaged) > 1e-3
-
-
-def test_the_weights_are_those_before_the_step_unless_they_are_gone(
-    make_config: MakeConfig, run: RunDirectory, nan_at: Callable[[set[int]], list[Batch]]
-) -> None:
-    nan_at({14})
-    run_training(make_config("checkpoint.keep=9"), run)
-    (file,) = (run.path / "bad_batches").iterdir()
-    assert replay(run, file, checkpoint=None, device=CPU).checkpoint == "step_0000006"
-    assert replay(run, file, checkpoint="latest", device=CPU).checkpoint == "step_0000012"
     shutil.rmtree(run.checkpoints_dir / "step_0000006")
     assert replay(run, file, checkpoint=None, device=CPU).checkpoint == "step_0000012"
 
 
 def test_the_replay_computes_the_batch(kept: list[Batch], run: RunDirectory) -> None:
     (file,) = (run.path / "bad_batches").iterdir()
-    found = replay(run, file, checkpoint="step_0000012", device=CPU)
+    result = replay(run, file, checkpoint="step_0000012", device=CPU)
     trained = load_model(run, "step_0000012")
     model = trained.model.eval()
     total, tokens = torch.zeros(()), 0
@@ -147,105 +130,79 @@ def test_the_replay_computes_the_batch(kept: list[Batch], run: RunDirectory) -> 
         tokens += batch.num_target_tokens
     loss = total / tokens
     gradients = torch.autograd.grad(loss, list(model.parameters()))
-    assert found.is_sound
-    assert found.checkpoint == "step_0000012"
-    assert found.loss == pytest.approx(float(loss.detach()), rel=1e-5)
+    assert result.is_sound
+    assert result.checkpoint == "step_0000012"
+    assert result.loss == pytest.approx(float(loss.detach()), rel=1e-5)
     norm = math.sqrt(sum(float(gradient.double().square().sum()) for gradient in gradients))
-    assert found.gradient_norm == pytest.approx(norm, rel=1e-5)
-    assert found.not_finite == {}
+    assert result.gradient_norm == pytest.approx(norm, rel=1e-5)
+    assert result.not_finite == {}
     # The pairs, as text, the worst first.
-    assert len(found.pairs) == sum(len(batch.labels) for batch in kept)
-    losses = [pair.loss for pair in found.pairs]
+    assert len(result.pairs) == sum(len(batch.labels) for batch in kept)
+    losses = [pair.loss for pair in result.pairs]
     assert losses == sorted(losses, reverse=True)
-    texts = {(pair.src, pair.tgt) for pair in found.pairs}
+    texts = {(pair.src, pair.tgt) for pair in result.pairs}
     tokenizers = trained.src_tokenizer, trained.tgt_tokenizer
     row = [side[0] for side in kept[0].sentences()]
     assert tuple(t.decode(ids) for t, ids in zip(tokenizers, row, strict=True)) in texts
 
 
-def test_the_first_output_that_is_not_finite_is_named(
+class Break(torch.autograd.Function):
+    """The identity, whose gradient is NaN."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
+        return gradients[0] * math.nan
+
+
+def test_the_first_value_that_is_not_finite_is_named(
     kept: list[Batch], run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (file,) = (run.path / "bad_batches").iterdir()
     forward = FeedForward.forward
     monkeypatch.setattr(FeedForward, "forward", lambda self, x: forward(self, x) * math.inf)
-    found = replay(run, file, checkpoint="latest", device=CPU)
-    assert not found.is_sound
+    result = replay(run, file, checkpoint="latest", device=CPU)
+    assert not result.is_sound
     # The encoder has one layer, and its feed-forward comes before the decoder's.
-    assert found.not_finite["output"].startswith("encoder.layers.0.feed_forward")
-    assert "weight" not in found.not_finite
+    assert result.not_finite["output"].startswith("encoder.layers.0.feed_forward")
+    assert "weight" not in result.not_finite
 
-
-def test_the_first_gradient_that_is_not_finite_is_named(
-    kept: list[Batch], run: RunDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (file,) = (run.path / "bad_batches").iterdir()
-
-    class Break(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
-            return x.clone()
-
-        @staticmethod
-        def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
-            return gradients[0] * math.nan
-
-    forward = FeedForward.forward
     monkeypatch.setattr(FeedForward, "forward", lambda self, x: Break.apply(forward(self, x)))  # type: ignore[no-untyped-call]
-    found = replay(run, file, checkpoint="latest", device=CPU)
-    assert math.isfinite(found.loss)
-    assert not found.is_sound
+    result = replay(run, file, checkpoint="latest", device=CPU)
+    assert math.isfinite(result.loss)
+    assert not result.is_sound
     # Backward, the decoder comes first.
-    assert found.not_finite.keys() == {"gradient"}
-    assert found.not_finite["gradient"].startswith("decoder.layers.0.feed_forward")
+    assert result.not_finite.keys() == {"gradient"}
+    assert result.not_finite["gradient"].startswith("decoder.layers.0.feed_forward")
+
+    trained = load_model(run, "latest")
+    name, parameter = next(trained.model.decoder.named_parameters())
+    parameter.data.fill_(math.nan)
+    monkeypatch.setattr(mt.preflight.replay, "load_model", lambda *_: trained)
+    assert replay(run, file, checkpoint="latest", device=CPU).not_finite["weight"] == f"decoder.{name}"
 
 
-def test_weights_that_are_no_number_are_named(
-    kept: list[Batch], run: RunDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (file,) = (run.path / "bad_batches").iterdir()
-
-    def spoilt(*arguments: Any) -> Any:
-        trained = load_model(*arguments)
-        next(trained.model.decoder.parameters()).data.fill_(math.nan)
-        return trained
-
-    monkeypatch.setattr(mt.preflight.replay, "load_model", spoilt)
-    found = replay(run, file, checkpoint="latest", device=CPU)
-    name = next(name for name, _ in load_model(run, "latest").model.decoder.named_parameters())
-    assert found.not_finite["weight"] == f"decoder.{name}"
-
-
-@pytest.mark.parametrize(
-    ("device", "room", "has_remedy"), [("cpu", 0, False), ("cpu", 2, False), ("meta", 0, True)]
-)
+@pytest.mark.parametrize(("device", "remedies"), [("cpu", ()), ("meta", (Remedy.COMPUTE_ON_CPU,))])
 def test_a_batch_too_large_for_the_device_may_be_computed_on_the_cpu(
     device: str,
-    room: int,
-    has_remedy: bool,
+    remedies: tuple[Remedy, ...],
     kept: list[Batch],
     run: RunDirectory,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """There is room for so many batches. Like a GPU, the device without data is not the CPU."""
+    """Like a GPU, the device without data is not the CPU."""
     (file,) = (run.path / "bad_batches").iterdir()
-    forward, sizes = Objective.forward, list[int]()
 
-    def cramped(self: Objective, batch: Batch, smoothing: float) -> torch.Tensor:
-        sizes.append(len(batch.labels))
-        if len(sizes) > room:
-            raise torch.OutOfMemoryError("CUDA out of memory.")
-        return forward(self, batch, smoothing)
+    def full(self: Objective, batch: Batch, smoothing: float) -> torch.Tensor:
+        raise torch.OutOfMemoryError("CUDA out of memory.")
 
-    monkeypatch.setattr(Objective, "forward", cramped)
-    with pytest.raises(TrainingError) as error:
+    monkeypatch.setattr(Objective, "forward", full)
+    with pytest.raises(TrainingError, match=rf"batch of step 7 does not fit.*\({device}\)") as error:
         replay(run, file, checkpoint="latest", device=torch.device(device))
-    assert error.value.message.startswith(
-        f"the batch of step 7 does not fit, in float32 and unsplit, into the free memory of the device "
-        f"({device})."
-    )
-    assert ("--device cpu" in str(error.value)) == has_remedy
-    assert (sizes[-1] == 1) == (room == 2)
+    assert error.value.remedies == remedies
 
 
 @pytest.mark.parametrize(
