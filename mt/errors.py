@@ -1,7 +1,6 @@
 """The errors that a user can see: each is a sentence that says what is wrong, where, and what to do."""
 
 from collections.abc import Mapping, Sequence
-from enum import Enum
 from typing import Self
 
 
