@@ -1,6 +1,6 @@
 """The errors that a user can see: each is a sentence that says what is wrong, where, and what to do."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Self
 
 
@@ -67,11 +67,3 @@ class ExportError(MtError):
 
 class DeviceError(MtError):
     """The requested device is missing, or does not support what was requested."""
-
-
-def with_remedies(message: str, remedies: Sequence[str]) -> str:
-    """The message, then a sentence such as "Do this, or do that."; only the message if there are none."""
-    if not remedies:
-        return message
-    sentence = ", or ".join(remedies)
-    return f"{message} {sentence[0].upper()}{sentence[1:]}."

@@ -185,10 +185,10 @@ def test_the_first_value_that_is_not_finite_is_named(
     assert replay(run, file, checkpoint="latest", device=CPU).not_finite["weight"] == f"decoder.{name}"
 
 
-@pytest.mark.parametrize(("device", "remedies"), [("cpu", ()), ("meta", (Remedy.COMPUTE_ON_CPU,))])
+@pytest.mark.parametrize(("device", "has_remedy"), [("cpu", False), ("meta", True)])
 def test_a_batch_too_large_for_the_device_may_be_computed_on_the_cpu(
     device: str,
-    remedies: tuple[Remedy, ...],
+    has_remedy: bool,
     kept: list[Batch],
     run: RunDirectory,
     monkeypatch: pytest.MonkeyPatch,
@@ -202,7 +202,7 @@ def test_a_batch_too_large_for_the_device_may_be_computed_on_the_cpu(
     monkeypatch.setattr(Objective, "forward", full)
     with pytest.raises(TrainingError, match=rf"batch of step 7 does not fit.*\({device}\)") as error:
         replay(run, file, checkpoint="latest", device=torch.device(device))
-    assert error.value.remedies == remedies
+    assert ("--device cpu" in str(error.value)) == has_remedy
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from mt.config.section import closest
+from mt.data.cache import file_digest
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
