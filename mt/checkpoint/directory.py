@@ -7,17 +7,15 @@ import os
 import re
 from pathlib import Path
 
-from mt.atomic_files import remove_folder_atomically, sync_folder, write_text_atomically
 from mt.checkpoint.record import Checkpoint, read_record
 from mt.errors import CheckpointError
-from mt.regular_files import read_text
+from mt.files import read_text, remove_folder_atomically, write_atomically
 
 LOG = logging.getLogger(__name__)
 
 LATEST, BEST = "latest", "best"
 _STEP_NAME = re.compile(r"step_\d{7,18}")
 _AVERAGE_NAME = re.compile(r"average_\d{7,18}")
-_ASIDE_NAME = re.compile(r"\.((?:step|average)_\d{7,18})\.aside")
 _MAX_POINTER_BYTES = 100
 
 
@@ -44,9 +42,9 @@ def point_at(directory: Path, newest: Checkpoint) -> None:
     """Update the pointers after ``newest`` was saved as the last checkpoint of the run."""
     best = last_best(directory, newest.step)
     if best is not None and best != read_pointer(directory, BEST):
-        write_text_atomically(directory / BEST, f"{best}\n")
+        write_atomically(directory / BEST, f"{best}\n")
     if newest.name != read_pointer(directory, LATEST):
-        write_text_atomically(directory / LATEST, f"{newest.name}\n")
+        write_atomically(directory / LATEST, f"{newest.name}\n")
 
 
 def has_no_best_yet(directory: Path) -> bool:
@@ -96,20 +94,6 @@ def remove_skipped(directory: Path, step: int) -> None:
             if read_pointer(directory, BEST) == name:
                 (directory / BEST).unlink()
             remove_folder_atomically(folder)
-
-
-def put_back_set_aside(directory: Path) -> None:
-    """Undo a replacement that was killed between its two renames, or finish one killed after them."""
-    for aside in list(directory.iterdir()):
-        match = _ASIDE_NAME.fullmatch(aside.name)
-        if match is None:
-            continue
-        folder = directory / match[1]
-        if folder.exists():
-            remove_folder_atomically(aside)
-        else:
-            aside.rename(folder)
-            sync_folder(directory)
 
 
 def _names_in(directory: Path, pattern: re.Pattern[str]) -> list[str]:

@@ -14,7 +14,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from mt import __version__
 from mt.config.located_yaml import Scalar
 from mt.errors import CheckpointError
-from mt.regular_files import decode_utf8, open_regular, read_bytes, sha256
+from mt.files import read_bytes, read_text, sha256
 
 FORMAT_VERSION = 2
 RECORD, MODEL = "checkpoint.json", "model.safetensors"
@@ -111,7 +111,7 @@ def read_record(folder: Path, *, opened: int | None = None) -> Checkpoint:
     """
     path = folder / RECORD if opened is None else Path(RECORD)
     with explain_unreadable(RECORD):
-        text = decode_utf8(read_bytes(path, max_bytes=_MAX_RECORD_BYTES, folder=opened), path)
+        text = read_text(path, max_bytes=_MAX_RECORD_BYTES, folder=opened)
     content = _unseal(text)
     if (version := content.get("format_version")) != FORMAT_VERSION:
         raise CheckpointError(
@@ -168,11 +168,7 @@ def read_part(checkpoint: Checkpoint, part: str) -> bytes:
     """The content of the file ``part``, read once, so that the verified bytes are the bytes to parse."""
     path = checkpoint.folder / part
     with explain_unreadable(part):
-        if part == VALUES:
-            content = read_bytes(path, max_bytes=_MAX_VALUES_BYTES)
-        else:
-            with open_regular(path) as file:
-                content = file.read()
+        content = read_bytes(path, max_bytes=_MAX_VALUES_BYTES) if part == VALUES else path.read_bytes()
     refuse_other_checksum(checkpoint, part, content)
     return content
 

@@ -4,7 +4,6 @@ import contextlib
 import hashlib
 import logging
 import math
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,14 +13,6 @@ from typing import TypeVar
 
 from torch import Tensor
 
-from mt.atomic_files import (
-    make_folder,
-    partial_path,
-    put_in_place,
-    remove_leftovers,
-    sync_folder,
-    write_synced,
-)
 from mt.checkpoint.directory import (
     BEST,
     LATEST,
@@ -29,7 +20,6 @@ from mt.checkpoint.directory import (
     has_no_best_yet,
     point_at,
     prune,
-    put_back_set_aside,
     read_pointer,
     remove_skipped,
     step_names,
@@ -62,6 +52,7 @@ from mt.checkpoint.weights import (
 from mt.config.located_yaml import Scalar
 from mt.display import track
 from mt.errors import CheckpointError, Remedy
+from mt.files import make_folder, new_folder, remove_leftovers
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -162,7 +153,6 @@ class CheckpointStore:
             return
         with _explain_refusal(f"tidy up {self.directory}"):
             remove_leftovers(self.directory)
-            put_back_set_aside(self.directory)
 
     def recover(self) -> tuple[RecoveredCheckpoint | None, dict[str, str]]:
         """`tidy_up`, and find the checkpoint to continue from.
@@ -273,18 +263,10 @@ class CheckpointStore:
     ) -> Checkpoint:
         """Write its folder atomically, making one part after another. Returns it with checksums."""
         make_folder(self.directory)
-        partial = partial_path(checkpoint.folder)
-        shutil.rmtree(partial, ignore_errors=True)
-        try:
-            partial.mkdir()
-            checksums = {name: _write_part(partial / name, make()) for name, make in parts.items()}
+        with new_folder(checkpoint.folder) as folder:
+            checksums = {name: _write_part(folder / name, make()) for name, make in parts.items()}
             written = replace(checkpoint, checksums=checksums)
-            write_synced(partial / RECORD, record_text(written).encode())
-            sync_folder(partial)
-            put_in_place(partial, checkpoint.folder)
-        except BaseException:
-            shutil.rmtree(partial, ignore_errors=True)
-            raise
+            (folder / RECORD).write_bytes(record_text(written).encode())
         return written
 
     def _newest_sound(self) -> tuple[RecoveredCheckpoint | None, dict[str, str]]:
@@ -320,7 +302,7 @@ class CheckpointStore:
 
 def _write_part(path: Path, data: bytes | memoryview) -> str:
     """Write one part; return the checksum of what was meant to be written."""
-    write_synced(path, data)
+    path.write_bytes(data)
     return hashlib.sha256(data).hexdigest()
 
 

@@ -5,6 +5,7 @@ Reading executes nothing. The checksum guards against accidents; names, shapes a
 
 import io
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,7 +28,6 @@ from mt.checkpoint.record import (
     refuse_other_checksum,
     unless_vanished,
 )
-from mt.regular_files import open_regular
 
 # The limit of the safetensors library.
 _MAX_HEADER_BYTES = 100_000_000
@@ -63,7 +63,7 @@ def open_checkpoint(folder: Path) -> Iterator[HeldCheckpoint]:
     """Open record and weights of the checkpoint in ``folder``, for the length of a ``with``."""
     with opened_folder(folder) as opened:
         with unless_vanished(folder, opened), explain_unreadable(MODEL):
-            weights = open_regular(Path(MODEL), folder=opened)
+            weights = os.fdopen(os.open(MODEL, os.O_RDONLY, dir_fd=opened), "rb")
         with weights:
             with unless_vanished(folder, opened):
                 checkpoint = read_record(folder, opened=opened)
@@ -73,7 +73,7 @@ def open_checkpoint(folder: Path) -> Iterator[HeldCheckpoint]:
 def load_model(checkpoint: Checkpoint) -> dict[str, Tensor]:
     """The weights of a checkpoint that no other process can remove; see `HeldCheckpoint.load_model`."""
     with explain_unreadable(MODEL):
-        file = open_regular(checkpoint.folder / MODEL)
+        file = (checkpoint.folder / MODEL).open("rb")
     with file:
         return read_model(file, checkpoint)
 

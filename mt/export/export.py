@@ -9,17 +9,10 @@ from pathlib import Path
 
 import torch
 
-from mt.atomic_files import (
-    make_folder,
-    partial_path,
-    put_in_place,
-    sync_tree,
-    tidy_up_beside,
-    write_synced,
-)
 from mt.errors import CheckpointError, ConfigError, ExportError
 from mt.export.model_card import model_card
 from mt.export.target import ExportTarget
+from mt.files import is_utf8, make_folder, new_folder
 from mt.inference.engine.verification import STRATEGIES, Agreement, Verifier
 from mt.inference.exported_folder import (
     RECORD,
@@ -30,7 +23,6 @@ from mt.inference.exported_folder import (
     write_export_record,
 )
 from mt.inference.loaded_model import LoadedModel
-from mt.regular_files import is_utf8
 
 LOG = logging.getLogger(__name__)
 
@@ -80,12 +72,7 @@ def export_model(
         )
     place = _without_links(folder)
     make_folder(place.parent)
-    for leftover in tidy_up_beside(place):
-        LOG.warning("removing %s, which was left behind by an export that was killed", leftover)
-    partial = partial_path(place)
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir()
-    try:
+    with new_folder(place) as partial:
         if converted is not None:
             shutil.copytree(converted, partial, dirs_exist_ok=True)
             record = read_export_record(partial)
@@ -103,14 +90,10 @@ def export_model(
             record = record_of(loaded, target.name, run_name, precision)
             write_export_record(partial, record)
             agreements = _verify(loaded, partial, target, sources, references, exact=precision == "float32")
-        write_synced(partial / EXAMPLE, target.example.encode())
-        write_synced(partial / CARD, model_card(record, target, agreements).encode())
-        sync_tree(partial)
+        (partial / EXAMPLE).write_text(target.example, encoding="utf-8")
+        (partial / CARD).write_text(model_card(record, target, agreements), encoding="utf-8")
         # Verifying takes a while, and something else may have appeared there in the meantime.
         refuse_other_folder(folder)
-        put_in_place(partial, place)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
     return Exported(folder, record, agreements)
 
 

@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 from collections.abc import Callable
-from io import BufferedReader
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from mt.checkpoint import record
 from mt.checkpoint.record import Checkpoint
 from mt.checkpoint.store import CheckpointStore
 from mt.errors import CheckpointError
-from mt.regular_files import open_regular
 
 Save = Callable[..., Checkpoint]
 IsWhole = Callable[[Checkpoint], bool]
@@ -34,11 +32,6 @@ def truncate_to(share: float) -> Damage:
     return lambda path: os.truncate(path, int(share * path.stat().st_size))
 
 
-def replace_by_pipe(path: Path) -> None:
-    path.unlink()
-    os.mkfifo(path)
-
-
 DAMAGES = {
     **{
         f"bit {bit} at {offset}": flip_bit(offset, bit)
@@ -48,7 +41,6 @@ DAMAGES = {
     **{f"cut to {share}": truncate_to(share) for share in (0, 0.5, 0.99)},
     "one byte more": lambda path: path.write_bytes(path.read_bytes() + b"\n"),
     "missing": Path.unlink,
-    "named pipe": replace_by_pipe,
 }
 
 
@@ -91,25 +83,6 @@ def test_plain_values_have_a_largest_size(store: CheckpointStore, save: Save) ->
         CheckpointError, match=r"training_state\.json cannot be read \(it is larger than 100,000"
     ):
         store.load_training_state(store.require("latest"))
-
-
-@pytest.mark.parametrize("part", ["training_state.safetensors", "training_state.json"])
-def test_the_bytes_that_were_verified_are_the_bytes_that_are_parsed(
-    store: CheckpointStore, save: Save, is_whole: IsWhole, part: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    checkpoint = save(1)
-    path = checkpoint.folder / part
-
-    def open_and_replace(opened: Path, *, folder: int | None = None) -> BufferedReader:
-        file = open_regular(opened, folder=folder)
-        if opened == path:
-            replace_by_pipe(path)
-        return file
-
-    for module in ("mt.checkpoint.record", "mt.regular_files"):
-        monkeypatch.setattr(f"{module}.open_regular", open_and_replace)
-    assert is_whole(checkpoint)
-    assert path.is_fifo()
 
 
 def test_a_flipped_bit_in_any_byte_of_the_record_is_found(save: Save) -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from mt.atomic_files import write_text_atomically
 from mt.checkpoint.record import Checkpoint
 from mt.checkpoint.store import CheckpointStore
 from mt.errors import CheckpointError
+from mt.files import write_atomically
 
 Save = Callable[..., Checkpoint]
 IsWhole = Callable[[Checkpoint], bool]
@@ -268,8 +268,8 @@ def test_a_text_file_is_replaced_whole_or_not_at_all(tmp_path: Path, died: bool)
     for call in range(1, 4):
         path.write_text("old")
         with pytest.raises(Killed), failing_at(call, Killed(), for_good=died):
-            write_text_atomically(path, "new ü")
+            write_atomically(path, "new ü")
         assert path.read_text(encoding="utf-8") == ("new ü" if call == 3 else "old")
         assert died or listing(tmp_path) == ["config.yaml"]
-    write_text_atomically(path, "new ü")
+    write_atomically(path, "new ü")
     assert path.read_bytes() == "new ü".encode()
