@@ -253,7 +253,7 @@ def _write(content: bytes | Iterable[str], place: Path | None) -> None:
         sys.stdout.writelines(content)
         sys.stdout.flush()
         return
-    from mt.atomic_files import write_output
+    from mt.files import write_atomically
 
-    write_output(place, content)
+    write_atomically(place, content)
     say(f"Wrote {place}.")

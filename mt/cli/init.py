@@ -9,7 +9,7 @@ import typer
 from mt.cli.logs import say, show_logs
 from mt.config.sources import Delimiter
 from mt.errors import ConfigError
-from mt.regular_files import is_utf8
+from mt.files import is_utf8
 
 # Larger values are mistakes, and the arithmetic of longer runs would overflow.
 MOST_MINUTES, MOST_TARGET_TOKENS = 10_000_000, 10**15
@@ -93,10 +93,10 @@ def init(
 
     budget = Budget(minutes, target_tokens)
     proposal = propose_config(data, src, tgt, name=name, columns=columns, delimiter=delimiter, budget=budget)
-    from mt.atomic_files import write_output
+    from mt.files import write_atomically
 
     # Another one may have been written in the meantime.
-    write_output(_new_file(file), _modeline(file) + proposal)
+    write_atomically(_new_file(file), _modeline(file) + proposal)
     say(f"Wrote {file}. Train with it:  mt train --config {quote(str(file))}")
 
 

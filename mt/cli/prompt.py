@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
-from mt.atomic_files import append_line, write_text_atomically
 from mt.cli.logs import say
 from mt.cli.options import LARGEST_BEAM
 from mt.cli.remedies import sentence
 from mt.cli.unusual_lines import Pairs, Search, UnknownWords
 from mt.display import counted, in_precision
 from mt.errors import ConfigError, DataError, MtError
+from mt.files import append_line, read_text, write_atomically
 from mt.inference.arriving_lines import why_not_text
-from mt.regular_files import read_text
 
 if TYPE_CHECKING:
     from mt.inference.segments import Translation
@@ -196,7 +195,7 @@ class History:
             for line in kept:
                 readline.add_history(line)
             if len(lines) > MOST_LINES + 1:
-                write_text_atomically(self._file, "".join(f"{line}\n" for line in kept))
+                write_atomically(self._file, "".join(f"{line}\n" for line in kept))
 
     def add(self, typed: str) -> None:
         """Append what was typed to the file, except for lines that are very long or not UTF-8."""

@@ -68,9 +68,9 @@ def report(
     refuse_missing_folder(out)
     found = find_run(run)
     refuse_overwriting(out, found.path)
-    from mt.atomic_files import write_output
     from mt.checkpoint.store import CheckpointStore
     from mt.device import choose_device
+    from mt.files import write_atomically
     from mt.reports.card import card
     from mt.reports.page import page
 
@@ -83,7 +83,7 @@ def report(
     if out is None:
         typer.echo(text, nl=False)
         return
-    write_output(out, text)
+    write_atomically(out, text)
     say(f"Wrote {out}.")
 
 

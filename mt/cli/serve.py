@@ -22,6 +22,7 @@ from mt.cli.options import (
 )
 from mt.display import visible
 from mt.errors import ConfigError, DataError
+from mt.files import read_text
 
 if TYPE_CHECKING:
     from mt.device import PrecisionName
@@ -136,10 +137,9 @@ def serve(
 
 
 def _read_token(file: Path) -> str:
-    from mt.regular_files import decode_utf8, read_given
 
     try:
-        token = decode_utf8(read_given(file, max_bytes=_MAX_TOKEN_BYTES), file).strip()
+        token = read_text(file, max_bytes=_MAX_TOKEN_BYTES).strip()
     except OSError as error:
         raise DataError(f"the token file {file} cannot be read: {error.strerror}.") from error
     if not token or not token.isascii() or not token.isprintable() or " " in token:

@@ -79,7 +79,7 @@ def train(
         _refuse_config_of_run(config)
     directory = as_run(run or RUNS / config.stem)
     if processes.is_first():
-        directory.refuse_second_writer()
+        directory.check_not_in_use()
     # After the checks above, because importing torch is slow.
     from mt.training.run import run_training
 

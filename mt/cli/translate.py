@@ -291,7 +291,7 @@ def _agreed(blocks: Iterator[list[str]]) -> Iterator[list[str]]:
         return blocks
     from mt import distributed
 
-    return distributed.agreed(blocks)
+    return distributed.broadcast_all(blocks)
 
 
 def _refuse_contradictions(

@@ -14,7 +14,7 @@ from mt.config.located_yaml import KeyPath, Place, one_short_line, read_yaml
 from mt.config.removed import ignore_removed
 from mt.config.synonyms import remedies_for
 from mt.errors import ConfigError, Remedy
-from mt.regular_files import read_text
+from mt.files import read_text
 
 MAX_CONFIG_BYTES = 1_000_000
 

@@ -9,7 +9,6 @@ import datasets
 import numpy as np
 import pyarrow as pa
 
-from mt.atomic_files import write_text_atomically
 from mt.config.config import Config
 from mt.data.batches.alignment import Places
 from mt.data.batches.dataset import CHUNK_SIZE, DropCounts, EncodedPairs, encode_pairs
@@ -19,10 +18,11 @@ from mt.data.prepared_cache import aligned_places, cached_tokenizers, encoded_tr
 from mt.data.tokenizers.external import external_tokenizer
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.tokenizers.train import train_tokenizer
+from mt.data.unsegmented_scripts import bleu_tokenizer
 from mt.display import counted, track
 from mt.errors import DataError, Remedy, RunError
+from mt.files import write_atomically
 from mt.run_directory import RunDirectory
-from mt.unsegmented_scripts import bleu_tokenizer
 
 LOG = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
             "vocabulary_sizes": {"src": src_tokenizer.size, "tgt": tgt_tokenizer.size},
             "vocabulary_pairs": num_vocabulary_pairs(corpus.train, config),
         }
-        write_text_atomically(run.corpus_file, json.dumps(description, indent=2, ensure_ascii=False) + "\n")
+        write_atomically(run.corpus_file, json.dumps(description, indent=2, ensure_ascii=False) + "\n")
     report = _report(corpus, train, dropped, left_out, src_tokenizer, tgt_tokenizer)
     places = aligned_places(train) if config.training.guided_alignment else None
     all_dropped = corpus.report.splits.train.dropped | {

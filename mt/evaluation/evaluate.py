@@ -14,7 +14,6 @@ from torch.utils.tensorboard import SummaryWriter
 
 import mt
 from mt import distributed, processes
-from mt.atomic_files import write_output, write_text_atomically
 from mt.checkpoint.record import MODEL, Checkpoint
 from mt.config.config import Config
 from mt.config.load import load_config
@@ -38,6 +37,7 @@ from mt.evaluation.scores import (
     score_with_confidence,
 )
 from mt.evaluation.test_set import EvaluationSet, load_evaluation_set, warn_of_other_split
+from mt.files import write_atomically
 from mt.inference.loaded_model import LoadedModel, load_ensemble
 from mt.inference.model_translator import ModelTranslator
 from mt.inference.translator import EngineChoice, Translator
@@ -143,9 +143,8 @@ def run_evaluation(
     run, other_runs = as_run(run).require(), [as_run(other) for other in others]
     # Check first for what would keep the results from being written.
     refuse_bad_seed()
-    run.refuse_unreadable_name()
-    run.refuse_unwritable()
-    config, folder = load_config(run.config_file), run.path.stat()
+    run.check_writable()
+    config = load_config(run.config_file)
     # Before reading the corpus, which may take long: training may remove this checkpoint at any time.
     loaded, *rest = load_ensemble([run, *other_runs], checkpoint)
     learnt = {str(other.path): model.config.data for other, model in zip(other_runs, rest, strict=True)}
@@ -169,7 +168,6 @@ def run_evaluation(
         evaluation = replace(evaluation, analysis=analyse_translations(run, config, test_set, found.lines))
     if other_runs:
         return evaluation
-    run.refuse_if_replaced(folder)
     search = search_name(beam, found.precision, found.engine)
     alike = compare_with_other_checkpoints(run, test_set, found.checkpoint, search, found.lines)
     record_evaluation(run, _as_recorded(evaluation, beam))
@@ -248,7 +246,7 @@ def translate_set(
 
     With ``others``, an ensemble translates.
     """
-    saved, folder = loaded.checkpoint, run.path.stat()
+    saved = loaded.checkpoint
     if engine != "torch" and others:
         raise ConfigError("only torch translates as an ensemble: leave the engine out.")
     translator: Translator = (
@@ -265,7 +263,6 @@ def translate_set(
     if not processes.is_first():
         # The others have nothing more to do.
         raise SystemExit(0)
-    run.refuse_if_replaced(folder)
     file, references_file = run.hypotheses_file(setting), run.references_file(test_set.name)
     _write_lines(references_file, test_set.references)
     _write_lines(file, lines)
@@ -305,7 +302,7 @@ def _ensemble_name(others: Sequence[LoadedModel]) -> str:
 
 def _write_lines(file: Path, lines: Sequence[str]) -> None:
     """Write one text per line; line breaks become spaces, which does not change any score."""
-    write_text_atomically(file, "".join(line.replace("\n", " ") + "\n" for line in lines))
+    write_atomically(file, "".join(line.replace("\n", " ") + "\n" for line in lines))
 
 
 def _exact_by_length(
@@ -324,7 +321,7 @@ def write_json(evaluation: Evaluation, file: Path) -> None:
     """Write the evaluation as JSON, with the signatures of the scores; an existing ``file`` is replaced."""
     # The files are paths, which JSON does not support.
     text = json.dumps(asdict(evaluation), indent=2, ensure_ascii=False, default=str)
-    write_output(file, text + "\n")
+    write_atomically(file, text + "\n")
 
 
 def show_in_tensorboard(evaluation: Evaluation, run: RunDirectory) -> None:

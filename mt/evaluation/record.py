@@ -16,13 +16,12 @@ from typing import Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from mt.atomic_files import append_line
 from mt.checkpoint.record import Checkpoint, VanishedError, read_record_of
 from mt.display import in_precision
 from mt.errors import CheckpointError, DataError, RunError
 from mt.evaluation.scores import MAX_RESAMPLED_LINES, Difference, Score, differences_in_bleu
 from mt.evaluation.test_set import EvaluationSet, read_lines
-from mt.regular_files import read_bytes
+from mt.files import append_line, read_bytes
 from mt.run_directory import RunDirectory
 
 _MAX_BYTES = 20_000_000

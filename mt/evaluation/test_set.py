@@ -25,7 +25,7 @@ from mt.data.sources.source import Split
 from mt.display import visible
 from mt.errors import ConfigError, DataError
 from mt.evaluation.scores import refuse_empty
-from mt.regular_files import read_text
+from mt.files import read_text
 from mt.run_directory import RunDirectory
 
 LOG = logging.getLogger(__name__)

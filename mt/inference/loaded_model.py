@@ -15,7 +15,7 @@ from mt.config.load import load_config
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.device import SearchPrecision, overflow_remedy
 from mt.errors import CheckpointError, Remedy, RunError
-from mt.regular_files import sha256
+from mt.files import sha256
 from mt.run_directory import RunDirectory
 from mt.search.model import TeacherForced
 from mt.special_tokens import BOS_ID, EOS_ID

@@ -8,11 +8,11 @@ from itertools import chain, pairwise
 from typing import TypeVar
 
 from mt.data.tokenizers.tokenizer import Tokenizer
+from mt.data.unsegmented_scripts import join_sentences
 from mt.display import counted
 from mt.errors import LinesError
 from mt.inference.source_reader import SourceReader, SourceToken
 from mt.search.hypothesis import Hypothesis
-from mt.unsegmented_scripts import join_sentences
 
 TokenT = TypeVar("TokenT")
 

@@ -59,7 +59,7 @@ def preflight(config: Config, run: RunDirectory) -> Iterator[CheckSection]:
     device = choose_device(config.training.device)
     precision = Precision(config.training.precision, device, tf32=config.training.tf32)
     yield _config_section(config, run, device, precision)
-    run.refuse_unusable()
+    run.check_usable()
     point = foresee_resume_point(run, CheckpointStore(run.checkpoints_dir), config)
     if point and (reason := point.why_finished(config)):
         verdict = (

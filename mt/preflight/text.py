@@ -19,6 +19,7 @@ from mt.data.prepare import (
     warn_of_tokenizer,
 )
 from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing
+from mt.data.unsegmented_scripts import split_letters
 from mt.display import aligned, counted, origin_of_split
 from mt.evaluation.scores import Score, score_translations
 from mt.preflight.forecast import (
@@ -29,7 +30,6 @@ from mt.preflight.forecast import (
 )
 from mt.preflight.layout import CheckSection, count, percent
 from mt.special_tokens import UNK, UNK_ID
-from mt.unsegmented_scripts import split_letters
 
 # At most this many pairs are examined, spread evenly; all rows of the corpus are read and checked anyway.
 MOST_TRAINING_PAIRS = 300_000

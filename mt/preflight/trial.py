@@ -18,6 +18,7 @@ from mt.data.batches.stream import BatchStream
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.device import (
     Precision,
+    fix_num_threads,
     forget_peak,
     free_memory,
     is_out_of_memory,
@@ -33,7 +34,6 @@ from mt.search.greedy import greedy_search
 from mt.search.hypothesis import Hypothesis, NotFiniteError, length_limit
 from mt.search.request import SearchRequest
 from mt.special_tokens import EOS_ID
-from mt.threads import fix_num_threads
 from mt.training.counters import Counters
 from mt.training.optimizers import count_moments
 from mt.training.step import StepResult

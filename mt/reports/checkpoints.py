@@ -26,7 +26,6 @@ from mt.checkpoint.record import (
     read_record_of,
 )
 from mt.errors import CheckpointError
-from mt.regular_files import open_regular
 from mt.run_directory import RunDirectory
 from mt.training.counters import Counters
 
@@ -136,7 +135,7 @@ def _inspect(folder: Path, *, is_best: bool, is_latest: bool) -> SavedCheckpoint
 
 def _measure(folder: Path, part: str) -> tuple[int, int]:
     """The size of a part, and the number of values in its tensors if it has any."""
-    with explain_unreadable(part), open_regular(folder / part) as file:
+    with explain_unreadable(part), (folder / part).open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         if part not in (MODEL, TENSORS):
             return size, 0

@@ -5,7 +5,6 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mt.regular_files import open_regular
 from mt.training.metrics_file import Point, parse_points
 
 # Enough for the curves of ten million steps. Only the end of a larger file is read.
@@ -61,7 +60,7 @@ def read_curves(file: Path, *, num_train: int | None = None) -> Curves:
 
 def _last_lines(file: Path) -> list[bytes]:
     """The lines of the file, or of its end."""
-    with open_regular(file) as opened:
+    with file.open("rb") as opened:
         start = max(0, os.fstat(opened.fileno()).st_size - _MAX_BYTES)
         opened.seek(start)
         lines = (opened.read(_MAX_BYTES) or b"").split(b"\n")

@@ -5,8 +5,6 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mt.regular_files import open_regular
-
 _MAX_BYTES = 16_000_000
 _MAX_KEPT = 200
 _RECORD = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),\d{3} ([A-Z]+) (.*)")
@@ -67,7 +65,7 @@ def read_log(file: Path) -> Log:
 
 
 def _lines(file: Path) -> list[str]:
-    with open_regular(file) as opened:
+    with file.open("rb") as opened:
         opened.seek(max(0, os.fstat(opened.fileno()).st_size - _MAX_BYTES))
         return (opened.read(_MAX_BYTES) or b"").decode(errors="replace").split("\n")
 

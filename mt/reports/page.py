@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mt.display import counted, origin_of_split, visible
 from mt.evaluation.analysis import ScoredSentence
-from mt.regular_files import read_text
+from mt.files import read_text
 from mt.reports.charts import Line, line_chart
 from mt.reports.curves import series
 from mt.reports.facts import CorpusFacts

@@ -1,18 +1,17 @@
 """Branching off a new run, which continues from an older checkpoint of another run."""
 
 import contextlib
-import errno
 import logging
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from mt.atomic_files import make_folder, partial_path, sync_folder, tidy_up_beside, write_synced
 from mt.checkpoint.directory import last_best
 from mt.checkpoint.record import RECORD, Checkpoint
 from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
 from mt.errors import CheckpointError, Remedy, RunError
+from mt.files import make_folder, new_folder
 from mt.inference.loaded_model import refuse_other_tokenizers
 from mt.run_directory import RunDirectory
 from mt.training.metrics_file import read_points
@@ -40,7 +39,7 @@ def find_origin(path: Path, new: RunDirectory, config: Config) -> Origin:
         raise RunError(
             f"{path} is not a checkpoint of a run: name a folder such as runs/NAME/checkpoints/step_0004000."
         )
-    if new.path.exists() and (not new.path.is_dir() or any(new.path.iterdir())):
+    if _is_filled(new.path):
         raise _exists_already(new)
     store = CheckpointStore(run.checkpoints_dir)
     checkpoint = store.require(folder.name)
@@ -60,26 +59,24 @@ def branch_off(origin: Origin, new: RunDirectory, config: Config) -> None:
     """
     path = new.path.resolve()  # "." has no name, and a link cannot be replaced by a folder.
     make_folder(path.parent)
-    tidy_up_beside(path)
-    partial = RunDirectory(partial_path(path))
-    shutil.rmtree(partial.path, ignore_errors=True)
-    try:
-        make_folder(partial.tensorboard_dir)
+    with new_folder(path) as folder:
+        partial = RunDirectory(folder)
+        partial.tensorboard_dir.mkdir()
         for file in _files(origin.run):
-            write_synced(partial.path / file.relative_to(origin.run.path), file.read_bytes())
+            shutil.copyfile(file, folder / file.relative_to(origin.run.path))
         forget_later_steps(partial, origin.checkpoint.step)
         _copy_checkpoints(origin, CheckpointStore(partial.checkpoints_dir))
         # Last, because this makes the folder a run.
         write_config(partial, config)
-        partial.path.rename(path)
-    except BaseException as error:
-        shutil.rmtree(partial.path, ignore_errors=True)
-        if isinstance(error, OSError) and error.errno in (errno.ENOTEMPTY, errno.EEXIST):
-            raise _exists_already(new) from error
-        raise
-    sync_folder(path.parent)
+        if _is_filled(new.path):
+            raise _exists_already(new)
     with log_file(new):
         LOG.info("continuing in %s from %s", new.path, origin.checkpoint.folder)
+
+
+def _is_filled(path: Path) -> bool:
+    """Whether there is a file, or a folder that is not empty."""
+    return path.exists() and (not path.is_dir() or any(path.iterdir()))
 
 
 def _exists_already(new: RunDirectory) -> RunError:
@@ -120,7 +117,7 @@ def _copy_checkpoints(origin: Origin, store: CheckpointStore) -> None:
         folder = store.directory / each.name
         make_folder(folder)
         for part in (RECORD, *each.parts):
-            write_synced(folder / part, (each.folder / part).read_bytes())
+            shutil.copyfile(each.folder / part, folder / part)
     store.recover()
 
 

@@ -41,7 +41,7 @@ def train(train_state: TrainState, batches: BatchStream, session: Session) -> st
                 session.interruption.check()
                 if counters.batch == 0:
                     # Preparing an epoch may take longer than a step is allowed to.
-                    distributed.together(lambda: batches.num_steps(counters.epoch))
+                    distributed.barrier_after(lambda: batches.num_steps(counters.epoch))
                 num_tokens = batches.step_target_tokens(counters.epoch, counters.batch)
                 micro_batches, epoch, batch = batches.take(
                     counters.epoch, counters.batch, rank=processes.rank(), num_processes=processes.size()

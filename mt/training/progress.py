@@ -4,6 +4,7 @@ import contextlib
 import json
 import logging
 import math
+import os
 import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,9 +15,9 @@ from typing import Self, TextIO
 from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
-from mt.atomic_files import sync, write_text_atomically
 from mt.config.located_yaml import Scalar
 from mt.display import SECONDS_BETWEEN_LINES, format_seconds, terminal_width, visible
+from mt.files import write_atomically
 from mt.run_directory import RunDirectory
 from mt.training.attention_images import Pixels
 from mt.training.counters import Counters, CurvePoint
@@ -222,7 +223,7 @@ class Progress:
         """Return when all points and samples so far are on disk: a resumed run does not write them again."""
         for file in (self._metrics, self._samples):
             with _naming(file):
-                sync(file.fileno())
+                os.fsync(file.fileno())
 
     def leave_out(self, seconds: float) -> None:
         """Exclude the time that saving took from the training speed."""
@@ -312,7 +313,7 @@ def _forget_after(metrics_file: Path, counters: Counters) -> list[Point]:
         for point in read_points(metrics_file)
         if point.step <= counters.step and (point.step, point.kind) != owed
     ]
-    write_text_atomically(metrics_file, "".join(f"{point.text}\n" for point in kept))
+    write_atomically(metrics_file, "".join(f"{point.text}\n" for point in kept))
     return kept
 
 

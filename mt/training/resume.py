@@ -13,7 +13,6 @@ from torch import Tensor
 
 import mt
 from mt import distributed, processes
-from mt.atomic_files import write_text_atomically
 from mt.checkpoint.record import Checkpoint, DamagedError
 from mt.checkpoint.store import CheckpointStore, RecoveredCheckpoint
 from mt.checkpoint.training_state import SavedTraining
@@ -22,8 +21,8 @@ from mt.config.load import MAX_CONFIG_BYTES, load_config
 from mt.config.write import all_options, config_to_yaml, differences
 from mt.device import Precision, onednn_is_faster
 from mt.errors import CheckpointError, ConfigError, Remedy, RunError
+from mt.files import read_bytes, write_atomically
 from mt.inference.loaded_model import refuse_other_computation, refuse_other_tokenizers
-from mt.regular_files import read_bytes
 from mt.run_directory import RunDirectory
 from mt.training.counters import SavedValues, read_values
 from mt.training.metrics_file import read_points
@@ -249,7 +248,7 @@ def refuse_changed_config(
 
 def refuse_unlike_processes(config: Config, environment: Mapping[str, str | int]) -> None:
     """Before several processes train: check that they have the same software, precision and config."""
-    (mine, my_options), *others = distributed.gather((dict(environment), all_options(config)))
+    (mine, my_options), *others = distributed.all_gather((dict(environment), all_options(config)))
     if not processes.is_first():
         return
     for rank, (its, its_options) in enumerate(others, 1):
@@ -267,7 +266,7 @@ def refuse_unlike_processes(config: Config, environment: Mapping[str, str | int]
 
 def write_config(run: RunDirectory, config: Config) -> None:
     """Write the config, with all defaults, which makes the directory a run."""
-    write_text_atomically(run.config_file, config_to_yaml(config))
+    write_atomically(run.config_file, config_to_yaml(config))
 
 
 def describe_environment(device: torch.device, precision: Precision) -> dict[str, str | int]:

@@ -12,21 +12,20 @@ from shlex import quote
 import torch
 
 from mt import distributed, processes
-from mt.atomic_files import write_text_atomically
 from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
 from mt.config.write import fixed_options
 from mt.data.batches.stream import BatchStream, training_batches
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.prepare import Prepared, make_tokenizers, prepare, refuse_changed_corpus
-from mt.device import Precision, choose_device, keep_freed_memory, multiplies_bf16_fast
+from mt.device import Precision, choose_device, fix_num_threads, keep_freed_memory, multiplies_bf16_fast
 from mt.display import counted, show_only_errors
 from mt.errors import ConfigError, DeviceError, Interrupted, MtError, Remedy, RunError
 from mt.evaluation.scores import SCORE_NAMES
+from mt.files import write_atomically
 from mt.inference.loaded_model import build_model
 from mt.run_directory import RunDirectory, as_run
 from mt.seeding import seed_everything
-from mt.threads import fix_num_threads
 from mt.training.branch import branch_off, find_origin
 from mt.training.compiling import compile_objective
 from mt.training.counters import Counters
@@ -114,7 +113,7 @@ def run_training(
             counters = point.values.counters if point else Counters()
             with log_file(run) as note, explain_out_of_memory(config):
                 finished = point.why_finished(config) if point else None
-                distributed.agree(_Start(finished is not None, counters.step))
+                distributed.broadcast(_Start(finished is not None, counters.step))
                 if finished is not None:
                     run.stopped_file.unlink(missing_ok=True)
                     return Outcome(finished, counters, was_finished=True)
@@ -132,7 +131,7 @@ def run_training(
                     finished = None
                 _report_end(finished, counters, config.validation.metric, interruption)
                 if finished is None:
-                    write_text_atomically(run.stopped_file, f"{interruption.reason}\n")
+                    write_atomically(run.stopped_file, f"{interruption.reason}\n")
         if finished is not None:
             _prepare_engine(run, interruption)
         return Outcome(finished, counters, 0 if finished else interruption.exit_code)
@@ -165,7 +164,7 @@ class _Start:
 def _train_with_the_first(setup: _Setup) -> Outcome:
     """Train as one of the other processes, which only write their errors."""
     show_only_errors()
-    start = distributed.agree(_Start(is_finished=False, step=0))
+    start = distributed.broadcast(_Start(is_finished=False, step=0))
     if start.is_finished:
         return Outcome("the run is finished", Counters(), was_finished=True)
     with log_file(setup.run), explain_out_of_memory(setup.config):
@@ -196,7 +195,9 @@ def _ready(
     with interruption.at_once():
         # The other processes use the tokenizers that the first one has saved.
         resuming = point is not None or not is_first
-        prepared = distributed.in_turns(lambda: prepare(config, run, resuming=resuming, corpus=corpus))
+        prepared = distributed.first_rank_first(
+            lambda: prepare(config, run, resuming=resuming, corpus=corpus)
+        )
     model = build_model(config, prepared.src_tokenizer, prepared.tgt_tokenizer).to(setup.device)
     train_state = new_train_state(model, config, setup.precision, counters)
     environment = describe_environment(setup.device, setup.precision)
@@ -209,9 +210,9 @@ def _ready(
     _report_model(model, environment)
     _prepare_process(train_state.objective, config)
     # Preparing an epoch may take longer than a step is allowed to.
-    batches = distributed.together(lambda: _batches(config, prepared, counters, interruption))
+    batches = distributed.barrier_after(lambda: _batches(config, prepared, counters, interruption))
     if processes.are_several():
-        train_state.try_out(distributed.together(lambda: batches.largest_batch(counters.epoch)))
+        train_state.try_out(distributed.barrier_after(lambda: batches.largest_batch(counters.epoch)))
     with _progress(config, run, prepared, batches, counters) if is_first else nullcontext() as progress:
         session = Session(config, run, setup.store, prepared, environment, interruption, progress)
         session.newest = point.checkpoint if point else None

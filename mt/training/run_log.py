@@ -6,9 +6,9 @@ import sys
 from collections.abc import Callable, Iterator
 
 from mt import distributed, processes
-from mt.atomic_files import append_line
 from mt.display import visible
 from mt.errors import MtError
+from mt.files import append_line
 from mt.run_directory import RunDirectory
 
 LOG = logging.getLogger(__name__)

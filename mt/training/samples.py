@@ -7,9 +7,8 @@ from difflib import SequenceMatcher
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
-from mt.atomic_files import write_text_atomically
 from mt.display import markdown_table, markdown_text
-from mt.regular_files import read_bytes
+from mt.files import read_bytes, write_atomically
 
 _MAX_BYTES = 2**30
 
@@ -50,7 +49,7 @@ def forget_samples(file: Path, first_again: int) -> Samples | None:
     """Remove the samples of this step and later ones from the file; return the newest that are left."""
     kept = [each for each in read_samples(file) if each.step < first_again]
     if file.exists():
-        write_text_atomically(file, "".join(map(_line, kept)))
+        write_atomically(file, "".join(map(_line, kept)))
     return kept[-1] if kept else None
 
 

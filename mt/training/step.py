@@ -77,7 +77,7 @@ def accumulate_gradients(
     over on its own.
 
     Args:
-        objective: The model with its loss, on the device to compute on, as returned by `distributed.wrap`.
+        objective: The model with its loss, on the device to compute on, from `distributed.data_parallel`.
         micro_batches: The micro-batches of this process, on any device.
         num_target_tokens: Real target tokens of the step, on all processes.
         precision: The precision to compute in.
@@ -104,7 +104,7 @@ def accumulate_gradients(
             parts = _split(micro_batch, positions_too_large)
             for latest in parts:
                 is_last = micro_batch is micro_batches[-1] and latest is parts[-1]
-                with nullcontext() if is_last else distributed.keep_to_oneself(objective):
+                with nullcontext() if is_last else distributed.no_sync(objective):
                     with precision.autocast():
                         loss: Tensor = objective(_on_device(latest, device), smoothing) / num_tokens_each
                     precision.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]

@@ -112,7 +112,7 @@ class TrainState:
     """Whether the device itself skips an update that is not finite, so that the host need not wait for it."""
 
     def __post_init__(self) -> None:
-        self._wrapped = distributed.wrap(self.objective)
+        self._wrapped = distributed.data_parallel(self.objective)
         self._optimizers = [self.optimizer] if self.muon is None else [self.optimizer, self.muon]
 
     def step(
@@ -151,7 +151,7 @@ class TrainState:
             num_target_tokens = sum(batch.num_target_tokens for batch in micro_batches)
         own_loss = self._accumulate(micro_batches, num_target_tokens)
         # One exchange for everything that the processes must know about each other.
-        loss, num_stops = distributed.total(torch.stack((own_loss, torch.full_like(own_loss, stop))))
+        loss, num_stops = distributed.all_reduce(torch.stack((own_loss, torch.full_like(own_loss, stop))))
         # Before clipping, which needs the true norm, not the norm of the scaled gradient.
         for optimizer in self._optimizers:
             scaler.unscale_(optimizer)

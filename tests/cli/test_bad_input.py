@@ -1,7 +1,6 @@
 """Bad input gives one sentence and exit code 2, and nothing that was there is lost."""
 
 import errno
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -282,11 +281,3 @@ def test_a_line_that_is_too_long_to_read_can_be_skipped(call: Call, monkeypatch:
     assert code == 2
     assert "line 2 is longer than 30 bytes" in err
     assert "--start-line" not in err
-
-
-def test_a_dictionary_that_nobody_writes_to_is_refused(
-    refuse: Callable[..., str], trained: RunDirectory, tmp_path: Path
-) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    sentence = refuse("translate", "--run", trained.path, "--dictionary", tmp_path / "pipe", "Anna")
-    assert "pipe cannot be read: it is a pipe that nobody writes to" in sentence

@@ -17,7 +17,7 @@ from mt.config.load import load_config
 from mt.config.training import TrainingConfig
 from mt.data.sources import find
 from mt.data.sources.source import Split
-from mt.errors import ConfigError, DataError, RunError
+from mt.errors import ConfigError, DataError
 from mt.evaluation import test_set as evaluation_set
 from mt.evaluation.evaluate import Evaluation, run_evaluation, show_in_tensorboard
 from mt.evaluation.record import read_evaluations
@@ -139,24 +139,6 @@ def test_a_missing_corpus_is_refused_and_nothing_is_written(trained: RunDirector
     with pytest.raises(DataError, match="there is no file or folder"):
         run_evaluation(trained, split="test", checkpoint="best", device=CPU, data_path=str(tmp_path / "no"))
     assert not list(trained.path.glob("hypotheses.*"))
-
-
-@pytest.mark.parametrize("is_trained_again", [True, False])
-def test_a_run_that_is_moved_meanwhile_gets_no_scores_of_the_old_model(
-    is_trained_again: bool, trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    translate = ModelTranslator.translate
-
-    def moved_meanwhile(translator: ModelTranslator, *arguments: Any, **options: Any) -> list[str]:
-        trained.set_aside()
-        if is_trained_again:
-            trained.path.mkdir()
-        return translate(translator, *arguments, **options)
-
-    monkeypatch.setattr(ModelTranslator, "translate", moved_meanwhile)
-    with pytest.raises(RunError, match="was moved or removed while its translations were made"):
-        run_evaluation(trained, device="cpu", analyse=False)
-    assert not trained.path.exists() or not list(trained.path.iterdir())
 
 
 def test_translations_of_another_setting_are_never_overwritten(trained: RunDirectory, tmp_path: Path) -> None:

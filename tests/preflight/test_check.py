@@ -376,10 +376,6 @@ def test_a_run_directory_that_training_would_refuse(
     (tmp_path / "file").touch()
     with pytest.raises(RunError, match=r"Cannot use file/run as a run directory: .*file is not a folder"):
         check(run="file/run")
-    (tmp_path / "broken").symlink_to("nowhere")
-    for run in ("broken", "broken/run"):
-        with pytest.raises(RunError, match=rf"Cannot use {run} as .*broken is a link that leads nowhere"):
-            check(run=run)
     with RunDirectory(tmp_path / "busy").lock(), pytest.raises(RunError, match=f"process {os.getpid()} on"):
         check(run="busy")
     # The superuser may write anywhere, so that permissions alone would not do.

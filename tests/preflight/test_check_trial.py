@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import torch
 
-import mt.device
 from mt.config.config import Config
 from mt.config.data import TokenizerConfig
 from mt.data.batches.dataset import EncodedPairs, encode_pairs
@@ -23,7 +22,7 @@ from mt.data.corpus import load_corpus
 from mt.data.prepare import make_tokenizers
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.tokenizers.train import train_tokenizer
-from mt.device import Precision, forget_peak, free_memory
+from mt.device import Precision, forget_peak
 from mt.errors import TrainingError
 from mt.inference.loaded_model import build_model
 from mt.preflight import trial as trial_module
@@ -245,17 +244,6 @@ def test_a_model_that_cannot_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
         refuse_too_large(averaged, CPU)
     monkeypatch.setattr(trial_module, "free_memory", lambda device: None)
     refuse_too_large(replace(averaged, num_moments=10**15), CPU)
-
-
-def test_free_memory_respects_the_limit_of_a_container(monkeypatch: pytest.MonkeyPatch) -> None:
-    size = ModelSize({"encoder": 10_000}, num_moments=20_000, num_averages=0)
-    for left in (None, 160_000):
-        monkeypatch.setattr(mt.device, "_left_by_memory_limits", lambda left=left: left)
-        refuse_too_large(size, CPU)
-    monkeypatch.setattr(mt.device, "_left_by_memory_limits", lambda: 159_999)
-    assert free_memory(CPU) == 159_999
-    with pytest.raises(TrainingError, match="10,000 parameters"):
-        refuse_too_large(size, CPU)
 
 
 @pytest.mark.skipif(not forget_peak(CPU), reason="for Linux, which counts the peak of a process")

@@ -9,8 +9,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-import mt.training.branch
-from mt.atomic_files import write_synced
 from mt.checkpoint.record import MODEL
 from mt.config.config import Config
 from mt.errors import CheckpointError, MtError, RunError
@@ -227,24 +225,6 @@ def test_a_run_that_is_there_is_not_touched(
         with pytest.raises(RunError, match=r"exists already.*[Uu]se another run directory, or resume"):
             run_training(make_config(), run, from_checkpoint=old.checkpoints_dir / "step_0000006")
         assert contents(run) == before
-
-
-def test_it_appears_whole_or_not_at_all(
-    old: RunDirectory, new: RunDirectory, make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    written: list[Path] = []
-
-    def write_some(path: Path, data: bytes) -> None:
-        written.append(path)
-        if len(written) == 3:
-            raise OSError(28, "No space left on device")
-        write_synced(path, data)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(mt.training.branch, "write_synced", write_some)
-        with pytest.raises(OSError, match="No space left"):
-            run_training(make_config(), new, from_checkpoint=old.checkpoints_dir / "step_0000006")
-    assert list(new.path.parent.iterdir()) == [old.path]
 
 
 def test_what_a_killed_process_left_of_it_is_removed_and_never_taken_for_a_run(

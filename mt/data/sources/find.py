@@ -16,7 +16,7 @@ from mt.data.sources.local import are_two_files, find_local, find_pattern, find_
 from mt.data.sources.source import SPLITS, NumberedPair, Part, Source, Split, did_you_mean
 from mt.data.sources.tables import Columns
 from mt.errors import ConfigError, DataError
-from mt.regular_files import named_path
+from mt.files import named_path
 
 LOG = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from mt.data.sources.files import TABLE_FORMATS, parallel_part, table_format, ta
 from mt.data.sources.source import SPLIT_NAMES, Part, Source, Split, did_you_mean, listed
 from mt.display import visible
 from mt.errors import DataError
-from mt.regular_files import is_utf8, named_path
+from mt.files import is_utf8, named_path
 
 # train.jsonl, train.csv.gz, or a shard of a large table: train-00000-of-00003.parquet
 TABLE_NAME = re.compile(r"(?P<split>.+?)(-\d+-of-(?P<num_pieces>\d+))?(?P<suffix>\.\w+?(\.gz)?)")

@@ -11,10 +11,9 @@ from typing import Literal, Self
 import tokenizers
 from tokenizers import normalizers
 
-from mt.atomic_files import write_text_atomically
 from mt.data.tokenizers.word_level import PLACEHOLDER
 from mt.errors import DataError
-from mt.regular_files import read_bytes
+from mt.files import read_bytes, write_atomically
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK, UNK_ID
 
 # A million words take 30 million bytes; the limit protects against files that would fill the memory.
@@ -73,7 +72,7 @@ class Tokenizer:
 
     def save(self, path: Path) -> None:
         """Write the tokenizer.json, which any program with the `tokenizers` library can use."""
-        write_text_atomically(path, self.to_json())
+        write_atomically(path, self.to_json())
 
     def to_json(self) -> str:
         """The text that `save` writes; the same for equal tokenizers."""
