@@ -4,7 +4,7 @@ import ctypes
 import os
 import re
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -21,32 +21,37 @@ PrecisionName = Literal["auto"] | SearchPrecision
 Work = TypeVar("Work")
 Result = TypeVar("Result")
 
+# CUDA's allocator in torch raises its own exception class; the driver, cuBLAS, the CPU, MPS and CTranslate2
+# only have a message.
+_OUT_OF_MEMORY = (
+    "CUDA error: out of memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "DefaultCPUAllocator: can't allocate memory",
+    "MPS backend out of memory",
+    "Invalid buffer size",
+    "Storage size calculation overflowed",
+    "CUDA failed with error out of memory",
+    "failed to allocate memory",
+)
+_NEEDS = {
+    "bf16": "a GPU of NVIDIA's Ampere generation or a later one, or a CPU with AMX or AVX-512 BF16",
+    "fp16": "a CUDA device",
+    "int8": "a CPU",
+}
 # From glibc's malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
-
-# What Linux says of the memory of this process and of the machine.
-_STATUS = Path("/proc/self/status")
-_CLEAR = Path("/proc/self/clear_refs")
-_MEMINFO = Path("/proc/meminfo")
-_OWN_GROUP, _GROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 
 
 def choose_device(name: str | torch.device) -> torch.device:
     """The device of that name; ``auto`` selects CUDA, else Apple's MPS, else the CPU."""
-    device = name if isinstance(name, torch.device) else _find_device(name)
+    is_usable = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    usable = [device for device in is_usable if is_usable[device]]
+    if isinstance(name, str) and name not in ("auto", *usable):
+        raise DeviceError(f"this machine has no usable device {name!r}. Choose auto or {', '.join(usable)}.")
+    device = torch.device(usable[0] if name == "auto" else name)
     if device.type == "cuda":
         avoid_cudnn_attention()
     return device
-
-
-def _find_device(name: str) -> torch.device:
-    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
-    usable = [device for device, is_there in there.items() if is_there]
-    if name == "auto":
-        return torch.device(usable[0])
-    if name not in usable:
-        raise DeviceError(f"this machine has no usable device {name!r}. Choose auto or {', '.join(usable)}.")
-    return torch.device(name)
 
 
 def avoid_cudnn_attention() -> None:
@@ -72,12 +77,7 @@ def onednn_is_faster(dtype: torch.dtype) -> bool:
     """
     if dtype != torch.float32:
         return dtype == torch.bfloat16
-    return is_amd() and _capabilities().get("avx512_f", False)
-
-
-def is_amd() -> bool:
-    """Whether this CPU is AMD's; False if torch cannot tell."""
-    return "AMD" in _capabilities().get("cpu_name", "")
+    return "AMD" in _capabilities().get("cpu_name", "") and _capabilities().get("avx512_f", False)
 
 
 def attention_dtype(dtype: torch.dtype, device: torch.device) -> torch.dtype:
@@ -91,8 +91,8 @@ def attention_dtype(dtype: torch.dtype, device: torch.device) -> torch.dtype:
 
 def _capabilities() -> dict[str, Any]:
     # Older versions of torch do not report them.
-    found: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
-    return found
+    capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+    return capabilities
 
 
 def multiplies_bf16_fast(device: torch.device) -> bool:
@@ -102,11 +102,8 @@ def multiplies_bf16_fast(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
-def fastest_precision(device: torch.device) -> Literal["float32", "bf16", "fp16"]:
-    """The precision that ``auto`` selects: bf16 where it is fast, fp16 on other GPUs with tensor cores.
-
-    These are NVIDIA's since Volta; on older ones fp16 is slower than float32, or hardly faster.
-    """
+def _fastest_precision(device: torch.device) -> Literal["float32", "bf16", "fp16"]:
+    """What ``auto`` selects: bf16 where it is fast, fp16 on other GPUs with tensor cores, since Volta."""
     if multiplies_bf16_fast(device):
         return "bf16"
     has_tensor_cores = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (7, 0)
@@ -116,28 +113,26 @@ def fastest_precision(device: torch.device) -> Literal["float32", "bf16", "fp16"
 def choose_search_precision(name: PrecisionName, device: torch.device) -> SearchPrecision:
     """The precision of that name; ``auto`` selects 16 bits where that is faster, and never 8."""
     if name == "auto":
-        return fastest_precision(device)
-    need = _unmet_need(name, device)
-    if need is not None:
+        return _fastest_precision(device)
+    if need := _unmet_need(name, device):
         raise DeviceError(f"precision {name} needs {need}. Use another precision, such as --precision auto.")
     return name
 
 
 def _unmet_need(name: SearchPrecision, device: torch.device) -> str | None:
-    """What this precision needs and the device is not, or ``None`` if the device is suitable."""
+    """What this precision needs and the device is not, or None if the device is suitable."""
     match name:
         case "float32":
             return None
         case "bf16":
-            need = "a GPU of NVIDIA's Ampere generation or a later one, or a CPU with AMX or AVX-512 BF16"
             is_suitable = multiplies_bf16_fast(device)
         case "fp16":
-            need, is_suitable = "a CUDA device", device.type == "cuda"
+            is_suitable = device.type == "cuda"
         case "int8":
-            need, is_suitable = "a CPU", device.type == "cpu"
+            is_suitable = device.type == "cpu"
         case _:
             raise ValueError(f"precision must be auto, float32, bf16, fp16 or int8, not {name!r}")
-    return None if is_suitable else f"{need}, which this device ({device.type}) is not"
+    return None if is_suitable else f"{_NEEDS[name]}, which this device ({device.type}) is not"
 
 
 def overflow_remedy(precision: SearchPrecision) -> str:
@@ -148,24 +143,8 @@ def overflow_remedy(precision: SearchPrecision) -> str:
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:
-    """Whether this error says that a tensor did not fit into the memory of a device.
-
-    CUDA's allocator in torch raises its own exception class; the driver, cuBLAS, the CPU, MPS and CTranslate2
-    only have a message.
-    """
-    texts = (
-        "CUDA error: out of memory",
-        "CUBLAS_STATUS_ALLOC_FAILED",
-        "DefaultCPUAllocator: can't allocate memory",
-        "MPS backend out of memory",
-        "Invalid buffer size",
-        # More bytes than can be addressed.
-        "Storage size calculation overflowed",
-        # CTranslate2's, on CUDA and on the CPU.
-        "CUDA failed with error out of memory",
-        "failed to allocate memory",
-    )
-    return isinstance(error, torch.OutOfMemoryError) or any(text in str(error) for text in texts)
+    """Whether this error says that a tensor did not fit into the memory of a device."""
+    return isinstance(error, torch.OutOfMemoryError) or any(text in str(error) for text in _OUT_OF_MEMORY)
 
 
 def split_on_out_of_memory(
@@ -173,10 +152,7 @@ def split_on_out_of_memory(
 ) -> list[Result]:
     """``[compute(work)]``, or the results of its parts, in order, if it does not fit into memory.
 
-    Args:
-        compute: Computes one piece of work.
-        work: What to compute.
-        split: Returns smaller parts of work that did not fit, or raises an error if there are none.
+    ``split`` returns smaller parts of work that did not fit, or raises an error if there are none.
     """
     try:
         return [compute(work)]
@@ -204,8 +180,8 @@ class DeferredRead:
         if self._copied is not None:
             self._copied.synchronize()
             self._copied = None
-        found: list[float] = self._numbers.tolist()
-        return found
+        numbers: list[float] = self._numbers.tolist()
+        return numbers
 
 
 class Precision:
@@ -226,15 +202,12 @@ class Precision:
         With ``tf32``, float32 products of this process on CUDA are computed in TF32 if the GPU supports it.
         """
         self.is_automatic = name == "auto"
-        if name == "auto":
-            name = fastest_precision(device)
-        need = _unmet_need(name, device)
-        if need is not None:
-            raise DeviceError(f"training.precision: {name} needs {need}. Set training.precision=auto.")
-        self.name = name
+        self.name = _fastest_precision(device) if name == "auto" else name
         self.device = device
-        self._dtype = {"float32": None, "bf16": torch.bfloat16, "fp16": torch.float16}[name]
-        self.scaler = torch.amp.GradScaler(device.type, enabled=name == "fp16")
+        if need := _unmet_need(self.name, device):
+            raise DeviceError(f"training.precision: {name} needs {need}. Set training.precision=auto.")
+        self._dtype = {"float32": None, "bf16": torch.bfloat16, "fp16": torch.float16}[self.name]
+        self.scaler = torch.amp.GradScaler(device.type, enabled=self.name == "fp16")
         if device.type == "cuda":
             # Torch sets this for the whole process. Setting only the newer name would contradict the old one,
             # which torch.compile reads.
@@ -247,12 +220,20 @@ class Precision:
         return torch.autocast(self.device.type, dtype=self._dtype)
 
 
+def fix_num_threads() -> None:
+    """Keep MKL from choosing how many threads each product gets; call it before the first step of training.
+
+    MKL no longer chooses once the number of torch's threads has been set, as searching in parallel does.
+    Otherwise a run that has validated would not compute the same as a resumed run that has not.
+    """
+    torch.set_num_threads(torch.get_num_threads())
+
+
 def keep_freed_memory() -> None:
     """Let this process keep freed memory for later allocations; call it before the first step.
 
-    Each step frees hundreds of megabytes and allocates them again. The C library returns large blocks to the
-    system, which has to zero each page that it hands out: 3 to 7 % of the time on a CPU. Without glibc this
-    has no effect.
+    Each step frees hundreds of megabytes and allocates them again. glibc returns large blocks to the system,
+    which has to zero each page that it hands out: 3 to 7 % of the time on a CPU.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
@@ -266,24 +247,21 @@ def free_memory(device: torch.device) -> int | None:
     """Free bytes on this device; None if unknown."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    if device.type != "cpu":
-        return None
-    limits = _field(_MEMINFO, "MemAvailable"), _left_by_memory_limits()
-    return min((free for free in limits if free is not None), default=None)
+    return _proc("meminfo", "MemAvailable") if device.type == "cpu" else None
 
 
 def taken_memory(device: torch.device) -> int | None:
     """Bytes in use: by tensors on CUDA, by the whole process on the CPU."""
     if device.type == "cuda":
         return torch.cuda.memory_allocated(device)
-    return _field(_STATUS, "VmRSS") if device.type == "cpu" else None
+    return _proc("self/status", "VmRSS") if device.type == "cpu" else None
 
 
 def peak_memory(device: torch.device) -> int | None:
     """The most bytes in use since `forget_peak`."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
-    return _field(_STATUS, "VmHWM") if device.type == "cpu" else None
+    return _proc("self/status", "VmHWM") if device.type == "cpu" else None
 
 
 def forget_peak(device: torch.device) -> bool:
@@ -293,41 +271,16 @@ def forget_peak(device: torch.device) -> bool:
         return True
     try:
         # Linux: 5 sets the peak to what is in use now (man 5 proc).
-        _CLEAR.write_text("5")
+        Path("/proc/self/clear_refs").write_text("5")
     except OSError:
         return False
     return device.type == "cpu"
 
 
-def _left_by_memory_limits() -> int | None:
-    """Bytes that the limits of a container or a batch job leave to this process; None if there are none.
-
-    They are those of Linux's control groups, version 2, of which a limit that cannot be read counts as none.
-    """
+def _proc(file: str, name: str) -> int | None:
+    """A line such as ``VmRSS:  12345 kB`` of a file of Linux in ``/proc``, in bytes."""
     try:
-        own = re.search(r"^0::/(.*)$", _OWN_GROUP.read_text(), re.MULTILINE)
-    except OSError:
-        return None
-    group = Path(own[1] if own else "")
-    left = []
-    # The groups above may have limits too. In a container, the path may be the one on its host.
-    for folder in (group, *group.parents):
-        # ValueError: "max" is no limit.
-        with suppress(OSError, ValueError, KeyError):
-            most, taken, figures = (
-                (_GROUPS / folder / f"memory.{name}").read_text() for name in ("max", "current", "stat")
-            )
-            figure = dict(line.split() for line in figures.splitlines())
-            # What is cached of files is freed when memory is needed.
-            cached = int(figure["active_file"]) + int(figure["inactive_file"])
-            left.append(max(0, int(most) - int(taken) + cached))
-    return min(left, default=None)
-
-
-def _field(file: Path, name: str) -> int | None:
-    """A line such as ``VmRSS:  12345 kB`` of a file in ``/proc``, in bytes."""
-    try:
-        match = re.search(rf"^{name}:\s+(\d+) kB$", file.read_text(), re.MULTILINE)
+        match = re.search(rf"^{name}:\s+(\d+) kB$", Path("/proc", file).read_text(), re.MULTILINE)
     except OSError:
         return None
     return int(match[1]) * 1024 if match else None

@@ -124,8 +124,8 @@ def terminal_width() -> int | None:
 class ProgressLines:
     """Log lines in place of a bar: the progress of some work, and the time left. Short work logs none."""
 
-    def __init__(self, total: int | None, *, unit: str, description: str) -> None:
-        self._total, self._unit, self._description = total, unit, description
+    def __init__(self, total: int | None, *, unit: str, description: str, shown: bool = True) -> None:
+        self._total, self._unit, self._description, self._is_shown = total, unit, description, shown
         self._done = 0
         self._started = self._newest_line = time.monotonic()
 
@@ -141,7 +141,7 @@ class ProgressLines:
         """Count units that are done, and log a line if the last was ten seconds ago."""
         self._done += count
         now = time.monotonic()
-        if now - self._newest_line < SECONDS_BETWEEN_LINES:
+        if not self._is_shown or now - self._newest_line < SECONDS_BETWEEN_LINES:
             return
         self._newest_line = now
         of = after = ""
@@ -149,13 +149,6 @@ class ProgressLines:
             left = (now - self._started) / self._done * max(0, self._total - self._done)
             of, after = f" of {self._total:,}", f", {format_seconds(left)} left"
         LOG.info("%s: %s%s %s%s", self._description, f"{self._done:,}", of, self._unit, after)
-
-
-class _Silence(ProgressLines):
-    """Shows nothing."""
-
-    def update(self, count: int = 1) -> None:
-        """Do nothing."""
 
 
 def progress_bar(
@@ -170,10 +163,9 @@ def progress_bar(
         shown: False to show neither a bar nor log lines.
         delay_seconds: The bar appears after this time.
     """
-    if not shown or _new_bar is None:
-        return _Silence(total, unit=unit, description=description)
-    if terminal_width() is None:
-        return ProgressLines(total, unit=unit, description=description)
+    if not shown or _new_bar is None or terminal_width() is None:
+        is_shown = shown and _new_bar is not None
+        return ProgressLines(total, unit=unit, description=description, shown=is_shown)
     done = "{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} " + unit + " [{elapsed}, {remaining} left]"
     return _new_bar(
         total=total,
@@ -232,29 +224,14 @@ def track(
     total: int | None = None,
     size: Callable[[T], int] | None = None,
     delay_seconds: float = 0,
-) -> Iterable[T]:
-    """The items, with a `progress_bar` that advances as they are consumed, if bars are shown.
+) -> Iterator[T]:
+    """The items, with a `progress_bar` that advances as they are consumed.
 
-    Args:
-        items: The items to iterate over.
-        description: What is being done, such as "encoding".
-        unit: What is counted, in the plural.
-        total: How many units there are; by default the number of items, if known.
-        size: The number of units in an item; one by default.
-        delay_seconds: The bar appears after this time.
+    ``total`` is the number of items by default, if that is known, and ``size`` of an item is one.
     """
-    if _new_bar is None:
-        return items
     if total is None and size is None and isinstance(items, Sized):
         total = len(items)
-    bar = progress_bar(total, unit=unit, description=description, delay_seconds=delay_seconds)
-    return _advance(bar, items, size or (lambda _: 1))
-
-
-def _advance(
-    bar: "tqdm[NoReturn] | ProgressLines", items: Iterable[T], size: Callable[[T], int]
-) -> Iterator[T]:
-    with bar:
+    with progress_bar(total, unit=unit, description=description, delay_seconds=delay_seconds) as bar:
         for item in items:
             yield item
-            bar.update(size(item))
+            bar.update(size(item) if size else 1)

@@ -1,4 +1,4 @@
-"""Communication between the processes of a run; in a single process, values are returned unchanged.
+"""Exchange between the processes of a run, in torch.distributed's words; one process keeps its own values.
 
 All processes call the same functions in the same order. torchrun starts them, ends all of them when one
 fails, and is the only launcher (https://docs.pytorch.org/docs/stable/elastic/run.html).
@@ -26,45 +26,43 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 # How long a process waits for the others within a step. NCCL compiles and connects on first use.
-STEP_TIME = {"cpu": timedelta(seconds=60), "cuda": timedelta(minutes=5)}
+_STEP_TIME = {"cpu": timedelta(seconds=60), "cuda": timedelta(minutes=5)}
 # How long it waits while the first one prepares the corpus, validates or saves.
-LONG_TIME = timedelta(days=7)
-_FIRST_WORD_SECONDS = 2.0
-# How often a process checks whether another one was asked to stop.
-_HEARING_SECONDS = 1.0
-_STOP, _DEVICE = "mt/stop", "mt/device"
+_LONG_TIME = timedelta(days=7)
+_REPORT_SECONDS = 2.0
+_SECONDS_BETWEEN_READS = 1.0
 
-_patient: dist.ProcessGroup | None = None
+_long_group: dist.ProcessGroup | None = None
 """The group for objects and for long waits; the default group is for what a step exchanges."""
-_board: Any = None
-"""The store that any process may write and read without waiting for the others."""
+_store: Any = None
+"""The key-value store of torchrun, which a process may read and write without waiting for the others."""
 _read_at = 0.0
 
 
 @contextmanager
 def connected(device_type: str) -> Iterator[None]:
     """Connect the processes for the duration of the ``with`` block, in which they compute on such devices."""
-    global _patient, _board
+    global _long_group, _store
     if not processes.are_several():
         yield
         return
-    if device_type not in STEP_TIME:
+    if device_type not in _STEP_TIME:
         raise DeviceError(f"several processes cannot work together on {device_type}: use one, or the CPU.")
     if device_type == "cuda" and processes.local_rank() >= torch.cuda.device_count():
         raise DeviceError(
             "each process needs a GPU of its own: start at most as many processes on this machine as it has "
             f"GPUs ({torch.cuda.device_count()}), or compute on the CPU."
         )
-    limit = STEP_TIME[device_type]
+    limit = _STEP_TIME[device_type]
+    backend = "nccl" if device_type == "cuda" else "gloo"
     is_sound = False
     try:
-        _board, rank, size = next(rendezvous("env://", timeout=limit))
-        _refuse_other_device(device_type)
+        _store, rank, size = next(rendezvous("env://", timeout=limit))
+        _check_same_device(device_type)
         if device_type == "cuda":
             torch.cuda.set_device(processes.local_rank())
-        backend = "nccl" if device_type == "cuda" else "gloo"
-        dist.init_process_group(backend, store=_board, rank=rank, world_size=size, timeout=limit)
-        _patient = dist.new_group(backend="gloo", timeout=LONG_TIME)
+        dist.init_process_group(backend, store=_store, rank=rank, world_size=size, timeout=limit)
+        _long_group = dist.new_group(backend="gloo", timeout=_LONG_TIME)
         yield
         is_sound = True
     except SystemExit as end:
@@ -75,54 +73,55 @@ def connected(device_type: str) -> Iterator[None]:
             raise
         if not processes.is_first():
             # torchrun ends all others when it notices the end of one. Give the first one time to report.
-            time.sleep(_FIRST_WORD_SECONDS)
+            time.sleep(_REPORT_SECONDS)
             sys.exit(1)
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[-1]
         raise TrainingError(
             "another process of this run has ended, or has not answered in time; if it could report why, "
             "see above or train.log. Start the same command again; training continues from the newest "
-            f"checkpoint. (The error was: {_last_line(error)})"
+            f"checkpoint. (The error was: {reason})"
         ) from error
     finally:
-        _patient = _board = None
+        _long_group = _store = None
         # NCCL waits here for the other processes, which do not come after an error in this one.
-        if dist.is_initialized() and (is_sound or dist.get_backend() != "nccl"):
+        if dist.is_initialized() and (is_sound or backend != "nccl"):
             dist.destroy_process_group()
 
 
-def _last_line(error: Exception) -> str:
-    """What an error of the network says last, which is its reason if it has one."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[-1]
-
-
-def _refuse_other_device(device_type: str) -> None:
+def _check_same_device(device_type: str) -> None:
     """Check that all processes compute on the same kind of device, because otherwise they cannot connect."""
     if processes.is_first():
-        _board.set(_DEVICE, device_type)
-    elif (first := _board.get(_DEVICE).decode()) != device_type:
+        _store.set("mt/device", device_type)
+    elif (first := _store.get("mt/device").decode()) != device_type:
         raise TrainingError(
             f"this process computes on {device_type}, but the first one on {first}. Choose a device that all "
             "machines have."
         )
 
 
-def wrap(objective: nn.Module) -> nn.Module:
-    """The module to call instead of ``objective``: its gradient becomes the mean over all processes."""
+def is_lost_connection(error: Exception) -> bool:
+    """Whether another process has ended, or has not answered in time."""
+    return isinstance(error, RuntimeError) and (
+        isinstance(error, dist.DistError) or "gloo" in str(error) or "NCCL" in str(error)
+    )
+
+
+def data_parallel(module: nn.Module) -> nn.Module:
+    """The module to call instead of ``module``: its gradient becomes the mean over all processes."""
     if not dist.is_initialized():
-        return objective
+        return module
     with warnings.catch_warnings():
         # The argument has a new name since torch 2.13. Our buffers grow on each process as needed.
         warnings.simplefilter("ignore", FutureWarning)
-        return DistributedDataParallel(objective, broadcast_buffers=False, gradient_as_bucket_view=True)
+        return DistributedDataParallel(module, broadcast_buffers=False, gradient_as_bucket_view=True)
 
 
-def keep_to_oneself(wrapped: nn.Module) -> AbstractContextManager[None]:
+def no_sync(module: nn.Module) -> AbstractContextManager[None]:
     """Within the ``with`` block, accumulate gradients without exchanging them."""
-    if isinstance(wrapped, DistributedDataParallel):
-        return wrapped.no_sync()
-    return nullcontext()
+    return module.no_sync() if isinstance(module, DistributedDataParallel) else nullcontext()
 
 
-def total(numbers: Tensor) -> Tensor:
+def all_reduce(numbers: Tensor) -> Tensor:
     """The sum of each number over all processes, in one exchange within a step. It waits for no device."""
     if not dist.is_initialized():
         return numbers
@@ -132,36 +131,68 @@ def total(numbers: Tensor) -> Tensor:
     return sums
 
 
-def agree(value: T) -> T:
+def broadcast(value: T) -> T:
     """The first process's value, in every process."""
     if not dist.is_initialized():
         return value
     values = [value]
-    dist.broadcast_object_list(values, group=_patient)
+    dist.broadcast_object_list(values, group=_long_group)
     return values[0]
 
 
-def wait() -> None:
+def broadcast_all(items: Iterator[T]) -> Iterator[T]:
+    """The items of the first process, in every process; those of the others are not requested."""
+    if not dist.is_initialized():
+        yield from items
+        return
+    while received := broadcast(list(islice(items, 1)) if processes.is_first() else []):
+        yield from received
+
+
+def all_gather(value: T) -> list[T]:
+    """The values of all processes, by rank."""
+    if not dist.is_initialized():
+        return [value]
+    values = [value] * processes.size()
+    dist.all_gather_object(values, value, group=_long_group)
+    return values
+
+
+def barrier() -> None:
     """Wait for all processes, however long it takes them."""
     if dist.is_initialized():
-        dist.barrier(group=_patient)
+        dist.barrier(group=_long_group)
 
 
-def in_turns(work: Callable[[], T]) -> T:
-    """Do the work in the first process, then in the first one on each other machine, then in the rest.
-
-    The later ones find what the earlier ones have left on disk.
-    """
-    turn = 0 if processes.is_first() else 1 if processes.is_first_on_machine() else 2
-    results = []
-    for number in range(3 if dist.is_initialized() else 1):
-        if number == turn:
-            results.append(work())
-        wait()
+def barrier_after(work: Callable[[], T]) -> T:
+    """The result of ``work`` in this process, once all have done theirs; all raise the error of any."""
+    results: list[T] = []
+    error: MtError | Interrupted | None = None
+    try:
+        results.append(work())
+    except (MtError, Interrupted) as raised:
+        error = raised
+    for error_of_rank in all_gather(error):
+        if error_of_rank is not None:
+            raise error_of_rank
     return results[0]
 
 
-def deal(pieces: Sequence[T], work: Callable[[Sequence[T]], list[R]]) -> list[R]:
+def first_rank_first(work: Callable[[], T]) -> T:
+    """Do the work in the first process, then in the first one on each other machine, then in the rest.
+
+    The later ones read what the earlier ones have left on disk.
+    """
+    turn = 0 if processes.is_first() else 1 if processes.is_first_on_machine() else 2
+    for _ in range(turn):
+        barrier()
+    result = work()
+    for _ in range(turn, 3):
+        barrier()
+    return result
+
+
+def scatter(pieces: Sequence[T], work: Callable[[Sequence[T]], list[R]]) -> list[R]:
     """Distribute the pieces, which are the same in all processes; return all results, in order, in each one.
 
     ``work`` returns the results of a share of the pieces, in order.
@@ -169,60 +200,21 @@ def deal(pieces: Sequence[T], work: Callable[[Sequence[T]], list[R]]) -> list[R]
     if not dist.is_initialized():
         return work(pieces)
     share = pieces[processes.rank() :: processes.size()]
-    results = [iter(part) for part in gather(together(lambda: work(share)))]
-    return [next(results[number % processes.size()]) for number in range(len(pieces))]
+    results = [iter(part) for part in all_gather(barrier_after(lambda: work(share)))]
+    return [next(results[index % processes.size()]) for index in range(len(pieces))]
 
 
-def together(work: Callable[[], T]) -> T:
-    """The result of ``work`` in this process, once all processes are done, however long it takes."""
-    done: list[T] = []
-    error: MtError | Interrupted | None = None
-    try:
-        done.append(work())
-    except (MtError, Interrupted) as raised:
-        error = raised
-    for each in gather(error):
-        if each is not None:
-            raise each
-    return done[0]
-
-
-def has_heard(stop: bool) -> bool:
+def is_stop_requested(stop: bool) -> bool:
     """Whether any process has been asked to ``stop``; other processes notice within a second.
 
     It needs no exchange, so the processes find out at different times.
     """
     global _read_at
-    if _board is None:
+    if _store is None:
         return stop
     if stop:
-        _board.set(_STOP, "")
-    elif time.monotonic() - _read_at >= _HEARING_SECONDS:
+        _store.set("mt/stop", "")
+    elif time.monotonic() - _read_at >= _SECONDS_BETWEEN_READS:
         _read_at = time.monotonic()
-        return bool(_board.check([_STOP]))
+        return bool(_store.check(["mt/stop"]))
     return stop
-
-
-def agreed(items: Iterator[T]) -> Iterator[T]:
-    """The items of the first process, in every process; those of the others are not requested."""
-    if not dist.is_initialized():
-        yield from items
-        return
-    while received := agree(list(islice(items, 1)) if processes.is_first() else []):
-        yield from received
-
-
-def gather(value: T) -> list[T]:
-    """The values of all processes, by rank."""
-    if not dist.is_initialized():
-        return [value]
-    values = [value] * processes.size()
-    dist.all_gather_object(values, value, group=_patient)
-    return values
-
-
-def is_lost_connection(error: Exception) -> bool:
-    """Whether another process has ended, or has not answered in time."""
-    if not isinstance(error, RuntimeError):
-        return False
-    return isinstance(error, dist.DistError) or "gloo" in str(error) or "NCCL" in str(error)

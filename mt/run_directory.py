@@ -1,28 +1,23 @@
 """A run directory, ``runs/<name>/``: the names of its files, its lock, and which run is the newest."""
 
 import contextlib
-import errno
 import fcntl
 import itertools
 import os
-import re
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from mt.atomic_files import make_folder, remove_leftovers, sync_folder
 from mt.errors import RunError
-from mt.regular_files import is_utf8, open_regular, read_bytes
+from mt.files import make_folder, read_bytes, remove_leftovers, sync
 
 TRAIN_ONE = (
     "Train one with mt init --recipe quickstart > quickstart.yaml; mt train --config quickstart.yaml "
     "(takes a few minutes)."
 )
 _MAX_RUNS_SHOWN = 10
-_MAX_REPORT_BYTES = 10_000_000
-_MAX_HOLDER_BYTES = 300
 
 
 class _Entry:
@@ -37,16 +32,15 @@ class _Entry:
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """The files of one run. Creating this object does not access the disk."""
+    """The files of one run. Creating this object changes nothing on disk."""
 
     path: Path
+    """Its folder, whose name is the name of the run."""
 
     config_file = _Entry("config.yaml")
     """Every option of the run, with the defaults; a folder that contains this file is a run."""
     src_tokenizer_file = _Entry("src_tokenizer.json")
-    """The source tokenizer."""
     tgt_tokenizer_file = _Entry("tgt_tokenizer.json")
-    """The target tokenizer."""
     corpus_file = _Entry("corpus.json")
     """What was loaded: source, revision, pairs, and what was dropped and why, as JSON."""
     log_file = _Entry("train.log")
@@ -60,11 +54,9 @@ class RunDirectory:
     samples_file = _Entry("samples.jsonl")
     """Some translations of each validation, one JSON object per validation."""
     tensorboard_dir = _Entry("tensorboard")
-    """The curves for TensorBoard."""
     engine_dir = _Entry("engine")
     """The converted models of its checkpoints, by the checksum of their weights."""
     checkpoints_dir = _Entry("checkpoints")
-    """The folder of the checkpoint store."""
     lock_file = _Entry("lock")
     """Locked by the process that trains here; the file remains afterwards, unlocked and empty."""
     stopped_file = _Entry("stopped")
@@ -72,10 +64,15 @@ class RunDirectory:
     bad_batches_dir = _Entry("bad_batches")
     """The sentence pairs of steps whose loss or gradient was not finite, one file per step."""
 
+    def __post_init__(self) -> None:
+        """Give a path that ends in "." or "..", which are not names, in full."""
+        if self.path.name in ("", ".."):
+            object.__setattr__(self, "path", self.path.resolve())
+
     @property
     def name(self) -> str:
-        """The name of the folder, or of the link to it; empty for the root of the file system."""
-        return _ending_in_its_name(self.path).name
+        """The name of the folder, or of the link to it."""
+        return self.path.name
 
     def hypotheses_file(self, setting: str) -> Path:
         """The translations of a test set, one per line; the setting names the set, checkpoint and search."""
@@ -95,13 +92,10 @@ class RunDirectory:
 
     def is_own_file(self, file: Path) -> bool:
         """Whether ``file`` is one that training or evaluation writes, such as the config or a checkpoint."""
-        place, folder = file.resolve(), self.path.resolve()
-        if not place.is_relative_to(folder):
-            return False
-        entry = Path(*place.relative_to(folder).parts[:1])
-        names = [each.name for each in vars(RunDirectory).values() if isinstance(each, _Entry)]
-        patterns = (self.hypotheses_file("*").name, self.references_file("*").name)
-        return any(map(entry.match, (*names, *patterns)))
+        entries = [self.path / entry.name for entry in vars(type(self)).values() if isinstance(entry, _Entry)]
+        translations = self.path.glob("hypotheses.*.txt"), self.path.glob("references.*.txt")
+        own = itertools.chain(entries, *translations)
+        return any(file.resolve().is_relative_to(path.resolve()) for path in own)
 
     @property
     def exists(self) -> bool:
@@ -109,7 +103,7 @@ class RunDirectory:
         return self.config_file.is_file()
 
     def require(self) -> Self:
-        """Return this run."""
+        """Return this run, which must exist."""
         if self.exists:
             return self
         path = self.path.absolute()
@@ -125,14 +119,9 @@ class RunDirectory:
             raise RunError(f"{message} Runs beside it: {_names(beside)}.")
         raise RunError(f"{message} {TRAIN_ONE}")
 
-    def nearest_folder(self) -> Path:
-        """The run directory itself, or the nearest of its parents that exists, if only as a broken link."""
-        path = self.path.absolute()
-        return next(each for each in (path, *path.parents) if os.path.lexists(each))
-
     def read_corpus_report(self) -> bytes:
         """The content of ``corpus_file``."""
-        return read_bytes(self.corpus_file, max_bytes=_MAX_REPORT_BYTES)
+        return read_bytes(self.corpus_file, max_bytes=10_000_000)
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
@@ -141,53 +130,49 @@ class RunDirectory:
         The system releases the lock when the process ends, however it ends. Half-written files that a killed
         process left in the run directory are removed.
         """
-        self.refuse_unreadable_name()
-        try:
-            make_folder(self.path)
-            descriptor = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
-        except OSError as error:
-            raise self._unusable(error) from error
-        try:
-            self._take_lock(descriptor)
+        with contextlib.ExitStack() as stack:
             try:
-                yield
-            finally:
-                os.ftruncate(descriptor, 0)
+                make_folder(self.path)
+                file = stack.enter_context(self.lock_file.open("a"))
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 # Closing alone would leave the lock with a forked child that inherited the descriptor.
-                fcntl.flock(descriptor, fcntl.LOCK_UN)
-        finally:
-            os.close(descriptor)
+                stack.callback(fcntl.flock, file, fcntl.LOCK_UN)
+                stack.callback(os.ftruncate, file.fileno(), 0)
+                file.truncate(0)
+                file.write(f"process {os.getpid()} on {socket.gethostname()}")
+                file.flush()
+                remove_leftovers(self.path)
+            except BlockingIOError:
+                raise self._in_use(self.holder() or "another process") from None
+            except OSError as error:
+                raise self._unusable(str(error.strerror)) from error
+            yield
 
-    def refuse_second_writer(self) -> None:
-        """Check early, before the slow imports of training, that no other process trains here.
+    def holder(self) -> str | None:
+        """The process that trains here, such as ``process 17 on localhost``; None if there is none."""
+        with contextlib.suppress(OSError), self.lock_file.open(errors="replace") as file:
+            # If it is empty, nobody trains. Locking it briefly, to find out, could make a process fail that
+            # starts to train at that moment.
+            if name := file.read(300):
+                try:
+                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    return name
+        return None
 
-        Only `lock` is safe: another process may start in between.
-        """
-        if (holder := self.holder()) is not None:
+    def check_not_in_use(self) -> None:
+        """Check early that no other process trains here; only `lock` is safe, because one may start later."""
+        if holder := self.holder():
             raise self._in_use(holder)
 
-    def refuse_unusable(self) -> None:
-        """Check, without creating or locking anything, for what would keep `lock` from succeeding."""
-        self.refuse_second_writer()
-        self.refuse_unreadable_name()
+    def check_usable(self) -> None:
+        """Check, without creating or locking anything, that `lock` will succeed."""
+        self.check_not_in_use()
         folder = self.nearest_folder()
-        if not folder.is_dir():
-            what = "not a folder" if folder.exists() else "a link that leads nowhere"
-            raise self._unusable(NotADirectoryError(errno.ENOTDIR, f"{folder} is {what}"))
-        if not os.access(folder, os.W_OK | os.X_OK):
-            raise self._unusable(PermissionError(errno.EACCES, f"{folder} cannot be written"))
-        if self.lock_file.exists():
-            with open_regular(self.lock_file) as file:
-                self._refuse_lock_of_others(file.fileno())
+        if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
+            raise self._unusable(f"{folder} is not a folder, or cannot be written")
 
-    def refuse_unreadable_name(self) -> None:
-        """Check that the path is UTF-8, because TensorBoard cannot write to other paths."""
-        if not is_utf8(self.path):
-            raise RunError(
-                f"{self.path} is not UTF-8, so TensorBoard cannot write there: choose another name."
-            )
-
-    def refuse_unwritable(self) -> None:
+    def check_writable(self) -> None:
         """Check that files can be added to the run, for which it need not be locked."""
         if not os.access(self.path, os.W_OK | os.X_OK):
             raise RunError(
@@ -195,61 +180,10 @@ class RunDirectory:
                 "folder that you can write to, and use the copy."
             )
 
-    def refuse_if_replaced(self, folder: os.stat_result) -> None:
-        """Check that this is still the run whose ``path.stat()`` was ``folder``."""
-        try:
-            is_there = os.path.samestat(folder, self.path.stat())
-        except FileNotFoundError:
-            is_there = False
-        if not is_there:
-            raise RunError(
-                f"{self.path} was moved or removed while its translations were made, and they were not added "
-                "to the run that is there now. Evaluate it where it is."
-            )
-
-    def holder(self) -> str | None:
-        """The process that trains here, such as ``process 17 on localhost``; None if there is none."""
-        try:
-            descriptor = os.open(self.lock_file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        except OSError:  # There is no run yet, or `lock` will say what is wrong with it.
-            return None
-        try:
-            # If it contains no name, nobody holds it. Locking it briefly, to find out, could make a process
-            # fail that starts to train at that moment.
-            if os.fstat(descriptor).st_size:
-                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return _read_holder(descriptor)
-        except OSError:
-            return None
-        finally:
-            os.close(descriptor)
-        return None
-
-    def _take_lock(self, descriptor: int) -> None:
-        """Lock the open lock file, and write process and host into it."""
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Another process may have moved the run aside, with this file, since the file was opened.
-            if not os.path.samestat(os.fstat(descriptor), self.lock_file.stat()):
-                raise FileNotFoundError(errno.ENOENT, "it was moved a moment ago")
-            self._refuse_lock_of_others(descriptor)
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode(), 0)
-            # Evaluation writes here without the lock.
-            remove_leftovers(self.path, keep_files_of_living=True)
-        except BlockingIOError:
-            raise self._in_use(_read_holder(descriptor)) from None
-        except OSError as error:
-            raise self._unusable(error) from error
-
-    def _refuse_lock_of_others(self, descriptor: int) -> None:
-        # A lock without a holder is empty, or has zeros that a power cut left.
-        if not re.fullmatch(rb"\d+ .+\n|\0*", os.pread(descriptor, _MAX_HOLDER_BYTES, 0)):
-            raise RunError(
-                f"{self.lock_file} was not written by training, but would be replaced. Rename that file, "
-                "or use another run directory with --run PATH."
-            )
+    def nearest_folder(self) -> Path:
+        """The run directory, or the nearest of its parents that exists, if only as a broken link."""
+        path = self.path.absolute()
+        return next(folder for folder in (path, *path.parents) if os.path.lexists(folder))
 
     def _in_use(self, holder: str) -> RunError:
         return RunError(
@@ -257,25 +191,21 @@ class RunDirectory:
             "Or use another run directory with --run PATH."
         )
 
-    def _unusable(self, error: OSError) -> RunError:
+    def _unusable(self, reason: str) -> RunError:
         return RunError(
-            f"Cannot use {self.path} as a run directory: {error.strerror}. "
+            f"Cannot use {self.path} as a run directory: {reason}. "
             "It must be a folder on a disk that can be written and locked. Use another one with --run PATH."
         )
 
     def set_aside(self) -> Path:
-        """Move this run to ``<name>.old-1``, or the next free number; return the new path.
-
-        It takes the lock itself, so call it before ``lock``.
-        """
+        """Move this run to ``<name>.old-1``, or the next free number, under its lock; return the new path."""
         self.require()
-        path = _ending_in_its_name(self.path)
-        free = (path.with_name(f"{path.name}.old-{n}") for n in itertools.count(1))
-        aside = next(candidate for candidate in free if not os.path.lexists(candidate))
+        names = (f"{self.name}.old-{number}" for number in itertools.count(1))
+        aside = next(path for path in map(self.path.with_name, names) if not path.exists())
         with self.lock():
             try:
-                path.rename(aside)
-                sync_folder(aside.parent)
+                self.path.rename(aside)
+                sync(aside.parent)
             except OSError as error:
                 raise RunError(
                     f"Cannot move {self.path} aside to {aside}: {error.strerror}. "
@@ -283,54 +213,41 @@ class RunDirectory:
                 ) from error
         return aside
 
-    def _newest_checkpoint_time(self) -> int | None:
-        """When its newest checkpoint was written, in nanoseconds; None if it has none."""
-        times = []
+    def _newest_checkpoint_time(self) -> float:
+        """When its newest checkpoint was written; 0 if it has none."""
+        times = [0.0]
         for record in self.checkpoints_dir.glob("step_*/checkpoint.json"):
             with contextlib.suppress(FileNotFoundError):  # Training may just have pruned it.
-                times.append(record.stat().st_mtime_ns)
-        return max(times, default=None)
+                times.append(record.stat().st_mtime)
+        return max(times)
 
 
 def as_run(run: str | Path | RunDirectory) -> RunDirectory:
-    """A run directory, given as such or by its path; "." and ".." become full paths, which have a name."""
-    return RunDirectory(_ending_in_its_name(run.path if isinstance(run, RunDirectory) else Path(run)))
-
-
-def _ending_in_its_name(path: Path) -> Path:
-    """The path of a folder; in full if it ends in "." or "..", which are not its name."""
-    return path.resolve() if path.name in ("", "..") else path
+    """A run directory, given as such or by its path."""
+    return run if isinstance(run, RunDirectory) else RunDirectory(Path(run))
 
 
 def newest_run(runs: Path) -> RunDirectory:
     """The run in the folder ``runs`` whose newest checkpoint is the newest of all."""
-    times = ((run._newest_checkpoint_time(), run) for run in _runs_in(runs))
-    saved = [(time, run) for time, run in times if time is not None]
-    if not saved:
+    newest = max(_runs_in(runs), key=RunDirectory._newest_checkpoint_time, default=None)
+    if newest is None or not newest._newest_checkpoint_time():
         raise RunError(f"No run in {runs} has a checkpoint yet. {TRAIN_ONE}")
-    return max(saved, key=lambda pair: pair[0])[1]
+    return newest
 
 
 def _runs_in(folder: Path) -> list[RunDirectory]:
     """Every run in ``folder``, by name, except those that are being created under a hidden name."""
     if not folder.is_dir():
         return []
-    found = []
-    for path in sorted(path for path in folder.iterdir() if not path.name.startswith(".")):
-        with contextlib.suppress(PermissionError):  # Somebody else's.
-            if (run := RunDirectory(path)).exists:
-                found.append(run)
-    return found
+    runs = []
+    for path in sorted(folder.iterdir()):
+        with contextlib.suppress(PermissionError):  # It is somebody else's.
+            if not path.name.startswith(".") and RunDirectory(path).exists:
+                runs.append(RunDirectory(path))
+    return runs
 
 
 def _names(runs: list[RunDirectory]) -> str:
     """The names of the first few runs."""
     more = ", ..." if len(runs) > _MAX_RUNS_SHOWN else ""
-    return ", ".join(run.path.name for run in runs[:_MAX_RUNS_SHOWN]) + more
-
-
-def _read_holder(lock_file: int) -> str:
-    """The process that holds the lock, from the content of the lock file, which is not trusted."""
-    text = os.pread(lock_file, _MAX_HOLDER_BYTES, 0).decode(errors="replace")
-    match = re.fullmatch(r"(\d+) (\S+)\n", text)
-    return f"process {match[1]} on {match[2]}" if match else "another process"
+    return ", ".join(run.name for run in runs[:_MAX_RUNS_SHOWN]) + more

@@ -13,10 +13,10 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from mt.atomic_files import write_text_atomically
 from mt.config.load import load_config
 from mt.data.corpus import load_split
 from mt.data.sources.source import SPLITS
+from mt.files import write_atomically
 from scripts.recipe import Header, RecipeError, mt, output_of_mt, train_and_evaluate
 
 FINAL = "final"
@@ -57,7 +57,7 @@ def diversify(
                 lines = folder / "text" / f"train.{read}"
                 source = ("translate", "--run", run, "--file", lines)
                 words = (*source, "--beam", 5, "--min-length", 1, "--on-error", "empty")
-                write_text_atomically(translations, _call(*words, to=translations))
+                write_atomically(translations, _call(*words, to=translations))
             sides = {read: folder / "text" / f"train.{read}", written: translations}
             mix.append(f"{sides[src]},{sides[tgt]}")
     final = [*text, *_set("data.mix", "; ".join(mix))]
@@ -77,7 +77,7 @@ def _write_text(recipe: Path, folder: Path, options: Sequence[str]) -> tuple[str
         pairs = load_split(config.data, split)
         for side, language in languages.items():
             lines = "".join(text.replace("\n", " ") + "\n" for text in pairs[side])
-            write_text_atomically(folder / f"{split}.{language}", lines)
+            write_atomically(folder / f"{split}.{language}", lines)
     return config.data.src, config.data.tgt
 
 

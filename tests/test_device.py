@@ -1,18 +1,17 @@
-"""Which device is chosen, on machines that have it and on machines that do not; and what memory does."""
+"""Which device and which precision are chosen, on machines that have them and on machines that do not."""
 
-import os
+import ctypes
 import platform
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import torch
 
-import mt.device
 from mt.device import (
-    _left_by_memory_limits,
+    Precision,
     attention_dtype,
     choose_device,
     choose_search_precision,
@@ -42,25 +41,16 @@ def test_auto_takes_the_best_there_is(expected: str) -> None:
     assert choose_device(expected) == torch.device(expected)
 
 
-@pytest.fixture
-def attention_by_cudnn() -> Iterator[None]:
-    """Torch may choose cuDNN's attention kernel, as it does unless told otherwise."""
-    torch.backends.cuda.enable_cudnn_sdp(True)
-    yield
-    torch.backends.cuda.enable_cudnn_sdp(True)
-
-
 @pytest.mark.parametrize("machine", [["cuda"]], indirect=True)
 @pytest.mark.parametrize("name", ["auto", "cuda", torch.device("cuda", 1)])
-@pytest.mark.usefixtures("machine", "attention_by_cudnn")
-def test_attention_on_cuda_is_not_left_to_cudnn_which_makes_a_plan_for_each_shape(
-    name: str | torch.device,
-) -> None:
-    is_allowed: Callable[[], bool] = torch.backends.cuda.cudnn_sdp_enabled
+@pytest.mark.usefixtures("machine")
+def test_attention_on_cuda_is_not_left_to_cudnn_which_plans_for_every_shape(name: str | torch.device) -> None:
+    torch.backends.cuda.enable_cudnn_sdp(True)
     choose_device("cpu")
-    assert is_allowed()
+    assert torch.backends.cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
     choose_device(name)
-    assert not is_allowed()
+    assert not torch.backends.cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
+    torch.backends.cuda.enable_cudnn_sdp(True)
 
 
 @pytest.mark.parametrize("machine", [["mps"]], indirect=True)
@@ -118,29 +108,22 @@ print(without, pages_asked_for())
     assert without > 10 * kept
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no arenas")
-def test_threads_share_an_arena_for_each_core(tmp_path: Path) -> None:
-    # In a process of its own, since it cannot be undone.
+MKL = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
+
+
+@pytest.mark.skipif(
+    not MKL.exists() or not hasattr(ctypes.CDLL(str(MKL)), "mkl_serv_get_dynamic"), reason="needs MKL"
+)
+def test_mkl_chooses_no_number_of_threads() -> None:
+    # In a process of its own: in this one the number has been set.
     code = f"""
-import ctypes, os, threading, torch
-from mt.device import keep_freed_memory
-keep_freed_memory()
-num_threads = 4 * os.cpu_count()
-all_there = threading.Barrier(num_threads)
-def allocate():
-    kept = torch.ones(1000)
-    all_there.wait()
-threads = [threading.Thread(target=allocate) for _ in range(num_threads)]
-[thread.start() for thread in threads]
-[thread.join() for thread in threads]
-libc = ctypes.CDLL(None)
-libc.fopen.restype = ctypes.c_void_p
-file = ctypes.c_void_p(libc.fopen({str(tmp_path / "info.xml")!r}.encode(), b"w"))
-libc.malloc_info(0, file)
-libc.fclose(file)
+import ctypes
+from mt.device import fix_num_threads
+fix_num_threads()
+print(ctypes.CDLL({str(MKL)!r}).mkl_serv_get_dynamic())
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
-    assert (tmp_path / "info.xml").read_text().count("<heap nr=") == os.cpu_count()
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout == "0\n"
 
 
 def test_bf16_is_fast_where_the_processor_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,70 +218,82 @@ def test_a_precision_that_the_device_lacks_is_refused_with_a_way_out(
 ) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", dict)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
-    with pytest.raises(DeviceError, match=rf"precision {name} needs .*{needed}.*{device}") as refused:
+    with pytest.raises(DeviceError, match=rf"precision {name} needs .*{needed}.*{device}.*--precision auto"):
         choose_search_precision(name, torch.device(device))  # type: ignore[arg-type]
-    assert "--precision auto" in str(refused.value)
 
 
-@pytest.fixture
-def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, dict[str, str]], None]:
-    """Makes this process one of a control group, whose files and those of its parents these are."""
-
-    def make(own: str, files: dict[str, str]) -> None:
-        (tmp_path / "own").write_text(own)
-        for name, text in files.items():
-            (tmp_path / "groups" / name).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / "groups" / name).write_text(text)
-
-    monkeypatch.setattr(mt.device, "_OWN_GROUP", tmp_path / "own")
-    monkeypatch.setattr(mt.device, "_GROUPS", tmp_path / "groups")
-    return make
-
-
-def limited(folder: str, most: object, taken: int, cached: int = 0) -> dict[str, str]:
-    stat = f"anon {taken}\ninactive_file {cached}\nactive_file {cached}\n"
-    files = {"memory.max": f"{most}\n", "memory.current": f"{taken}\n", "memory.stat": stat}
-    return {f"{folder}{name}": text for name, text in files.items()}
+@pytest.mark.parametrize("device", ["cpu", "mps", "cuda"])
+def test_training_in_float32_changes_nothing(device: str) -> None:
+    precision = Precision("float32", torch.device(device))
+    assert not precision.scaler.is_enabled()
+    with precision.autocast():
+        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.float32
 
 
 @pytest.mark.parametrize(
-    ("own", "files", "left"),
+    ("name", "device", "needed"),
     [
-        # In a container, which sees its own group as the root, or has the path that its host knows.
-        ("0::/\n", limited("", 1000, 900), 100),
-        ("0::/docker/8f0\n", limited("", 1000, 900), 100),
-        ("0::/../8f0\n", limited("", 1000, 900), 100),
-        # In a batch job, the limit is that of a group above.
-        (
-            "1:name=systemd:/x\n0::/job_7/step_0\n",
-            limited("job_7/", 1000, 700) | limited("job_7/step_0/", "max", 600),
-            300,
-        ),
-        ("0::/job_7/step_0\n", limited("job_7/", 1000, 700) | limited("job_7/step_0/", 800, 690), 110),
-        # What is cached of files can be freed.
-        ("0::/\n", limited("", 1000, 900, cached=350), 800),
-        ("0::/\n", limited("", 1000, 1100), 0),
-        # No limit, or one that cannot be read.
-        ("0::/\n", limited("", "max", 900), None),
-        ("0::/\n", {"memory.max": "1000\n", "memory.current": "900\n"}, None),
-        ("0::/\n", limited("", 1000, 900) | {"memory.stat": "anon 900\n"}, None),
-        ("0::/\n", limited("", 1000, 900) | {"memory.stat": "not a pair\n"}, None),
-        ("0::/\n", {}, None),
-        ("9:memory:/job_7\n", {}, None),
+        ("bf16", "cpu", "AVX-512 BF16"),
+        ("bf16", "mps", "Ampere"),
+        ("fp16", "cpu", "CUDA"),
+        ("fp16", "mps", "CUDA"),
     ],
 )
-def test_memory_limits_of_containers_and_batch_jobs(
-    own: str,
-    files: dict[str, str],
-    left: int | None,
-    groups: Callable[[str, dict[str, str]], None],
+def test_training_in_a_precision_that_the_device_lacks_is_refused(
+    name: Literal["bf16", "fp16"], device: str, needed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    groups(own, files)
-    assert _left_by_memory_limits() == left
+    monkeypatch.setattr(torch.cpu, "get_capabilities", dict)
+    message = rf"training\.precision: {name} needs .*{needed}.*\({device}\).*training\.precision=auto"
+    with pytest.raises(DeviceError, match=message):
+        Precision(name, torch.device(device))
+    precision = Precision("auto", torch.device(device))
+    assert (precision.name, precision.is_automatic) == ("float32", True)
 
 
-def test_without_control_groups_no_memory_limit_is_known(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["bf16", "auto"])
+def test_training_in_bf16_on_a_cpu_that_is_fast_at_it(
+    name: Literal["bf16", "auto"], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mt.device, "_OWN_GROUP", tmp_path / "none")
-    assert _left_by_memory_limits() is None
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": True})
+    precision = Precision(name, torch.device("cpu"))
+    assert (precision.name, precision.scaler.is_enabled()) == ("bf16", False)
+    with precision.autocast():
+        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.bfloat16
+
+
+@pytest.mark.skipif(
+    not torch.cuda.is_available() or not multiplies_bf16_fast(torch.device("cuda")),
+    reason="needs a CUDA GPU that is fast at bf16",
+)
+@pytest.mark.parametrize("name", ["bf16", "fp16"])
+def test_mixed_precision_multiplies_in_halves(name: Literal["bf16", "fp16"]) -> None:
+    precision = Precision(name, torch.device("cuda"))
+    assert precision.scaler.is_enabled() == (name == "fp16")
+    with precision.autocast():
+        product = torch.ones(2, 2, device="cuda") @ torch.ones(2, 2, device="cuda")
+    assert product.dtype == {"bf16": torch.bfloat16, "fp16": torch.float16}[name]
+
+
+@pytest.mark.parametrize(
+    ("capability", "expected"),
+    [((6, 1), "float32"), ((7, 0), "fp16"), ((7, 5), "fp16"), ((8, 0), "bf16"), ((9, 0), "bf16")],
+)
+def test_auto_takes_the_precision_that_the_gpu_has_tensor_cores_for(
+    capability: tuple[int, int], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+    # Otherwise the scaler finds that there is no GPU.
+    monkeypatch.setattr(torch.cuda.amp.common, "amp_definitely_not_available", lambda: False)
+    precision = Precision("auto", torch.device("cuda"))
+    assert precision.name == expected
+    assert precision.scaler.is_enabled() == (expected == "fp16")
+
+
+def test_tf32_is_allowed_where_the_config_says_so_and_forbidden_again() -> None:
+    matmul = torch.backends.cuda.matmul
+    for tf32 in (True, False):
+        Precision("float32", torch.device("cuda"), tf32=tf32)
+        assert matmul.allow_tf32 == tf32
+        assert matmul.fp32_precision == ("tf32" if tf32 else "ieee")
+    Precision("float32", torch.device("cpu"), tf32=True)
+    assert not matmul.allow_tf32

@@ -16,8 +16,8 @@ FLOORS = {
     room: floor
     for floor, rooms in enumerate(
         (
-            "errors processes special_tokens display atomic_files regular_files unsegmented_scripts",
-            "config masks seeding device threads run_directory distributed",
+            "errors processes special_tokens display files",
+            "config masks seeding device run_directory distributed",
             "builtin",
             "data transformer checkpoint",
             "search",

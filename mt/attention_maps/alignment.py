@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from mt.inference.alignment_layer import AlignmentLayer, aligning_layer, choose_layer
-from mt.inference.attention import SentenceAttention, found_attention, refuse_unrecordable, sentence_attention
+from mt.inference.attention import SentenceAttention, check_recordable, found_attention, sentence_attention
 from mt.inference.labels import aligned_words
 from mt.inference.model_translator import ModelTranslator
 from mt.inference.segments import Translation
@@ -64,7 +64,7 @@ def attention_line_by_line(
             yield from sentence_attention(translator, some, theirs, strategy=strategy, first_line=first)
 
     for first, some, theirs in blocks():
-        refuse_unrecordable(translator, some, theirs, first_line=first)
+        check_recordable(translator, some, theirs, first_line=first)
     return aligning_layer(translator, layer) or choose_layer(translator, recorded()), recorded()
 
 

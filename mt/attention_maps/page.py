@@ -98,7 +98,7 @@ def _has_text(sentence: SentenceAttention) -> bool:
     return bool(sentence.src_ids and sentence.tgt_ids)
 
 
-def refuse_nothing_to_show(maps: AttentionMaps) -> None:
+def check_shows_something(maps: AttentionMaps) -> None:
     """Check that there is a sentence to draw, and warn about sentences that a page leaves out."""
     left_out = [str(each.line) for each in maps.sentences if not _has_text(each)]
     if len(left_out) == len(maps.sentences):

@@ -6,9 +6,9 @@ import math
 import re
 from pathlib import Path
 
-from mt.atomic_files import remove_folder_atomically, write_text_atomically
 from mt.checkpoint.record import Checkpoint, read_record
 from mt.errors import CheckpointError
+from mt.files import remove_folder_atomically, write_atomically
 
 LOG = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ def point_at(directory: Path, newest: Checkpoint) -> None:
     """Update the pointers after ``newest`` was saved as the last checkpoint of the run."""
     for pointer, name in ((BEST, last_best(directory, newest.step)), (LATEST, newest.name)):
         if name is not None and name != read_pointer(directory, pointer):
-            write_text_atomically(directory / pointer, f"{name}\n")
+            write_atomically(directory / pointer, f"{name}\n")
 
 
 def last_best(directory: Path, up_to_step: float = math.inf) -> str | None:

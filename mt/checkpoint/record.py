@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from mt import __version__
 from mt.config.located_yaml import Scalar
 from mt.errors import CheckpointError
-from mt.regular_files import read_text
+from mt.files import read_text
 
 FORMAT_VERSION = 2
 RECORD, MODEL = "checkpoint.json", "model.safetensors"

@@ -5,7 +5,6 @@ import hashlib
 import logging
 import math
 import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,15 +12,6 @@ from types import MappingProxyType
 
 from torch import Tensor
 
-from mt.atomic_files import (
-    make_folder,
-    partial_path,
-    put_in_place,
-    remove_leftovers,
-    sync_folder,
-    tidy_up_beside,
-    write_synced,
-)
 from mt.checkpoint.directory import (
     BEST,
     LATEST,
@@ -51,6 +41,7 @@ from mt.checkpoint.weights import mean_of, model_bytes, parse_model
 from mt.config.located_yaml import Scalar
 from mt.display import track
 from mt.errors import CheckpointError
+from mt.files import make_folder, new_folder, remove_leftovers
 
 LOG = logging.getLogger(__name__)
 
@@ -131,8 +122,6 @@ class CheckpointStore:
             return
         with _explain_unwritable(f"tidy up {self.directory}"):
             remove_leftovers(self.directory)
-            for aside in list(self.directory.glob(".*_*.aside")):
-                tidy_up_beside(self.directory / aside.name[1:].removesuffix(".aside"))
 
     def recover(self) -> tuple[RecoveredCheckpoint | None, dict[str, str]]:
         """`tidy_up`, and load the checkpoint to continue from.
@@ -211,36 +200,31 @@ class CheckpointStore:
         with self._explain_damage(checkpoint.folder):
             return read_training_state(read_part(checkpoint, TENSORS), read_part(checkpoint, VALUES))
 
+    def verify(self, checkpoint: Checkpoint) -> None:
+        """Check all parts of a checkpoint against their checksums."""
+        with self._explain_damage(checkpoint.folder):
+            _check_parts(checkpoint)
+
     def _write(
         self, checkpoint: Checkpoint, parts: Mapping[str, Callable[[], bytes | memoryview]]
     ) -> Checkpoint:
         """Write its folder atomically, making one part after another. Returns it with checksums."""
         make_folder(self.directory)
-        partial = partial_path(checkpoint.folder)
-        shutil.rmtree(partial, ignore_errors=True)
-        try:
-            partial.mkdir()
-            checksums = {}
+        checksums = {}
+        with new_folder(checkpoint.folder) as folder:
             for name, make in parts.items():
                 data = make()
-                write_synced(partial / name, data)
+                (folder / name).write_bytes(data)
                 checksums[name] = hashlib.sha256(data).hexdigest()
             written = replace(checkpoint, checksums=checksums)
-            write_synced(partial / RECORD, record_text(written).encode())
-            sync_folder(partial)
-            put_in_place(partial, checkpoint.folder)
-        except BaseException:
-            shutil.rmtree(partial, ignore_errors=True)
-            raise
+            (folder / RECORD).write_bytes(record_text(written).encode())
         return written
 
     def _sound_ones(self) -> str:
         sound = []
         for name in (*self.names(), *self.averages()):
             with contextlib.suppress(CheckpointError):
-                checkpoint = read_record(self.directory / name)
-                for part in checkpoint.parts:
-                    read_part(checkpoint, part)
+                _check_parts(read_record(self.directory / name))
                 sound.append(name)
         return f"Sound checkpoints: {', '.join(sound)}." if sound else "There is no sound one to use instead."
 
@@ -255,6 +239,11 @@ class CheckpointStore:
                     "newest and the best. Run the same command again."
                 ) from error
             raise CheckpointError(f"Checkpoint {folder} is damaged: {error}. {self._sound_ones()}") from error
+
+
+def _check_parts(checkpoint: Checkpoint) -> None:
+    for part in checkpoint.parts:
+        read_part(checkpoint, part)
 
 
 @contextlib.contextmanager

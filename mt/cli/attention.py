@@ -13,6 +13,7 @@ from mt.cli import options
 from mt.cli.extras import missing_package
 from mt.cli.logs import invite_typing, say, show_logs
 from mt.errors import ConfigError, DataError
+from mt.files import write_atomically
 from mt.inference.arriving_lines import STDIN_NAME, lines_of_file, lines_of_stdin
 
 if TYPE_CHECKING:
@@ -110,9 +111,9 @@ def attention(
     maps = attention_maps(translator, *pairs, strategy=strategy, layer=index if kind == "cross" else None)
     say(_how_aligned(maps.layer))
     if made == "html":
-        from mt.attention_maps.page import attention_page, refuse_nothing_to_show
+        from mt.attention_maps.page import attention_page, check_shows_something
 
-        refuse_nothing_to_show(maps)
+        check_shows_something(maps)
         _write([attention_page(maps, f"{found.name}, {loaded.checkpoint.name}")], out)
     else:
         from mt.attention_maps.picture import picture
@@ -188,7 +189,6 @@ def _write(content: bytes | Iterable[str], out: Path | None) -> None:
         sys.stdout.writelines(content)
         sys.stdout.flush()
         return
-    from mt.atomic_files import write_output
 
-    write_output(out, content)
+    write_atomically(out, content)
     say(f"Wrote {out}.")

@@ -48,11 +48,11 @@ def export(
     from mt.evaluation.test_set import load_evaluation_set
     from mt.export.card import agreement_rows, not_expressed
     from mt.export.export import check_folder, export_model
-    from mt.inference.loaded_model import load_model, refuse_overflow
+    from mt.inference.loaded_model import check_finite_logits, load_model
 
     check_folder(folder)
     loaded = load_model(directory, checkpoint)
-    refuse_overflow(loaded.model, loaded.checkpoint.folder, loaded.model.output.weight.device)
+    check_finite_logits(loaded.model, loaded.checkpoint.folder, loaded.model.output.weight.device)
     is_converted = to == "ctranslate2" and precision == "float32" and data is None
     converted = _converted(directory, checkpoint) if is_converted else None
     sentences = load_evaluation_set(loaded.config, "validation", path=data, leave_out_empty=True)

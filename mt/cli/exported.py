@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mt.inference.translator import Translator
 
 
-def refuse_options_of_runs(path: Path, options: Mapping[str, bool]) -> None:
+def check_no_run_options(path: Path, options: Mapping[str, bool]) -> None:
     """Check that no option is given that only runs have; ``options`` says which are, by their flags."""
     for flag, is_given in options.items():
         if is_given:

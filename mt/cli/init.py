@@ -10,7 +10,7 @@ from mt.cli.logs import say, show_logs
 from mt.cli.options import check_at_most_one
 from mt.config.sources import Delimiter
 from mt.errors import ConfigError
-from mt.regular_files import is_utf8
+from mt.files import is_utf8, write_atomically
 
 # Larger values are mistakes, and the arithmetic of longer runs would overflow.
 MOST_MINUTES, MOST_TARGET_TOKENS = 10_000_000, 10**15
@@ -100,10 +100,9 @@ def init(
 
     budget = Budget(minutes, target_tokens)
     proposal = propose_config(data, src, tgt, name=name, columns=columns, delimiter=delimiter, budget=budget)
-    from mt.atomic_files import write_output
 
     # Another one may have been written in the meantime.
-    write_output(_new_file(file), _modeline(file) + proposal.yaml)
+    write_atomically(_new_file(file), _modeline(file) + proposal.yaml)
     for line in proposal.summary:
         say(line)
     say(f"Wrote {file}. Train with it:  mt train --config {quote(str(file))}")

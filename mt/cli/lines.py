@@ -76,7 +76,7 @@ class Input(NamedTuple):
             return blocks
         from mt import distributed
 
-        return distributed.agreed(blocks)
+        return distributed.broadcast_all(blocks)
 
     def how_to_go_on(self, line: int) -> str:
         """Say how to continue after translating has stopped at this line."""

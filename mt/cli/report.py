@@ -13,6 +13,7 @@ import mt
 from mt.cli.logs import say, show_logs
 from mt.cli.options import CheckpointOption, DeviceOption, RunOption, check_output, find_run
 from mt.errors import MtError
+from mt.files import write_atomically
 
 if TYPE_CHECKING:
     import torch
@@ -56,7 +57,6 @@ def report(
     show_logs()
     found = find_run(run)
     check_output(out, found.path)
-    from mt.atomic_files import write_output
     from mt.checkpoint.store import CheckpointStore
     from mt.device import choose_device
     from mt.reports.report import card, page
@@ -70,7 +70,7 @@ def report(
     if out is None:
         typer.echo(text, nl=False)
         return
-    write_output(out, text)
+    write_atomically(out, text)
     say(f"Wrote {out}.")
 
 

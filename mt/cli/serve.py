@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from mt import processes
-from mt.cli.exported import load_exported, refuse_options_of_runs
+from mt.cli.exported import check_no_run_options, load_exported
 from mt.cli.extras import extra
 from mt.cli.logs import show_logs
 from mt.cli.options import (
@@ -163,7 +163,7 @@ def _load(
 
     LOG.info("loading %s", path)
     if is_exported(path):
-        refuse_options_of_runs(
+        check_no_run_options(
             path,
             {
                 "--checkpoint": checkpoint != "best",

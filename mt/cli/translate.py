@@ -15,7 +15,7 @@ import typer
 
 from mt import processes
 from mt.cli import options
-from mt.cli.exported import load_exported, refuse_options_of_runs
+from mt.cli.exported import check_no_run_options, load_exported
 from mt.cli.lines import Block, Input, LineTranslator
 from mt.cli.logs import say, show_logs
 from mt.cli.prompt import Prompt
@@ -154,7 +154,7 @@ def translate(
             )
         elif exported is not None:
             given = {"--checkpoint": checkpoint != "best", "--ensemble": bool(ensemble)}
-            refuse_options_of_runs(exported, given | {"--engine torch": engine == "torch"})
+            check_no_run_options(exported, given | {"--engine torch": engine == "torch"})
             translator = load_exported(exported, device, precision, words)
         if verbose:
             say(translator.described)

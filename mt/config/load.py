@@ -12,7 +12,7 @@ from mt.config.located_yaml import KeyPath, Location, one_short_line, read_yaml
 from mt.config.removed import without_removed
 from mt.config.section import closest
 from mt.errors import ConfigError
-from mt.regular_files import read_text
+from mt.files import read_text
 
 MAX_CONFIG_BYTES = 1_000_000
 

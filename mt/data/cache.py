@@ -20,8 +20,8 @@ from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import TypeVar
 
-from mt.atomic_files import is_deserted, make_folder, remove_folder_atomically
 from mt.data.cache_folder import cache_folder, locked
+from mt.files import make_folder, remove_folder_atomically
 
 LOG = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ _RECORD = "entry.json"
 _BLOCK_SIZE = 2**24
 _ENTRY = re.compile(r"[0-9a-f]{32}")
 # The second is the name under which `remove_folder_atomically` deletes an entry.
-_PARTIAL = re.compile(r"\.[0-9a-f]{32}\.(making-\w+|partial-\d+(-[0-9a-f]{8})?)")
+_PARTIAL = re.compile(r"\.[0-9a-f]{32}\.(making-\w+|partial-\w+)")
 
 
 class Cache:
@@ -92,7 +92,7 @@ class Cache:
             with contextlib.suppress(OSError):
                 if _is_entry(path) and _days_since_change(path) > UNUSED_DAYS:
                     remove_folder_atomically(path)
-                elif _PARTIAL.fullmatch(path.name) and is_deserted(path) and _is_unlocked(path):
+                elif _PARTIAL.fullmatch(path.name) and _is_deserted(path) and _is_unlocked(path):
                     shutil.rmtree(path)
 
 
@@ -172,6 +172,11 @@ def _checksum(path: Path) -> int:
 
 def _days_since_change(path: Path) -> float:
     return (time.time() - path.stat().st_mtime) / (24 * 3600)
+
+
+def _is_deserted(partial: Path) -> bool:
+    """Whether nothing was written there for a day. On NFS, other machines do not see a lock."""
+    return min(map(_days_since_change, (partial, *partial.iterdir()))) > 1
 
 
 def _is_unlocked(partial: Path) -> bool:

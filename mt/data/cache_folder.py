@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from mt.regular_files import named_path
+from mt.files import named_path
 
 
 def cache_folder() -> Path:

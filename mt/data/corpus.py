@@ -200,7 +200,7 @@ def _read(found: Sequence[_Found], cleaning: CleaningConfig) -> Corpus:
             before = cleaner.dropped.counts.copy()
             tables[number] = _without(leaked, train, cleaner)
             train = tables[number].to_dataset()
-            _refuse_nothing_left(each.source, tables[number], cleaner.dropped.counts - before)
+            _check_pairs_left(each.source, tables[number], cleaner.dropped.counts - before)
         trains.append(train)
     train = trains[0] if len(trains) == 1 else datasets.concatenate_datasets(trains)
     report = CorpusReport(
@@ -249,7 +249,7 @@ def _read_training_split(found: _Found, cleaner: Cleaner, carved: Mapping[Split,
     dropped = cleaner.dropped.counts - before
     empty = [split for split, split_table in carved.items() if not len(split_table)]
     if dropped or len(empty) == len(carved):
-        _refuse_nothing_left(found.source, table, dropped)
+        _check_pairs_left(found.source, table, dropped)
     if empty or not len(table):
         splits = " or ".join(empty) if len(table) else "train"
         raise SplitError(
@@ -271,7 +271,7 @@ def _carve(
             table.append(src, tgt)
 
 
-def _refuse_nothing_left(source: Source, table: PairTable, dropped: Counter[str]) -> None:
+def _check_pairs_left(source: Source, table: PairTable, dropped: Counter[str]) -> None:
     if not len(table):
         rows = ", ".join(
             f"in {counted(count, 'row')} {reason}" for reason, count in _most_frequent_first(dropped)

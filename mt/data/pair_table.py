@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mt.atomic_files import make_folder
 from mt.data.cache_folder import cache_folder
+from mt.files import make_folder
 
 LOG = logging.getLogger(__name__)
 

@@ -9,7 +9,6 @@ import datasets
 import numpy as np
 import pyarrow as pa
 
-from mt.atomic_files import write_text_atomically
 from mt.config.config import Config
 from mt.data.batches.alignment import Places
 from mt.data.batches.dataset import CHUNK_SIZE, DropCounts, EncodedPairs, encode_pairs
@@ -19,10 +18,11 @@ from mt.data.prepared_cache import aligned_places, cached_tokenizers, encoded_tr
 from mt.data.tokenizers.external import external_tokenizer
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.tokenizers.train import train_tokenizer
+from mt.data.unsegmented_scripts import bleu_tokenizer
 from mt.display import counted, track
 from mt.errors import DataError, RunError
+from mt.files import write_atomically
 from mt.run_directory import RunDirectory
-from mt.unsegmented_scripts import bleu_tokenizer
 
 LOG = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
     """
     corpus = corpus or load_corpus(config.data, config.cleaning)
     if resuming:
-        refuse_changed_corpus(run, corpus)
+        check_same_corpus(run, corpus)
         src_tokenizer, tgt_tokenizer = load_tokenizers(run)
     else:
         warn_of_tokenizer(config, corpus.train)
@@ -63,9 +63,9 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
         tgt_tokenizer.save(run.tgt_tokenizer_file)
     tokenizers = (src_tokenizer, tgt_tokenizer)
     train, dropped = encoded_training_pairs(corpus, tokenizers, max_length=config.data.max_length)
-    refuse_nothing_left(train, dropped, config)
+    check_pairs_left(train, dropped, config)
     validation, left_out = encode_pairs(corpus.validation, *tokenizers, max_length=config.data.max_length)
-    refuse_no_validation_loss(validation, len(corpus.validation), config)
+    check_validation_loss(validation, len(corpus.validation), config)
     if not resuming:
         description = {
             **to_json(corpus.report),
@@ -75,7 +75,7 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
             "vocabulary_sizes": {"src": src_tokenizer.size, "tgt": tgt_tokenizer.size},
             "vocabulary_pairs": num_vocabulary_pairs(corpus.train, config),
         }
-        write_text_atomically(run.corpus_file, json.dumps(description, indent=2, ensure_ascii=False) + "\n")
+        write_atomically(run.corpus_file, json.dumps(description, indent=2, ensure_ascii=False) + "\n")
     report = _report(corpus, train, dropped, left_out, src_tokenizer, tgt_tokenizer)
     places = aligned_places(train) if config.training.guided_alignment else None
     all_dropped = corpus.report.splits.train.dropped | {
@@ -137,7 +137,7 @@ def warn_of_tokenizer(config: Config, train: datasets.Dataset) -> None:
         LOG.warning("tokenizer.lowercase: the model reads and writes lower case only")
 
 
-def refuse_nothing_left(train: EncodedPairs, dropped: DropCounts, config: Config) -> None:
+def check_pairs_left(train: EncodedPairs, dropped: DropCounts, config: Config) -> None:
     """Check that there is something to train on."""
     if not len(train):
         raise DataError(
@@ -153,7 +153,7 @@ def refuse_nothing_left(train: EncodedPairs, dropped: DropCounts, config: Config
         )
 
 
-def refuse_no_validation_loss(validation: EncodedPairs, num_pairs: int, config: Config) -> None:
+def check_validation_loss(validation: EncodedPairs, num_pairs: int, config: Config) -> None:
     """Check that there is a loss if it decides which checkpoint is best."""
     if config.validation.metric == "loss" and not len(validation):
         raise DataError(
@@ -190,7 +190,7 @@ class _Texts:
                 yield from texts.take(pa.array(rows - rows[0])).to_pylist()
 
 
-def refuse_changed_corpus(run: RunDirectory, corpus: Corpus) -> None:
+def check_same_corpus(run: RunDirectory, corpus: Corpus) -> None:
     """Compare the text with that at the start of the run; its path may have changed."""
     try:
         recorded = recorded_fingerprints(run.read_corpus_report())

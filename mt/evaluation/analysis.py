@@ -15,12 +15,12 @@ from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 from mt.config.config import Config
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.unicode_form import normalise_all
+from mt.data.unsegmented_scripts import split_letters
 from mt.display import track
 from mt.errors import DataError
 from mt.evaluation.scores import metrics_of_evaluation, score_by
 from mt.evaluation.test_set import EvaluationSet, warn_of_leaks, was_trained_with_another
 from mt.run_directory import RunDirectory
-from mt.unsegmented_scripts import split_letters
 
 LOG = logging.getLogger(__name__)
 

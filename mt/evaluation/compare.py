@@ -7,7 +7,6 @@ from pathlib import Path
 
 import torch
 
-from mt.atomic_files import write_output
 from mt.config.config import Config
 from mt.config.load import load_config
 from mt.data.sources.source import Split
@@ -23,6 +22,7 @@ from mt.evaluation.test_set import (
     read_lines,
     warn_of_other_split,
 )
+from mt.files import write_atomically
 from mt.inference.loaded_model import LoadedModel, load_model
 from mt.run_directory import RunDirectory
 from mt.search.strategy import Beam
@@ -101,7 +101,7 @@ def run_comparison(
 
 def write_comparison(comparison: Comparison, file: Path) -> None:
     """Write the comparison as JSON; an existing ``file`` is replaced."""
-    write_output(file, json.dumps(asdict(comparison), indent=2, ensure_ascii=False) + "\n")
+    write_atomically(file, json.dumps(asdict(comparison), indent=2, ensure_ascii=False) + "\n")
 
 
 def _read(file: Path, test_set: EvaluationSet) -> list[str]:
@@ -154,5 +154,5 @@ def _run_of(system: Path) -> tuple[RunDirectory, str | None]:
 def _load(system: Path, checkpoint: str) -> tuple[RunDirectory, LoadedModel]:
     """Load the model of a run, or of one of its checkpoints."""
     run, name = _run_of(system)
-    run.refuse_unwritable()
+    run.check_writable()
     return run, load_model(run, name or checkpoint)

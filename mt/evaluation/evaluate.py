@@ -14,7 +14,6 @@ from torch.utils.tensorboard import SummaryWriter
 
 import mt
 from mt import distributed, processes
-from mt.atomic_files import write_output, write_text_atomically
 from mt.checkpoint.record import MODEL, Checkpoint
 from mt.config.load import load_config
 from mt.data.sources.source import Split
@@ -36,6 +35,7 @@ from mt.evaluation.scores import (
     score_with_confidence,
 )
 from mt.evaluation.test_set import EvaluationSet, load_evaluation_set, warn_of_other_split
+from mt.files import write_atomically
 from mt.inference.loaded_model import LoadedModel, load_ensemble
 from mt.inference.model_translator import ModelTranslator
 from mt.inference.translator import EngineChoice, Translator
@@ -133,7 +133,7 @@ def run_evaluation(
         SystemExit: In all processes except the first, once the sentences are translated.
     """
     run, other_runs = as_run(run).require(), [as_run(other) for other in others]
-    run.refuse_unwritable()
+    run.check_writable()
     config = load_config(run.config_file)
     # Before reading the corpus, which may take long: training may remove this checkpoint at any time.
     loaded, *rest = load_ensemble([run, *other_runs], checkpoint)
@@ -244,7 +244,7 @@ def translate_set(
     lines = [line.replace("\n", " ") for line in lines]
     file, references_file = run.hypotheses_file(setting), run.references_file(test_set.name)
     for path, texts in ((references_file, test_set.references), (file, lines)):
-        write_text_atomically(path, "".join(text + "\n" for text in texts))
+        write_atomically(path, "".join(text + "\n" for text in texts))
     return Translations(setting, name, translator.precision, lines, file, references_file)
 
 
@@ -291,7 +291,7 @@ def write_json(evaluation: Evaluation, file: Path) -> None:
     """Write the evaluation as JSON, with the signatures of the scores; an existing ``file`` is replaced."""
     # The files are paths, which JSON does not support.
     text = json.dumps(asdict(evaluation), indent=2, ensure_ascii=False, default=str)
-    write_output(file, text + "\n")
+    write_atomically(file, text + "\n")
 
 
 def show_in_tensorboard(evaluation: Evaluation, run: RunDirectory) -> None:

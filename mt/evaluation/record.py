@@ -12,12 +12,12 @@ from datetime import datetime
 
 from pydantic import TypeAdapter, ValidationError
 
-from mt.atomic_files import append_line
 from mt.checkpoint.record import Checkpoint, read_record
 from mt.display import in_precision
 from mt.errors import CheckpointError, DataError
 from mt.evaluation.scores import MAX_RESAMPLED_LINES, Difference, Score, differences, metrics_of_evaluation
 from mt.evaluation.test_set import EvaluationSet, read_lines
+from mt.files import append_line
 from mt.run_directory import RunDirectory
 
 # How many of the newest evaluations by other checkpoints an evaluation is compared with.

@@ -17,9 +17,9 @@ from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest
 
 from mt.data.tokenizers.tokenizer import normalise_spacing
+from mt.data.unsegmented_scripts import bleu_tokenizer
 from mt.display import track
 from mt.errors import DataError
-from mt.unsegmented_scripts import bleu_tokenizer
 
 NUM_RESAMPLES = 1000
 # sacreBLEU keeps the statistics of all resamples in memory: for this many lines chrF2++ takes 1 GB.

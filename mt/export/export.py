@@ -8,16 +8,9 @@ from pathlib import Path
 
 import torch
 
-from mt.atomic_files import (
-    make_folder,
-    partial_path,
-    put_in_place,
-    sync_tree,
-    tidy_up_beside,
-    write_synced,
-)
 from mt.errors import CheckpointError, ConfigError, ExportError
 from mt.export.card import model_card
+from mt.files import make_folder, new_folder
 from mt.inference.engine.verification import Agreement, Translate, verify
 from mt.inference.exported_folder import (
     RECORD,
@@ -81,12 +74,8 @@ def export_model(
         raise ConfigError(f"a model for {library.name} is saved in {choices}, not in {precision}.")
     target = folder.resolve()
     make_folder(target.parent)
-    for leftover in tidy_up_beside(target):
-        LOG.warning("removing %s, which was left behind by an export that was killed", leftover)
-    partial = partial_path(target)
-    try:
-        partial.mkdir()
-        agreements: Sequence[Agreement] = ()
+    agreements: Sequence[Agreement] = ()
+    with new_folder(target) as partial:
         if converted is None:
             library.write(loaded, partial, precision)
             record = record_of(loaded, library.name, run_name, precision)
@@ -97,14 +86,10 @@ def export_model(
             agreements = [Agreement.from_json(each) for each in record.verified.get("agreements", ())]
         if not agreements:
             agreements = _verify(loaded, library, partial, pairs, precision)
-        write_synced(partial / EXAMPLE, library.example.encode())
-        write_synced(partial / CARD, model_card(record, library.differences, agreements).encode())
-        sync_tree(partial)
+        (partial / EXAMPLE).write_text(library.example, encoding="utf-8")
+        (partial / CARD).write_text(model_card(record, library.differences, agreements), encoding="utf-8")
         # Verifying takes a while, and something else may have appeared there in the meantime.
         check_folder(folder)
-        put_in_place(partial, target)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
     return Exported(folder, record, agreements)
 
 

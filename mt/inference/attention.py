@@ -184,7 +184,7 @@ def _in_parts(line: int) -> LinesError:
     return LinesError({line: reason})
 
 
-def refuse_unrecordable(
+def check_recordable(
     translator: ModelTranslator, sources: Sequence[str], targets: Sequence[str] | None, *, first_line: int
 ) -> None:
     """Check that sentences, and their translations if given, are short enough for `sentence_attention`."""

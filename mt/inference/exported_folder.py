@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from mt import __version__
-from mt.atomic_files import write_synced
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.errors import CheckpointError
-from mt.regular_files import read_bytes, sha256
+from mt.files import read_bytes, sha256
 
 if TYPE_CHECKING:
     from mt.inference.loaded_model import LoadedModel
@@ -130,7 +129,7 @@ def write_export_record(folder: Path, record: ExportRecord) -> None:
     checksums = {name: sha256(folder / name) for name in _files_in(folder) if name != RECORD}
     content = {"format_version": _FORMAT_VERSION, **asdict(replace(record, checksums=checksums))}
     text = json.dumps(content, indent=2, ensure_ascii=False)
-    write_synced(folder / RECORD, (text + "\n").encode())
+    (folder / RECORD).write_text(text + "\n", encoding="utf-8")
 
 
 def _files_in(folder: Path) -> list[str]:

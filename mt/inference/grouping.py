@@ -14,7 +14,7 @@ def group_by_length(
     most_positions: int,
     multiple_of: int = 1,
     beam_size: int = 1,
-    num_at_once: int = 1,
+    num_in_parallel: int = 1,
 ) -> list[list[int]]:
     """Group sentences of similar length into batches of indices, the longest first.
 
@@ -23,22 +23,22 @@ def group_by_length(
     single sentence needs more than its share. A batch may have up to an eighth more sentences if those would
     lengthen the next batch. The model pads the sources of a batch to a multiple of ``multiple_of``.
     """
-    most_sentences = max(1, most_sentences // num_at_once)
+    most_sentences = max(1, most_sentences // num_in_parallel)
     if beam_size * len(lengths) >= _WORTH_DIVIDING:
-        most_sentences = min(most_sentences, -(-len(lengths) // num_at_once))
+        most_sentences = min(most_sentences, -(-len(lengths) // num_in_parallel))
     order = sorted(range(len(lengths)), key=lambda place: -lengths[place])
     padded = [-(-lengths[place] // multiple_of) * multiple_of for place in order]
     batches = []
     start = 0
     while start < len(order):
-        size = max(1, min(most_sentences, most_positions // num_at_once // padded[start]))
+        size = max(1, min(most_sentences, most_positions // num_in_parallel // padded[start]))
         end = start + size
         if multiple_of > 1:
             few = min(size // 8, most_sentences - size)
             end += _before_shorter(padded[end : end + few + 1])
         batches.append(order[start:end])
         start = end
-    return _ending_together(batches, lengths, beam_size, num_at_once)
+    return _ending_together(batches, lengths, beam_size, num_in_parallel)
 
 
 def _before_shorter(padded: Sequence[int]) -> int:
@@ -47,7 +47,7 @@ def _before_shorter(padded: Sequence[int]) -> int:
 
 
 def _ending_together(
-    batches: list[list[int]], lengths: Sequence[int], beam_size: int, num_at_once: int
+    batches: list[list[int]], lengths: Sequence[int], beam_size: int, num_in_parallel: int
 ) -> list[list[int]]:
     """Divide the sentences of the last round anew, so that no thread has nothing left to do before others.
 
@@ -56,12 +56,12 @@ def _ending_together(
     """
     if not batches:
         return batches
-    number = (len(batches) - 1) % num_at_once + 1
+    number = (len(batches) - 1) % num_in_parallel + 1
     earlier, last = batches[:-number], batches[-number:]
     left = list(chain.from_iterable(last))
     if beam_size * len(left) < _WORTH_DIVIDING:
         return batches
-    loads = [0] * num_at_once
+    loads = [0] * num_in_parallel
     for batch in earlier:
         loads[loads.index(min(loads))] += sum(lengths[place] for place in batch)
     # In the order in which the threads begin them.

@@ -15,7 +15,7 @@ from mt.config.load import load_config
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.device import SearchPrecision, overflow_remedy
 from mt.errors import CheckpointError, RunError
-from mt.regular_files import sha256
+from mt.files import sha256
 from mt.run_directory import RunDirectory
 from mt.search.model import TeacherForced
 from mt.special_tokens import BOS_ID, EOS_ID
@@ -54,9 +54,9 @@ def load_model(run: RunDirectory, checkpoint: str) -> LoadedModel:
     # The checkpoint first: a run that ended before its first checkpoint may also lack the tokenizers.
     store = CheckpointStore(run.checkpoints_dir)
     found = store.require(checkpoint)
-    refuse_other_computation(run, config, found)
+    check_computation(run, config, found)
     tokenizers = Tokenizer.load(run.src_tokenizer_file), Tokenizer.load(run.tgt_tokenizer_file)
-    refuse_other_tokenizers(run, found)
+    check_tokenizers(run, found)
     weights = store.load_model(found)
     try:
         model = _model_of_shapes(config, tokenizers, {name: tuple(weights[name].shape) for name in weights})
@@ -66,7 +66,7 @@ def load_model(run: RunDirectory, checkpoint: str) -> LoadedModel:
     return LoadedModel(config, model, *tokenizers, found, _target_ratio(run))
 
 
-def refuse_other_computation(run: RunDirectory, config: Config, checkpoint: Checkpoint) -> None:
+def check_computation(run: RunDirectory, config: Config, checkpoint: Checkpoint) -> None:
     """Check that the options that determine what the weights compute are those of the checkpoint.
 
     A different number of heads, for example, would match the same weights.
@@ -97,12 +97,12 @@ def _model_of_shapes(
             model = build_model(config, *tokenizers)
     except RuntimeError as error:
         raise ValueError("the sizes in model: are too large for any machine") from error
-    model.refuse_other_shapes(shapes)
+    model.check_shapes(shapes)
     return model
 
 
 @torch.inference_mode()
-def refuse_overflow(
+def check_finite_logits(
     model: TeacherForced, folder: Path, device: torch.device, precision: SearchPrecision = "float32"
 ) -> None:
     """Check that a model in evaluation mode computes finite logits for an empty sentence."""
@@ -138,7 +138,7 @@ def tokenizer_checksums(run: RunDirectory) -> dict[str, str]:
     return checksums
 
 
-def refuse_other_tokenizers(run: RunDirectory, checkpoint: Checkpoint) -> None:
+def check_tokenizers(run: RunDirectory, checkpoint: Checkpoint) -> None:
     """Check that the run's tokenizers are those that the checkpoint was trained with.
 
     A different tokenizer of the same size would raise no other error, but all translations would be wrong.
@@ -158,11 +158,11 @@ def load_ensemble(runs: Sequence[RunDirectory], checkpoint: str) -> list[LoadedM
     """Load the model of each run onto the CPU, as `load_model` does."""
     first, *others = [load_model(run, checkpoint) for run in runs]
     for run, other in zip(runs[1:], others, strict=True):
-        _refuse_different_models(runs[0], first, run, other)
+        _check_same_languages(runs[0], first, run, other)
     return [first, *others]
 
 
-def _refuse_different_models(
+def _check_same_languages(
     run: RunDirectory, loaded: LoadedModel, other_run: RunDirectory, other: LoadedModel
 ) -> None:
     """Check that two models can form an ensemble."""

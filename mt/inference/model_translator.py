@@ -18,7 +18,7 @@ from mt.device import (
     overflow_remedy,
 )
 from mt.errors import LinesError, OverflowedLinesError
-from mt.inference.loaded_model import LoadedModel, load_ensemble, refuse_overflow
+from mt.inference.loaded_model import LoadedModel, check_finite_logits, load_ensemble
 from mt.inference.score import ScoredPair, score_targets
 from mt.inference.source_reader import SourceReader
 from mt.inference.text_search import TextSearch
@@ -134,7 +134,7 @@ class ModelTranslator(Translator):
         )
         made.checkpoint = loaded.checkpoint.name
         for each, model in zip((loaded, *others), made._models, strict=True):
-            refuse_overflow(model, each.checkpoint.folder, device, chosen)
+            check_finite_logits(model, each.checkpoint.folder, device, chosen)
         return made
 
     @property
@@ -165,7 +165,7 @@ class ModelTranslator(Translator):
             first_line=first_line,
         )
         for line, scores in enumerate(log_probs, first_line):
-            self._refuse_overflow(line, scores)
+            self._check_finite(line, scores)
         return [
             ScoredPair(self.tgt_tokenizer.tokens([*ids, EOS_ID]), scores, ids.count(UNK_ID))
             for ids, scores in zip(targets, log_probs, strict=True)
@@ -180,7 +180,7 @@ class ModelTranslator(Translator):
             )
             raise LinesError({line: reason})
 
-    def _refuse_overflow(self, line: int, log_probs: Sequence[float]) -> None:
+    def _check_finite(self, line: int, log_probs: Sequence[float]) -> None:
         if not all(map(math.isfinite, log_probs)):
             reason = (
                 f"line {line}: the model's log-probabilities in {self.precision} are NaN or infinite. "

@@ -8,11 +8,11 @@ from itertools import chain, pairwise
 from typing import TypeVar
 
 from mt.data.tokenizers.tokenizer import Tokenizer
+from mt.data.unsegmented_scripts import join_sentences
 from mt.display import counted
 from mt.errors import LinesError
 from mt.inference.source_reader import SourceReader, SourceToken
 from mt.search.hypothesis import Hypothesis
-from mt.unsegmented_scripts import join_sentences
 
 TokenT = TypeVar("TokenT")
 
@@ -140,7 +140,7 @@ def split_sentences(text: str) -> list[str]:
     return [sentence for sentence in sentences if sentence]
 
 
-def refuse_split_lines(segments: Sequence[Segment]) -> None:
+def check_not_split(segments: Sequence[Segment]) -> None:
     """Check that no line has several segments, whose n-best lists could not be combined."""
     reasons = {
         segment.line: f"line {segment.line} is too long to be translated as a whole, so it has no n-best "

@@ -12,10 +12,10 @@ from typing import NamedTuple
 from unicodedata import normalize
 
 from mt.data.tokenizers.tokenizer import Tokenizer
+from mt.data.unsegmented_scripts import split_letters
 from mt.errors import DataError
-from mt.regular_files import decode_utf8, read_given
+from mt.files import read_text
 from mt.special_tokens import UNK_ID
-from mt.unsegmented_scripts import split_letters
 
 _MAX_DICTIONARY_BYTES = 2**28
 _NUM_REMEMBERED = 1000
@@ -205,7 +205,7 @@ def _spelt(words: Sequence[str], touches: Sequence[bool]) -> str:
 def read_dictionary(path: Path) -> dict[str, str]:
     """Read a dictionary from lines of ``source<TAB>target``; empty lines are skipped."""
     try:
-        lines = decode_utf8(read_given(path, max_bytes=_MAX_DICTIONARY_BYTES), path).split("\n")
+        lines = read_text(path, max_bytes=_MAX_DICTIONARY_BYTES).split("\n")
     except OSError as error:
         raise DataError(f"the dictionary {path} cannot be read: {error.strerror}.") from error
     entries: dict[str, str] = {}

@@ -15,10 +15,10 @@ from mt.inference.segments import (
     Segment,
     Translation,
     as_translation,
+    check_not_split,
     count_finished_lines,
     joined,
     read_segments,
-    refuse_split_lines,
 )
 from mt.inference.source_reader import SourceReader
 from mt.search.hypothesis import Hypothesis, cut_all, length_limit, normalised_score
@@ -159,7 +159,7 @@ class TextSearch:
         most = self._max_output_length(constraints.min_length, max_length)
         segments = self.read(texts, prefixes, most=most, first_line=first_line, refuse_long=refuse_long)
         if num_best > 1:
-            refuse_split_lines(segments)
+            check_not_split(segments)
         found = self.search(
             segments,
             strategy,

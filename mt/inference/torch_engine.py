@@ -15,6 +15,7 @@ from mt.device import SearchPrecision, overflow_remedy, split_on_out_of_memory
 from mt.errors import OverflowedLinesError
 from mt.inference.engines import EngineName, Rules, Sentence, too_large
 from mt.inference.grouping import group_by_length
+from mt.inference.parallel import Check, map_in_parallel, num_in_parallel
 from mt.search.beam import beam_search
 from mt.search.greedy import greedy_search
 from mt.search.hypothesis import Hypothesis, NotFiniteError
@@ -23,7 +24,6 @@ from mt.search.request import SearchRequest
 from mt.search.sampling import sample
 from mt.search.strategy import Beam, Sampling
 from mt.special_tokens import EOS_ID, UNK_ID
-from mt.threads import Check, map_at_once, num_at_once
 from mt.transformer.packed_transformer import LENGTHENED_TO
 
 LOG = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ class TorchEngine:
         searches some of them at once.
         """
         # Several processes make the same batches, whatever their number of threads.
-        at_once = 1 if processes.are_several() else num_at_once(self.torch_device)
+        at_once = 1 if processes.are_several() else num_in_parallel(self.torch_device)
         batches = self._batches(
             sentences, rules.strategy.size if isinstance(rules.strategy, Beam) else 1, at_once
         )
@@ -94,9 +94,9 @@ class TorchEngine:
             after(list(chain.from_iterable(batches[first : first + size])))
 
         def search_share(share: Sequence[list[int]]) -> list[list[list[Hypothesis]]]:
-            return map_at_once(search_indices, share, at_once, check=check, after=count)
+            return map_in_parallel(search_indices, share, at_once, check=check, after=count)
 
-        for indices, hypotheses in zip(batches, distributed.deal(batches, search_share), strict=True):
+        for indices, hypotheses in zip(batches, distributed.scatter(batches, search_share), strict=True):
             found |= zip(indices, hypotheses, strict=True)
         return [found[index] for index in range(len(sentences))]
 
@@ -145,7 +145,7 @@ class TorchEngine:
             # The positions that the model adds only count on a CPU.
             multiple_of=LENGTHENED_TO if self.precision != "float32" and self.device == "cpu" else 1,
             beam_size=beam_size,
-            num_at_once=at_once,
+            num_in_parallel=at_once,
         )
 
 

@@ -11,7 +11,7 @@ from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.corpus_report import cleaning_table, leak_sentence
-from mt.data.prepare import load_tokenizers, refuse_changed_corpus
+from mt.data.prepare import check_same_corpus, load_tokenizers
 from mt.data.prepared_cache import aligned_places
 from mt.device import Precision, choose_device
 from mt.display import counted, format_seconds, origin_of_split, size
@@ -74,7 +74,7 @@ def preflight(config: Config, run: RunDirectory, show: Callable[[Section], objec
     precision = Precision(config.training.precision, device, tf32=config.training.tf32)
     exists = "which exists already" if run.exists else "which is new"
     show(Section("run", f"{run.path}, {exists}, on {device} in {precision.name}"))
-    run.refuse_unusable()
+    run.check_usable()
     store = CheckpointStore(run.checkpoints_dir)
     point = foresee_resume_point(run, store, config)
     if point and (reason := point.why_finished(config)):
@@ -85,7 +85,7 @@ def preflight(config: Config, run: RunDirectory, show: Callable[[Section], objec
     del point  # It has all weights.
     corpus = load_corpus(config.data, config.cleaning)
     if done:
-        refuse_changed_corpus(run, corpus)
+        check_same_corpus(run, corpus)
     show(_corpus_section(corpus))
     text = look_at(corpus, config, load_tokenizers(run) if done else None)
     unknown, references = unknown_words(text), {name: rows["tgt"] for name, rows in text.evaluation.items()}

@@ -14,15 +14,15 @@ from mt.data.batches.dataset import EncodedPairs, encode_pairs
 from mt.data.batches.sampler import Share
 from mt.data.corpus import Corpus
 from mt.data.prepare import (
+    check_pairs_left,
+    check_validation_loss,
     make_tokenizers,
-    refuse_no_validation_loss,
-    refuse_nothing_left,
     warn_of_tokenizer,
 )
 from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing
+from mt.data.unsegmented_scripts import split_letters
 from mt.evaluation.scores import Score, score_translations
 from mt.special_tokens import UNK, UNK_ID
-from mt.unsegmented_scripts import split_letters
 
 Numbers = npt.NDArray[np.integer]
 # At most this many pairs are examined, spread evenly; all rows of the corpus are read and checked anyway.
@@ -114,7 +114,7 @@ def encode(config: Config, text: Text) -> tuple[EncodedPairs, dict[str, int]]:
     """The examined training pairs as a run encodes them, and how many of them are dropped for each reason."""
     max_length = config.data.max_length
     pairs, dropped = encode_pairs(text.train, *text.tokenizers, max_length=max_length, shares=text.shares)
-    refuse_nothing_left(pairs, dropped, config)
+    check_pairs_left(pairs, dropped, config)
     return pairs, dropped
 
 
@@ -130,7 +130,7 @@ def share_without_loss(config: Config, text: Text) -> float:
     pairs, _ = encode_pairs(examined, *text.tokenizers, max_length=config.data.max_length)
     # The rest of the split may have a loss even if no pair of a sample does.
     if text.validation_scale == 1:
-        refuse_no_validation_loss(pairs, len(examined), config)
+        check_validation_loss(pairs, len(examined), config)
     return 1 - len(pairs) / len(examined)
 
 

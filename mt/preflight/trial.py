@@ -22,6 +22,7 @@ from mt.data.batches.stream import training_batches
 from mt.device import (
     Precision,
     choose_device,
+    fix_num_threads,
     forget_peak,
     free_memory,
     keep_freed_memory,
@@ -35,7 +36,6 @@ from mt.preflight.forecast import Pace
 from mt.preflight.text import Text, spread
 from mt.search.strategy import Constraints
 from mt.seeding import seed_everything
-from mt.threads import fix_num_threads
 from mt.training.attention_images import attention_images
 from mt.training.counters import Counters
 from mt.training.optimizers import count_moments

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from pydantic import TypeAdapter, ValidationError
 
-from mt.regular_files import read_bytes
+from mt.files import read_bytes
 from mt.run_directory import RunDirectory
 
 _MAX_BYTES = 100_000_000

@@ -8,10 +8,9 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from mt.atomic_files import make_folder, write_text_atomically
 from mt.data.batches.batch import Batch
 from mt.errors import DataError
-from mt.regular_files import read_bytes
+from mt.files import make_folder, read_bytes, write_atomically
 from mt.run_directory import RunDirectory
 from mt.training.step import StepResult
 
@@ -69,7 +68,7 @@ def keep_bad_batch(
         return
     pairs = [Pairs(*batch.sentences()) for batch in micro_batches]
     bad = BadBatch(step, after_checkpoint, str(result.loss), str(result.gradient_norm), pairs)
-    write_text_atomically(file, json.dumps(asdict(bad)) + "\n")
+    write_atomically(file, json.dumps(asdict(bad)) + "\n")
     LOG.warning("the batch of step %d is saved in %s and can be examined", step, file)
 
 

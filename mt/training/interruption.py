@@ -37,11 +37,11 @@ class Interruption:
             raise Interrupted
 
     def check_share(self) -> None:
-        """Raise `Interrupted` if any process was asked to stop; for work within `distributed.together`.
+        """Raise `Interrupted` if any process was asked to stop; for work within `distributed.barrier_after`.
 
         It can be abandoned and repeated, and is abandoned by all of them.
         """
-        if distributed.has_heard(self.signal is not None):
+        if distributed.is_stop_requested(self.signal is not None):
             raise Interrupted
 
     def agree(self, *, stop: bool) -> None:

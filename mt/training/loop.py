@@ -41,7 +41,7 @@ def train(train_state: TrainState, batches: BatchStream, session: Session) -> st
                 session.interruption.check()
                 if counters.batch == 0:
                     # Preparing an epoch may take longer than a step is allowed to.
-                    distributed.together(lambda: batches.num_steps(counters.epoch))
+                    distributed.barrier_after(lambda: batches.num_steps(counters.epoch))
                 num_tokens = batches.step_target_tokens(counters.epoch, counters.batch)
                 micro_batches, epoch, batch = batches.take(
                     counters.epoch, counters.batch, rank=processes.rank(), num_processes=processes.size()
@@ -132,7 +132,7 @@ class _Outcomes:
             _report_skipped(step.number, result)
             if not result.scale_too_large:
                 session.keep_bad_batch(step.number, step.micro_batches, result)
-                _refuse_too_many_skipped(step.number, counters, session.config.training.max_skipped_steps)
+                _check_few_skipped(step.number, counters, session.config.training.max_skipped_steps)
         session.report_step(counters, result, counters.next_point() if step.health else None)
 
 
@@ -148,7 +148,7 @@ def _report_skipped(number: int, result: StepResult) -> None:
         )
 
 
-def _refuse_too_many_skipped(number: int, counters: Counters, most: int) -> None:
+def _check_few_skipped(number: int, counters: Counters, most: int) -> None:
     if counters.num_skipped_in_a_row >= most:
         raise diverged(
             f"the loss or the gradient was not finite in {counters.num_skipped_in_a_row} steps in a row, the "

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from mt.regular_files import read_bytes
+from mt.files import read_bytes
 
 MAX_BYTES = 2**30
 

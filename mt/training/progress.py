@@ -14,9 +14,9 @@ from typing import Self
 from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
-from mt.atomic_files import write_text_atomically
 from mt.config.located_yaml import Scalar
 from mt.display import SECONDS_BETWEEN_LINES, format_seconds, terminal_width, visible
+from mt.files import write_atomically
 from mt.run_directory import RunDirectory
 from mt.training.attention_images import Pixels
 from mt.training.counters import Counters, CurvePoint
@@ -283,14 +283,14 @@ def _layer_figures(health: Health) -> dict[str, float]:
 def _keep_points(file: Path, is_kept: Callable[[Point], bool]) -> list[Point]:
     """Rewrite the file with the points that are kept, and return them."""
     kept = list(filter(is_kept, read_points(file)))
-    write_text_atomically(file, "".join(f"{point.text}\n" for point in kept))
+    write_atomically(file, "".join(f"{point.text}\n" for point in kept))
     return kept
 
 
 def _keep_samples(file: Path, first_again: int) -> list[Samples]:
     """Rewrite the file with the samples of earlier steps, and return them."""
     kept = [samples for samples in read_samples(file) if samples.step < first_again]
-    write_text_atomically(file, "".join(map(json_line, kept)))
+    write_atomically(file, "".join(map(json_line, kept)))
     return kept
 
 

@@ -1,7 +1,6 @@
 """Starting and resuming a run: what must match, and the checkpoint to continue from."""
 
 import logging
-import math
 import platform
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,17 +12,16 @@ from torch import Tensor
 
 import mt
 from mt import distributed, processes
-from mt.atomic_files import write_text_atomically
 from mt.checkpoint.record import Checkpoint, DamagedError
 from mt.checkpoint.store import CheckpointStore, RecoveredCheckpoint
 from mt.checkpoint.training_state import SavedTraining
 from mt.config.config import Config
-from mt.config.load import MAX_CONFIG_BYTES, load_config
+from mt.config.load import load_config
 from mt.config.write import all_options, config_to_yaml, differences
 from mt.device import Precision, onednn_is_faster
 from mt.errors import CheckpointError, ConfigError, RunError
-from mt.inference.loaded_model import refuse_other_computation, refuse_other_tokenizers
-from mt.regular_files import read_bytes
+from mt.files import write_atomically
+from mt.inference.loaded_model import check_computation, check_tokenizers
 from mt.run_directory import RunDirectory
 from mt.training.counters import SavedValues, read_values
 from mt.training.metrics_file import read_points
@@ -78,7 +76,7 @@ class ResumePoint:
 def find_resume_point(run: RunDirectory, store: CheckpointStore, config: Config) -> ResumePoint | None:
     """The newest sound checkpoint; None for a new run, whose config is then written."""
     recovered, reasons = store.recover()
-    _refuse_unfit(run, store, config, recovered.checkpoint if recovered else None)
+    _check_fits(run, store, config, recovered.checkpoint if recovered else None)
     if recovered is None:
         # Those steps were never saved; next to the new config they would be misleading.
         run.metrics_file.unlink(missing_ok=True)
@@ -91,7 +89,7 @@ def find_resume_point(run: RunDirectory, store: CheckpointStore, config: Config)
 def foresee_resume_point(run: RunDirectory, store: CheckpointStore, config: Config) -> ResumePoint | None:
     """What `find_resume_point` will find; nothing is written."""
     recovered, reasons = store.resumable()
-    _refuse_unfit(run, store, config, recovered.checkpoint if recovered else None)
+    _check_fits(run, store, config, recovered.checkpoint if recovered else None)
     return _read_point(store, config, recovered, reasons) if recovered else None
 
 
@@ -112,22 +110,21 @@ def _read_point(
     return ResumePoint(checkpoint, weights, saved, values, damaged)
 
 
-def _refuse_unfit(
+def _check_fits(
     run: RunDirectory, store: CheckpointStore, config: Config, checkpoint: Checkpoint | None
 ) -> None:
     """Check, without writing, that training may continue from ``checkpoint``, or begin if it is None."""
     if checkpoint is None:
-        refuse_lost_checkpoints(run, store, config)
-        refuse_files_of_others(run)
+        check_not_begun(run, store)
         return
     if not run.exists:
         raise RunError(
             f"{run.path} has checkpoints but has lost its {run.config_file.name}. Restore it from a copy, "
             "or use another run directory with --run PATH."
         )
-    refuse_changed_config(run, config)
-    refuse_other_computation(run, config, checkpoint)
-    refuse_other_tokenizers(run, checkpoint)
+    check_same_config(run, config)
+    check_computation(run, config, checkpoint)
+    check_tokenizers(run, checkpoint)
 
 
 @contextmanager
@@ -158,80 +155,35 @@ def report_resuming(
         )
 
 
-def refuse_files_of_others(run: RunDirectory) -> None:
-    """Before a run starts: check that it would not replace a user's file.
+def check_not_begun(run: RunDirectory, store: CheckpointStore) -> None:
+    """Before a run without checkpoints starts: check that it never had one, and that its config is its own.
 
-    The files of an earlier attempt that failed may be replaced. Its ``config.yaml`` is recognised by its
-    exact text, and was written before all files that a start replaces.
+    A config that an earlier attempt wrote is recognised by its exact text.
     """
     if not run.exists:
-        for file in (
-            run.src_tokenizer_file,
-            run.tgt_tokenizer_file,
-            run.corpus_file,
-            run.metrics_file,
-            run.samples_file,
-            run.stopped_file,
-        ):
-            if file.exists():
-                raise RunError(
-                    f"{file} would be replaced, but there is no {run.config_file.name} to show that training "
-                    "wrote it. Rename that file, or use another run directory with --run PATH."
-                )
         return
     try:
-        ours = config_to_yaml(load_config(run.config_file))
+        earlier = load_config(run.config_file)
     except ConfigError:
-        ours = ""
-    if _content(run) != ours.encode():
+        earlier = None
+    if earlier is None or run.config_file.read_text(encoding="utf-8") != config_to_yaml(earlier):
         raise RunError(
             f"{run.config_file} was not written by training, but would be replaced. Rename that file, "
             "or use another run directory with --run PATH."
         )
-
-
-def _content(run: RunDirectory) -> bytes | None:
-    """The content of ``config.yaml``; None if it cannot have been written by training."""
-    try:
-        return read_bytes(run.config_file, max_bytes=MAX_CONFIG_BYTES)
-    except OSError:
-        return None
-
-
-def refuse_lost_checkpoints(run: RunDirectory, store: CheckpointStore, config: Config) -> None:
-    """Before a run without checkpoints starts: check that it never had one.
-
-    Steps in the metrics do not prove it, because a run that was killed before its first checkpoint has them
-    too. They do if they continue after a step that must have been saved, such as the first validation or the
-    end of an epoch (`checkpoint.every_epochs`).
-    """
+    # A run that was killed before its first checkpoint has metrics too, but of no validation.
     traces = [f"checkpoints/{name}" for name in store.traces()]
-    points, saving = read_points(run.metrics_file), _earlier_config(run, config).checkpoint
-    validated = [point.step for point in points if point.kind == "validation"]
-    every_epochs = saving.every_epochs or math.inf
-    in_later_epochs = [point.step for point in points if point.figures.get("epoch", 0) >= every_epochs]
-    first_saved = min([saving.every_steps, *validated, *in_later_epochs])
-    if any(point.step > first_saved for point in points):
+    last_step = max((point.step for point in read_points(run.metrics_file)), default=0)
+    if last_step > min(earlier.checkpoint.every_steps, earlier.validation.every_steps):
         traces.append(run.metrics_file.name)
     if traces:
-        other = "start over with --restart, which moves the old run aside"
-        if not run.exists:
-            other = "use another run directory with --run PATH"
         raise RunError(
             f"{run.path} has lost its checkpoints: {' and '.join(traces)} show that it had some. "
-            f"Restore them from a copy, or {other}."
+            "Restore them from a copy, or start over with --restart, which moves the old run aside."
         )
 
 
-def _earlier_config(run: RunDirectory, config: Config) -> Config:
-    """The config that the metrics were written with, as far as known."""
-    try:
-        return load_config(run.config_file) if run.exists else config
-    except ConfigError:
-        return config
-
-
-def refuse_changed_config(
+def check_same_config(
     run: RunDirectory,
     config: Config,
     otherwise: str = ", use another run directory with --run PATH, or start over with --restart, which moves "
@@ -246,9 +198,9 @@ def refuse_changed_config(
         )
 
 
-def refuse_unlike_processes(config: Config, environment: Mapping[str, str | int]) -> None:
+def check_equal_processes(config: Config, environment: Mapping[str, str | int]) -> None:
     """Before several processes train: check that they have the same software, precision and config."""
-    (mine, my_options), *others = distributed.gather((dict(environment), all_options(config)))
+    (mine, my_options), *others = distributed.all_gather((dict(environment), all_options(config)))
     if not processes.is_first():
         return
     for rank, (its, its_options) in enumerate(others, 1):
@@ -266,7 +218,7 @@ def refuse_unlike_processes(config: Config, environment: Mapping[str, str | int]
 
 def write_config(run: RunDirectory, config: Config) -> None:
     """Write the config, with all defaults, which makes the directory a run."""
-    write_text_atomically(run.config_file, config_to_yaml(config))
+    write_atomically(run.config_file, config_to_yaml(config))
 
 
 def describe_environment(device: torch.device, precision: Precision) -> dict[str, str | int]:

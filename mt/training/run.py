@@ -7,26 +7,24 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from shlex import quote
 
 import torch
 
 from mt import distributed, processes
-from mt.atomic_files import write_text_atomically
 from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
 from mt.config.write import fixed_options
 from mt.data.batches.stream import BatchStream, training_batches
 from mt.data.corpus import Corpus, load_corpus
-from mt.data.prepare import Prepared, make_tokenizers, prepare, refuse_changed_corpus
-from mt.device import Precision, choose_device, keep_freed_memory, multiplies_bf16_fast
+from mt.data.prepare import Prepared, check_same_corpus, make_tokenizers, prepare
+from mt.device import Precision, choose_device, fix_num_threads, keep_freed_memory, multiplies_bf16_fast
 from mt.display import counted, show_only_errors
 from mt.errors import ConfigError, DeviceError, Interrupted, MtError, RunError
 from mt.evaluation.scores import SCORE_NAMES
+from mt.files import write_atomically
 from mt.inference.loaded_model import build_model
 from mt.run_directory import RunDirectory, as_run
 from mt.seeding import seed_everything
-from mt.threads import fix_num_threads
 from mt.training.branch import branch_off, find_origin
 from mt.training.compiling import compile_objective
 from mt.training.counters import Counters
@@ -36,9 +34,9 @@ from mt.training.loss import Objective
 from mt.training.progress import Progress
 from mt.training.resume import (
     ResumePoint,
+    check_equal_processes,
     describe_environment,
     find_resume_point,
-    refuse_unlike_processes,
     report_resuming,
     write_config,
 )
@@ -103,10 +101,10 @@ def run_training(
         distributed.connected(device.type),
     ):
         setup = _Setup(config, run, device, precision, interruption)
-        refuse_unlike_processes(config, describe_environment(device, precision))
+        check_equal_processes(config, describe_environment(device, precision))
         if not processes.is_first():
             return _train_with_the_first(setup)
-        _refuse_idle_processes(config)
+        _check_no_idle_process(config)
         try:
             checkpoint = None if from_checkpoint is None else Path(from_checkpoint)
             corpus = _make_place(config, run, interruption, restart, checkpoint)
@@ -118,7 +116,7 @@ def run_training(
             counters = point.values.counters if point else Counters()
             with log_file(run):
                 finished = point.why_finished(config) if point else None
-                distributed.agree(_Start(finished is not None, counters.step))
+                distributed.broadcast(_Start(finished is not None, counters.step))
                 if finished is not None:
                     run.stopped_file.unlink(missing_ok=True)
                     return Outcome(finished, counters, was_finished=True)
@@ -135,7 +133,7 @@ def run_training(
                     reason = _report_end(finished, counters, config.validation.metric, interruption)
                     record_session(run, "end", reason=reason)
                 if finished is None:
-                    write_text_atomically(run.stopped_file, f"{interruption.reason}\n")
+                    write_atomically(run.stopped_file, f"{interruption.reason}\n")
         if finished is not None:
             _prepare_engine(run, interruption)
         return Outcome(finished, counters, 0 if finished else interruption.exit_code)
@@ -168,7 +166,7 @@ class _Start:
 def _train_with_the_first(setup: _Setup) -> Outcome:
     """Train as one of the other processes, which only write their errors."""
     show_only_errors()
-    start = distributed.agree(_Start(is_finished=False, step=0))
+    start = distributed.broadcast(_Start(is_finished=False, step=0))
     if start.is_finished:
         return Outcome("the run is finished", Counters(), was_finished=True)
     with log_file(setup.run), explain_out_of_memory(setup.config):
@@ -199,7 +197,9 @@ def _ready(
     with interruption.at_once():
         # The other processes use the tokenizers that the first one has saved.
         resuming = point is not None or not is_first
-        prepared = distributed.in_turns(lambda: prepare(config, run, resuming=resuming, corpus=corpus))
+        prepared = distributed.first_rank_first(
+            lambda: prepare(config, run, resuming=resuming, corpus=corpus)
+        )
     model = build_model(config, prepared.src_tokenizer, prepared.tgt_tokenizer).to(setup.device)
     train_state = new_train_state(model, config, setup.precision, counters)
     environment = describe_environment(setup.device, setup.precision)
@@ -212,9 +212,9 @@ def _ready(
     _report_model(model, environment)
     _prepare_process(train_state.objective, config)
     # Preparing an epoch may take longer than a step is allowed to.
-    batches = distributed.together(lambda: _batches(config, prepared, counters, interruption))
+    batches = distributed.barrier_after(lambda: _batches(config, prepared, counters, interruption))
     if processes.are_several():
-        train_state.try_out(distributed.together(lambda: batches.largest_batch(counters.epoch)))
+        train_state.try_out(distributed.barrier_after(lambda: batches.largest_batch(counters.epoch)))
     with _progress(config, run, prepared, batches, counters) if is_first else nullcontext() as progress:
         session = Session(config, run, setup.store, prepared, environment, interruption, progress)
         session.newest = point.checkpoint if point else None
@@ -223,7 +223,7 @@ def _ready(
             yield train_state, batches, session
 
 
-def _refuse_idle_processes(config: Config) -> None:
+def _check_no_idle_process(config: Config) -> None:
     """Check that each process has a micro-batch in each full step."""
     size, each = processes.size(), config.training.num_micro_batches
     if size > each:
@@ -254,14 +254,12 @@ def _make_place(
     """Move an old run aside, or branch off a new one; return the corpus if it had to be loaded first."""
     if from_checkpoint is not None:
         origin = find_origin(from_checkpoint, run, config)
-        _refuse_current_folder(run)
         with interruption.at_once():
             corpus = load_corpus(config.data, config.cleaning)
-        refuse_changed_corpus(origin.run, corpus)
+        check_same_corpus(origin.run, corpus)
         branch_off(origin, run, config)
         return corpus
     if restart and run.exists:
-        _refuse_current_folder(run)
         # All inputs are loaded first, so that a wrong path leaves the old run in its place.
         with interruption.at_once():
             corpus = load_corpus(config.data, config.cleaning)
@@ -270,16 +268,6 @@ def _make_place(
         LOG.info("moved the old run to %s", run.set_aside())
         return corpus
     return None
-
-
-def _refuse_current_folder(run: RunDirectory) -> None:
-    """Check that another folder may take the place of the run directory."""
-    path = run.path.resolve()
-    if Path.cwd().is_relative_to(path):
-        raise RunError(
-            f"{path} cannot be replaced by a new folder from within: leave it first (cd "
-            f"{quote(str(path.parent))}), and name the run {quote(path.name)}."
-        )
 
 
 def _prepare_process(objective: Objective, config: Config) -> None:
@@ -295,7 +283,7 @@ def _batches(
 ) -> BatchStream:
     tokenizers = prepared.src_tokenizer, prepared.tgt_tokenizer
     batches = training_batches(config, prepared.train, tokenizers, prepared.places, interruption.check_share)
-    batches.refuse_position_behind_end(counters.epoch, counters.batch)
+    batches.check_position(counters.epoch, counters.batch)
     return batches
 
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from mt import distributed, processes
-from mt.atomic_files import append_line
 from mt.display import visible
 from mt.errors import MtError
+from mt.files import append_line
 from mt.run_directory import RunDirectory
 
 LOG = logging.getLogger(__name__)

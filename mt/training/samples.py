@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mt.display import markdown_table, markdown_text
-from mt.regular_files import read_bytes
+from mt.files import read_bytes
 from mt.training.metrics_file import MAX_BYTES
 
 

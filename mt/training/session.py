@@ -109,7 +109,7 @@ class Session:
     def agree_on_time(self, counters: Counters) -> None:
         """Use the first process's time if time limits the run, because all must agree on its end."""
         if self.config.training.max_minutes is not None:
-            counters.seconds = distributed.agree(counters.seconds)
+            counters.seconds = distributed.broadcast(counters.seconds)
 
     def report_step(self, counters: Counters, result: StepResult, point: CurvePoint | None) -> None:
         """Show one more step, and add a point to the training curves if there is one."""
@@ -131,7 +131,7 @@ class Session:
         """Save a checkpoint, with the metrics of the validation at this step, if there was one."""
         if processes.is_first():
             self._save(train_state, figures, is_best=is_best)
-        distributed.wait()
+        distributed.barrier()
 
     def _save(self, train_state: TrainState, figures: dict[str, float], *, is_best: bool) -> None:
         started = time.perf_counter()
@@ -161,13 +161,13 @@ class Session:
 
     def save_new_steps(self, train_state: TrainState, figures: dict[str, float]) -> None:
         """Save a checkpoint, with the metrics as in `save`, if there were steps since the newest one."""
-        if distributed.agree(train_state.counters.step != (self.newest.step if self.newest else 0)):
+        if distributed.broadcast(train_state.counters.step != (self.newest.step if self.newest else 0)):
             self.save(train_state, figures, is_best=False)
 
     def keep_bad_batch(self, step: int, micro_batches: Sequence[Batch], result: StepResult) -> None:
         """Write the batch of a step whose loss or gradient was not finite into the run directory."""
         newest = self.newest.name if self.newest else None
-        dealt = distributed.gather([batch for batch in micro_batches if batch.num_target_tokens])
+        dealt = distributed.all_gather([batch for batch in micro_batches if batch.num_target_tokens])
         if processes.is_first():
             in_turns = chain.from_iterable(zip_longest(*dealt))
             keep_bad_batch(self.run, step, newest, [batch for batch in in_turns if batch is not None], result)

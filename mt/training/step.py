@@ -95,7 +95,7 @@ def accumulate_gradients(
             parts = _split(micro_batch, positions_too_large)
             for latest in parts:
                 is_last = micro_batch is micro_batches[-1] and latest is parts[-1]
-                with nullcontext() if is_last else distributed.keep_to_oneself(objective):
+                with nullcontext() if is_last else distributed.no_sync(objective):
                     with precision.autocast():
                         loss: Tensor = objective(_on_device(latest, device), smoothing) / num_tokens_each
                     precision.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
@@ -103,7 +103,7 @@ def accumulate_gradients(
         return total, positions_too_large
 
     def lower_bound(_: int | None) -> list[int | None]:
-        _refuse_unsplittable(latest)
+        _check_splittable(latest)
         _warn_of_split(latest)
         return [latest.num_positions]
 
@@ -128,7 +128,7 @@ def _split(batch: Batch, positions_too_large: int | None) -> list[Batch]:
     return [part for half in batch.halves() for part in _split(half, positions_too_large)]
 
 
-def _refuse_unsplittable(batch: Batch) -> None:
+def _check_splittable(batch: Batch) -> None:
     rows, src_length, tgt_length = _shape(batch)
     if processes.are_several():
         raise TrainingError(

@@ -112,7 +112,7 @@ class TrainState:
     """Whether the device itself skips an update that is not finite, so that the host need not wait for it."""
 
     def __post_init__(self) -> None:
-        self._wrapped = distributed.wrap(self.objective)
+        self._wrapped = distributed.data_parallel(self.objective)
         self._optimizers = [self.optimizer] if self.muon is None else [self.optimizer, self.muon]
 
     def step(
@@ -146,7 +146,7 @@ class TrainState:
             num_target_tokens = sum(batch.num_target_tokens for batch in micro_batches)
         own_loss = self._accumulate(micro_batches, num_target_tokens)
         # One exchange for everything that the processes must know about each other.
-        loss, num_stops = distributed.total(torch.stack((own_loss, torch.full_like(own_loss, stop))))
+        loss, num_stops = distributed.all_reduce(torch.stack((own_loss, torch.full_like(own_loss, stop))))
         # Before clipping, which needs the true norm, not the norm of the scaled gradient.
         for optimizer in self._optimizers:
             scaler.unscale_(optimizer)
@@ -256,8 +256,8 @@ class TrainState:
     def restore(self, weights: Mapping[str, Tensor], saved: SavedTraining, values: SavedValues) -> None:
         """Continue from the result of `save`; nothing is changed before all of it is verified."""
         model = self.objective.model
-        self._refuse_other_values(values)
-        self._refuse_other_tensors(saved.tensors, has_moments=values.optimizer.num_updates > 0)
+        self._check_values(values)
+        self._check_tensors(saved.tensors, has_moments=values.optimizer.num_updates > 0)
         if self.average is None or values.average is None:
             model.load_weights(weights)
         else:
@@ -269,7 +269,7 @@ class TrainState:
             scaler.load_state_dict(scaler.state_dict() | restored)
         self.counters = values.counters
 
-    def _refuse_other_values(self, values: SavedValues) -> None:
+    def _check_values(self, values: SavedValues) -> None:
         has_scale = values.scaler is not None
         # If the precision was `auto`, another machine may have chosen another one.
         needs_scale = has_scale if self.precision.is_automatic else self.precision.scaler.is_enabled()
@@ -284,7 +284,7 @@ class TrainState:
                     else f"its training state lacks {what}"
                 )
 
-    def _refuse_other_tensors(self, tensors: Mapping[str, Tensor], *, has_moments: bool) -> None:
+    def _check_tensors(self, tensors: Mapping[str, Tensor], *, has_moments: bool) -> None:
         # The fused Adam kernel does not check shapes and would write past the end of a smaller tensor.
         own = self.objective.model.weights()
         expected = {WEIGHTS + name: weight for name, weight in own.items()} if self.average else {}

@@ -105,7 +105,7 @@ def validation_loss(objective: Objective, batches: Iterable[Batch], precision: P
             own_tokens += batch.num_target_tokens
         return own_loss, own_tokens
 
-    losses, tokens = zip(*distributed.gather(distributed.together(own_share)), strict=True)
+    losses, tokens = zip(*distributed.all_gather(distributed.barrier_after(own_share)), strict=True)
     return sum(losses) / sum(tokens) if sum(tokens) else math.nan
 
 

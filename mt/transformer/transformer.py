@@ -78,13 +78,13 @@ class Transformer(nn.Module):
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
         """Copy in weights returned by `weights`."""
-        self.refuse_other_shapes({name: tuple(weight.shape) for name, weight in weights.items()})
+        self.check_shapes({name: tuple(weight.shape) for name, weight in weights.items()})
         for name, weight in self.weights().items():
             weight.copy_(weights[name])
 
     def adopt_weights(self, weights: Mapping[str, Tensor]) -> None:
         """Use these tensors as the parameters, without a copy, in a model that was built without memory."""
-        self.refuse_other_shapes({name: tuple(weight.shape) for name, weight in weights.items()})
+        self.check_shapes({name: tuple(weight.shape) for name, weight in weights.items()})
         # By the old parameter, because tied ones have one name but several places.
         new = {
             parameter: nn.Parameter(weights[name].to(parameter.dtype))
@@ -97,7 +97,7 @@ class Transformer(nn.Module):
                 # Buffers are empty before the model is used.
                 setattr(module, name, torch.empty(buffer.shape, dtype=buffer.dtype))
 
-    def refuse_other_shapes(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    def check_shapes(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
         """Check that weights of these shapes would match; this also works on the meta device."""
         own = {name: tuple(weight.shape) for name, weight in self.weights().items()}
         if own.keys() != shapes.keys():

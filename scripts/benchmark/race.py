@@ -23,7 +23,7 @@ from pathlib import Path
 import yaml
 from sacrebleu.metrics.bleu import BLEU
 
-from mt.unsegmented_scripts import bleu_tokenizer
+from mt.data.unsegmented_scripts import bleu_tokenizer
 from scripts.benchmark import doubts, machine
 
 SIDES = MT, MT_WITHOUT_AMX, MARIAN = ("mt", "mt without AMX", "Hugging Face Marian")

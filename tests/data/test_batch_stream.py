@@ -171,9 +171,9 @@ def test_no_two_purposes_draw_from_the_same_state(
 def test_a_position_behind_the_end_of_an_epoch_is_refused(excess: int, make_pairs: MakePairs) -> None:
     stream = make_stream(make_pairs(50), 1)
     num_batches = stream.num_steps(2)
-    stream.refuse_position_behind_end(2, num_batches - 1)
+    stream.check_position(2, num_batches - 1)
     with pytest.raises(TrainingError, match=f"epoch 2, which has {num_batches} batches"):
-        stream.refuse_position_behind_end(2, num_batches + excess)
+        stream.check_position(2, num_batches + excess)
 
 
 def test_step_that_ends_with_the_epoch_is_followed_by_the_next(make_pairs: MakePairs) -> None:

@@ -191,10 +191,8 @@ def test_no_word_frequent_enough_is_an_error() -> None:
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"cannot read the tokenizer .*gone\.json: No such file"):
         Tokenizer.load(tmp_path / "gone.json")
-    os.mkfifo(tmp_path / "pipe.json")
-    for path in (tmp_path, tmp_path / "pipe.json"):
-        with pytest.raises(DataError, match=r"cannot read the tokenizer .*: (Is a directory|it is a pipe)"):
-            Tokenizer.load(path)
+    with pytest.raises(DataError, match=r"cannot read the tokenizer .*: Is a directory"):
+        Tokenizer.load(tmp_path)
 
 
 @pytest.mark.parametrize("length", [0, 1, 500, -1])

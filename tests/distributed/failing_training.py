@@ -10,11 +10,9 @@ from typing import Any
 
 import torch
 
-import mt.training.run
 from mt import processes
 from mt.__main__ import main
 from mt.checkpoint.store import CheckpointStore
-from mt.data.batches.bpe_dropout import BpeDropout
 from mt.errors import DataError
 from mt.training.session import Session
 from mt.training.train_state import TrainState
@@ -71,16 +69,10 @@ TrainState.finish = record_sums  # type: ignore[method-assign]
 torch.set_num_threads(1)
 if rank == processes.rank():
     match point:
-        case "start-up":
-            happens_in(mt.training.run, "prepare")
         case "training":
             happens_in(TrainState, "launch", lambda state, *_: state.counters.step == 4)
         case "validation":
             happens_in(Session, "_validation_batches")
-        case "second epoch":
-            passed = iter(range(4))
-            # Sources and targets of the first one were before.
-            happens_in(BpeDropout, "_cut", lambda *_: next(passed) == 2)
         case "saving":
             # With two steps that are not saved yet.
             happens_in(CheckpointStore, "save", lambda _, number, *__: number == 6)

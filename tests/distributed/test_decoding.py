@@ -78,7 +78,6 @@ def test_a_line_that_is_not_utf_8_is_copied_by_two_as_by_one(trained: RunDirecto
 
 
 def test_errors_of_lines_travel_between_processes() -> None:
-
     error = LinesError({3: "line 3 is too long", 7: "so is line 7"})
     again = pickle.loads(pickle.dumps(error))
     assert (str(again), again.reasons) == (str(error), error.reasons)

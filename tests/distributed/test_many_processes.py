@@ -3,12 +3,22 @@
 import hashlib
 import json
 import socket
+import subprocess
 from pathlib import Path
 
 import pytest
 import torch
 
-from .conftest import Start, assert_close, pairs_of, position, steps_of, tensors
+from .conftest import (
+    TORCHRUN,
+    Start,
+    assert_close,
+    environment,
+    pairs_of,
+    position,
+    steps_of,
+    tensors,
+)
 
 # The last step of an epoch has a single micro-batch, so that all processes but one have nothing to compute.
 # The gradient of the bias of keys is zero but for rounding, which Adam makes as large as the learning rate.
@@ -54,10 +64,12 @@ def test_two_processes_train_as_one_does(start: Start) -> None:
     assert sorted(seen) == sorted(pairs_of(steps_of(one, 1)))
 
 
-@pytest.mark.slow
-def test_four_processes_train_as_one_does(start: Start) -> None:
-    one, four = (start(f"by-{size}", *STEPS, size=size).succeed().run for size in (1, 4))
-    assert_same_training(one, four, 4)
+def test_every_exchange_has_its_result(tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    program = Path(__file__).with_name("exchange.py")
+    command = [*TORCHRUN, "--standalone", "--nproc-per-node=2", str(program), str(tmp_path / "shared")]
+    ended = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=400)
+    assert ended.returncode == 0, ended.stderr
 
 
 def machine_of_two() -> tuple[str, ...]:

@@ -48,41 +48,31 @@ def test_more_processes_than_micro_batches_are_refused_with_the_arithmetic(
     with pytest.raises(ConfigError) as refused:
         run_training(make_config(), tmp_path / "run")
     message = str(refused.value)
-    assert "4 processes cannot share a step of 2 micro-batches (training.num_micro_batches)" in message
-    assert "Start at most 2" in message
+    assert "4 processes cannot share a step of 2 micro-batches" in message
     # 2 x 100 tokens are 4 x 50.
     assert "training.num_micro_batches=4 and training.batch_tokens=50" in message
     assert not (tmp_path / "run").exists()
-    # Steps of fewer tokens than processes cannot be divided further.
-    with pytest.raises(ConfigError, match=r"Start at most 2\.$"):
-        run_training(make_config("training.batch_tokens=1"), tmp_path / "run")
 
 
-@pytest.mark.parametrize(
-    ("size", "each", "lost"), [(2, 3, "25 %"), (2, 5, "17 %"), (3, 4, "33 %"), (2, 4, None), (3, 3, None)]
-)
+@pytest.mark.parametrize(("num_micro_batches", "lost"), [(3, "25 %"), (5, "17 %"), (4, None)])
 def test_an_uneven_split_is_warned_of_with_the_time_lost(
     be: Callable[[int, int], None],
     make_config: MakeConfig,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
-    size: int,
-    each: int,
+    num_micro_batches: int,
     lost: str | None,
 ) -> None:
-    be(0, size)
-    run_training(make_config(f"training.num_micro_batches={each}", "training.max_steps=1"), tmp_path / "run")
-    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    found = [text for text in warnings if "spent waiting" in text]
-    assert len(found) == (lost is not None)
+    be(0, 2)
+    config = make_config(f"training.num_micro_batches={num_micro_batches}", "training.max_steps=1")
+    run_training(config, tmp_path / "run")
+    assert ("spent waiting" in caplog.text) == (lost is not None)
     if lost is not None:
-        assert f"{each} micro-batches on {size} processes: {lost} of the time" in found[0]
-        assert f"multiple of {size} (training.num_micro_batches)" in found[0]
+        assert f"{num_micro_batches} micro-batches on 2 processes: {lost} of the time" in caplog.text
 
 
 @pytest.mark.parametrize(
-    ("name", "remedy"),
-    [("mt", "same version"), ("torch", "same version"), ("precision", "training.precision=float32")],
+    ("name", "remedy"), [("torch", "same version"), ("precision", "training.precision=float32")]
 )
 def test_processes_with_other_software_or_precision_are_refused(
     make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, remedy: str
@@ -90,38 +80,23 @@ def test_processes_with_other_software_or_precision_are_refused(
     def gather(own: tuple[dict[str, object], object]) -> list[object]:
         return [own, own, (own[0] | {name: "another"}, own[1])]
 
-    monkeypatch.setattr(distributed, "gather", gather)
-    with pytest.raises(RunError) as refused:
+    monkeypatch.setattr(distributed, "all_gather", gather)
+    with pytest.raises(RunError, match=f"{name} is .*another in process 2.*{remedy}"):
         run_training(make_config(), tmp_path / "run")
-    message = str(refused.value)
-    assert message.startswith(f"{name} is ")
-    assert "another in process 2" in message
-    assert remedy in message
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize(("theirs", "is_refused"), [("cpu", False), ("cuda", True)])
-def test_processes_on_another_kind_of_device_are_refused(
-    monkeypatch: pytest.MonkeyPatch, theirs: str, is_refused: bool
-) -> None:
-    class ConnectedError(Exception):
-        pass
-
-    def init(*_: object, **__: object) -> None:
-        raise ConnectedError
-
+def test_processes_on_another_kind_of_device_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     store = HashStore()
-    store.set("mt/device", theirs)
+    store.set("mt/device", "cuda")
     monkeypatch.setattr(distributed, "rendezvous", lambda *_, **__: iter([(store, 1, 2)]))
-    monkeypatch.setattr("torch.distributed.init_process_group", init)
     monkeypatch.setattr(processes, "rank", lambda: 1)
     monkeypatch.setattr(processes, "size", lambda: 2)
     with (
-        pytest.raises(TrainingError if is_refused else ConnectedError) as ended,
+        pytest.raises(TrainingError, match=r"on cpu, but the first .* cuda"),
         distributed.connected("cpu"),
     ):
         pass
-    assert not is_refused or "on cpu, but the first one on cuda" in str(ended.value)
 
 
 class Full(Objective):
@@ -137,12 +112,9 @@ def test_out_of_memory_names_the_process_and_the_batch(be: Callable[[int, int], 
     model = build_transformer(sizes, src_vocab_size=12, tgt_vocab_size=12, max_length=8)
     batch = collate([[5, 6, 7], [5]], [[8, 9], [8]])
     precision = Precision("float32", choose_device("cpu"))
-    with pytest.raises(TrainingError) as full:
+    message = r"process 1 of 2 .*out of memory in a batch of 2 pairs.*Lower training\.batch_tokens"
+    with pytest.raises(TrainingError, match=message):
         accumulate_gradients(Full(model), [batch], batch.num_target_tokens, precision, 0.1, None)
-    message = str(full.value)
-    assert "process 1 of 2 has run out of memory in a batch of 2 pairs" in message
-    assert f"{batch.src_ids.size(1)} source and {batch.labels.size(1)} target tokens" in message
-    assert "Lower training.batch_tokens and raise training.num_micro_batches" in message
 
 
 def test_another_process_writes_its_errors_alone_into_the_log_with_its_number(
@@ -163,45 +135,15 @@ def test_another_process_writes_its_errors_alone_into_the_log_with_its_number(
     assert line.split(" ", 2)[2] == "ERROR process 3: that\\x1b failed"
 
 
-def test_a_device_on_which_processes_cannot_communicate(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "size", lambda: 2)
-    with pytest.raises(DeviceError, match="cannot work together on mps"), distributed.connected("mps"):
-        pass
-
-
-def test_more_processes_than_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("device", "message"),
+    [("mps", "cannot work together on mps"), ("cuda", r"as many processes .*GPUs \(2\)")],
+)
+def test_devices_that_several_processes_cannot_share(
+    device: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(processes, "size", lambda: 4)
     monkeypatch.setattr(processes, "local_rank", lambda: 2)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
-    message = r"start at most as many processes on this machine as it has GPUs \(2\)"
-    with pytest.raises(DeviceError, match=message), distributed.connected("cuda"):
+    with pytest.raises(DeviceError, match=message), distributed.connected(device):
         pass
-
-
-@pytest.mark.parametrize(("backend", "ended"), [("nccl", []), ("gloo", ["destroyed"])])
-def test_after_an_error_it_does_not_wait_for_others_to_disconnect(
-    backend: str, ended: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(processes, "size", lambda: 2)
-    done: list[str] = []
-    reason = "NCCL error in init.cpp\nLast error:\nno room in /dev/shm"
-    monkeypatch.setattr(distributed, "rendezvous", lambda *_, **__: iter([(None, 0, 2)]))
-    monkeypatch.setattr(distributed, "_refuse_other_device", lambda device_type: None)
-    for name, value in {
-        "init_process_group": None,
-        "new_group": None,
-        "is_initialized": True,
-        "get_backend": backend,
-    }.items():
-        monkeypatch.setattr(f"torch.distributed.{name}", lambda *_, value=value, **__: value)
-    monkeypatch.setattr("torch.distributed.destroy_process_group", lambda: done.append("destroyed"))
-    message = r"has ended, or has not answered .* \(The error was: no room in /dev/shm\)"
-    with pytest.raises(TrainingError, match=message), distributed.connected("cpu"):
-        raise RuntimeError(reason)
-    assert done == ended
-    with distributed.connected("cpu"):
-        pass
-    # What all processes but the first do when sentences have been translated.
-    with pytest.raises(SystemExit), distributed.connected("cpu"):
-        raise SystemExit(0)
-    assert done == [*ended, "destroyed", "destroyed"]

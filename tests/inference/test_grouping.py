@@ -13,7 +13,7 @@ from mt.inference.grouping import group_by_length
     most_positions=st.integers(1, 2000),
     multiple_of=st.sampled_from([1, 16]),
     beam_size=st.sampled_from([1, 5]),
-    num_at_once=st.integers(1, 4),
+    num_in_parallel=st.integers(1, 4),
 )
 def test_each_sentence_is_in_one_batch_and_batches_at_once_fit_together(
     lengths: list[int],
@@ -21,7 +21,7 @@ def test_each_sentence_is_in_one_batch_and_batches_at_once_fit_together(
     most_positions: int,
     multiple_of: int,
     beam_size: int,
-    num_at_once: int,
+    num_in_parallel: int,
 ) -> None:
     batches = group_by_length(
         lengths,
@@ -29,37 +29,39 @@ def test_each_sentence_is_in_one_batch_and_batches_at_once_fit_together(
         most_positions=most_positions,
         multiple_of=multiple_of,
         beam_size=beam_size,
-        num_at_once=num_at_once,
+        num_in_parallel=num_in_parallel,
     )
     assert sorted(place for batch in batches for place in batch) == [*range(len(lengths))]
     for batch in batches:
         ordered = [lengths[place] for place in batch]
         assert ordered == sorted(ordered, reverse=True)
-        assert len(batch) <= max(1, most_sentences // num_at_once)
+        assert len(batch) <= max(1, most_sentences // num_in_parallel)
         positions = -(-ordered[0] // multiple_of) * multiple_of * len(batch)
-        assert len(batch) == 1 or positions <= most_positions / num_at_once * 9 / 8
+        assert len(batch) == 1 or positions <= most_positions / num_in_parallel * 9 / 8
     longest = [lengths[batch[0]] for batch in batches]
     assert longest == sorted(longest, reverse=True)
 
 
 @pytest.mark.parametrize("lengths", [[*range(9, 15)] * 56, [9] * 432, [8] * 190])
-@pytest.mark.parametrize("num_at_once", [2, 3, 4])
-def test_all_threads_end_at_the_same_time(lengths: list[int], num_at_once: int) -> None:
-    batches = group_by_length(lengths, most_sentences=240, most_positions=10**6, num_at_once=num_at_once)
-    ends = [0] * num_at_once
+@pytest.mark.parametrize("num_in_parallel", [2, 3, 4])
+def test_all_threads_end_at_the_same_time(lengths: list[int], num_in_parallel: int) -> None:
+    batches = group_by_length(
+        lengths, most_sentences=240, most_positions=10**6, num_in_parallel=num_in_parallel
+    )
+    ends = [0] * num_in_parallel
     for batch in batches:
         ends[ends.index(min(ends))] += sum(lengths[place] for place in batch)
     assert max(ends) - min(ends) <= max(lengths)
 
 
 def test_threads_share_the_last_sentences_unless_they_are_few() -> None:
-    def sizes(num_sentences: int, beam_size: int = 1, num_at_once: int = 2) -> list[int]:
+    def sizes(num_sentences: int, beam_size: int = 1, num_in_parallel: int = 2) -> list[int]:
         batches = group_by_length(
             [6] * num_sentences,
             most_sentences=200,
             most_positions=10**6,
             beam_size=beam_size,
-            num_at_once=num_at_once,
+            num_in_parallel=num_in_parallel,
         )
         return [len(batch) for batch in batches]
 
@@ -70,16 +72,16 @@ def test_threads_share_the_last_sentences_unless_they_are_few() -> None:
     assert sizes(240) == [100, 100, 40]
     assert sizes(240, beam_size=5) == [100, 100, 20, 20]
     assert sizes(30) == [30]
-    assert sizes(250, num_at_once=1) == [200, 50]
+    assert sizes(250, num_in_parallel=1) == [200, 50]
 
 
 def test_a_thread_that_is_behind_gets_less_of_the_rest() -> None:
     # All of the rest would be due to the second thread, but that is more than a batch may have.
     lengths = [40] * 100 + [20] * 100 + [10] * 180
-    batches = group_by_length(lengths, most_sentences=200, most_positions=10**6, num_at_once=2)
+    batches = group_by_length(lengths, most_sentences=200, most_positions=10**6, num_in_parallel=2)
     assert [len(batch) for batch in batches] == [100, 100, 100, 80]
     lengths = [25] * 100 + [20] * 100 + [10] * 130
-    batches = group_by_length(lengths, most_sentences=200, most_positions=10**6, num_at_once=2)
+    batches = group_by_length(lengths, most_sentences=200, most_positions=10**6, num_in_parallel=2)
     assert [len(batch) for batch in batches] == [100, 100, 90, 40]
     assert all(longer[0] < shorter[0] for longer, shorter in pairwise(batches))
 
@@ -87,5 +89,5 @@ def test_a_thread_that_is_behind_gets_less_of_the_rest() -> None:
 def test_what_is_shared_fits_into_memory() -> None:
     # Divided equally, each half of the last 100 sentences would have the length of the longer ones.
     lengths = [80] * 20 + [40] * 60 + [10] * 80
-    batches = group_by_length(lengths, most_sentences=400, most_positions=1600, num_at_once=2)
+    batches = group_by_length(lengths, most_sentences=400, most_positions=1600, num_in_parallel=2)
     assert [len(batch) for batch in batches] == [10, 10, 20, 20, 20, 80]

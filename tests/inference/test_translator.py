@@ -126,7 +126,7 @@ def test_several_batches_at_once_share_the_memory_of_one_and_find_the_same(
     expected = translator.translate(SENTENCES, strategy=strategy)
     shapes = shapes_of_searches(translator, monkeypatch)
     lines: list[int] = []
-    monkeypatch.setattr("mt.inference.torch_engine.num_at_once", lambda device: 4)
+    monkeypatch.setattr("mt.inference.torch_engine.num_in_parallel", lambda device: 4)
     assert translator.translate(SENTENCES, strategy=strategy, advance=lines.append) == expected
     assert max(rows for rows, _ in shapes) == translator.engine.batch_sentences // 4
     assert sum(lines) == len(SENTENCES)
@@ -420,7 +420,7 @@ def test_the_first_of_several_processes_counts_the_lines_of_all(
         return [done[number] for number in range(len(pieces))]
 
     monkeypatch.setattr("mt.processes.size", lambda: size)
-    monkeypatch.setattr("mt.distributed.deal", deal)
+    monkeypatch.setattr("mt.distributed.scatter", deal)
     assert translator.translate(lines, advance=counted.append) == expected
     assert sum(counted) == len(lines)
     # Not all of them at the end.

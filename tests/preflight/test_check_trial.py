@@ -22,7 +22,7 @@ from mt.data.corpus import load_corpus
 from mt.data.prepare import make_tokenizers
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.tokenizers.train import train_tokenizer
-from mt.device import forget_peak, free_memory
+from mt.device import forget_peak
 from mt.errors import TrainingError
 from mt.inference.loaded_model import build_model
 from mt.preflight.text import Text, encode, look_at
@@ -173,17 +173,6 @@ def test_a_model_that_cannot_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
         check_fits(averaged, CPU)
     monkeypatch.setattr(mt.preflight.trial, "free_memory", lambda device: None)
     check_fits(replace(averaged, num_moments=10**15), CPU)
-
-
-def test_free_memory_respects_the_limit_of_a_container(monkeypatch: pytest.MonkeyPatch) -> None:
-    size = ModelSize({"encoder": 10_000}, num_moments=20_000, num_averages=0)
-    for left in (None, 160_000):
-        monkeypatch.setattr(mt.device, "_left_by_memory_limits", lambda left=left: left)
-        check_fits(size, CPU)
-    monkeypatch.setattr(mt.device, "_left_by_memory_limits", lambda: 159_999)
-    assert free_memory(CPU) == 159_999
-    with pytest.raises(TrainingError, match="10,000 parameters"):
-        check_fits(size, CPU)
 
 
 @pytest.mark.skipif(not forget_peak(CPU), reason="for Linux, which counts the peak of a process")

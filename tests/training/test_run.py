@@ -18,7 +18,7 @@ from mt.config.config import Config
 from mt.config.load import load_config
 from mt.config.write import config_to_yaml
 from mt.data.corpus import load_corpus
-from mt.data.prepare import refuse_changed_corpus
+from mt.data.prepare import check_same_corpus
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.errors import CheckpointError, DataError, DeviceError, RunError, TrainingError
 from mt.evaluation.scores import Score
@@ -278,9 +278,9 @@ def test_a_changed_hub_corpus_is_refused_until_its_commit_is_requested(
     with pytest.raises(
         RunError, match=r"Restore the old one \(its commit is in .*corpus\.json: set data\.rev"
     ):
-        refuse_changed_corpus(run, on_hub)
+        check_same_corpus(run, on_hub)
     with pytest.raises(RunError, match="Restore the old one, or do"):
-        refuse_changed_corpus(run, other)
+        check_same_corpus(run, other)
     assert run_training(make_config("training.max_steps=2", "data.revision=v1"), run).counters.step == 2
 
 

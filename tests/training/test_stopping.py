@@ -142,7 +142,7 @@ def test_ctrl_c_ends_a_validation_on_several_threads_at_its_next_step(
         return logits
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mt.inference.torch_engine.num_at_once", lambda device: 2)
+        patch.setattr("mt.inference.torch_engine.num_in_parallel", lambda device: 2)
         patch.setattr(Interruption, "_answer", answer_and_count)
         patch.setattr(Copying, "decode_step", press_in_the_first_step)
         if presses == 1:
@@ -267,7 +267,7 @@ def test_a_save_is_completed(
     assert_same: Callable[..., None],
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        calls = kill_at_call(patch, mt.checkpoint.store, "write_synced", call)
+        calls = kill_at_call(patch, Path, "write_bytes", call)
         outcome = run_training(make_config(), run)
     assert (outcome.exit_code, outcome.counters.step) == (143, 3)
     assert len(calls) == 4  # It was saved once, in so many files.
@@ -288,7 +288,7 @@ def test_a_second_ctrl_c_ends_a_save_at_once_and_harms_nothing(
 ) -> None:
     config = make_config("checkpoint.every_steps=2")
     with pytest.MonkeyPatch.context() as patch:
-        calls = kill_at_call(patch, mt.checkpoint.store, "write_synced", call, signal.SIGINT, times=2)
+        calls = kill_at_call(patch, Path, "write_bytes", call, signal.SIGINT, times=2)
         with pytest.raises(KeyboardInterrupt):
             run_training(config, run)
     assert len(calls) == call

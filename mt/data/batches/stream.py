@@ -195,7 +195,7 @@ class BatchStream:
     def _end(self, epoch: int, batch: int) -> int:
         return min(batch + self.num_micro_batches, len(self.epoch(epoch).batches))
 
-    def refuse_position_behind_end(self, epoch: int, batch: int) -> None:
+    def check_position(self, epoch: int, batch: int) -> None:
         """Refuse a position that `take` has never given for these pairs."""
         num_batches = len(self.epoch(epoch).batches)
         if batch >= num_batches:

@@ -24,7 +24,7 @@ from mt.data.sources.source import (
     listed,
 )
 from mt.errors import ConfigError, DataError
-from mt.regular_files import named_path
+from mt.files import named_path
 
 LOG = logging.getLogger(__name__)
 

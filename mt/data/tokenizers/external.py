@@ -11,7 +11,7 @@ from mt.config.data import TokenizerConfig
 from mt.data.sources.hub import HUB_ID, connect, error_text, remedy
 from mt.data.tokenizers.tokenizer import Tokenizer, read_tokenizer_file
 from mt.errors import DataError
-from mt.regular_files import named_path
+from mt.files import named_path
 from mt.special_tokens import SPECIAL_TOKENS, UNK, UNK_ID
 
 LOG = logging.getLogger(__name__)

@@ -11,10 +11,9 @@ from typing import Literal, Self
 import tokenizers
 from tokenizers import normalizers
 
-from mt.atomic_files import write_text_atomically
 from mt.data.tokenizers.word_level import PLACEHOLDER
 from mt.errors import DataError
-from mt.regular_files import read_bytes
+from mt.files import read_bytes, write_atomically
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK, UNK_ID
 
 # A million words take 30 million bytes; the limit protects against files that would fill the memory.
@@ -73,7 +72,7 @@ class Tokenizer:
 
     def save(self, path: Path) -> None:
         """Write the tokenizer.json, which any program with the `tokenizers` library can use."""
-        write_text_atomically(path, self.to_json())
+        write_atomically(path, self.to_json())
 
     def to_json(self) -> str:
         """The text that `save` writes; the same for equal tokenizers."""
@@ -112,7 +111,7 @@ class Tokenizer:
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of each text; much faster than one by one."""
-        _refuse_lone_surrogates(texts)
+        _check_no_surrogates(texts)
         encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
         return [_text_only(encoding.ids) for encoding in encodings]
 
@@ -122,7 +121,7 @@ class Tokenizer:
         Concatenated, the parts are the text without its spaces, even where the id is UNK. If one character
         takes several tokens, the first token has it and the others have an empty part.
         """
-        _refuse_lone_surrogates([text])
+        _check_no_surrogates([text])
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
         normalizer = self._tokenizer.normalizer
         composes = normalizer is not None and normalizer.normalize_str("e\u0301") == "\xe9"
@@ -204,7 +203,7 @@ def _check_usable(tokenizer: tokenizers.Tokenizer) -> None:
     tokenizer.encode("word \N{SNOWMAN} \U00020000", add_special_tokens=False)
 
 
-def _refuse_lone_surrogates(texts: Iterable[str]) -> None:
+def _check_no_surrogates(texts: Iterable[str]) -> None:
     try:
         for text in texts:
             text.encode()

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Literal
 
 import ctranslate2
 
-from mt.atomic_files import remove_folder_atomically
 from mt.errors import CheckpointError, DeviceError
+from mt.files import remove_folder_atomically
 from mt.inference.engine.ctranslate2_engine import CTranslate2Engine
 from mt.inference.engine.places import REFUSED, find_engine, weights_of
 from mt.inference.exported_folder import ExportedFolder

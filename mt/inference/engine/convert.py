@@ -16,18 +16,12 @@ from typing import Any
 import ctranslate2
 import torch
 
-from mt.atomic_files import (
-    make_folder,
-    partial_path,
-    put_in_place,
-    remove_leftovers,
-    sync_tree,
-)
 from mt.checkpoint.record import MODEL
 from mt.data.cache_folder import locked
 from mt.data.corpus import load_split
 from mt.display import counted
 from mt.errors import ExportError, MtError
+from mt.files import make_folder, new_folder, remove_leftovers
 from mt.inference.alignment_layer import aligning_layer
 from mt.inference.engine.choice import open_engine
 from mt.inference.engine.ctranslate2_engine import CTranslate2Engine
@@ -85,10 +79,7 @@ def convert(run: RunDirectory, checkpoint: str) -> Path:
 def _make(folder: Path, run: RunDirectory, loaded: LoadedModel) -> Path:
     started = time.monotonic()
     LOG.info("preparing the fast engine for %s, once", loaded.checkpoint.name)
-    partial = partial_path(folder)
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir()
-    try:
+    with new_folder(folder) as partial:
         try:
             said = _Conversion(partial, run, loaded).run()
         except ExportError as error:
@@ -97,10 +88,6 @@ def _make(folder: Path, run: RunDirectory, loaded: LoadedModel) -> Path:
             partial.mkdir()
             (partial / REFUSED).write_text(f"CTranslate2 does not translate as torch does: {error}")
             said = ""
-        sync_tree(partial)
-        put_in_place(partial, folder)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
     if said:
         LOG.info("%s (%.0f s)", said, time.monotonic() - started)
     return folder

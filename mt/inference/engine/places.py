@@ -5,11 +5,10 @@ import json
 import re
 from pathlib import Path
 
-from mt.atomic_files import remove_folder_atomically
 from mt.data.cache_folder import cache_folder, locked
 from mt.errors import CheckpointError
+from mt.files import read_bytes, remove_folder_atomically, sha256
 from mt.inference.exported_folder import read_export_record
-from mt.regular_files import read_bytes, sha256
 from mt.run_directory import RunDirectory
 
 REFUSED = "refused"

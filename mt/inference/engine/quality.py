@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from sacrebleu.metrics.bleu import BLEU
 
-from mt.unsegmented_scripts import bleu_tokenizer
+from mt.data.unsegmented_scripts import bleu_tokenizer
 
 MOST_BLEU_LOST = 0.5
 """The precision is good enough if the interval of what it changes lies above minus this."""

@@ -153,10 +153,10 @@ def test_it_is_made_once_and_whole(run: RunDirectory, monkeypatch: pytest.Monkey
 def test_nothing_is_left_of_one_that_could_not_be_written(
     trained: RunDirectory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def fail(folder: Path) -> None:
+    def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(conversion, "sync_tree", fail)
+    monkeypatch.setattr(conversion, "write_export_record", fail)
     monkeypatch.setenv("MT_CACHE", str(tmp_path / "cache"))
     with pytest.raises(OSError, match="No space"):
         Translator.from_run(trained, engine="ctranslate2")

@@ -1,0 +1,185 @@
+"""Files and folders that appear whole or not at all, even after kill -9, a full disk or a power cut.
+
+The order matters: write under a hidden name in the same folder, fsync, rename, fsync the folder. A rename is
+atomic only within one file system, which the same folder guarantees. What is read has a largest size. All
+problems are OSErrors, whose ``strerror`` completes the sentence "FILE cannot be read: ...".
+"""
+
+import errno
+import glob
+import hashlib
+import os
+import secrets
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+
+def named_path(text: str) -> Path:
+    """The path that the user wrote: a tilde at its start is a home folder, if there is one."""
+    # Path.expanduser raises RuntimeError if there is none; here, no file of that name will be found.
+    return Path(os.path.expanduser(text))  # noqa: PTH111
+
+
+def is_utf8(path: Path | str) -> bool:
+    """Whether a path, or text from the command line, is UTF-8; many libraries cannot open other paths."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:  # Python keeps the bytes that are not UTF-8 as lone surrogates.
+        return False
+    return True
+
+
+def read_bytes(path: Path, *, max_bytes: int, folder: int | None = None) -> bytes:
+    """The content of a file; ``folder`` is the descriptor of an open folder that ``path`` is relative to."""
+    with open(path, "rb", opener=partial(os.open, dir_fd=folder)) as file:
+        content = file.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise OSError(errno.EFBIG, f"it is larger than {max_bytes:,} bytes", str(path))
+    return content
+
+
+def read_text(path: Path, *, max_bytes: int, folder: int | None = None) -> str:
+    """The content of a UTF-8 file, as in `read_bytes`, without a byte order mark at its start."""
+    content = read_bytes(path, max_bytes=max_bytes, folder=folder)
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        problem = f"line {line} is not UTF-8; save the file again as UTF-8"
+        raise OSError(errno.EILSEQ, problem, str(path)) from error
+
+
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file in hexadecimal, computed without loading it into memory."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_atomically(path: Path, content: str | bytes | Iterable[str]) -> None:
+    """Replace a file, or the file behind a link, which keeps its permissions; text is written as UTF-8.
+
+    What is there and not a file, such as a pipe or a terminal, is written into.
+    """
+    parts = [content] if isinstance(content, str | bytes) else content
+    data = (part.encode() if isinstance(part, str) else part for part in parts)
+    if path.exists() and not path.is_file():
+        with path.open("wb") as device:
+            device.writelines(data)
+        return
+    path = path.resolve()
+    hidden = _hidden(path)
+    try:
+        with hidden.open("xb") as file:
+            if path.exists():
+                shutil.copymode(path, hidden)
+            file.writelines(data)
+            file.flush()
+            os.fsync(file.fileno())
+        hidden.replace(path)
+    except BaseException:
+        hidden.unlink(missing_ok=True)
+        raise
+    sync(path.parent)
+
+
+def append_line(path: Path, line: str) -> None:
+    """Append a line, as UTF-8, whole or not at all; an unfinished last line of the file is ended first."""
+    with path.open("a+b", buffering=0) as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - 1))
+        is_ended = file.read(1) in (b"", b"\n")
+        data = (b"" if is_ended else b"\n") + line.encode() + b"\n"
+        try:
+            if os.write(file.fileno(), data) < len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+            os.fsync(file.fileno())
+        except OSError:
+            file.truncate(size)
+            raise
+    if not size:
+        sync(path.parent)
+
+
+def sync(path: Path) -> None:
+    """Return when the content of a file, or the names in a folder, are on disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_folder(path: Path) -> None:
+    """Create ``path`` and its missing parents, and return when they are on disk."""
+    if not path.is_dir():
+        make_folder(path.parent)
+        path.mkdir(exist_ok=True)
+        sync(path.parent)
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """An empty folder to fill in a ``with`` block, which then takes the place of ``folder``.
+
+    An older ``folder`` is first renamed to ``.NAME.aside``, then removed: whoever is killed between the two
+    renames loses nothing, because `remove_leftovers` renames it back.
+    """
+    remove_leftovers(folder.parent, folder.name)
+    hidden, aside = _hidden(folder), folder.with_name(f".{folder.name}.aside")
+    hidden.mkdir()
+    try:
+        yield hidden
+        for path in (*hidden.rglob("*"), hidden):
+            sync(path)
+        if replaces := folder.exists():
+            folder.rename(aside)
+        try:
+            hidden.rename(folder)
+        except BaseException:
+            if replaces:
+                aside.rename(folder)
+            raise
+        sync(folder.parent)
+        if replaces:
+            remove_folder_atomically(aside)
+    finally:
+        shutil.rmtree(hidden, ignore_errors=True)
+
+
+def remove_folder_atomically(folder: Path) -> None:
+    """Remove a folder so that nobody ever sees half of it; a write-protected one stays where it is."""
+    if folder.exists() and not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
+    hidden = _hidden(folder)
+    folder.rename(hidden)
+    shutil.rmtree(hidden)
+
+
+def remove_leftovers(folder: Path, name: str = "*") -> None:
+    """Finish or undo what killed processes were writing in ``folder``; only one process may write there.
+
+    Args:
+        folder: The folder to look in, but not in its subfolders.
+        name: The name of what they were writing; by default everything.
+    """
+    name = name if name == "*" else glob.escape(name)
+    for path in [*folder.glob(f".{name}.partial-*"), *folder.glob(f"..{name}.aside.partial-*")]:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    for aside in list(folder.glob(f".{name}.aside")):
+        replaced = aside.with_name(aside.name[1:].removesuffix(".aside"))
+        if replaced.exists():
+            remove_folder_atomically(aside)
+        else:
+            aside.rename(replaced)
+            sync(folder)
+
+
+def _hidden(path: Path) -> Path:
+    """A name beside ``path`` under which it is written or removed, and which nobody else uses."""
+    return path.with_name(f".{path.name}.partial-{secrets.token_hex(4)}")

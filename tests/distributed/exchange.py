@@ -1,0 +1,49 @@
+"""Two processes exchange values by every function of `mt.distributed`: torchrun ... exchange.py FOLDER."""
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from mt import distributed, processes
+from mt.errors import DataError
+
+folder, rank = Path(sys.argv[1]), processes.rank()
+with distributed.connected("cpu"):
+    assert distributed.broadcast(f"from {rank}") == "from 0"
+    assert distributed.all_gather(rank) == [0, 1]
+    assert distributed.all_reduce(torch.tensor([1.0, rank])).tolist() == [2, 1]
+    items = iter("abc") if rank == 0 else iter(())
+    assert list(distributed.broadcast_all(items)) == ["a", "b", "c"]
+    assert distributed.scatter(range(5), lambda share: [n * n for n in share]) == [0, 1, 4, 9, 16]
+
+    def read_and_write() -> list[str]:
+        names = sorted(path.name for path in folder.iterdir())
+        (folder / f"rank {rank}").touch()
+        return names
+
+    assert distributed.first_rank_first(read_and_write) == ["rank 0"][:rank]
+
+    def fail_in_the_second() -> None:
+        if rank == 1:
+            raise DataError("it failed in the second process")
+
+    with pytest.raises(DataError, match="second process"):
+        distributed.barrier_after(fail_in_the_second)
+    assert not distributed.is_stop_requested(False)
+    distributed.barrier()
+    end = time.monotonic() + 30
+    while not distributed.is_stop_requested(rank == 0):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    # Each of them has another gradient, and all get the mean.
+    module = torch.nn.Linear(1, 1, bias=False)
+    wrapped = distributed.data_parallel(module)
+    with distributed.no_sync(wrapped):
+        wrapped(torch.tensor([[1.0]])).backward()
+    wrapped(torch.tensor([[float(rank)]])).backward()
+    assert module.weight.grad is not None
+    assert module.weight.grad.item() == 1.5
+    distributed.barrier()

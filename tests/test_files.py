@@ -1,0 +1,175 @@
+"""Files appear whole or not at all, whatever happens meanwhile; what is read has a largest size."""
+
+import os
+import pty
+import signal
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mt.files import append_line, new_folder, read_bytes, read_text, remove_leftovers, write_atomically
+
+TEXT = "{\n  äöü\n}\n"
+
+
+def test_a_file_is_read_up_to_its_largest_size(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"12345")
+    assert read_bytes(path, max_bytes=5) == b"12345"
+    for large, limit in ((path, 4), (Path("/dev/zero"), 100)):
+        with pytest.raises(OSError, match=f"larger than {limit} bytes"):
+            read_bytes(large, max_bytes=limit)
+
+
+def test_text_is_utf_8_without_its_byte_order_mark(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes("\ufeffä\n".encode())
+    assert read_text(path, max_bytes=100) == "ä\n"
+    path.write_bytes(b"a\nb\n\xe4\n")
+    with pytest.raises(OSError, match="line 3 is not UTF-8"):
+        read_text(path, max_bytes=100)
+
+
+@pytest.mark.parametrize("content", [TEXT, TEXT.encode(), [TEXT[:3], TEXT[3:]]])
+def test_a_file_is_replaced_as_a_whole_and_keeps_its_permissions(
+    tmp_path: Path, content: str | bytes | list[str]
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("a much longer text that was there before\n" * 10)
+    file.chmod(0o640)
+    with file.open() as before:
+        write_atomically(file, content)
+        assert before.readline() == "a much longer text that was there before\n"
+    assert file.read_text(encoding="utf-8") == TEXT
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_the_file_behind_a_link_is_written_and_the_link_stays(tmp_path: Path, exists: bool) -> None:
+    file, link = tmp_path / "elsewhere" / "file", tmp_path / "link"
+    file.parent.mkdir()
+    if exists:
+        file.write_text("before")
+    link.symlink_to("elsewhere/file")
+    write_atomically(link, TEXT)
+    assert link.is_symlink()
+    assert file.read_text(encoding="utf-8") == TEXT
+
+
+def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    def parts() -> Iterator[str]:
+        yield "half of it"
+        raise KeyboardInterrupt
+
+    file = tmp_path / "file"
+    file.write_text("before")
+    with pytest.raises(KeyboardInterrupt):
+        write_atomically(file, parts())
+    assert file.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_pipes_and_terminals_are_written_into(tmp_path: Path) -> None:
+    pipe, text = tmp_path / "pipe", TEXT * 10_000  # More than a pipe holds.
+    os.mkfifo(pipe)
+    received: list[bytes] = []
+    reader = threading.Thread(target=lambda: received.append(pipe.read_bytes()))
+    reader.start()
+    write_atomically(pipe, text)
+    reader.join()
+    assert received == [text.encode()]
+    ours, theirs = pty.openpty()
+    write_atomically(Path(os.ttyname(theirs)), "to a terminal\n")
+    assert os.read(ours, 100) == b"to a terminal\r\n"
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_an_unfinished_last_line_is_ended_before_another_is_appended(tmp_path: Path) -> None:
+    file = tmp_path / "lines"
+    append_line(file, "one")
+    with file.open("a") as torn:
+        torn.write("tw")
+    append_line(file, "three ä")
+    assert file.read_text(encoding="utf-8") == "one\ntw\nthree ä\n"
+
+
+def fill(folder: Path) -> None:
+    (folder / "below").mkdir()
+    (folder / "below" / "file").write_text("new")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a file, which is to be replaced."""
+    folder = tmp_path / "runs" / "folder"
+    folder.mkdir(parents=True)
+    (folder / "old").write_text("old")
+    return folder
+
+
+def test_a_folder_takes_its_place_when_it_is_filled(folder: Path) -> None:
+    with new_folder(folder) as filling:
+        fill(filling)
+        assert (folder / "old").exists()
+    assert [path.name for path in folder.rglob("*")] == ["below", "file"]
+    assert list(folder.parent.iterdir()) == [folder]
+    with pytest.raises(KeyboardInterrupt), new_folder(folder):
+        raise KeyboardInterrupt
+    assert [path.name for path in folder.parent.rglob("*")] == ["folder", "below", "file"]
+
+
+KILLED_AT = """
+import os, signal, sys
+from pathlib import Path
+from mt.files import new_folder
+number, count = int(sys.argv[2]), 0
+def killing(really):
+    def call(*arguments, **named):
+        global count
+        count += 1
+        if count == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return really(*arguments, **named)
+    return call
+for name in ("fsync", "rename", "mkdir", "rmdir", "unlink"):
+    setattr(os, name, killing(getattr(os, name)))
+with new_folder(Path(sys.argv[1])) as filling:
+    (filling / "new").write_text("new")
+"""
+
+
+@pytest.mark.slow
+def test_after_kill_9_at_any_call_there_is_the_old_folder_or_the_new_one(folder: Path) -> None:
+    outcomes = []
+    for number in range(1, 30):
+        command = [sys.executable, "-c", KILLED_AT, str(folder), str(number)]
+        code = subprocess.run(command, check=False).returncode
+        remove_leftovers(folder.parent)
+        assert [path.name for path in folder.parent.iterdir()] == ["folder"]
+        [file] = folder.iterdir()
+        assert file.read_text() == file.name
+        outcomes.append(file.name)
+        if code == 0:
+            break
+        assert code == -signal.SIGKILL
+        file.rename(folder / "old").write_text("old")
+    assert outcomes == sorted(outcomes, reverse=True)
+    assert set(outcomes) == {"old", "new"}
+
+
+def test_only_what_killed_processes_left_is_removed(tmp_path: Path) -> None:
+    for name in (".a.partial-0000beef", "..a.aside.partial-0000beef", ".b.partial-0000beef", ".hidden", "a"):
+        (tmp_path / name).mkdir()
+    (tmp_path / ".c.partial-0000beef").write_text("half")
+    remove_leftovers(tmp_path, "a")
+    names = {".b.partial-0000beef", ".c.partial-0000beef", ".hidden", "a"}
+    assert {path.name for path in tmp_path.iterdir()} == names
+    remove_leftovers(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {".hidden", "a"}
