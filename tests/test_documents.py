@@ -46,7 +46,7 @@ NOT_RUN = {
 }
 # Packages that the commands of a page need beside those of mt.
 EXTRAS = {"docs/export.md": ("ctranslate2", "transformers")}
-# The console blocks of this page show a machine's figures; tests/cli/test_check_command.py runs the like.
+# The console blocks of this page show the figures of a machine.
 PAGE_RUN_ELSEWHERE = "docs/check.md"
 # These begin with a corpus alone, and make the run that they then use.
 PAGES_THAT_TRAIN = ("README.md", "docs/tutorial.md")

@@ -33,7 +33,7 @@ from mt.errors import OverflowedLinesError, TrainingError
 from mt.inference.loaded_model import build_model
 from mt.inference.model_translator import ModelTranslator
 from mt.preflight.forecast import Pace
-from mt.preflight.text import Text, spread
+from mt.preflight.text import Text
 from mt.search.strategy import Constraints
 from mt.seeding import seed_everything
 from mt.training.attention_images import attention_images
@@ -169,11 +169,15 @@ class Trial:
     def time_validation(self) -> float:
         """Seconds that a validation on the examined part of its split will take.
 
-        One batch of its sentences is translated; a new model would not know where to end, so all
-        translations get the mean length of the references.
+        One batch of medium length is timed, and the rest is expected to take as long for its text. A new
+        model would not know where to end, so all translations get the mean length of the references.
         """
         config, tokenizers, split = self._config, self._text.tokenizers, self._text.evaluation["validation"]
-        rows = spread(split, config.validation.batch_sentences)
+        sizes = np.array([len(reference) + 1 for reference in split["tgt"]])
+        num_rows = config.validation.batch_sentences
+        # Batches are of like length.
+        middle = np.argsort(sizes, kind="stable")[max(0, len(sizes) - num_rows) // 2 :][:num_rows]
+        rows = split.select(middle)
         pairs, _ = encode_pairs(rows, *tokenizers, max_length=config.data.max_length)
         length = round(float(pairs.tgt.lengths.mean())) - 1 if len(pairs) else 1
         ratio = self.batches.epoch(0).pairs.target_ratio
@@ -209,7 +213,7 @@ class Trial:
                 "more schedule.warmup_steps."
             ) from error
         seconds = time.perf_counter() - started
-        return seconds_once + (seconds - seconds_once) * len(split) / len(rows)
+        return seconds_once + (seconds - seconds_once) * float(sizes.sum() / sizes[middle].sum())
 
     def measure_pace(self, start_seconds: float) -> Pace:
         """Time the first steps of the run, the beginning of an epoch, a validation, and a checkpoint."""

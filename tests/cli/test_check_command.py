@@ -66,11 +66,10 @@ def test_a_good_config(call: Call, tiny_config_file: Path) -> None:
     ]
     assert "\nwarning: the warm-up (schedule.warmup_steps 99) is not over when the run ends at step 12" in out
     assert lines[-1] == "This run can begin."
+    assert re.search(r"\n    decoded +\w", call("check", "-c", tiny_config_file, "-v")[1])
     assert not Path("runs").exists()
     assert call("train", "-c", tiny_config_file)[0] == 0
-    out = call("check", "-c", tiny_config_file, "-v")[1]
-    assert "which exists already" in out
-    assert re.search(r"\n    decoded +\w", out)
+    assert "which exists already" in call("check", "-c", tiny_config_file)[1]
 
 
 def test_the_primer_from_end_to_end(call: Call) -> None:
@@ -83,7 +82,7 @@ def test_the_primer_from_end_to_end(call: Call) -> None:
     code, out, err = call("check", "--config", config)
     assert (code, err) == (0, "")
     assert "200 training pairs" in out
-    assert re.search(r"5 steps .* limited by training.max_steps", out)
+    assert re.search(r"for 5 steps, limited by training.max_steps", out)
     assert list(Path().iterdir()) == [config]
 
 
