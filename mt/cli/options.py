@@ -108,8 +108,8 @@ PrecisionOption = Annotated[
     ),
 ]
 EngineOption = Annotated[
-    Literal["auto", "torch", "ctranslate2"],
-    typer.Option(help="What searches: ctranslate2, torch, or auto for ctranslate2 where it can."),
+    Literal["auto", "torch", "ctranslate2", "mt"],
+    typer.Option(help="ctranslate2, torch (formerly mt), or auto for ctranslate2 where it can."),
 ]
 VerboseOption = Annotated[
     bool, typer.Option("--verbose", "-v", help="Also say which engine translates, and why.")
@@ -215,8 +215,8 @@ def find_ensemble(paths: list[Path] | None) -> "list[RunDirectory]":
 
 
 def engine_name(given: str) -> "EngineChoice":
-    """The engine of that name."""
-    return cast("EngineChoice", given)
+    """The engine of that name; ``mt`` is the former name of torch."""
+    return cast("EngineChoice", "torch" if given == "mt" else given)
 
 
 def choose_beam(

@@ -150,11 +150,11 @@ def translate(
                 dictionary=words,
                 others=options.find_ensemble(ensemble),
                 precision=precision,
-                engine=engine,
+                engine=options.engine_name(engine),
             )
         elif exported is not None:
             given = {"--checkpoint": checkpoint != "best", "--ensemble": bool(ensemble)}
-            check_no_run_options(exported, given | {"--engine torch": engine == "torch"})
+            check_no_run_options(exported, given | {"--engine torch": engine in ("torch", "mt")})
             translator = load_exported(exported, device, precision, words)
         if verbose:
             say(translator.described)

@@ -130,7 +130,7 @@ def test_no_command_takes_another_checkpoint_or_device_than_the_one_that_is_name
     command: tuple[str, ...], call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A service that is not refused would wait for requests.
-    monkeypatch.setattr("mt.serving.server.serve", lambda *_, **__: None)
+    monkeypatch.setattr("mt.serving.app.serve", lambda *_, **__: None)
     for name in ("s", "t"):
         Path(name).write_text("Anna\n")
     for option, value, says in (

@@ -172,7 +172,7 @@ def record(run: RunDirectory, *evaluations: tuple[str, str, float]) -> None:
     for number, (data, checkpoint, value) in enumerate(evaluations):
         texts = {
             "mt_version": "1",
-            "setting": f"set{number}.x.greedy",
+            "setting": f"set{number}.{checkpoint}.greedy",
             "data": data,
             "checkpoint": checkpoint,
         }
