@@ -202,7 +202,8 @@ def listen(host: str, port: int) -> socket.socket:
         listening = socket.create_server((host, port), family=family)
     except OSError as error:
         raise ConfigError(
-            f"port {port} of {host} cannot be served: {error.strerror}. Choose others with --port and --host."
+            f"port {port} of {host} cannot be served: {str(error.strerror).partition(' (while')[0]}. "
+            "Choose another port with --port N (0 for a free one), or another --host."
         ) from error
     # Connections inherit it. Without it, a body would wait 40 ms for the client to acknowledge the headers.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -160,26 +160,26 @@ def check_not_begun(run: RunDirectory, store: CheckpointStore) -> None:
 
     A config that an earlier attempt wrote is recognised by its exact text.
     """
-    if not run.exists:
-        return
-    try:
-        earlier = load_config(run.config_file)
-    except ConfigError:
-        earlier = None
-    if earlier is None or run.config_file.read_text(encoding="utf-8") != config_to_yaml(earlier):
-        raise RunError(
-            f"{run.config_file} was not written by training, but would be replaced. Rename that file, "
-            "or use another run directory with --run PATH."
-        )
-    # A run that was killed before its first checkpoint has metrics too, but of no validation.
     traces = [f"checkpoints/{name}" for name in store.traces()]
-    last_step = max((point.step for point in read_points(run.metrics_file)), default=0)
-    if last_step > min(earlier.checkpoint.every_steps, earlier.validation.every_steps):
-        traces.append(run.metrics_file.name)
+    if run.exists:
+        try:
+            earlier = load_config(run.config_file)
+        except ConfigError:
+            earlier = None
+        if earlier is None or run.config_file.read_text(encoding="utf-8") != config_to_yaml(earlier):
+            raise RunError(
+                f"{run.config_file} was not written by training, but would be replaced. Rename that file, "
+                "or use another run directory with --run PATH."
+            )
+        # A run that was killed before its first checkpoint has metrics too, but of fewer steps.
+        last_step = max((point.step for point in read_points(run.metrics_file)), default=0)
+        if last_step > min(earlier.checkpoint.every_steps, earlier.validation.every_steps):
+            traces.append(run.metrics_file.name)
     if traces:
+        other = "start over with --restart, which moves the old run aside"
         raise RunError(
-            f"{run.path} has lost its checkpoints: {' and '.join(traces)} show that it had some. "
-            "Restore them from a copy, or start over with --restart, which moves the old run aside."
+            f"{run.path} has lost its checkpoints: {' and '.join(traces)} show that it had some. Restore them "
+            f"from a copy, or {other if run.exists else 'use another run directory with --run PATH'}."
         )
 
 

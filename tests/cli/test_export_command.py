@@ -186,7 +186,7 @@ def test_without_the_libraries_of_the_gpu_ctranslate2_computes_on_the_cpu(
         (["--dictionary", "terms.tsv"], "needs a model that copies unknown words"),
         (["--ensemble", "runs/tiny"], "--ensemble is for runs"),
         (["--checkpoint", "latest"], "--checkpoint is for runs"),
-        (["--engine", "mt"], "give the run itself"),
+        (["--engine", "mt"], "--engine torch is for runs"),
         (["--device", "mps"], "not on mps"),
     ],
 )

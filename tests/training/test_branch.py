@@ -85,7 +85,6 @@ def test_the_best_until_then_comes_along(
     new: RunDirectory,
     make_config: MakeConfig,
     monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
 ) -> None:
     # Before any step of its own.
     monkeypatch.setattr("mt.training.run.train", lambda *_: None)
@@ -98,16 +97,11 @@ def test_the_best_until_then_comes_along(
         "step_0000006",
     ]
     assert (new.checkpoints_dir / "latest").read_text() == "step_0000006\n"
-    # Unless it is damaged, or rotation has removed it.
-    best = old.checkpoints_dir / "step_0000004"
-    spoils: list[Callable[[Path], None]] = [lambda folder: change_last_byte(folder / MODEL), shutil.rmtree]
-    for number, spoil in enumerate(spoils):
-        caplog.clear()
-        spoil(best)
-        newer = RunDirectory(new.path.with_name(f"newer-{number}"))
-        run_training(config, newer, from_checkpoint=checkpoint)
-        assert "the best checkpoint up to step 6 is no longer in" in caplog.text
-        assert [path.name for path in newer.checkpoints_dir.glob("step_*")] == ["step_0000006"]
+    # Unless it is damaged.
+    change_last_byte(old.checkpoints_dir / "step_0000004" / MODEL)
+    newer = RunDirectory(new.path.with_name("newer"))
+    run_training(config, newer, from_checkpoint=checkpoint)
+    assert [path.name for path in newer.checkpoints_dir.glob("step_*")] == ["step_0000006"]
 
 
 def test_a_relative_path_and_limits_that_differ(
@@ -221,7 +215,7 @@ def test_a_run_that_is_there_is_not_touched(
     (new.path / "letter.txt").write_text("mine")
     for run in (new, old):
         before = contents(run)
-        with pytest.raises(RunError, match=r"exists already.*[Uu]se another run directory, or resume"):
+        with pytest.raises(RunError, match=r"exists already.*--run PATH, or resume"):
             run_training(make_config(), run, from_checkpoint=old.checkpoints_dir / "step_0000006")
         assert contents(run) == before
 

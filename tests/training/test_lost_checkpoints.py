@@ -69,17 +69,12 @@ def test_where_the_checkpoints_are_gone_nothing_begins_afresh(
     assert "--run PATH" in str(refusal.value)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [(), ("validation.every_steps=100", "checkpoint.every_epochs=1")],
-    ids=["a validation", "the end of an epoch"],
-)
 def test_metrics_of_steps_after_one_that_must_have_been_saved_show_that_there_was_a_checkpoint(
-    options: tuple[str, ...], make_config: MakeConfig, train_until: TrainUntil, tmp_path: Path
+    make_config: MakeConfig, train_until: TrainUntil, tmp_path: Path
 ) -> None:
-    """The first validation is at step 4, and the first epoch ends with step 6."""
+    """The first validation is at step 4."""
     run = RunDirectory(tmp_path / "run")
-    config = make_config("checkpoint.every_steps=100", *options)
+    config = make_config("checkpoint.every_steps=100")
     train_until(config, run.path, step=9, crash=True)
     assert (run.checkpoints_dir / "latest").exists()
     remove_checkpoints(run)
