@@ -3,7 +3,7 @@
 import logging
 import platform
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 
@@ -115,7 +115,7 @@ def _check_fits(
 ) -> None:
     """Check, without writing, that training may continue from ``checkpoint``, or begin if it is None."""
     if checkpoint is None:
-        check_not_begun(run, store)
+        check_not_begun(run, store, config)
         return
     if not run.exists:
         raise RunError(
@@ -155,31 +155,30 @@ def report_resuming(
         )
 
 
-def check_not_begun(run: RunDirectory, store: CheckpointStore) -> None:
+def check_not_begun(run: RunDirectory, store: CheckpointStore, config: Config) -> None:
     """Before a run without checkpoints starts: check that it never had one, and that its config is its own.
 
     A config that an earlier attempt wrote is recognised by its exact text.
     """
-    traces = [f"checkpoints/{name}" for name in store.traces()]
+    earlier = config
     if run.exists:
-        try:
+        with suppress(ConfigError):
             earlier = load_config(run.config_file)
-        except ConfigError:
-            earlier = None
-        if earlier is None or run.config_file.read_text(encoding="utf-8") != config_to_yaml(earlier):
+        if run.config_file.read_text(encoding="utf-8") != config_to_yaml(earlier):
             raise RunError(
                 f"{run.config_file} was not written by training, but would be replaced. Rename that file, "
                 "or use another run directory with --run PATH."
             )
-        # A run that was killed before its first checkpoint has metrics too, but of fewer steps.
-        last_step = max((point.step for point in read_points(run.metrics_file)), default=0)
-        if last_step > min(earlier.checkpoint.every_steps, earlier.validation.every_steps):
-            traces.append(run.metrics_file.name)
+    traces = [f"checkpoints/{name}" for name in store.traces()]
+    # A run that was killed before its first checkpoint has metrics too, but of fewer steps.
+    last_step = max((point.step for point in read_points(run.metrics_file)), default=0)
+    if last_step > min(earlier.checkpoint.every_steps, earlier.validation.every_steps):
+        traces.append(run.metrics_file.name)
     if traces:
         other = "start over with --restart, which moves the old run aside"
         raise RunError(
-            f"{run.path} has lost its checkpoints: {' and '.join(traces)} show that it had some. Restore them "
-            f"from a copy, or {other if run.exists else 'use another run directory with --run PATH'}."
+            f"{run.path} has lost its checkpoints: {' and '.join(traces)} show that it had some. Restore "
+            f"them from a copy, or {other if run.exists else 'use another run directory with --run PATH'}."
         )
 
 
