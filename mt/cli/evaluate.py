@@ -63,7 +63,7 @@ def evaluate(
         checkpoint=checkpoint,
         device=choose_device(device),
         precision=precision,
-        engine=engine,
+        engine=options.engine_name(engine),
         data_path=data,
         data_name=name,
         beam=strategy,
