@@ -58,7 +58,7 @@ def report(
     from mt.checkpoint.store import CheckpointStore
     from mt.device import choose_device
     from mt.reports.facts import gather_facts
-    from mt.reports.report import card, page
+    from mt.reports.report import render
 
     chosen_device = choose_device(device)
     # Without the best one there is still a report, but one that was named must be there.
@@ -75,11 +75,8 @@ def report(
         left_out.append(f"Translations and attention are left out: {error}")
     for reason in left_out:
         LOG.warning("%s", reason)
-    if format == "html":
-        hash_of_script = script_hash() if maps else ""
-        text = page(facts, samples, attention=maps, script_hash=hash_of_script, left_out=left_out)
-    else:
-        text = card(facts, samples, left_out=left_out)
+    hash_of_script = script_hash() if maps else ""
+    text = render(facts, format, samples, attention=maps, script_hash=hash_of_script, left_out=left_out)
     if out is None:
         typer.echo(text, nl=False)
         return

@@ -7,15 +7,16 @@ for its format, unless it is `Markup`, so that no text of a corpus or a config c
 import difflib
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from mt import __version__
+from mt.config.config import Config
 from mt.config.write import all_options, changed_options, config_to_yaml
 from mt.display import counted, markdown_text, origin_of_split, visible
 from mt.errors import RunError
@@ -37,52 +38,82 @@ Row = dict[str, Any]
 """The scores of one evaluation, and what was evaluated, by the names that the templates use."""
 
 
-def page(
+def render(
     facts: RunFacts,
-    samples: RankedSamples | None,
+    format: Literal["html", "md"],
+    samples: RankedSamples | None = None,
     *,
     attention: str = "",
     script_hash: str = "",
     left_out: Sequence[str] = (),
 ) -> str:
-    """The report as a whole HTML document.
+    """The report as a whole HTML document, or as a model card with the front matter that the Hub reads.
 
     Args:
         facts: The facts about the run, whose config must be readable.
+        format: The page or the card.
         samples: Translations to show.
         attention: Attention of some sentences as HTML that is safe to put into a page.
         script_hash: The hash of the script in that HTML, as a Content-Security-Policy has it.
         left_out: What is missing, and why, as sentences.
     """
-    return _rendered(
-        "report.html.j2",
-        lambda text: escape(visible(text)),
-        facts,
+    config = facts.config
+    if config is None:
+        raise RunError(f"{facts.run.path} cannot be reported: {'; '.join(facts.problems)}.")
+
+    def finalize(value: object) -> Markup:
+        """Shorten and escape whatever a template inserts."""
+        if isinstance(value, Markup):
+            return value
+        text = str(value)
+        text = text if len(text) <= _MAX_CHARACTERS else text[: _MAX_CHARACTERS - 1] + "…"
+        return escape(visible(text)) if format == "html" else Markup(_markdown(text))
+
+    environment = Environment(
+        loader=FileSystemLoader(_FOLDER),
+        autoescape=True,
+        finalize=finalize,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {
+        "breakable": _breakable,
+        "block": lambda text: Markup(escape(visible(text))),
+        "code": _code,
+        "counted": counted,
+        "fenced": _fenced,
+        "markup": Markup,
+        "number": lambda number, form=",": "" if number is None else f"{number:{form}}",
+        "origin": origin_of_split,
+    }
+    name, changed, scores = facts.run.name or "/", changed_options(config), _scores_of_the_model(facts)
+    file, run = shlex.quote(f"{name}.yaml"), shlex.quote(f"runs/{name}")
+    sources = facts.corpus.sources if facts.corpus else []
+    return environment.get_template("report.html.j2" if format == "html" else "card.md.j2").render(
+        facts=facts,
+        name=name,
+        figures=figures(facts),
+        scores=_scores(facts),
+        scores_of_the_model=scores,
         samples=samples,
         attention=attention,
         script_hash=script_hash,
         left_out=left_out,
-        charts=_charts(facts),
+        data=config.data,
+        changed={option: value for option, value in all_options(config).items() if option in changed},
+        config_yaml=config_to_yaml(config, comments=False),
+        commands=f"mt train --config {file} --run {run}\nmt evaluate --run {run} --split test",
+        made=datetime.now(UTC),
+        version=__version__,
+        charts=_charts(facts, config),
         compared=compared,
         style=Markup((_FOLDER / "page.css").read_text(encoding="utf-8")),
-    )
-
-
-def card(facts: RunFacts, samples: RankedSamples | None, *, left_out: Sequence[str] = ()) -> str:
-    """The report as a model card with the front matter that the Hugging Face Hub reads."""
-    languages = (facts.config.data.src, facts.config.data.tgt) if facts.config else ()
-    sources = facts.corpus.sources if facts.corpus else []
-    used = {key for row in _scores_of_the_model(facts) for key in row["scores"]}
-    return _rendered(
-        "card.md.j2",
-        _markdown,
-        facts,
-        samples=samples,
-        left_out=left_out,
-        languages=list(filter(_LANGUAGE.fullmatch, languages)),
+        languages=list(filter(_LANGUAGE.fullmatch, (config.data.src, config.data.tgt))),
         datasets=list(dict.fromkeys(source.path for source in sources if source.kind == "hub")),
         metrics=_METRICS,
-        used_metrics=sorted({_METRICS[key] for key in used & _METRICS.keys()}),
+        used_metrics=sorted({_METRICS[key] for row in scores for key in row["scores"] if key in _METRICS}),
     )
 
 
@@ -152,77 +183,20 @@ def _scores_of_the_model(facts: RunFacts) -> list[Row]:
     return list(newest.values())
 
 
-def _rendered(name: str, escaped: Callable[[str], str], facts: RunFacts, **more: object) -> str:
-    """A filled-in template, in which every inserted text is shortened and escaped."""
-    if facts.config is None:
-        raise RunError(f"{facts.run.path} cannot be reported: {'; '.join(facts.problems)}.")
+def _charts(facts: RunFacts, config: Config) -> list[Markup]:
+    smoothing = config.training.label_smoothing
+    training = f"training, with label smoothing {smoothing:g}" if smoothing else "training"
 
-    def finalize(value: object) -> Markup:
-        if isinstance(value, Markup):
-            return value
-        text = str(value)
-        return Markup(escaped(text if len(text) <= _MAX_CHARACTERS else text[: _MAX_CHARACTERS - 1] + "…"))
+    def chart(title: str, *names: tuple[str, str, str], unit: str = "") -> Markup:
+        curves = {label: series(facts.points, kind, name) for label, kind, name in names}
+        return Markup(line_chart(title, curves, unit=unit))
 
-    environment = Environment(
-        loader=FileSystemLoader(_FOLDER),
-        autoescape=True,
-        finalize=finalize,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters |= {
-        "breakable": _breakable,
-        "block": lambda text: Markup(escape(visible(text))),
-        "code": _code,
-        "counted": counted,
-        "fenced": _fenced,
-        "markup": Markup,
-        "number": lambda number, form=",": "" if number is None else format(number, form),
-        "origin": origin_of_split,
-    }
-    changed = changed_options(facts.config)
-    file, run = shlex.quote(f"{facts.run.name or '/'}.yaml"), shlex.quote(f"runs/{facts.run.name or '/'}")
-    return environment.get_template(name).render(
-        facts=facts,
-        name=facts.run.name or "/",
-        figures=figures(facts),
-        scores=_scores(facts),
-        scores_of_the_model=_scores_of_the_model(facts),
-        data=facts.config.data,
-        changed={option: value for option, value in all_options(facts.config).items() if option in changed},
-        config_yaml=config_to_yaml(facts.config, comments=False),
-        commands=f"mt train --config {file} --run {run}\nmt evaluate --run {run} --split test",
-        made=datetime.now(UTC),
-        version=__version__,
-        **more,
-    )
-
-
-def _charts(facts: RunFacts) -> list[Markup]:
-    smoothing = facts.config.training.label_smoothing if facts.config else 0
-    label = f"training, with label smoothing {smoothing:g}" if smoothing else "training"
-
-    def curve(kind: str, name: str) -> list[tuple[int, float]]:
-        return series(facts.points, kind, name)
-
+    losses = ((training, "train", "loss"), ("validation", "validation", "loss"))
     return [
-        Markup(line_chart(title, curves, unit=unit))
-        for title, unit, curves in (
-            (
-                "Loss",
-                " nats per token",
-                {label: curve("train", "loss"), "validation": curve("validation", "loss")},
-            ),
-            (
-                "Validation scores",
-                "",
-                {"BLEU": curve("validation", "bleu"), "chrF2": curve("validation", "chrf")},
-            ),
-            ("Learning rate", "", {"": curve("train", "learning_rate")}),
-            ("Target tokens per second", "", {"": curve("train", "tokens_per_second")}),
-        )
+        chart("Loss", *losses, unit=" nats per token"),
+        chart("Validation scores", ("BLEU", "validation", "bleu"), ("chrF2", "validation", "chrf")),
+        chart("Learning rate", ("", "train", "learning_rate")),
+        chart("Target tokens per second", ("", "train", "tokens_per_second")),
     ]
 
 

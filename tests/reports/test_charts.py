@@ -38,11 +38,12 @@ def test_a_chart_is_well_formed_and_inside_its_frame(points: dict[int, float], o
         assert text == ""
         return
     figure = ET.fromstring(text)
-    drawn = [(circle.attrib["cx"], circle.attrib["cy"]) for circle in figure.iter("circle")]
+    drawn = [f"{circle.attrib['cx']},{circle.attrib['cy']}" for circle in figure.iter("circle")]
     for polyline in figure.iter("polyline"):
-        drawn += [tuple(point.split(",")) for point in polyline.attrib["points"].split()]
-    assert drawn
-    assert all(0 <= float(left) <= WIDTH and 0 <= float(top) <= HEIGHT for left, top in drawn)
+        drawn += polyline.attrib["points"].split()
+    points_drawn = [tuple(map(float, point.split(","))) for point in drawn]
+    assert points_drawn
+    assert all(0 <= left <= WIDTH and 0 <= top <= HEIGHT for left, top in points_drawn)
 
 
 def test_a_greater_value_is_drawn_higher_and_a_later_step_further_right() -> None:

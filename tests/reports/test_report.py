@@ -4,7 +4,6 @@ import base64
 import hashlib
 import json
 import re
-import time
 from collections.abc import Callable
 from html.parser import HTMLParser
 from typing import Any
@@ -18,7 +17,7 @@ from markdown_it import MarkdownIt
 from mt.config.load import load_config
 from mt.evaluation.analysis import ScoredSentence
 from mt.reports.facts import gather_facts
-from mt.reports.report import card, compared, figures, page
+from mt.reports.report import compared, figures, render
 from mt.reports.samples import RankedSamples
 from mt.run_directory import RunDirectory
 
@@ -69,11 +68,11 @@ def samples_of(sentence: str) -> RankedSamples:
 
 
 def page_of(run: RunDirectory, sentence: str = "Hello.", **more: Any) -> str:
-    return page(gather_facts(run, now=time.time()), samples_of(sentence), **more)
+    return render(gather_facts(run, now=0.0), "html", samples_of(sentence), **more)
 
 
 def card_of(run: RunDirectory, sentence: str = "Hello.", **more: Any) -> str:
-    return card(gather_facts(run, now=time.time()), samples_of(sentence), **more)
+    return render(gather_facts(run, now=0.0), "md", samples_of(sentence), **more)
 
 
 def rendered(markdown: str) -> str:
@@ -172,7 +171,7 @@ def record(run: RunDirectory, *evaluations: tuple[str, str, float]) -> None:
     for number, (data, checkpoint, value) in enumerate(evaluations):
         texts = {
             "mt_version": "1",
-            "setting": f"set{number}.x.greedy",
+            "setting": f"set{number}.{checkpoint}.greedy",
             "data": data,
             "checkpoint": checkpoint,
         }
