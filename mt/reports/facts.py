@@ -265,6 +265,8 @@ def _or_problem(problems: list[str], file: Path, reader: Callable[[], T]) -> T |
     """What ``reader`` reads from the file; if it cannot, None, and a sentence is added to ``problems``."""
     try:
         return reader()
+    except FileNotFoundError:
+        problems.append(f"{file.name} is missing")
     except OSError as error:
         problems.append(f"{file.name} cannot be read: {error.strerror}")
     except ValidationError as error:
