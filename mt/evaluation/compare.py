@@ -1,8 +1,7 @@
 """Comparing two systems on the same sentences, with the significance of the difference (`mt compare`)."""
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -22,7 +21,6 @@ from mt.evaluation.test_set import (
     read_lines,
     warn_of_other_split,
 )
-from mt.files import write_atomically
 from mt.inference.loaded_model import LoadedModel, load_model
 from mt.run_directory import RunDirectory
 from mt.search.strategy import Beam
@@ -96,11 +94,6 @@ def run_comparison(
         scores=paired_bootstrap(first, second, test_set.references),
         sentences=most_different_sentences(sources, (first, second), test_set.references, num_shown),
     )
-
-
-def write_comparison(comparison: Comparison, file: Path) -> None:
-    """Write the comparison as JSON; an existing ``file`` is replaced."""
-    write_atomically(file, json.dumps(asdict(comparison), indent=2, ensure_ascii=False) + "\n")
 
 
 def _read(file: Path, test_set: EvaluationSet) -> list[str]:

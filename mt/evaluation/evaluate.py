@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils.tensorboard import SummaryWriter
@@ -267,9 +267,9 @@ def _exact_by_length(
     }
 
 
-def write_json(evaluation: Evaluation, file: Path) -> None:
-    """Write the evaluation as JSON, with the signatures of the scores; an existing ``file`` is replaced."""
-    text = json.dumps(asdict(evaluation), indent=2, ensure_ascii=False, default=str)
+def write_json(result: Any, file: Path) -> None:
+    """Write an `Evaluation` or a comparison as JSON; an existing ``file`` is replaced."""
+    text = json.dumps(asdict(result), indent=2, ensure_ascii=False, default=str)
     write_atomically(file, text + "\n")
 
 

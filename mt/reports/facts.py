@@ -25,9 +25,11 @@ from mt.evaluation.record import RecordedEvaluation, read_evaluations
 from mt.reports.checkpoints import SavedCheckpoint, inspect_checkpoint, num_bytes, read_counters
 from mt.reports.sessions import STILL_RUNNING, TrainingSession, read_sessions
 from mt.run_directory import RunDirectory
+from mt.training.counters import Counters
 from mt.training.metrics_file import Point, read_points
 
 T = TypeVar("T")
+State = Literal["running", "stopped", "finished", "damaged"]
 
 # Speed is the median of this many points of the curve, because single points can be slow on a busy machine.
 _NUM_SPEEDS = 20
@@ -38,7 +40,7 @@ class RunSummary:
     """What `mt runs` shows."""
 
     run: RunDirectory
-    state: Literal["running", "stopped", "finished", "damaged"]
+    state: State
     detail: str | None
     """Which process is training, why the run is finished, or what is damaged."""
     step: int | None
@@ -164,7 +166,7 @@ def short_duration(seconds: float) -> str:
 
 def series(points: Iterable[Point], kind: str, name: str) -> list[tuple[int, float]]:
     """Step and value of a metric in the points of one kind, by step, where it is finite."""
-    values = {p.step: p.figures.get(name, math.nan) for p in points if p.kind == kind}
+    values = {p.step: p[name] for p in points if p.kind == kind and name in p.figures}
     return sorted((step, value) for step, value in values.items() if math.isfinite(value))
 
 
@@ -178,6 +180,7 @@ def summarise(run: RunDirectory, *, now: float) -> RunSummary:
     counters = None
     if latest and (record := latest.record):
         counters = _or_problem(problems, record.folder, lambda: read_counters(record))
+    if latest:
         tokenizers = run.src_tokenizer_file, run.tgt_tokenizer_file
         problems += [f"{file.name} is missing" for file in tokenizers if not file.is_file()]
     newest = {name: value for p in points for name, value in p.figures.items() if math.isfinite(value)}
@@ -188,20 +191,12 @@ def summarise(run: RunDirectory, *, now: float) -> RunSummary:
         epochs, num_tokens = (int(newest.get(name, 0)) for name in ("epoch", "num_target_tokens"))
     elif counters is not None:
         step, epochs, num_tokens = counters.step, counters.epoch, counters.num_target_tokens
-    state: Literal["running", "stopped", "finished", "damaged"] = "stopped"
-    detail = None
-    if holder:
-        # Its files may be in the middle of a change.
-        state, detail = "running", holder
-    elif problems or config is None:
-        state, detail = "damaged", "; ".join(problems)
-    elif counters is not None and not counters.owes_validation:
-        detail = counters.reached_limit(config.training, config.validation)
-        state = "finished" if detail else "stopped"
-    scores = [(bleu, -step) for step, bleu in series(points, "validation", "bleu")]
+    state, detail = _state(config, counters, holder, problems)
+    scores = series(points, "validation", "bleu")
     if not scores and best and best.record and "bleu" in best.record.metrics:
-        scores = [(best.record.metrics["bleu"], -best.record.step)]
-    bleu, negative_step = max(scores, default=(None, None))
+        scores = [(best.record.step, best.record.metrics["bleu"])]
+    # The first of equal ones.
+    bleu_step, bleu = max(scores, key=lambda point: point[1], default=(None, None))
     speeds = [speed for _, speed in series(points, "train", "tokens_per_second")]
     files = [file for file in (run.metrics_file, run.config_file, run.checkpoints_dir) if file.exists()]
     age = now - max((file.stat().st_mtime for file in files), default=math.nan)
@@ -213,7 +208,7 @@ def summarise(run: RunDirectory, *, now: float) -> RunSummary:
         epochs=epochs,
         num_target_tokens=num_tokens,
         best_bleu=bleu,
-        best_bleu_step=None if negative_step is None else -negative_step,
+        best_bleu_step=bleu_step,
         tokens_per_second=statistics.median(speeds[-_NUM_SPEEDS:]) if speeds else None,
         age_seconds=round(max(0.0, age)) if files else None,
         num_bytes=num_bytes(run.path),
@@ -224,6 +219,20 @@ def summarise(run: RunDirectory, *, now: float) -> RunSummary:
         points=points,
         problems=problems,
     )
+
+
+def _state(
+    config: Config | None, counters: Counters | None, holder: str | None, problems: list[str]
+) -> tuple[State, str | None]:
+    if holder:
+        # Its files may be in the middle of a change.
+        return "running", holder
+    if problems or config is None:
+        return "damaged", "; ".join(problems)
+    if counters is None or counters.owes_validation:
+        return "stopped", None
+    limit = counters.reached_limit(config.training, config.validation)
+    return ("finished" if limit else "stopped"), limit
 
 
 def gather_facts(run: RunDirectory, *, now: float) -> RunFacts:

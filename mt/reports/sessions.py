@@ -10,6 +10,7 @@ from mt.files import read_bytes
 from mt.run_directory import RunDirectory
 
 _MAX_BYTES = 100_000_000
+STILL_RUNNING = "still running"
 
 
 @dataclass
@@ -28,14 +29,10 @@ class TrainingSession:
 
     def __str__(self) -> str:
         outcome = self.outcome or "nothing says how it ended, as after a kill"
+        begun = f"resumed from step {self.first_step:,}" if self.first_step else "started"
         if self.first_step is None and self.outcome not in ("", STILL_RUNNING):
             begun = "did not begin"
-        else:
-            begun = f"resumed from step {self.first_step:,}" if self.first_step else "started"
         return f"{begun}; {outcome[0].lower()}{outcome[1:]}"
-
-
-STILL_RUNNING = "still running"
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,7 @@ def facts_of(run: RunDirectory) -> RunFacts:
 
 
 def told(run: RunDirectory) -> list[str]:
-    facts = facts_of(run)
-    return [str(session) for session in facts.sessions]
+    return [str(session) for session in facts_of(run).sessions]
 
 
 def test_every_attempt_to_train_is_a_session_with_its_end(
