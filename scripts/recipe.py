@@ -188,8 +188,8 @@ def evaluate(run: Path, header: Header, *options: str) -> dict[str, Any]:
 
 def scores(found: dict[str, Any]) -> dict[str, float]:
     """The scores of an evaluation by measure."""
-    all_scores = [*found["scores"].values(), *([found["literature"]] if found["literature"] else [])]
-    return {score["name"]: score["value"] for score in all_scores} | {"exact sentences": found["exact"]}
+    values = {score["name"]: score["value"] for score in found["scores"].values()}
+    return values | {"exact sentences": found["exact"]}
 
 
 def end_of_training(run: Path) -> dict[str, float]:

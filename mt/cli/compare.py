@@ -57,7 +57,8 @@ def compare(
     options.check_needs("a run, not two files", is_any_run, beam=beam > 1, checkpoint=checkpoint != "best")
     strategy = options.choose_beam(beam, length_penalty, length_normalization)
     from mt.device import choose_device
-    from mt.evaluation.compare import run_comparison, write_comparison
+    from mt.evaluation.compare import run_comparison
+    from mt.evaluation.evaluate import write_json
 
     result = run_comparison(
         (first, second),
@@ -72,7 +73,7 @@ def compare(
     )
     _show(result)
     if json is not None:
-        write_comparison(result, json)
+        write_json(result, json)
 
 
 def _show(result: "Comparison") -> None:

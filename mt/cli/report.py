@@ -2,14 +2,12 @@
 
 import logging
 import time
-from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-import mt
 from mt.cli.logs import say, show_logs
 from mt.cli.options import CheckpointOption, DeviceOption, RunOption, check_output, find_run
 from mt.errors import MtError
@@ -18,7 +16,6 @@ from mt.files import write_atomically
 if TYPE_CHECKING:
     import torch
 
-    from mt.reports.report import Report
     from mt.reports.samples import RankedSamples
     from mt.run_directory import RunDirectory
 
@@ -57,52 +54,34 @@ def report(
     show_logs()
     found = find_run(run)
     check_output(out, found.path)
+    from mt.attention_maps.page import script_hash
     from mt.checkpoint.store import CheckpointStore
     from mt.device import choose_device
-    from mt.reports.report import card, page
+    from mt.reports.facts import gather_facts
+    from mt.reports.report import render
 
     chosen_device = choose_device(device)
     # Without the best one there is still a report, but one that was named must be there.
     if checkpoint != "best":
         CheckpointStore(found.checkpoints_dir).require(checkpoint)
-    written = _gather(found, checkpoint, chosen_device, sentences, attention if format == "html" else 0)
-    text = page(written) if format == "html" else card(written)
+    facts = gather_facts(found, now=time.time())
+    left_out = list(facts.problems)
+    samples, maps = None, ""
+    try:
+        if sentences:
+            num_maps = attention if format == "html" else 0
+            samples, maps = _samples(found, checkpoint, chosen_device, sentences, num_maps)
+    except MtError as error:
+        left_out.append(f"Translations and attention are left out: {error}")
+    for reason in left_out:
+        LOG.warning("%s", reason)
+    hash_of_script = script_hash() if maps else ""
+    text = render(facts, format, samples, attention=maps, script_hash=hash_of_script, left_out=left_out)
     if out is None:
         typer.echo(text, nl=False)
         return
     write_atomically(out, text)
     say(f"Wrote {out}.")
-
-
-def _gather(
-    run: "RunDirectory", checkpoint: str, device: "torch.device", num_sentences: int, num_attention: int
-) -> "Report":
-    """The contents of the report; what has to be left out is also a warning."""
-    from mt.attention_maps.page import script_hash
-    from mt.reports.facts import gather_facts
-    from mt.reports.report import Report
-
-    facts = gather_facts(run, now=time.time())
-    left_out = list(facts.problems)
-    samples, shown = None, ""
-    try:
-        if num_sentences:
-            samples, shown = _samples(run, checkpoint, device, num_sentences, num_attention)
-    except MtError as error:
-        left_out.append(f"Translations and attention are left out: {error}")
-        LOG.warning("translations and attention are left out: %s", error)
-    written = Report(
-        facts,
-        samples,
-        shown,
-        script_hash() if shown else "",
-        made=datetime.now(UTC),
-        mt_version=mt.__version__,
-        left_out=left_out,
-    )
-    for problem in facts.problems:
-        LOG.warning("%s", problem)
-    return written
 
 
 def _samples(

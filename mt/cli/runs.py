@@ -29,19 +29,20 @@ def runs(
     and the speed is in target tokens. A damaged run is listed with what is wrong with it.
     """
     escape_on_terminal()
-    from mt.reports.summary import differing_options, find_runs, summarise
-    from mt.reports.table import differences_table, runs_json, runs_table
+    from mt.reports.facts import summarise
+    from mt.reports.runs import differences_table, differing_options, find_runs, runs_json, runs_table
 
-    found = find_runs(paths or [RUNS])
     now = time.time()
-    summaries = [summarise(run, now=now) for run in found]
-    names = [str(run.path) if paths else run.path.name for run in found]
-    usable = {name: each.config for name, each in zip(names, summaries, strict=True) if each.config}
+    summaries = {
+        str(run.path) if paths else run.path.name: summarise(run, now=now)
+        for run in find_runs(paths or [RUNS])
+    }
+    usable = {name: summary.config for name, summary in summaries.items() if summary.config}
     is_comparing = paths is not None and len(paths) > 1 and len(usable) > 1
     differing = differing_options(usable) if is_comparing else {}
     if json:
-        typer.echo(runs_json(summaries, names, differing))
+        typer.echo(runs_json(summaries, differing))
         return
-    typer.echo(runs_table(summaries, names))
+    typer.echo(runs_table(summaries))
     if is_comparing:
-        typer.echo("\n" + differences_table(differing, list(usable)))
+        typer.echo("\n" + differences_table(differing, usable))

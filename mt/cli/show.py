@@ -26,13 +26,13 @@ def show(
     Also lists the checkpoints, and the results of mt evaluate with signatures and intervals.
     """
     escape_on_terminal()
-    from mt.reports.summary import is_run
+    from mt.reports.runs import is_run
     from mt.run_directory import RunDirectory, newest_run
 
     found = newest_run(RUNS) if run is None else RunDirectory(run)
     if not is_run(found.path):
         found.require()
     from mt.reports.facts import gather_facts
-    from mt.reports.story import story
+    from mt.reports.show import describe
 
-    typer.echo(story(gather_facts(found, now=time.time())))
+    typer.echo(describe(gather_facts(found, now=time.time())))

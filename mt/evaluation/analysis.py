@@ -8,12 +8,13 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count, repeat
 
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
 from mt.config.config import Config
-from mt.data.corpus import Corpus, load_corpus
+from mt.data.corpus import load_corpus
 from mt.data.unicode_form import normalise_all
 from mt.data.unsegmented_scripts import split_letters
 from mt.display import track
@@ -24,9 +25,9 @@ from mt.run_directory import RunDirectory
 
 LOG = logging.getLogger(__name__)
 
-# The smallest number of each group; the first group starts at 0.
-LENGTH_EDGES = (10, 20, 30, 40, 60)
-FREQUENCY_EDGES = (1, 2, 5, 10, 100, 1000)
+# The smallest number of each group, and its label.
+_LENGTHS = {0: "0-9", 10: "10-19", 20: "20-29", 30: "30-39", 40: "40-59", 60: "60+"}
+_FREQUENCIES = {0: "0", 1: "1", 2: "2-4", 5: "5-9", 10: "10-99", 100: "100-999", 1000: "1000+"}
 
 _TOKENIZE: Callable[[str], str] = Tokenizer13a()  # type: ignore[no-untyped-call]
 
@@ -84,37 +85,31 @@ def analyse_translations(
     run: RunDirectory, config: Config, test_set: EvaluationSet, hypotheses: list[str]
 ) -> Analysis:
     """Analyse translations of a test set; the training corpus is read, and compared with the test set."""
-    sources, references = test_set.sources, test_set.references
+    texts = test_set.sources, hypotheses, test_set.references
     form = config.cleaning.unicode_form
     # Words are looked up in training text that was normalised before it was split into words.
-    src, output, expected = (normalise_all(lines, form) for lines in (sources, hypotheses, references))
+    src, output, expected = (normalise_all(lines, form) for lines in texts)
     of_sources = of_targets = None
-    if corpus := _training_corpus(run, config):
-        warn_of_leaks(test_set, corpus.train, form)
-        of_sources = count_words(corpus.train["src"], src)
-        of_targets = count_words(corpus.train["tgt"], output + expected)
-    return Analysis(
-        length_ratio(hypotheses, references),
-        count_source_words(src, output, expected, of_sources),
-        by_source_length(sources, hypotheses, references),
-        None if of_targets is None else by_training_frequency(output, expected, of_targets),
-    )
-
-
-def _training_corpus(run: RunDirectory, config: Config) -> Corpus | None:
-    """The run's corpus as it is now; None if it is gone."""
     try:
         corpus = load_corpus(config.data, config.cleaning)
     except DataError as error:
         LOG.warning("unknown words and word frequencies need the training corpus and are left out: %s", error)
-        return None
-    if was_trained_with_another(run, "train", corpus.report.splits.train.fingerprint):
-        LOG.warning(
-            "%s was trained with another training text than this one, in which unknown words and word "
-            "frequencies are counted",
-            run.path,
-        )
-    return corpus
+    else:
+        if was_trained_with_another(run, "train", corpus.report.splits.train.fingerprint):
+            LOG.warning(
+                "%s was trained with another training text than this one, in which unknown words and word "
+                "frequencies are counted",
+                run.path,
+            )
+        warn_of_leaks(test_set, corpus.train, form)
+        of_sources = count_words(corpus.train["src"], src)
+        of_targets = count_words(corpus.train["tgt"], output + expected)
+    return Analysis(
+        length_ratio(*texts[1:]),
+        count_source_words(src, output, expected, of_sources),
+        by_source_length(*texts),
+        None if of_targets is None else by_training_frequency(output, expected, of_targets),
+    )
 
 
 def words(line: str) -> list[str]:
@@ -144,15 +139,13 @@ def by_source_length(
     """Separate scores of short and long sentences; groups without a sentence are left out."""
     groups: dict[int, list[tuple[str, str]]] = {}
     for source, hypothesis, reference in zip(sources, hypotheses, references, strict=True):
-        group = _group_of(len(words(source)), LENGTH_EDGES)
-        groups.setdefault(group, []).append((hypothesis, reference))
+        groups.setdefault(_group_of(len(words(source)), _LENGTHS), []).append((hypothesis, reference))
     metrics = metrics_of_evaluation(references)
     length_groups = []
     for group, pairs in sorted(groups.items()):
-        outputs, expected = [hypothesis for hypothesis, _ in pairs], [reference for _, reference in pairs]
-        bleu, chrfpp = (score_by(metrics[key], outputs, expected).value for key in ("bleu", "chrfpp"))
-        label, ratio = _label(group, LENGTH_EDGES), length_ratio(outputs, expected)
-        length_groups.append(LengthGroup(label, len(pairs), bleu, chrfpp, ratio))
+        texts = [text for text, _ in pairs], [reference for _, reference in pairs]
+        bleu, chrfpp = (score_by(metrics[key], *texts).value for key in ("bleu", "chrfpp"))
+        length_groups.append(LengthGroup(_LENGTHS[group], len(pairs), bleu, chrfpp, length_ratio(*texts)))
     return length_groups
 
 
@@ -164,11 +157,11 @@ def by_training_frequency(
     for hypothesis, reference in zip(hypotheses, references, strict=True):
         output, expected = Counter(words(hypothesis)), Counter(words(reference))
         for totals, counts in ((in_output, output), (in_reference, expected), (in_both, output & expected)):
-            for word, count in counts.items():
-                totals[_group_of(frequencies.get(word, 0), FREQUENCY_EDGES)] += count
+            for word, number in counts.items():
+                totals[_group_of(frequencies.get(word, 0), _FREQUENCIES)] += number
     return [
         FrequencyGroup(
-            _label(group, FREQUENCY_EDGES),
+            _FREQUENCIES[group],
             in_reference[group],
             in_output[group],
             200 * in_both[group] / (in_reference[group] + in_output[group]),
@@ -200,17 +193,8 @@ def count_source_words(
     return SourceWords(num["words"], num["copied"], num["copied by reference"], *unknown)
 
 
-def _group_of(number: int, edges: Sequence[int]) -> int:
-    return sum(number >= edge for edge in edges)
-
-
-def _label(group: int, edges: Sequence[int]) -> str:
-    """The range of a group, such as ``0``, ``2-4`` or ``60+``."""
-    first = edges[group - 1] if group else 0
-    if group == len(edges):
-        return f"{first}+"
-    last = edges[group] - 1
-    return str(first) if first == last else f"{first}-{last}"
+def _group_of(number: int, groups: Iterable[int]) -> int:
+    return max(smallest for smallest in groups if smallest <= number)
 
 
 @dataclass(frozen=True)
@@ -242,8 +226,8 @@ def worst_sentences(
 ) -> list[ScoredSentence]:
     """The ``num`` sentences with the lowest chrF2++, the worst first; ties keep their order."""
     scores = sentence_scores(hypotheses, references)
-    order = sorted(range(len(scores)), key=scores.__getitem__)[:num]
-    return [ScoredSentence(i + 1, sources[i], hypotheses[i], references[i], scores[i]) for i in order]
+    sentences = map(ScoredSentence, count(1), sources, hypotheses, references, scores)
+    return sorted(sentences, key=lambda sentence: sentence.chrfpp)[:num]
 
 
 def most_different_sentences(
@@ -253,19 +237,11 @@ def most_different_sentences(
     num: int,
 ) -> list[SentenceOfTwo]:
     """At most ``num`` sentences whose chrF2++ differs most between two systems, and differs at all."""
-    first, second = (sentence_scores(system, references) for system in hypotheses)
-    order = sorted(range(len(references)), key=lambda i: -abs(first[i] - second[i]))[:num]
-    return [
-        SentenceOfTwo(
-            i + 1,
-            None if sources is None else sources[i],
-            (hypotheses[0][i], hypotheses[1][i]),
-            references[i],
-            (first[i], second[i]),
-        )
-        for i in order
-        if first[i] != second[i]
-    ]
+    pairs = zip(*hypotheses, strict=True)
+    scores = zip(*(sentence_scores(system, references) for system in hypotheses), strict=True)
+    sentences = map(SentenceOfTwo, count(1), sources or repeat(None), pairs, references, scores)
+    different = [sentence for sentence in sentences if sentence.chrfpp[0] != sentence.chrfpp[1]]
+    return sorted(different, key=lambda sentence: -abs(sentence.chrfpp[0] - sentence.chrfpp[1]))[:num]
 
 
 def sentence_scores(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:

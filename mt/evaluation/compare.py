@@ -1,8 +1,7 @@
 """Comparing two systems on the same sentences, with the significance of the difference (`mt compare`)."""
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -22,7 +21,6 @@ from mt.evaluation.test_set import (
     read_lines,
     warn_of_other_split,
 )
-from mt.files import write_atomically
 from mt.inference.loaded_model import LoadedModel, load_model
 from mt.run_directory import RunDirectory
 from mt.search.strategy import Beam
@@ -60,7 +58,7 @@ def run_comparison(
     directory the files are, unless ``data_path`` (see `load_evaluation_set`) or ``references`` name another.
     """
     sources: list[str] | None = None
-    loaded: list[tuple[RunDirectory, LoadedModel] | None] = [None, None]
+    models: dict[Path, tuple[RunDirectory, LoadedModel]] = {}
     if references is not None:
         if any(system.is_dir() for system in systems):
             raise ConfigError(
@@ -72,9 +70,8 @@ def run_comparison(
     else:
         runs = _runs_of(systems)
         # Both are opened before reading the corpus, because training may remove a checkpoint at any time.
-        loaded = [_load(system, checkpoint) if system.is_dir() else None for system in systems]
-        others = {str(run.path): config.data for run, config in runs}
-        test_set = load_evaluation_set(runs[0][1], split, path=data_path, name=data_name, others=others)
+        models = {system: _load(system, checkpoint) for system in systems if system.is_dir()}
+        test_set = load_evaluation_set(runs[0][1], split, path=data_path, name=data_name)
         for run, _ in runs:
             warn_of_other_split(run, test_set)
         sources = test_set.sources
@@ -85,11 +82,11 @@ def run_comparison(
             f"them: compare at most {MAX_RESAMPLED_LINES:,}."
         )
     # Files are read before anything is translated, which may replace them.
-    given = {system: _read(system, test_set) for system in systems if not system.is_dir()}
-    (first_file, first), (second_file, second) = (
-        _translated(*model, test_set, device, beam) if model else (system, given[system])
-        for system, model in zip(systems, loaded, strict=True)
-    )
+    texts = {system: (system, _read(system, test_set)) for system in systems if system not in models}
+    for system, (run, loaded) in models.items():
+        translations = translate_set(run, loaded, test_set, device=device, beam=beam)
+        texts[system] = translations.file, translations.lines
+    (first_file, first), (second_file, second) = (texts[system] for system in systems)
     return Comparison(
         systems=(visible(str(first_file)), visible(str(second_file))),
         data=test_set.where,
@@ -97,11 +94,6 @@ def run_comparison(
         scores=paired_bootstrap(first, second, test_set.references),
         sentences=most_different_sentences(sources, (first, second), test_set.references, num_shown),
     )
-
-
-def write_comparison(comparison: Comparison, file: Path) -> None:
-    """Write the comparison as JSON; an existing ``file`` is replaced."""
-    write_atomically(file, json.dumps(asdict(comparison), indent=2, ensure_ascii=False) + "\n")
 
 
 def _read(file: Path, test_set: EvaluationSet) -> list[str]:
@@ -114,29 +106,24 @@ def _read(file: Path, test_set: EvaluationSet) -> list[str]:
     return lines
 
 
-def _translated(
-    run: RunDirectory, loaded: LoadedModel, test_set: EvaluationSet, device: torch.device, beam: Beam | None
-) -> tuple[Path, list[str]]:
-    translations = translate_set(run, loaded, test_set, device=device, beam=beam)
-    return translations.file, translations.lines
-
-
 def _runs_of(systems: Sequence[Path]) -> list[tuple[RunDirectory, Config]]:
     """The systems that are runs, then those that are in one, with their configs."""
-    ordered = sorted(systems, key=lambda system: not system.is_dir())
-    candidates = [(_run_of(system)[0], system.is_dir()) for system in ordered]
-    given = {run.path: run.require() for run, is_run in candidates if is_run or run.exists}
-    if not given:
+    runs: dict[Path, RunDirectory] = {}
+    for system in sorted(systems, key=lambda system: not system.is_dir()):
+        run, _ = _run_of(system)
+        if system.is_dir() or run.exists:
+            runs[run.path] = run.require()
+    if not runs:
         raise ConfigError(
             f"neither {systems[0]} nor {systems[1]} is in a run, so there is nothing to compare them with. "
             "Give the references with --references FILE.",
         )
-    runs = [(run, load_config(run.config_file)) for run in given.values()]
-    languages = {(config.data.src, config.data.tgt) for _, config in runs}
+    configs = [(run, load_config(run.config_file)) for run in runs.values()]
+    languages = {(config.data.src, config.data.tgt) for _, config in configs}
     if len(languages) > 1:
         pairs = " and ".join(f"{src} to {tgt}" for src, tgt in sorted(languages))
         raise ConfigError(f"the runs translate {pairs}: compare runs of the same languages.")
-    return runs
+    return configs
 
 
 def _run_of(system: Path) -> tuple[RunDirectory, str | None]:

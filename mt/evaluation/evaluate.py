@@ -3,11 +3,11 @@
 import hashlib
 import json
 import logging
-from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils.tensorboard import SummaryWriter
@@ -21,20 +21,17 @@ from mt.device import PrecisionName, choose_device
 from mt.display import markdown_table, markdown_text, progress_bar, visible
 from mt.errors import ConfigError
 from mt.evaluation.analysis import Analysis, ScoredSentence, analyse_translations, worst_sentences
-from mt.evaluation.record import (
-    OtherCheckpoint,
-    RecordedEvaluation,
-    compare_with_other_checkpoints,
-    name_in_setting,
-    record_evaluation,
-)
+from mt.evaluation.record import RecordedEvaluation, name_in_setting, read_evaluations, record_evaluation
 from mt.evaluation.scores import (
     MAX_RESAMPLED_LINES,
+    Difference,
     Score,
+    differences,
     exact_match,
+    metrics_of_evaluation,
     score_with_confidence,
 )
-from mt.evaluation.test_set import EvaluationSet, load_evaluation_set, warn_of_other_split
+from mt.evaluation.test_set import EvaluationSet, load_evaluation_set, read_lines, warn_of_other_split
 from mt.files import write_atomically
 from mt.inference.loaded_model import LoadedModel, load_ensemble
 from mt.inference.model_translator import ModelTranslator
@@ -46,52 +43,39 @@ LOG = logging.getLogger(__name__)
 
 LiteratureScore = Callable[[Sequence[str], Sequence[str], str], Score]
 
+# How many of the newest evaluations by other checkpoints an evaluation is compared with.
+_MOST_COMPARED = 5
 
-@dataclass(frozen=True)
-class Translations:
-    """A run's translations of a test set, as they were written into the run directory."""
+
+class Translations(NamedTuple):
+    """A run's translations of a test set, which are also in the run directory."""
 
     setting: str
-    """The test set, the checkpoint and the decoding strategy, as in the file's name."""
     engine: str
     precision: str
     lines: list[str]
     file: Path
-    references_file: Path
-    """The references, one per line, for sacreBLEU's own command."""
 
 
-@dataclass(frozen=True)
-class Evaluation:
+@dataclass(frozen=True, kw_only=True)
+class Evaluation(RecordedEvaluation):
     """How well a run translates a test set."""
 
-    setting: str
-    """The test set, the checkpoint and the decoding strategy."""
-    engine: str
-    precision: str
-    """What searched, and the precision of its matrix products."""
-    data: str
-    """The corpus and split of the sentences."""
-    checkpoint: str
-    step: int
-    """The optimizer step of the checkpoint."""
-    num_sentences: int
     hypotheses_file: Path
     """The translations, one per line."""
     references_file: Path
-    """The references, one per line."""
-    scores: dict[str, Score]
-    literature: Score | None
-    exact: float
-    """Percentage of translations that equal their reference."""
+    """The references, one per line, for sacreBLEU's own command."""
     exact_by_length: dict[int, tuple[int, float]] | None
     """For `builtin:reverse`, by number of source words: the number of sentences, and the percentage exact."""
     analysis: Analysis | None
     worst: list[ScoredSentence]
     ensemble: list[str]
     """The folders of the other checkpoints of an ensemble; empty for a single model."""
-    other_checkpoints: list[OtherCheckpoint] = field(default_factory=list)
-    """Earlier evaluations of the same sentences with the same search by other checkpoints of the run."""
+    other_checkpoints: dict[str, Difference]
+    """The difference in BLEU from other checkpoints of the run, by name, the newest evaluations first.
+
+    These evaluated the same sentences with the same search; each is the first of the two systems.
+    """
 
 
 def run_evaluation(
@@ -137,8 +121,7 @@ def run_evaluation(
     config = load_config(run.config_file)
     # Before reading the corpus, which may take long: training may remove this checkpoint at any time.
     loaded, *rest = load_ensemble([run, *other_runs], checkpoint)
-    trained_on = {str(other.path): model.config.data for other, model in zip(other_runs, rest, strict=True)}
-    test_set = load_evaluation_set(config, split, path=data_path, name=data_name, others=trained_on)
+    test_set = load_evaluation_set(config, split, path=data_path, name=data_name)
     for member in (run, *other_runs):
         warn_of_other_split(member, test_set)
     device = choose_device(device)
@@ -153,52 +136,39 @@ def run_evaluation(
             others=rest,
             engine=engine,
         )
-    saved, hypotheses = loaded.checkpoint, translations.lines
+    hypotheses, references = translations.lines, test_set.references
     if len(hypotheses) > MAX_RESAMPLED_LINES:
         LOG.info("more than %s sentences: scores without confidence intervals", f"{MAX_RESAMPLED_LINES:,}")
-    texts = test_set.sources, hypotheses, test_set.references
+    scores = score_with_confidence(hypotheses, references)
+    if literature:
+        scores["literature_bleu"] = literature(hypotheses, references, config.data.tgt)
+    texts = test_set.sources, hypotheses, references
     evaluation = Evaluation(
+        time=datetime.now(UTC).replace(microsecond=0),
+        mt_version=mt.__version__,
         setting=translations.setting,
+        data=test_set.where,
+        checkpoint=loaded.checkpoint.name,
+        step=loaded.checkpoint.step,
+        search=described(beam),
         engine=translations.engine,
         precision=translations.precision,
-        data=test_set.where,
-        checkpoint=saved.name,
-        step=saved.step,
         num_sentences=len(hypotheses),
+        scores=scores,
+        exact=exact_match(hypotheses, references),
         hypotheses_file=translations.file,
-        references_file=translations.references_file,
-        scores=score_with_confidence(hypotheses, test_set.references),
-        literature=literature(*texts[1:], config.data.tgt) if literature else None,
-        exact=exact_match(hypotheses, test_set.references),
+        references_file=run.references_file(test_set.name),
         exact_by_length=_exact_by_length(*texts) if test_set.where.startswith("builtin:reverse,") else None,
         analysis=analyse_translations(run, config, test_set, hypotheses) if analyse else None,
         worst=worst_sentences(*texts, num_worst),
         ensemble=[visible(str(model.checkpoint.folder)) for model in rest],
+        other_checkpoints={},
     )
-    if other_runs:
+    if rest:
         return evaluation
-    search = search_name(beam, translations.precision, translations.engine)
-    alike = compare_with_other_checkpoints(run, test_set, saved.name, search, hypotheses)
-    record_evaluation(run, _as_recorded(evaluation, beam))
-    return replace(evaluation, other_checkpoints=alike)
-
-
-def _as_recorded(evaluation: Evaluation, beam: Beam | None) -> RecordedEvaluation:
-    literature = {} if evaluation.literature is None else {"literature_bleu": evaluation.literature}
-    return RecordedEvaluation(
-        time=datetime.now(UTC).replace(microsecond=0),
-        mt_version=mt.__version__,
-        setting=evaluation.setting,
-        data=evaluation.data,
-        checkpoint=evaluation.checkpoint,
-        step=evaluation.step,
-        search=described(beam),
-        num_sentences=evaluation.num_sentences,
-        exact=evaluation.exact,
-        scores=evaluation.scores | literature,
-        engine=evaluation.engine,
-        precision=evaluation.precision,
-    )
+    others_of_run = _compare_with_other_checkpoints(run, evaluation, test_set, hypotheses)
+    record_evaluation(run, evaluation)
+    return replace(evaluation, other_checkpoints=others_of_run)
 
 
 def described(beam: Beam | None) -> str:
@@ -223,18 +193,21 @@ def translate_set(
 
     With ``others``, an ensemble translates.
     """
-    saved = loaded.checkpoint
     if engine != "torch" and others:
         raise ConfigError("only torch translates as an ensemble: leave the engine out.")
     translator: Translator = (
         ModelTranslator.from_loaded(loaded, device=device, others=others, precision=precision)
         if engine == "torch"
         else Translator.from_run(
-            run, checkpoint=saved.name, device=device, precision=precision, engine=engine
+            run, checkpoint=loaded.checkpoint.name, device=device, precision=precision, engine=engine
         )
     )
     name = translator.engine.name
-    setting = setting_name(saved, test_set, beam, translator.precision, name) + _ensemble_name(others)
+    setting = setting_name(loaded.checkpoint, test_set, beam, translator.precision, name)
+    if others:
+        weights = " ".join(other.checkpoint.checksums[MODEL] for other in others)
+        checksum = hashlib.blake2b(weights.encode(), digest_size=2).hexdigest()
+        setting = f"{setting}-ensemble{len(others) + 1}-{checksum}"
     with progress_bar(len(test_set.sources), unit="sentences", description="translating") as bar:
         lines = translator.translate(test_set.sources, strategy=beam, advance=bar.update)
     if not processes.is_first():
@@ -242,10 +215,10 @@ def translate_set(
         raise SystemExit(0)
     # Each on one line, which does not change any score.
     lines = [line.replace("\n", " ") for line in lines]
-    file, references_file = run.hypotheses_file(setting), run.references_file(test_set.name)
-    for path, texts in ((references_file, test_set.references), (file, lines)):
+    file = run.hypotheses_file(setting)
+    for path, texts in ((run.references_file(test_set.name), test_set.references), (file, lines)):
         write_atomically(path, "".join(text + "\n" for text in texts))
-    return Translations(setting, name, translator.precision, lines, file, references_file)
+    return Translations(setting, name, translator.precision, lines, file)
 
 
 def setting_name(
@@ -256,41 +229,47 @@ def setting_name(
     engine: str = "torch",
 ) -> str:
     """The test set, the checkpoint and the decoding strategy, for file names."""
-    return f"{test_set.name}.{name_in_setting(saved)}.{search_name(beam, precision, engine)}"
-
-
-def search_name(beam: Beam | None, precision: str, engine: str = "torch") -> str:
-    """The decoding strategy, the precision and the engine, for file names."""
     mean = "-mean" if beam and beam.length_normalization == "mean" else ""
     search = f"beam{beam.size}-lp{beam.length_penalty:g}{mean}" if beam else "greedy"
-    search = search if precision == "float32" else f"{search}-{precision}"
-    return search if engine == "torch" else f"{search}-{engine}"
+    search += "" if precision == "float32" else f"-{precision}"
+    search += "" if engine == "torch" else f"-{engine}"
+    return f"{test_set.name}.{name_in_setting(saved)}.{search}"
 
 
-def _ensemble_name(others: Sequence[LoadedModel]) -> str:
-    """The number of models of an ensemble and a checksum of the others, for file names."""
-    if not others:
-        return ""
-    weights = " ".join(other.checkpoint.checksums[MODEL] for other in others)
-    return f"-ensemble{len(others) + 1}-{hashlib.blake2b(weights.encode(), digest_size=2).hexdigest()}"
+def _compare_with_other_checkpoints(
+    run: RunDirectory, evaluation: Evaluation, test_set: EvaluationSet, lines: list[str]
+) -> dict[str, Difference]:
+    """The best of several noisy validations is partly the luckiest: is the difference more than chance?"""
+    others: dict[str, list[str]] = {}
+    for other in reversed(read_evaluations(run)):
+        is_alike = other.setting.startswith(f"{test_set.name}.") and other.how == evaluation.how
+        file = run.hypotheses_file(other.setting)
+        if is_alike and other.checkpoint != evaluation.checkpoint and file.exists():
+            translations = read_lines(file)
+            if len(translations) == len(lines) and len(others) < _MOST_COMPARED:
+                others.setdefault(other.checkpoint, translations)
+    if not others or len(lines) > MAX_RESAMPLED_LINES:
+        return {}
+    metric = metrics_of_evaluation(test_set.references)["bleu"]
+    of_others = differences(metric, lines, list(others.values()), test_set.references)
+    return dict(zip(others, of_others, strict=True))
 
 
 def _exact_by_length(
     sources: list[str], hypotheses: list[str], references: list[str]
 ) -> dict[int, tuple[int, float]]:
-    groups: defaultdict[int, list[tuple[str, str]]] = defaultdict(list)
+    groups: dict[int, list[tuple[str, str]]] = {}
     for source, hypothesis, reference in zip(sources, hypotheses, references, strict=True):
-        groups[len(source.split())].append((hypothesis, reference))
+        groups.setdefault(len(source.split()), []).append((hypothesis, reference))
     return {
         length: (len(pairs), exact_match(*zip(*pairs, strict=True)))
         for length, pairs in sorted(groups.items())
     }
 
 
-def write_json(evaluation: Evaluation, file: Path) -> None:
-    """Write the evaluation as JSON, with the signatures of the scores; an existing ``file`` is replaced."""
-    # The files are paths, which JSON does not support.
-    text = json.dumps(asdict(evaluation), indent=2, ensure_ascii=False, default=str)
+def write_json(result: Any, file: Path) -> None:
+    """Write an `Evaluation` or a comparison as JSON; an existing ``file`` is replaced."""
+    text = json.dumps(asdict(result), indent=2, ensure_ascii=False, default=str)
     write_atomically(file, text + "\n")
 
 
@@ -303,36 +282,16 @@ def show_in_tensorboard(evaluation: Evaluation, run: RunDirectory) -> None:
     folder = run.evaluation_dir(evaluation.setting)
     for old in folder.glob("events.out.tfevents.*"):
         old.unlink(missing_ok=True)  # Another process may evaluate the same setting.
-    literature = {} if evaluation.literature is None else {"literature_bleu": evaluation.literature}
-    scores = evaluation.scores | literature
-    values = {key: score.value for key, score in scores.items()} | {"exact": evaluation.exact}
+    values = {key: score.value for key, score in evaluation.scores.items()} | {"exact": evaluation.exact}
     if evaluation.analysis is not None:
         values["length_ratio"] = evaluation.analysis.length_ratio
-    scores_table = markdown_table(
-        ("score", "value", "95 % interval", "signature"),
-        [
-            (
-                score.name,
-                f"{score.value:.2f}",
-                "{:.2f} to {:.2f}".format(*score.interval) if score.interval else "",
-                markdown_text(score.signature),
-            )
-            for score in scores.values()
-        ],
-    )
-    worst_table = markdown_table(
-        ("sentence", "chrF2++", "source", "translation", "reference"),
-        [
-            (
-                str(sentence.number),
-                f"{sentence.chrfpp:.1f}",
-                *map(markdown_text, (sentence.source, sentence.translation, sentence.reference)),
-            )
-            for sentence in evaluation.worst
-        ],
-    )
+    head = ("sentence", "chrF2++", "source", "translation", "reference")
+    rows = [
+        (f"{s.number}", f"{s.chrfpp:.1f}", *map(markdown_text, (s.source, s.translation, s.reference)))
+        for s in evaluation.worst
+    ]
+    scores = "".join(f"- {markdown_text(str(score))}\n" for score in evaluation.scores.values())
     with SummaryWriter(str(folder)) as writer:
         for key, value in values.items():
             writer.add_scalar(f"evaluation/{key}", value, evaluation.step)
-        writer.add_text("evaluation/scores", scores_table, evaluation.step)
-        writer.add_text("evaluation/worst", worst_table, evaluation.step)
+        writer.add_text("evaluation/details", f"{scores}\n{markdown_table(head, rows)}", evaluation.step)

@@ -6,7 +6,7 @@ import json
 import logging
 import re
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -20,7 +20,7 @@ from mt.data.cleaning.leaks import LeakCheck
 from mt.data.corpus import load_split, load_undivided
 from mt.data.corpus_report import recorded_fingerprints
 from mt.data.pair_table import PairTable
-from mt.data.sources.find import LEGACY_NAMES, files_on_disk, find_source, mixed_sources
+from mt.data.sources.find import files_on_disk, find_source, mixed_sources
 from mt.data.sources.source import Split
 from mt.display import visible
 from mt.errors import ConfigError, DataError
@@ -53,26 +53,23 @@ def load_evaluation_set(
     path: str | None = None,
     name: str | None = None,
     leave_out_empty: bool = False,
-    others: Mapping[str, DataConfig] | None = None,
 ) -> EvaluationSet:
     """A split of the run's corpus or of another in ``path``, or the standard test set in ``sacrebleu:NAME``.
 
-    Files without splits are used as a whole. Pairs with an empty reference are refused unless they are left
-    out. ``others`` is the data that other models to be evaluated were trained on, by the name of the run.
+    Files without splits are used as a whole. Pairs with an empty reference are an error unless they are left
+    out.
     """
     if split not in (splits := get_args(Split)):
         raise ValueError(f"split must be {', '.join(splits)}, not {split!r}")
     if name is not None and (path is None or path.startswith(PREFIX)):
         raise ConfigError(f"{name!r} is the configuration of a Hub corpus: give its path as well.")
     data = config.data
-    own_split: Split | None = None
-    fingerprint: str | None = None
     stem: str = split
+    fingerprint: str | None = None
     if path is None:
-        pairs, own_split, where = load_split(data, split, config.cleaning), split, f"{data.path}, {split}"
+        pairs, where = load_split(data, split, config.cleaning), f"{data.path}, {split}"
         sources, references = list(pairs["src"]), list(pairs["tgt"])
-        if split != "train":
-            fingerprint = _table(sources, references).fingerprint
+        fingerprint = _table(sources, references).fingerprint if split != "train" else None
     elif path.startswith(PREFIX):
         sources, references = load_standard_set(path.removeprefix(PREFIX), data)
         stem, where = _for_file_name(path), path
@@ -80,8 +77,7 @@ def load_evaluation_set(
         # A built-in corpus has as many pairs as are asked for; any other corpus is used as a whole.
         limit = data.num_train_pairs if path.startswith("builtin:") else None
         changes = {"path": path, "name": name, "revision": None, "num_train_pairs": limit, "mix": None}
-        trained_on = {**(others or {}), "this run": data}
-        pairs, is_whole = _load_other(data.model_copy(update=changes), split, trained_on)
+        pairs, is_whole = _load_other(data.model_copy(update=changes), split, data)
         stem, where = _for_file_name(Path(path).name), f"{path}, {name}" if name else path
         if not is_whole:
             stem, where = f"{stem}.{split}", f"{where}, {split}"
@@ -95,6 +91,7 @@ def load_evaluation_set(
     # As JSON, which separates sentences unambiguously.
     content = json.dumps([sources, references]).encode()
     checksum = hashlib.blake2b(content, digest_size=6).hexdigest()
+    own_split = split if path is None else None
     return EvaluationSet(f"{stem}-{checksum}", visible(where), sources, references, own_split, fingerprint)
 
 
@@ -109,9 +106,7 @@ def check_references(references: Sequence[str], where: str) -> None:
         )
 
 
-def _load_other(
-    other: DataConfig, split: Split, trained_on: Mapping[str, DataConfig]
-) -> tuple[datasets.Dataset, bool]:
+def _load_other(other: DataConfig, split: Split, trained_on: DataConfig) -> tuple[datasets.Dataset, bool]:
     """A split of another corpus, or all of a corpus without splits, and whether it is all.
 
     If it cannot be read with ``data.columns`` and ``data.delimiter``, which are those of the run's corpus,
@@ -136,21 +131,11 @@ def _load_other(
             return loaded
         raise
     # A split that the corpus lacks was carved from its training pairs.
-    if whole is not None or split not in find_source(other).splits:
-        for run, data in trained_on.items():
-            if _have_common_training_pairs(data, other):
-                raise ConfigError(
-                    f"{run} was trained on {other.path}, and may have learnt what would be scored. To score "
-                    "a split of a run's own corpus, name no other corpus."
-                )
+    is_carved = whole is not None or split not in find_source(other).splits
+    is_source = (other.path, other.name) in {(own.path, own.name) for own, _ in mixed_sources(trained_on)}
+    if is_carved and (is_source or files_on_disk(other, ["train"]) & files_on_disk(trained_on, ["train"])):
+        LOG.warning("the run was trained on %s, and may have learnt what is scored", other.path)
     return pairs, whole is not None
-
-
-def _have_common_training_pairs(data: DataConfig, other: DataConfig) -> bool:
-    # A corpus on the Hub has no files here.
-    ids = {(LEGACY_NAMES.get(own.path, own.path), own.name) for own, _ in mixed_sources(data)}
-    is_source = (LEGACY_NAMES.get(other.path, other.path), other.name) in ids
-    return is_source or bool(files_on_disk(other, ["train"]) & files_on_disk(data, ["train"]))
 
 
 def _table(sources: Sequence[str], references: Sequence[str]) -> PairTable:

@@ -3,6 +3,7 @@
 The weights are not read, only the headers of their files, which say how long each file must be.
 """
 
+import contextlib
 import json
 import math
 import os
@@ -12,10 +13,8 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError, safe_open
 
-from mt.checkpoint.directory import BEST, LATEST, average_names, read_pointer, step_names
 from mt.checkpoint.record import (
     MODEL,
-    TENSORS,
     VALUES,
     Checkpoint,
     DamagedError,
@@ -24,7 +23,6 @@ from mt.checkpoint.record import (
     read_record,
 )
 from mt.errors import CheckpointError
-from mt.run_directory import RunDirectory
 from mt.training.counters import Counters
 
 _COUNTERS = TypeAdapter(Counters)
@@ -35,73 +33,48 @@ class SavedCheckpoint:
     """A checkpoint, sound or not."""
 
     name: str
-    is_best: bool
-    is_latest: bool
-    record: Checkpoint | None = None
+    record: Checkpoint | None
     """None if it cannot be read."""
-    num_bytes: int = 0
-    num_parameters: int | None = None
+    num_bytes: int
+    num_parameters: int | None
     """Weights of the model; tied ones count once."""
-    problem: str | None = None
+    problem: str | None
     """Why it cannot be used."""
 
 
-def read_checkpoints(run: RunDirectory, problems: list[str]) -> list[SavedCheckpoint]:
-    """The checkpoints from the oldest step to the newest, then the averages.
-
-    What is wrong with the newest or the best one is added to ``problems``.
-    """
-    folder = run.checkpoints_dir
+def inspect_checkpoint(folder: Path) -> SavedCheckpoint:
+    """Read the record of a checkpoint and the headers of its tensors, whose length is checked."""
+    record, num_values, problem = None, {}, None
     try:
-        steps, averages = step_names(folder), average_names(folder)
-    except CheckpointError as error:
-        problems.append(error.message)
-        return []
-    pointers = {pointer: read_pointer(folder, pointer) for pointer in (LATEST, BEST)}
-    for pointer, name in pointers.items():
-        if name is None and os.path.lexists(folder / pointer):
-            problems.append(f"checkpoints/{pointer} does not name a checkpoint")
-        if name is not None and name not in steps:
-            problems.append(f"checkpoints/{name}, the {pointer} one, is missing")
-    # A process that was killed between writing the first checkpoint and the pointer has left no pointer.
-    latest = pointers[LATEST] or (steps[-1] if steps else None)
-    saved = []
-    for name in (*steps, *averages):
-        if (folder / name).is_dir():  # Training removes old ones.
-            saved.append(_inspect(folder / name, is_best=name == pointers[BEST], is_latest=name == latest))
-    needed = [checkpoint for checkpoint in saved if checkpoint.is_best or checkpoint.is_latest]
-    problems += [f"checkpoints/{saved.name}: {saved.problem}" for saved in needed if saved.problem]
-    return saved
-
-
-def _inspect(folder: Path, *, is_best: bool, is_latest: bool) -> SavedCheckpoint:
-    content, num_bytes, num_parameters = None, 0, 0
-    try:
-        content = read_record(folder)
-        for part in content.parts:
+        record = read_record(folder)
+        for part in record.parts:
             with explain_unreadable(part):
-                num_bytes += (folder / part).stat().st_size
-                if part in (MODEL, TENSORS):
-                    num_values = _num_values(folder / part)
-                    num_parameters += num_values if part == MODEL else 0
+                if part == VALUES:
+                    (folder / part).stat()
+                    continue
+                with safe_open(folder / part, framework="numpy") as tensors:
+                    shapes = [tensors.get_slice(name).get_shape() for name in tensors.keys()]  # noqa: SIM118
+                num_values[part] = sum(map(math.prod, shapes))
     except CheckpointError as error:
-        return SavedCheckpoint(folder.name, is_best, is_latest, content, problem=error.message)
-    return SavedCheckpoint(folder.name, is_best, is_latest, content, num_bytes, num_parameters)
+        problem = error.message
+    except SafetensorError:
+        problem = f"{part} is not what was saved (wrong header or length)"
+    return SavedCheckpoint(folder.name, record, num_bytes(folder), num_values.get(MODEL), problem)
 
 
-def _num_values(file: Path) -> int:
-    """The number of values in all tensors of a file, whose length must be that in its header."""
-    try:
-        with safe_open(file, framework="numpy") as tensors:
-            return sum(math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys())  # noqa: SIM118
-    except SafetensorError as error:
-        raise DamagedError(f"{file.name} is not what was saved (wrong header or length)") from error
+def num_bytes(folder: Path) -> int:
+    """The size of all files below a folder; links are not followed."""
+    total = 0
+    for parent, _, files in os.walk(folder):
+        for file in files:
+            with contextlib.suppress(OSError):  # Training removes old checkpoints.
+                total += os.lstat(f"{parent}/{file}").st_size
+    return total
 
 
 def read_counters(checkpoint: Checkpoint) -> Counters:
     """Where training was when this checkpoint was saved."""
     try:
-        content = json.loads(read_part(checkpoint, VALUES))
-        return _COUNTERS.validate_python(content["state"])
+        return _COUNTERS.validate_python(json.loads(read_part(checkpoint, VALUES))["state"])
     except (ValueError, LookupError, TypeError, RecursionError, ValidationError) as error:
         raise DamagedError(f"{VALUES} was not written by mt") from error

@@ -36,14 +36,12 @@ class RankedSamples:
     @property
     def short(self) -> list[ScoredSentence]:
         """Those that are short enough to draw what every token attends to: the worst and the best in turn."""
-        return [
-            sample
-            for sample in chain.from_iterable(zip_longest(self.worst, self.best))
-            if sample is not None
-            and all(
-                0 < len(text.strip()) <= _MAX_DRAWN_CHARACTERS for text in (sample.source, sample.translation)
-            )
-        ]
+        in_turn = chain.from_iterable(zip_longest(self.worst, self.best))
+        return [s for s in in_turn if s and _is_drawable(s.source) and _is_drawable(s.translation)]
+
+
+def _is_drawable(text: str) -> bool:
+    return 0 < len(text.strip()) <= _MAX_DRAWN_CHARACTERS
 
 
 def rank_samples(
@@ -60,30 +58,21 @@ def rank_samples(
             f"the validation split of {loaded.config.data.path} has changed since {run.path} was trained, so "
             "the model may have been trained on some of its sentences. Restore the old files."
         )
-    count = len(validation.sources)
+    sources, references = validation.sources, validation.references
+    count = len(sources)
     indices = list(range(count))
-    try:
-        translations = read_lines(run.hypotheses_file(setting_name(loaded.checkpoint, validation, None)))
-    except DataError:
-        translations = []
+    file = run.hypotheses_file(setting_name(loaded.checkpoint, validation, None))
+    translations = read_lines(file) if file.exists() else []
     if len(translations) != count:
         num = min(num_sentences, count)
         indices = [count * number // num for number in range(num)]
+        sources, references = ([texts[index] for index in indices] for texts in (sources, references))
         with progress_bar(num, unit="sentences", description="translating") as bar:
-            translations = translator.translate(
-                [validation.sources[index] for index in indices], advance=bar.update
-            )
-    references = [validation.references[index] for index in indices]
+            translations = translator.translate(sources, advance=bar.update)
     scores = sentence_scores(translations, references)
-    ranked = sorted(
-        (
-            ScoredSentence(index + 1, validation.sources[index], translation, reference, score)
-            for index, translation, reference, score in zip(
-                indices, translations, references, scores, strict=True
-            )
-        ),
-        key=lambda sample: (-sample.chrfpp, -len(sample.reference), sample.number),
-    )
+    numbers = [index + 1 for index in indices]
+    samples = map(ScoredSentence, numbers, sources, translations, references, scores)
+    ranked = sorted(samples, key=lambda sample: (-sample.chrfpp, -len(sample.reference), sample.number))
     wrong = [sample for sample in reversed(ranked) if sample.translation != sample.reference]
     worst = wrong[: min(_NUM_SHOWN, (len(ranked) + 1) // 2)]
     best = [sample for sample in ranked if sample not in worst][:_NUM_SHOWN]

@@ -10,6 +10,7 @@ from mt.files import read_bytes
 from mt.run_directory import RunDirectory
 
 _MAX_BYTES = 100_000_000
+STILL_RUNNING = "still running"
 
 
 @dataclass
@@ -25,6 +26,13 @@ class TrainingSession:
     warnings: list[str] = field(default_factory=list)
     signatures: dict[str, str] = field(default_factory=dict)
     """How its validation computed the scores, by their names."""
+
+    def __str__(self) -> str:
+        outcome = self.outcome or "nothing says how it ended, as after a kill"
+        begun = f"resumed from step {self.first_step:,}" if self.first_step else "started"
+        if self.first_step is None and self.outcome not in ("", STILL_RUNNING):
+            begun = "did not begin"
+        return f"{begun}; {outcome[0].lower()}{outcome[1:]}"
 
 
 @dataclass(frozen=True)
@@ -45,16 +53,13 @@ _EVENT = TypeAdapter(_Event)
 def read_sessions(run: RunDirectory) -> list[TrainingSession]:
     """Read the sessions; a missing file has none, and lines that are no events are skipped."""
     sessions: list[TrainingSession] = []
-    if not run.sessions_file.exists():
-        return sessions
-    for line in read_bytes(run.sessions_file, max_bytes=_MAX_BYTES).split(b"\n"):
-        with contextlib.suppress(ValidationError):
+    content = read_bytes(run.sessions_file, max_bytes=_MAX_BYTES) if run.sessions_file.exists() else b""
+    for line in content.split(b"\n"):
+        with contextlib.suppress(ValidationError, IndexError):
             event = _EVENT.validate_json(line)
-            if event.event == "start":
-                sessions.append(TrainingSession(event.time))
-            if not sessions:
-                continue
             match event.event:
+                case "start":
+                    sessions.append(TrainingSession(event.time))
                 case "training":
                     sessions[-1].first_step = event.step
                 case "validation":

@@ -74,7 +74,8 @@ def test_figures_as_json(call: Call, trained: RunDirectory, tmp_path: Path) -> N
     file = tmp_path / "scores.json"
     out = call("evaluate", "--json", file, "--literature")[1]
     facts = json.loads(file.read_text(encoding="utf-8"))
-    for score in [*facts["scores"].values(), facts["literature"]]:
+    assert list(facts["scores"]) == ["bleu", "chrfpp", "ter", "literature_bleu"]
+    for score in facts["scores"].values():
         assert f"{score['name']} {score['value']:.2f}  [" in out
         assert score["signature"] in out
     assert len(facts["worst"]) == 10

@@ -59,7 +59,7 @@ def test_neither_log_nor_terminal_nor_tensorboard_obeys_a_sentence(
     # What is evaluated goes into a table of TensorBoard's.
     assert call("evaluate", "--worst", "99")[0] == 0
     [tables] = Path("runs/tiny/tensorboard/evaluation").iterdir()
-    worst = read_curves(tables)["evaluation/worst/text_summary"][0][1].decode()
+    worst = read_curves(tables)["evaluation/details/text_summary"][0][1].decode()
     assert control_characters(worst) == set()
     assert "&lt;script&gt;alert" in worst
     assert "<" not in worst

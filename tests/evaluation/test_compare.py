@@ -13,8 +13,8 @@ import torch
 
 from mt.config.config import Config
 from mt.errors import CheckpointError, ConfigError, DataError, RunError
-from mt.evaluation.compare import run_comparison, write_comparison
-from mt.evaluation.evaluate import run_evaluation
+from mt.evaluation.compare import run_comparison
+from mt.evaluation.evaluate import run_evaluation, write_json
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
 
@@ -45,7 +45,7 @@ def test_two_runs(trained: RunDirectory, other: RunDirectory, tiny_corpus: Path,
         place = each.number - 1
         assert each.translations == (first[place], second[place])
         assert (each.source, each.reference) == (sources[place], references[place])
-    write_comparison(result, tmp_path / "c.json")
+    write_json(result, tmp_path / "c.json")
     facts = json.loads((tmp_path / "c.json").read_text(encoding="utf-8"))
     assert facts["scores"]["bleu"]["p_value"] == bleu.p_value
 

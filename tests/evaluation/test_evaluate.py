@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import sacrebleu
 import torch
-from sacrebleu.dataset import DATASETS
 
 from mt.config.config import Config
 from mt.config.data import DataConfig
@@ -104,7 +103,7 @@ def test_an_ensemble_is_scored_apart_from_its_first_run(
     # Only the run's own scores are recorded, and only those are compared with another checkpoint's.
     assert [each.setting for each in read_evaluations(run)] == [alone.setting]
     assert read_evaluations(trained) == []
-    assert evaluate().other_checkpoints == []
+    assert evaluate().other_checkpoints == {}
 
 
 def test_an_additional_score_is_of_the_same_lines_in_the_target_language_and_recorded(
@@ -123,7 +122,8 @@ def test_an_additional_score_is_of_the_same_lines_in_the_target_language_and_rec
     )
     assert asked == [(hypotheses, references, "de")]
     [recorded] = read_evaluations(trained)
-    assert recorded.scores["literature_bleu"] == result.literature
+    assert recorded.scores == result.scores
+    assert result.scores["literature_bleu"].value == 12.5
 
 
 def test_translations_of_another_setting_are_never_overwritten(trained: RunDirectory, tmp_path: Path) -> None:
@@ -144,26 +144,6 @@ def test_translations_of_another_setting_are_never_overwritten(trained: RunDirec
 
 def a_config(data: DataConfig) -> Config:
     return Config(data=data, training=TrainingConfig(max_steps=1))
-
-
-def test_a_standard_test_set(
-    trained: RunDirectory, tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wmt14: Any = DATASETS["wmt14"]
-    monkeypatch.setattr(wmt14, "_outdir", str(tmp_path))
-    for field in wmt14.fieldnames("en-de"):
-        text = (tiny_corpus / f"test.{'en' if field == 'src' else 'de'}").read_text(encoding="utf-8")
-        Path(wmt14._get_txt_file_path("en-de", field)).write_text(text, encoding="utf-8")
-    own = run_evaluation(trained, split="test", checkpoint="latest", device=CPU)
-    result = run_evaluation(
-        trained, split="test", checkpoint="latest", device=CPU, data_path="sacrebleu:wmt14"
-    )
-    (file,) = trained.path.glob("hypotheses.sacrebleu-wmt14-*.step_0000200.greedy.txt")
-    assert result.hypotheses_file == file
-    assert result.data == "sacrebleu:wmt14"
-    assert result.scores == own.scores
-    with pytest.raises(DataError, match="has no test set 'wmt'"):
-        run_evaluation(trained, split="test", checkpoint="best", device=CPU, data_path="sacrebleu:wmt")
 
 
 def test_without_the_training_corpus_there_are_scores_but_no_word_frequencies(
@@ -194,12 +174,10 @@ def test_tensorboard_shows_scores_and_the_training_curves_are_unchanged(
         f"evaluation/{name}" for name in ("bleu", "chrfpp", "ter", "exact", "length_ratio")
     }
     assert shown["evaluation/bleu"] == [(100, pytest.approx(result.scores["bleu"].value, rel=1e-6))]
-    table = shown["evaluation/worst/text_summary"][0][1].decode()
-    assert table.startswith("| sentence | chrF2++ | source | translation | reference |\n| --- |")
+    text = shown["evaluation/details/text_summary"][0][1].decode()
+    assert result.scores["ter"].signature.split("|")[0] in text
+    table = text[text.index("| sentence | chrF2++ | source | translation | reference |\n| --- |") :]
     assert table.count("\n") == 1 + len(result.worst)
-    assert (
-        result.scores["ter"].signature.split("|")[0] in shown["evaluation/scores/text_summary"][0][1].decode()
-    )
     assert read_curves(trained.tensorboard_dir) == curves
 
 
@@ -220,7 +198,9 @@ def test_another_corpus_with_other_columns_is_read_by_the_names_of_the_languages
         load_evaluation_set(config, "test", path=str(neither))
 
 
-def test_a_file_without_splits_is_not_called_a_split(tmp_path: Path) -> None:
+def test_a_file_without_splits_is_not_called_a_split(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     own, other = tmp_path / "own.tsv", tmp_path / "other.tsv"
     for file in (own, other):
         file.write_text("en\tde\nGo.\tGeh.\nStop.\tHalt.\n", encoding="utf-8")
@@ -234,8 +214,9 @@ def test_a_file_without_splits_is_not_called_a_split(tmp_path: Path) -> None:
     # The run has learnt from all of its own files, by whatever path.
     (tmp_path / "link.tsv").symlink_to(own)
     for path in ("own.tsv", f"../{tmp_path.name}/own.tsv", "o*.tsv", "link.tsv", "x.en,{}/./y.de"):
-        with pytest.raises(ConfigError, match="this run was trained on"):
-            load_evaluation_set(config, "train", path=f"{tmp_path}/{path.format(tmp_path)}")
+        caplog.clear()
+        load_evaluation_set(config, "train", path=f"{tmp_path}/{path.format(tmp_path)}")
+        assert "was trained on" in caplog.text
 
 
 def test_pairs_without_a_reference_are_refused_or_left_out(tmp_path: Path) -> None:

@@ -1,15 +1,17 @@
-"""Evaluations are kept in the run: a line each, whole or not at all."""
+"""Evaluations are kept in the run, a line each, and compared with those of other checkpoints."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
+import sacrebleu
 from pydantic import TypeAdapter
 
-from mt.checkpoint.record import Checkpoint
 from mt.checkpoint.store import CheckpointStore
-from mt.evaluation.evaluate import run_evaluation
+from mt.evaluation.evaluate import Evaluation, run_evaluation
 from mt.evaluation.record import RecordedEvaluation, read_evaluations, record_evaluation
 from mt.evaluation.scores import Score
 from mt.run_directory import RunDirectory
@@ -20,21 +22,9 @@ HOUR = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 def evaluation(setting: str = "test.step_1.greedy", bleu: float = 30.0) -> RecordedEvaluation:
     scores = {"bleu": Score("BLEU", bleu, "nrefs:1|version:2", (29.0, 31.0)), "ter": Score("TER", 5.0, "x")}
-    return RecordedEvaluation(HOUR, "0.1", setting, "c, test", "step_1", 1, "greedy search", 9, 1.5, scores)
-
-
-def test_what_evaluating_finds_is_in_the_run_with_signatures_and_intervals(trained: RunDirectory) -> None:
-    results = [
-        run_evaluation(trained, analyse=False, device="cpu"),
-        run_evaluation(trained, split="validation", beam=Beam(3, 0.6), analyse=False, device="cpu"),
-    ]
-    found = read_evaluations(trained)
-    assert [each.setting for each in found] == [result.setting for result in results]
-    assert [each.scores for each in found] == [result.scores for result in results]
-    assert [each.search for each in found] == ["greedy search", "beam of 3, length penalty 0.6 (gnmt)"]
-    assert all(score.interval and score.signature for each in found for score in each.scores.values())
-    lines = trained.evaluations_file.read_text().splitlines()
-    assert [json.loads(line)["num_sentences"] for line in lines] == [each.num_sentences for each in found]
+    texts = {"mt_version": "0.1", "data": "c, test", "checkpoint": "step_1", "search": "greedy search"}
+    numbers = {"step": 1, "num_sentences": 9, "exact": 1.5}
+    return RecordedEvaluation(time=HOUR, setting=setting, scores=scores, **texts, **numbers)  # type: ignore[arg-type]
 
 
 def test_the_precision_is_recorded_and_older_lines_without_one_are_read(tmp_path: Path) -> None:
@@ -51,33 +41,84 @@ def test_the_precision_is_recorded_and_older_lines_without_one_are_read(tmp_path
 
 def test_the_newest_of_a_setting_counts_and_other_lines_are_skipped(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path)
-    for line in (
-        "",
-        "[]",
-        "{}",
-        "\xff",
-        "[" * 50_000,
-        '{"scores": {"bleu": {"value": "x"}}}',
-        '{"time": "2026',
-    ):
-        with run.evaluations_file.open("ab") as file:
-            file.write(line.encode("latin-1") + b"\n")
+    no_evaluations = (
+        b"",
+        b"[]",
+        b"{}",
+        b"\xff",
+        b"[" * 50_000,
+        b'{"scores": {"bleu": 1}}',
+        b'{"time": "2026',
+        b"",
+    )
+    run.evaluations_file.write_bytes(b"\n".join(no_evaluations))
     for each in (evaluation(bleu=1.0), evaluation("other"), evaluation(bleu=2.0)):
         record_evaluation(run, each)
     assert read_evaluations(run) == [evaluation("other"), evaluation(bleu=2.0)]
 
 
-def test_scores_of_a_replaced_average_are_not_those_of_the_present_one(trained: RunDirectory) -> None:
+Evaluate = Callable[..., Evaluation]
+
+
+@pytest.fixture
+def evaluate(trained: RunDirectory) -> Evaluate:
+    """`run_evaluation` of the trained run."""
+
+    def run(checkpoint: str, **options: object) -> Evaluation:
+        return run_evaluation(trained, checkpoint=checkpoint, device="cpu", analyse=False, **options)  # type: ignore[arg-type]
+
+    return run
+
+
+def lines(file: Path) -> list[str]:
+    return file.read_text(encoding="utf-8").split("\n")[:-1]
+
+
+def test_a_second_checkpoint_is_compared_with_the_first_as_by_sacrebleu(
+    evaluate: Evaluate, table_of_command_line: Callable[..., list[list[str]]]
+) -> None:
+    first = evaluate("step_0000100")
+    assert first.other_checkpoints == {}
+    worse = first.hypotheses_file.read_text(encoding="utf-8").replace("sieht", "findet")
+    first.hypotheses_file.write_text(worse, encoding="utf-8")
+    second = evaluate("step_0000200")
+    ((name, bleu),) = second.other_checkpoints.items()
+    assert name == "step_0000100"
+    expected = sacrebleu.corpus_bleu(worse.split("\n")[:-1], [lines(first.references_file)])
+    assert bleu.first.value == expected.score
+    assert bleu.second.value == second.scores["bleu"].value
+    assert bleu.gain != 0
+    files = (second.hypotheses_file, first.hypotheses_file, second.references_file)
+    _, compared = table_of_command_line(*map(lines, files), "-m", "bleu", "--paired-bs")
+    assert f"(p = {bleu.p_value:.4f})" in " ".join(compared)
+
+
+def test_only_the_same_sentences_and_search_are_compared(evaluate: Evaluate) -> None:
+    first = evaluate("step_0000100")
+    assert evaluate("step_0000200", split="validation").other_checkpoints == {}
+    assert evaluate("step_0000200", beam=Beam(2, 1.0)).other_checkpoints == {}
+    assert evaluate("step_0000100").other_checkpoints == {}
+    # Lost and shorter translations are passed over.
+    first.hypotheses_file.unlink()
+    evaluate("step_0000150").hypotheses_file.write_text("short\n", encoding="utf-8")
+    assert evaluate("step_0000200").other_checkpoints == {}
+
+
+def test_of_averages_with_one_name_only_the_present_one_counts(
+    evaluate: Evaluate, trained: RunDirectory
+) -> None:
     store = CheckpointStore(trained.checkpoints_dir)
     steps = [store.require(name) for name in ("step_0000100", "step_0000150", "step_0000200")]
-
-    def evaluated(averaged: list[Checkpoint]) -> tuple[str, list[str]]:
-        name = store.save_average(averaged).name
-        setting = run_evaluation(trained, checkpoint=name, analyse=False, device="cpu").setting
-        return setting, [each.setting for each in read_evaluations(trained)]
-
-    (old, of_old), (new, of_new) = evaluated(steps[1:]), evaluated(steps)
-    assert old != new
-    assert (of_old, of_new) == ([old], [new])
-    store.save_average(steps[1:])
-    assert [each.setting for each in read_evaluations(trained)] == [old]
+    average = store.save_average(steps[1:]).name
+    evaluate(average)
+    assert list(evaluate("step_0000100").other_checkpoints) == [average]
+    assert store.save_average(steps).name == average
+    # Its translations are those of an average that is gone.
+    assert list(evaluate("step_0000150").other_checkpoints) == ["step_0000100"]
+    found = evaluate(average)
+    recorded = read_evaluations(trained)[-1]
+    assert (recorded.setting, recorded.scores) == (found.setting, found.scores)
+    # It is the newest evaluation now, not where the old one was.
+    shown = [evaluation.checkpoint for evaluation in read_evaluations(trained)]
+    assert shown == ["step_0000100", "step_0000150", average]
+    assert list(evaluate("step_0000200").other_checkpoints) == list(reversed(shown))

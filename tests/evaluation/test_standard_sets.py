@@ -14,9 +14,11 @@ import pytest
 import sacrebleu
 from sacrebleu.dataset import DATASETS
 
+from mt.config.config import Config
 from mt.config.data import DataConfig
+from mt.config.training import TrainingConfig
 from mt.errors import DataError
-from mt.evaluation.test_set import load_standard_set
+from mt.evaluation.test_set import load_evaluation_set, load_standard_set
 
 DATA = DataConfig(path="x", src="en", tgt="de", hub_timeout_seconds=1)
 SOURCES = ["The dog.", "A  house ", "Milk!"]
@@ -54,6 +56,11 @@ def test_lines_are_those_that_sacrebleu_scores_against(cache: Path) -> None:
     expected = json.loads(ended.stdout)["score"]
     found = sacrebleu.corpus_chrf(["Der Hund.", "Das Haus", "Milch!"], [references]).score
     assert found == pytest.approx(expected, abs=1e-9)
+    test_set = load_evaluation_set(
+        Config(data=DATA, training=TrainingConfig(max_steps=1)), "test", path="sacrebleu:wmt14"
+    )
+    assert (test_set.sources, test_set.where) == (sources, "sacrebleu:wmt14")
+    assert test_set.name.startswith("sacrebleu-wmt14-")
 
 
 def test_a_carriage_return_within_a_line_does_not_end_it(cache: Path) -> None:

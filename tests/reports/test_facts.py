@@ -1,22 +1,26 @@
-"""What a damaged run still tells: the story and the report leave out what cannot be read, and say so."""
+"""The facts about a run, from its files alone: its state, its figures, its sessions, and what is damaged."""
 
 import json
 import math
+import os
 import re
 import shutil
+import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mt.reports.facts import RunFacts, gather_facts
-from mt.reports.report import Report, card, page
-from mt.reports.story import story
+from mt.reports.facts import RunFacts, gather_facts, short_count
+from mt.reports.report import render
+from mt.reports.show import describe
 from mt.run_directory import RunDirectory
+from tests.forked import environment
 
 GoldenRun = Callable[..., RunDirectory]
 GOLDEN = Path(__file__).parent.parent / "golden" / "format_2" / "run"
@@ -26,17 +30,18 @@ EVALUATION = (
     '"scores": {"bleu": {"name": "BLEU", "value": 31.25, "signature": "x"}}}\n'
 )
 START = '{"time": "2026-01-01T00:00:00+00:00", "event": "start"}\n'
-SESSIONS = START + START.replace('"start"', '"warning", "text": "beware"')
+CHECKPOINT = "checkpoints/step_0000600"
 PARTS = [
     "config.yaml",
     "corpus.json",
     "metrics.jsonl",
     "sessions.jsonl",
     "evaluations.jsonl",
+    "src_tokenizer.json",
     "checkpoints/latest",
-    "checkpoints/step_0000600/checkpoint.json",
-    "checkpoints/step_0000600/model.safetensors",
-    "checkpoints/step_0000600/training_state.json",
+    "checkpoints/best",
+    *(f"{CHECKPOINT}/{part}" for part in ("checkpoint.json", "model.safetensors")),
+    *(f"{CHECKPOINT}/training_state.{kind}" for kind in ("json", "safetensors")),
 ]
 
 
@@ -45,53 +50,106 @@ def facts_of(run: RunDirectory) -> RunFacts:
 
 
 def all_texts(facts: RunFacts) -> list[str]:
-    """The story, and where there is a config the page and the card."""
-    if facts.summary.config is None:
-        return [story(facts)]
-    report = Report(facts, None, "", "", datetime(2026, 1, 1, tzinfo=UTC), "1", list(facts.problems))
-    return [story(facts), page(report), card(report)]
+    """What `mt show` prints, and where there is a config the page and the card."""
+    if facts.config is None:
+        return [describe(facts)]
+    return [describe(facts), render(facts, "html", left_out=facts.problems), render(facts, "md")]
 
 
-@pytest.fixture
-def told_run(golden_run: GoldenRun) -> RunDirectory:
-    run = golden_run()
+def add_records(run: RunDirectory) -> RunDirectory:
     run.evaluations_file.write_text(EVALUATION)
-    run.sessions_file.write_text(SESSIONS)
+    run.sessions_file.write_text(START + START.replace('"start"', '"warning", "text": "beware"'))
     return run
 
 
-def test_only_what_is_needed_makes_a_run_damaged(told_run: RunDirectory) -> None:
-    average = told_run.checkpoints_dir / "average_0000600"
-    average.mkdir()
-    facts = facts_of(told_run)
-    assert (facts.summary.state, facts.problems) == ("finished", [])
-    assert "damaged: checkpoint.json is missing" in story(facts)
-    (told_run.checkpoints_dir / "step_0000600" / "model.safetensors").unlink()
-    assert facts_of(told_run).summary.state == "damaged"
+@pytest.fixture
+def run(golden_run: GoldenRun) -> RunDirectory:
+    return add_records(golden_run())
 
 
-@pytest.mark.parametrize("part", [name for name in PARTS if "/" not in name])
-def test_what_cannot_be_read_is_named_and_the_rest_is_told(told_run: RunDirectory, part: str) -> None:
-    file = told_run.path / part
+def test_the_figures_of_a_run_are_those_of_its_files(run: RunDirectory, golden_run: GoldenRun) -> None:
+    half = facts_of(golden_run("format_2_interrupted", "half"))
+    assert (half.state, half.step, half.best_bleu) == ("stopped", 605, None)
+    facts = facts_of(run)
+    lines = [json.loads(line) for line in run.metrics_file.read_text().splitlines()]
+    best = max((line for line in lines if line["kind"] == "validation"), key=lambda line: line["bleu"])
+    assert (facts.state, facts.step, facts.problems) == ("finished", 600, [])
+    assert "training.max_steps (600)" in str(facts.detail)
+    assert (facts.epochs, facts.num_target_tokens) == (lines[-1]["epoch"], lines[-1]["num_target_tokens"])
+    assert (facts.best_bleu, facts.best_bleu_step) == (best["bleu"], best["step"])
+    assert facts.num_bytes == sum(file.stat().st_size for file in run.path.rglob("*") if file.is_file())
+
+
+def test_a_run_is_running_while_another_process_holds_its_lock_and_no_longer(run: RunDirectory) -> None:
+    hold = (
+        "import sys; from pathlib import Path; from mt.run_directory import RunDirectory\n"
+        "with RunDirectory(Path(sys.argv[1])).lock(): print('held', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", hold, str(run.path)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        facts = facts_of(run)
+        assert (facts.state, facts.detail) == ("running", f"process {process.pid} on {socket.gethostname()}")
+        assert "started; still running" in describe(facts)
+        process.kill()
+    # What a killed process leaves in the lock file does not count.
+    assert run.lock_file.read_text() != ""
+    assert facts_of(run).state == "finished"
+
+
+def _truncate(file: Path) -> None:
+    os.truncate(file, file.stat().st_size // 2)
+
+
+def _garbage(file: Path) -> None:
+    file.write_bytes(b"\x00\xff[[[[" * 1000)
+
+
+def _folder(file: Path) -> None:
     file.unlink()
     file.mkdir()
-    facts = facts_of(told_run)
-    assert any(part in problem for problem in facts.problems), facts.problems
-    assert part in all_texts(facts)[0]
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("damage", [_truncate, _garbage, _folder, Path.unlink])
+def test_a_damaged_part_is_named_and_the_rest_is_described(
+    run: RunDirectory, damage: Callable[[Path], object], part: str
+) -> None:
+    damage(run.path / part)
+    facts = facts_of(run)
+    # Lines are read as far as they go. Training writes the pointers again; the tokenizers are read whole only
+    # when they are used.
+    is_harmless = damage is not _folder and (
+        part.endswith(".jsonl")
+        or (part in ("checkpoints/latest", "checkpoints/best") and damage is Path.unlink)
+        or (part == "src_tokenizer.json" and damage is not Path.unlink)
+    )
+    assert is_harmless or any(Path(part).name in problem for problem in facts.problems), facts.problems
+    is_needed = part not in ("corpus.json", "sessions.jsonl", "evaluations.jsonl")
+    assert facts.state == ("damaged" if is_needed and not is_harmless else "finished")
     for text in all_texts(facts):
-        assert ("31.25" in text) == (part != "evaluations.jsonl")
+        assert "31.25" in text or part == "evaluations.jsonl"
+    for text in all_texts(facts)[:2]:
+        assert is_harmless or Path(part).name in text
+
+
+def test_a_damaged_checkpoint_that_is_not_needed_does_no_harm(run: RunDirectory) -> None:
+    (run.checkpoints_dir / "average_0000600").mkdir()
+    assert (facts_of(run).state, facts_of(run).problems) == ("finished", [])
+    assert "damaged: checkpoint.json is missing" in describe(facts_of(run))
 
 
 @settings(max_examples=30, deadline=None)
 @given(data=st.data())
-def test_no_content_of_a_file_makes_telling_fail(
+def test_no_content_of_a_file_makes_describing_fail(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     run = RunDirectory(tmp_path_factory.mktemp("fuzz") / "run")
     shutil.copytree(GOLDEN, run.path)
-    run.evaluations_file.write_text(EVALUATION)
-    run.sessions_file.write_text(SESSIONS)
-    part = run.path / data.draw(st.sampled_from(PARTS))
+    part = add_records(run).path / data.draw(st.sampled_from(PARTS))
     content = part.read_bytes()
     start = data.draw(st.integers(0, len(content)))
     noise = data.draw(
@@ -102,16 +160,20 @@ def test_no_content_of_a_file_makes_telling_fail(
     )
     part.write_bytes(content[:start] + noise + content[start + data.draw(st.integers(0, 40)) :])
     for text in all_texts(facts_of(run)):
-        assert text.endswith(("\n", text[-1]))
-        assert not [each for each in text if not each.isprintable() and each != "\n"]
+        assert not [char for char in text if not char.isprintable() and char != "\n"]
 
 
 @pytest.mark.parametrize("value", ["1e299", "5e-324", "-1e299", "0.0"])
-def test_curves_of_extreme_figures_are_drawn(told_run: RunDirectory, value: str) -> None:
+def test_curves_of_extreme_figures_are_drawn(run: RunDirectory, value: str) -> None:
     figures = dict.fromkeys(("loss", "bleu", "minutes", "tokens_per_second", "epoch"), float(value))
     lines = [{"step": step, "kind": kind, **figures} for step in (1, 2) for kind in ("train", "validation")]
-    told_run.metrics_file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    texts = all_texts(facts_of(told_run))
-    places = re.findall(r'points="(.*?)"', texts[1])
-    assert len(places) == 4
-    assert all(math.isfinite(float(number)) for place in places for number in re.split("[ ,]", place))
+    run.metrics_file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    drawn = re.findall(r'points="(.*?)"', all_texts(facts_of(run))[1])
+    assert len(drawn) == 4
+    assert all(math.isfinite(float(number)) for points in drawn for number in re.split("[ ,]", points))
+
+
+def test_counts_are_shown_with_three_digits() -> None:
+    numbers = (950, 999, 1000, 12_345, 999_499, 999_500, 2_320_000, 999_600_000, 1.2e15, 999.6e12)
+    shown = "950 999 1k 12.3k 999k 1M 2.32M 1G 1,200T 1,000T"
+    assert " ".join(map(short_count, numbers)) == shown

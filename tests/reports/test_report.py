@@ -4,9 +4,7 @@ import base64
 import hashlib
 import json
 import re
-import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from html.parser import HTMLParser
 from typing import Any
 
@@ -19,7 +17,7 @@ from markdown_it import MarkdownIt
 from mt.config.load import load_config
 from mt.evaluation.analysis import ScoredSentence
 from mt.reports.facts import gather_facts
-from mt.reports.report import Report, card, compared, page
+from mt.reports.report import compared, figures, render
 from mt.reports.samples import RankedSamples
 from mt.run_directory import RunDirectory
 
@@ -63,15 +61,18 @@ class Outline(HTMLParser):
         return [data for tag, data in self.parts if tag == element]
 
 
-def report_of(run: RunDirectory, sentence: str = "Hello.", **more: Any) -> Report:
+def samples_of(sentence: str) -> RankedSamples:
     best = [ScoredSentence(1, sentence, f"one {sentence}", f"other {sentence}", 99.0)]
     worst = [ScoredSentence(2, sentence, "", sentence, 1.0)]
-    samples = RankedSamples(f"{sentence}, validation", "step_1", 2, 2, best, worst)
-    facts = gather_facts(run, now=time.time())
-    made = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
-    return Report(
-        facts, **{"samples": samples, "attention": "", "script_hash": "", **more}, made=made, mt_version="9.9"
-    )
+    return RankedSamples(f"{sentence}, validation", "step_1", 2, 2, best, worst)
+
+
+def page_of(run: RunDirectory, sentence: str = "Hello.", **more: Any) -> str:
+    return render(gather_facts(run, now=0.0), "html", samples_of(sentence), **more)
+
+
+def card_of(run: RunDirectory, sentence: str = "Hello.", **more: Any) -> str:
+    return render(gather_facts(run, now=0.0), "md", samples_of(sentence), **more)
 
 
 def rendered(markdown: str) -> str:
@@ -107,7 +108,7 @@ def hostile_run(golden_run: GoldenRun) -> RunDirectory:
 
 
 def test_hostile_text_is_text_in_the_page(hostile_run: RunDirectory) -> None:
-    text = page(report_of(hostile_run, HOSTILE, left_out=[HOSTILE]))
+    text = page_of(hostile_run, HOSTILE, left_out=[HOSTILE])
     outline = Outline(text)
     assert "script" not in [tag for tag, _ in outline.tags]
     assert not [character for character in text if not character.isprintable() and character not in "\n"]
@@ -117,7 +118,7 @@ def test_hostile_text_is_text_in_the_page(hostile_run: RunDirectory) -> None:
 
 
 def test_hostile_text_is_text_in_the_card(hostile_run: RunDirectory) -> None:
-    text = card(report_of(hostile_run, HOSTILE, left_out=[HOSTILE]))
+    text = card_of(hostile_run, HOSTILE, left_out=[HOSTILE])
     assert not [character for character in text if not character.isprintable() and character not in "\n"]
     _, front, body = re.split(r"^---$", text, maxsplit=2, flags=re.MULTILINE)
     assert yaml.safe_load(front)["license"] == "unknown"
@@ -140,10 +141,8 @@ def test_hostile_text_is_text_in_the_card(hostile_run: RunDirectory) -> None:
 def test_the_page_loads_nothing_and_runs_no_script_but_the_one_that_is_named(golden_run: GoldenRun) -> None:
     script = "drawn()"
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    text = page(
-        report_of(
-            golden_run(), attention=f"<p><script>{script}</script></p>", script_hash=f"'sha256-{digest}'"
-        )
+    text = page_of(
+        golden_run(), attention=f"<p><script>{script}</script></p>", script_hash=f"'sha256-{digest}'"
     )
     outline = Outline(text)
     policy = next(
@@ -153,7 +152,7 @@ def test_the_page_loads_nothing_and_runs_no_script_but_the_one_that_is_named(gol
     )
     assert str(policy).startswith("default-src 'none'")
     assert f"script-src 'sha256-{digest}'" in str(policy)
-    assert "script-src" not in page(report_of(golden_run(name="b")))
+    assert "script-src" not in page_of(golden_run(name="b"))
     sections = {attributes["id"] for tag, attributes in outline.tags if tag == "section"}
     assert {f"#{section}" for section in sections} == {
         attributes["href"] for tag, attributes in outline.tags if tag == "a"
@@ -187,9 +186,8 @@ def test_page_and_card_tell_the_facts_of_the_files(golden_run: GoldenRun) -> Non
     run = golden_run()
     record(run, ("corpus, test", "step_0000600", 31.25))
     corpus = json.loads(run.corpus_file.read_text())
-    written = report_of(run, "Anna sees milk.")
-    text = Outline(page(written)).text
-    markdown = card(written)
+    text = Outline(page_of(run, "Anna sees milk.")).text
+    markdown = card_of(run, "Anna sees milk.")
     for expected in (
         corpus["splits"]["train"]["fingerprint"],
         "31.25",
@@ -197,7 +195,7 @@ def test_page_and_card_tell_the_facts_of_the_files(golden_run: GoldenRun) -> Non
         "beam of 5",
         "Anna sees milk.",
         "mt train --config golden.yaml --run runs/golden",
-        str(written.facts.environment["torch"]),
+        str(gather_facts(run, now=0.0).environment["torch"]),
     ):
         assert expected in text, expected
         assert expected.replace("_", r"\_") in markdown or expected in markdown, expected
@@ -220,10 +218,9 @@ def test_page_and_card_tell_the_revision_of_every_corpus_from_the_hub(golden_run
     two = one | {"path": "org/two", "revision": second, "weight": 2.0}
     for mixed, datasets in (([one], ["org/one"]), ([one, source, two, two], ["org/one", "org/two"])):
         run.corpus_file.write_text(json.dumps(corpus | {"sources": mixed}))
-        written = report_of(run)
-        _, front, body = card(written).split("---\n", 2)
+        _, front, body = card_of(run).split("---\n", 2)
         assert yaml.safe_load(front)["datasets"] == datasets
-        text = Outline(page(written)).text
+        text = Outline(page_of(run)).text
         assert f"Trained on org/one, revision {first}, from en to de." in text
         assert f"Trained on org/one, revision {first}, from en to de." in Outline(rendered(body)).text
         assert text.count(second) == Outline(rendered(body)).text.count(second) == 2 * (len(mixed) > 1)
@@ -245,9 +242,9 @@ def test_the_headline_is_of_the_test_split_of_the_run_before_other_data(golden_r
         ((other, *strangers), {"BLEU on validation": f"{in_training:.1f}"}),
     ):
         record(run, *evaluations)
-        written = report_of(run)
-        assert {name: value for name, value in written.figures.items() if "BLEU" in name} == headline
-        markdown = card(written)
+        shown = figures(gather_facts(run, now=0.0))
+        assert {name: value for name, value in shown.items() if "BLEU" in name} == headline
+        markdown = card_of(run)
         (index,) = yaml.safe_load(markdown.split("---\n")[1])["model-index"]
         hub = {metric["value"] for result in index["results"] for metric in result["metrics"]}
         assert not hub & {28.5, 99.75, 30.5}
@@ -257,13 +254,13 @@ def test_the_headline_is_of_the_test_split_of_the_run_before_other_data(golden_r
 
 def test_the_config_in_the_report_is_that_of_the_run(golden_run: GoldenRun) -> None:
     run = golden_run()
-    outline = Outline(page(report_of(run)))
+    outline = Outline(page_of(run))
     shown = next(text for text in outline.inside("pre") if "d_model" in text)
     # The run is of an earlier version; the report also has the options that are new since.
     expected = load_config(run.config_file)
     (run.path / "shown.yaml").write_text(shown)
     assert load_config(run.path / "shown.yaml") == expected
-    block = re.search(r"^```yaml\n(.*?)^```$", card(report_of(run)), re.MULTILINE | re.DOTALL)
+    block = re.search(r"^```yaml\n(.*?)^```$", card_of(run), re.MULTILINE | re.DOTALL)
     assert block
     (run.path / "card.yaml").write_text(block[1])
     assert load_config(run.path / "card.yaml") == expected

@@ -93,18 +93,28 @@ def test_a_checkpoint_or_device_that_is_not_there_is_refused(
     assert not out.exists()
 
 
-@pytest.mark.parametrize("gone", ["corpus", "checkpoints"])
-def test_without_corpus_or_checkpoints_the_rest_is_reported_with_a_warning(
-    gone: str, trained: RunDirectory, report: Callable[..., int], capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("gone", "reason"),
+    [("corpus", "/gone"), ("checkpoints", "has no checkpoint"), ("split", "validation split .* has changed")],
+)
+def test_what_cannot_be_translated_is_left_out_with_a_warning(
+    gone: str,
+    reason: str,
+    trained: RunDirectory,
+    report: Callable[..., int],
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     if gone == "checkpoints":
         shutil.rmtree(trained.checkpoints_dir)
+    elif gone == "split":
+        corpus = json.loads(trained.corpus_file.read_text())
+        corpus["splits"]["validation"]["fingerprint"] = "0123456789abcdef"
+        trained.corpus_file.write_text(json.dumps(corpus))
     else:
         config = re.sub(r"^  path: .*corpus.*$", "  path: /gone", trained.config_file.read_text(), flags=re.M)
         trained.config_file.write_text(config)
     assert report("--run", trained.path) == 0
     page, warnings = capfd.readouterr()
-    reason = "has no checkpoint" if gone == "checkpoints" else "/gone"
     assert re.search(f"Translations and attention are left out: .*{reason}", page)
     assert re.search(f"^warning: .* left out: .*{reason}", warnings, re.MULTILINE)
     assert "<svg" in page

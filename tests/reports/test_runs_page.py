@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from mt.__main__ import main
+from mt.errors import RunError
 from mt.evaluation.evaluate import run_evaluation
+from mt.reports.runs import find_runs
 from mt.run_directory import RunDirectory
 from mt.search.strategy import Beam
 
@@ -19,9 +21,9 @@ PAGE = (Path(__file__).parent.parent.parent / "docs" / "runs.md").read_text(enco
 
 def shown(command: str) -> str:
     """The answer to a command in the page."""
-    found = re.search(rf"^\$ {re.escape(command)}\n((?:(?!\$ |```).*\n)*)", PAGE, re.MULTILINE)
-    assert found, command
-    return found[1]
+    match = re.search(rf"^\$ {re.escape(command)}\n((?:(?!\$ |```).*\n)*)", PAGE, re.MULTILINE)
+    assert match, command
+    return match[1]
 
 
 @pytest.fixture
@@ -66,7 +68,27 @@ def test_the_table_has_the_columns_and_rows_of_the_page(answer: Callable[[str], 
     assert cells[0] == cells[1]
 
 
-def test_the_story_has_the_lines_of_the_page(answer: Callable[[str], str]) -> None:
+def test_show_has_the_lines_of_the_page(answer: Callable[[str], str]) -> None:
     ours, theirs = answer("mt show runs/en-de"), shown("mt show runs/en-de")
     # The tiny corpus has leaks, of which its log warns.
     assert [word for word in form(ours) if word.strip() != "warning:"] == form(theirs)
+
+
+def test_runs_are_found_in_folders_and_by_name_without_repetition(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name / "checkpoints").mkdir(parents=True)
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "README.md").write_text("not a run")
+
+    def names(*paths: Path) -> list[str]:
+        return [run.path.name for run in find_runs(paths)]
+
+    assert names(tmp_path) == ["a", "b"]
+    assert names(tmp_path / "b", tmp_path) == ["b", "a"]
+    assert names(tmp_path / "a", tmp_path / "notes" / ".." / "a") == ["a"]
+    (tmp_path / "c").symlink_to("b")
+    assert names(tmp_path) == ["a", "b", "c"]
+    with pytest.raises(RunError, match="There is no run in"):
+        names(tmp_path / "notes")
+    with pytest.raises(RunError, match=r"Cannot list .*nowhere: No such file"):
+        names(tmp_path / "nowhere")

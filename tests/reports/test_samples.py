@@ -1,6 +1,5 @@
 """The best and the worst translations of a report, by the scores of sacreBLEU."""
 
-import json
 from itertools import pairwise
 
 import pytest
@@ -9,7 +8,6 @@ import torch
 
 from mt.config.load import load_config
 from mt.data.corpus import load_split
-from mt.errors import DataError
 from mt.inference.loaded_model import load_model
 from mt.inference.model_translator import ModelTranslator
 from mt.reports.samples import rank_samples
@@ -52,14 +50,3 @@ def test_the_worst_and_the_best_of_sentences_from_all_over_the_split(
     for each in (*found.worst, *found.best):
         assert sources[each.number - 1] == each.source
         assert (each.translation, each.reference) == (made[each.source], references[each.source])
-
-
-def test_a_validation_split_that_has_changed_since_training_is_not_ranked(trained: RunDirectory) -> None:
-    loaded = load_model(trained, "best")
-    corpus = json.loads(trained.corpus_file.read_text())
-    corpus["splits"]["validation"]["fingerprint"] = "0123456789abcdef"
-    trained.corpus_file.write_text(json.dumps(corpus))
-    with pytest.raises(DataError, match=r"validation split .* has changed"):
-        rank_samples(
-            trained, loaded, ModelTranslator.from_loaded(loaded, device=torch.device("cpu")), num_sentences=5
-        )

@@ -12,7 +12,7 @@ import pytest
 from mt.config.config import Config
 from mt.errors import DataError
 from mt.reports.facts import RunFacts, gather_facts
-from mt.reports.story import story
+from mt.reports.show import describe
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
 
@@ -24,8 +24,7 @@ def facts_of(run: RunDirectory) -> RunFacts:
 
 
 def told(run: RunDirectory) -> list[str]:
-    facts = facts_of(run)
-    return [facts.describe(session) for session in facts.sessions]
+    return [str(session) for session in facts_of(run).sessions]
 
 
 def test_every_attempt_to_train_is_a_session_with_its_end(
@@ -78,7 +77,7 @@ def test_warnings_belong_to_their_session(
     [session] = facts_of(run).sessions
     assert session.warnings[-1] == "beware of \x1b[31m"
     assert told(run) == ["started; failed: no."]
-    assert "warning: beware of \\x1b[31m" in story(facts_of(run))
+    assert "warning: beware of \\x1b[31m" in describe(facts_of(run))
 
 
 def test_lines_that_are_no_events_are_skipped_and_a_missing_file_has_none(tmp_path: Path) -> None:
@@ -93,4 +92,4 @@ def test_lines_that_are_no_events_are_skipped_and_a_missing_file_has_none(tmp_pa
     run.sessions_file.write_text("\n".join(["[", *lines, '{"event": "warn']))
     [session] = facts_of(run).sessions
     assert (session.first_step, session.outcome) == (3, "")
-    assert "2026-01-02 03:04:05  resumed from step 3; nothing says how it ended" in story(facts_of(run))
+    assert "2026-01-02 03:04:05  resumed from step 3; nothing says how it ended" in describe(facts_of(run))

@@ -1,0 +1,103 @@
+"""`mt show`: one run, described in the terminal."""
+
+from collections.abc import Iterator
+
+from mt.display import aligned, counted, origin_of_split, size, visible
+from mt.reports.charts import sparkline
+from mt.reports.facts import CorpusFacts, RunFacts, series
+
+_MAX_ROWS = 20
+_MAX_LENGTH = 1000
+
+
+def describe(facts: RunFacts) -> str:
+    """Titled sections, as text for a terminal, in which control characters of the run are escaped."""
+    environment = {name: str(value) for name, value in facts.environment.items()}
+    sections = {
+        str(facts.run.path): _pairs(facts.progress | {"size": size(facts.num_bytes)}),
+        "problems": [problem for problem in facts.problems if problem not in (facts.detail or "")],
+        "model": _pairs(facts.model),
+        "corpus": _corpus(facts.corpus) if facts.corpus else (),
+        "curves": _curves(facts),
+        "sessions": _sessions(facts),
+        "checkpoints": _checkpoints(facts),
+        "evaluations": _evaluations(facts),
+        "versions": _pairs(environment),
+    }
+    blocks = []
+    for title, lines in sections.items():
+        if shown := [_shown(f"  {line}") for line in lines]:
+            blocks.append("\n".join([_shown(title), *shown]))
+    return "\n\n".join(blocks)
+
+
+def _shown(line: str) -> str:
+    """Untrusted text on one line, shortened if it is long; the spaces that align it are kept."""
+    line = visible(line.replace("\n", " ").replace("\t", " ")).rstrip()
+    return line if len(line) <= _MAX_LENGTH else line[: _MAX_LENGTH - 1] + "…"
+
+
+def _pairs(rows: dict[str, str]) -> list[str]:
+    return aligned(list(rows.items()))
+
+
+def _corpus(corpus: CorpusFacts) -> Iterator[str]:
+    revision = f", revision {corpus.revision}" if corpus.revision else ""
+    yield f"{corpus.path}, {corpus.src} to {corpus.tgt}{revision}"
+    for source in corpus.sources[1:]:
+        yield f"mixed with {source.path}, {counted(source.pairs, 'pair')}, weight {source.weight:g}"
+    for name, split in corpus.splits.by_name().items():
+        yield f"{name}: {counted(split.pairs, 'pair')} ({origin_of_split(split.origin)})"
+    dropped = [f"{count:,} {reason}" for reason, count in corpus.dropped.items()]
+    yield "dropped from training: " + (", ".join(dropped) or "nothing")
+    yield from corpus.leak_sentences
+
+
+def _curves(facts: RunFacts) -> Iterator[str]:
+    for label, kind, name, digits in (
+        ("training loss", "train", "loss", 3),
+        ("validation loss", "validation", "loss", 3),
+        ("BLEU", "validation", "bleu", 2),
+        ("chrF2", "validation", "chrf", 2),
+    ):
+        if points := series(facts.points, kind, name):
+            peak = (min if name == "loss" else max)(points, key=lambda point: point[1])
+            first, last, best = (f"{y:.{digits}f} at step {x:,}" for x, y in (points[0], points[-1], peak))
+            yield f"{label:15}  {sparkline(points):40}  {first} to {last}; best {best}"
+
+
+def _sessions(facts: RunFacts) -> Iterator[str]:
+    if len(facts.sessions) > _MAX_ROWS:
+        yield f"... {len(facts.sessions) - _MAX_ROWS} earlier ones"
+    for session in facts.sessions[-_MAX_ROWS:]:
+        yield f"{session.started:%Y-%m-%d %H:%M:%S}  {session}"
+        for warning in session.warnings[:_MAX_ROWS]:
+            yield f"    warning: {warning}"
+        if len(session.warnings) > _MAX_ROWS:
+            yield f"    ... {counted(len(session.warnings) - _MAX_ROWS, 'more warning')}"
+
+
+def _checkpoints(facts: RunFacts) -> list[str]:
+    rows, notes = [("name", "marked", "BLEU", "size")], [""]
+    for saved in facts.checkpoints:
+        bleu = saved.record.metrics.get("bleu") if saved.record else None
+        average_of = saved.record.average_of if saved.record else []
+        is_best = saved == facts.best and (saved.record is None or saved.record.best)
+        marks = ["best"] * is_best + ["latest"] * (saved == facts.latest)
+        rows.append(
+            (saved.name, " ".join(marks), "-" if bleu is None else f"{bleu:.2f}", size(saved.num_bytes))
+        )
+        averaged = f"average of {len(average_of)}" if average_of else ""
+        notes.append(f"damaged: {saved.problem}" if saved.problem else averaged)
+    lines = zip(aligned(rows, num_texts=2), notes, strict=True)
+    return [f"{line}  {note}" for line, note in lines] if facts.checkpoints else []
+
+
+def _evaluations(facts: RunFacts) -> Iterator[str]:
+    for evaluation in facts.evaluations[-_MAX_ROWS:]:
+        yield (
+            f"{evaluation.data}, {evaluation.checkpoint}, {evaluation.how}: "
+            f"{counted(evaluation.num_sentences, 'sentence')}, {evaluation.time:%Y-%m-%d}"
+        )
+        for score in evaluation.scores.values():
+            yield f"  {' '.join(str(score).split())}"
