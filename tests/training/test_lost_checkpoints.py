@@ -62,24 +62,14 @@ def test_where_the_checkpoints_are_gone_nothing_begins_afresh(
         run_training(make_config(), run)
     assert "--restart" in str(refusal.value)
     assert contents(run) == before
-    # Without its config it is no run that could be moved aside.
-    run.config_file.unlink()
-    with pytest.raises(RunError) as refusal:
-        run_training(make_config(), run, restart=True)
-    assert "--run PATH" in str(refusal.value)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [(), ("validation.every_steps=100", "checkpoint.every_epochs=1")],
-    ids=["a validation", "the end of an epoch"],
-)
 def test_metrics_of_steps_after_one_that_must_have_been_saved_show_that_there_was_a_checkpoint(
-    options: tuple[str, ...], make_config: MakeConfig, train_until: TrainUntil, tmp_path: Path
+    make_config: MakeConfig, train_until: TrainUntil, tmp_path: Path
 ) -> None:
-    """The first validation is at step 4, and the first epoch ends with step 6."""
+    """The first validation is at step 4."""
     run = RunDirectory(tmp_path / "run")
-    config = make_config("checkpoint.every_steps=100", *options)
+    config = make_config("checkpoint.every_steps=100")
     train_until(config, run.path, step=9, crash=True)
     assert (run.checkpoints_dir / "latest").exists()
     remove_checkpoints(run)
@@ -98,14 +88,6 @@ def test_a_run_that_has_lost_its_config_is_refused(make_config: MakeConfig, tmp_
         with pytest.raises(RunError, match=r"run has checkpoints but has lost its config\.yaml\. Restore it"):
             run_training(make_config(), run, restart=restart)
     assert contents(run) == before
-
-
-def test_with_restart_the_rest_is_moved_aside(make_config: MakeConfig, tmp_path: Path) -> None:
-    run = RunDirectory(tmp_path / "run")
-    run_training(make_config(), run)
-    remove_steps(run)
-    assert run_training(make_config("training.max_steps=1"), run, restart=True).counters.step == 1
-    assert (tmp_path / "run.old-1" / "metrics.jsonl").exists()
 
 
 @pytest.mark.parametrize(
