@@ -20,7 +20,6 @@ from mt.inference.segments import Translation, joined, segments_of, split_senten
         ("မင်္ဂလာပါ။ နေကောင်းလား။", ["မင်္ဂလာပါ။", "နေကောင်းလား။"]),
         ("Wait... what?! Yes.", ["Wait...", "what?!", "Yes."]),
         ("3.14 is e.g.not split", ["3.14 is e.g.not split"]),
-        ("no stop at all", ["no stop at all"]),
         ("  ", []),
     ],
 )

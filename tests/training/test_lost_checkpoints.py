@@ -62,6 +62,11 @@ def test_where_the_checkpoints_are_gone_nothing_begins_afresh(
         run_training(make_config(), run)
     assert "--restart" in str(refusal.value)
     assert contents(run) == before
+    # Without its config it is no run that could be moved aside.
+    run.config_file.unlink()
+    with pytest.raises(RunError) as refusal:
+        run_training(make_config(), run, restart=True)
+    assert "--run PATH" in str(refusal.value)
 
 
 def test_metrics_of_steps_after_one_that_must_have_been_saved_show_that_there_was_a_checkpoint(
