@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-import mt.data.batches.alignment
 from mt.data.batches.alignment import NONE, Lexicon, align
 from mt.data.batches.dataset import EncodedPairs, EncodedSentences
 
@@ -105,27 +104,3 @@ def test_a_known_alignment_is_found() -> None:
     assert sum(place == truth for place, truth in links) > 0.98 * len(links)
     particles = [place for place, truth in zip(found, right, strict=True) if truth == NONE]
     assert sum(place == NONE for place in particles) > 0.7 * len(particles)
-
-
-def test_parts_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
-    pairs = encoded(dictionary_language(200)[0])
-    whole = aligned(pairs)
-    monkeypatch.setattr(mt.data.batches.alignment, "_PAIRS_AT_A_TIME", 30)
-    monkeypatch.setattr(mt.data.batches.alignment, "_CELLS_AT_A_TIME", 100)
-    assert len(list(align(pairs))) > 100
-    assert aligned(pairs) == whole
-
-
-def test_of_a_large_corpus_a_part_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    pairs, expected = dictionary_language(1200)
-    monkeypatch.setattr(mt.data.batches.alignment, "_MOST_CELLS", 20_000)
-    lexicon = Lexicon.learn(encoded(pairs))
-    # A word that was not seen in that part is aligned with nothing.
-    assert lexicon.align(encoded([([10, 999], [20, 1998])]), np.array([0])).tolist() == [0, NONE]
-    links = [
-        place == truth
-        for row, truths in zip(aligned(encoded(pairs)), expected, strict=True)
-        for place, truth in zip(row, truths, strict=True)
-        if truth != NONE
-    ]
-    assert sum(links) > 0.97 * len(links)

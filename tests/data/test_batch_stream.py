@@ -1,7 +1,6 @@
 """The stream of batches is a function of the position: the same from there on, whoever asks."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from mt.data.batches.dataset import EncodedPairs, EncodedSentences
 from mt.data.batches.sampler import Share
 from mt.data.batches.stream import BatchStream
 from mt.errors import TrainingError
-from mt.special_tokens import PAD_ID
 
 MakePairs = Callable[[int], EncodedPairs]
 Position = tuple[int, int]
@@ -66,14 +64,6 @@ def test_stream_is_the_same_from_any_position(make_pairs: MakePairs) -> None:
             for ours, theirs in zip(batches, expected, strict=True):
                 assert torch.equal(ours.src_ids, theirs.src_ids)
                 assert torch.equal(ours.labels, theirs.labels)
-
-
-def test_asking_again_or_out_of_order_changes_nothing(make_pairs: MakePairs) -> None:
-    stream = make_stream(make_pairs(50))
-    first = [numbers(batch) for batch in stream.take(0, 0)[0]]
-    stream.take(3, 0)
-    torch.manual_seed(9)
-    assert [numbers(batch) for batch in stream.take(0, 0)[0]] == first
 
 
 @pytest.mark.parametrize("num_micro_batches", [1, 3, 1000])
@@ -139,34 +129,6 @@ def test_dropout_is_seeded_by_seed_epoch_and_batch_however_steps_are_cut(make_pa
     assert seeds[0][0][3] == make_stream(make_pairs(30), 1).take(0, 3)[0][0].dropout_seed
 
 
-def test_no_two_purposes_draw_from_the_same_state(
-    make_pairs: MakePairs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pairs = make_pairs(50)
-    states: list[int] = []
-    make = np.random.default_rng
-
-    def noted(seed: Any) -> np.random.Generator:
-        generator = make(seed)
-        states.append(generator.bit_generator.state["state"]["state"])
-        return generator
-
-    monkeypatch.setattr(np.random, "default_rng", noted)
-    stream = BatchStream(
-        pairs,
-        batch_tokens=30,
-        num_micro_batches=1,
-        seed=1,
-        places=np.full(len(pairs.tgt.ids), -1),
-        unknown_share=0.2,
-    )
-    num_steps = 0
-    for epoch in (0, 1):
-        num_steps += len(walk(stream, (epoch, 0), stream.num_steps(epoch)))
-    assert len(states) == 2 + num_steps
-    assert len(set(states)) == len(states)
-
-
 @pytest.mark.parametrize("excess", [0, 1, 10**14])
 def test_a_position_behind_the_end_of_an_epoch_is_refused(excess: int, make_pairs: MakePairs) -> None:
     stream = make_stream(make_pairs(50), 1)
@@ -174,43 +136,6 @@ def test_a_position_behind_the_end_of_an_epoch_is_refused(excess: int, make_pair
     stream.check_position(2, num_batches - 1)
     with pytest.raises(TrainingError, match=f"epoch 2, which has {num_batches} batches"):
         stream.check_position(2, num_batches + excess)
-
-
-def test_step_that_ends_with_the_epoch_is_followed_by_the_next(make_pairs: MakePairs) -> None:
-    stream = make_stream(make_pairs(50), 1)
-    last = stream.num_steps(0) - 1
-    assert stream.take(0, last)[1:] == (1, 0)
-    assert stream.take(0, last - 1)[1:] == (0, last)
-
-
-def test_another_seed_has_another_order(make_pairs: MakePairs) -> None:
-    pairs = make_pairs(50)
-    first, second = ([numbers(b) for b in make_stream(pairs, seed=seed).take(0, 0)[0]] for seed in (1, 2))
-    assert first != second
-
-
-def test_target_tokens_of_an_epoch_are_its_real_labels(make_pairs: MakePairs) -> None:
-    stream = make_stream(make_pairs(50))
-    batches = [batch for _, step in walk(stream, (0, 0), stream.num_steps(0)) for batch in step]
-    assert stream.num_target_tokens(0) == sum(int((batch.labels != PAD_ID).sum()) for batch in batches)
-    assert stream.num_target_tokens(0) == sum(batch.num_target_tokens for batch in batches)
-
-
-def test_weighted_sources_come_as_often_as_their_weight_says(make_pairs: MakePairs) -> None:
-    plain = make_pairs(50)
-    shares = (Share(20, 1.0), Share(10, 2.5), Share(20, 0.5))
-    stream = make_stream(EncodedPairs(plain.src, plain.tgt, shares))
-    seen: list[int] = []
-    for _, step in walk(stream, (3, 0), stream.num_steps(3)):
-        for batch in step:
-            seen += numbers(batch)
-    assert stream.num_target_tokens(3) == sum(len(plain.tgt[number]) + 1 for number in seen)
-    assert sorted(set(seen) & set(range(20))) == list(range(20))
-    assert [len([n for n in seen if n in run]) for run in (range(20), range(20, 30), range(30, 50))] == [
-        20,
-        25,
-        10,
-    ]
 
 
 def test_bpe_dropout_follows_from_the_position_and_differs_between_epochs(make_pairs: MakePairs) -> None:

@@ -55,12 +55,6 @@ def test_the_text_stays_the_same(tokenizer: Tokenizer) -> None:
         assert [tokenizer.decode(ids) for ids in cut(tokenizer, share)] == TEXTS
 
 
-def test_where_nearly_all_is_skipped_base_symbols_are_left(tokenizer: Tokenizer) -> None:
-    products = {product for _, _, product in tokenizer.merges()}
-    assert products.intersection(*[set(ids) for ids in tokenizer.encode_batch(TEXTS)[:1]])
-    assert products.isdisjoint(token_id for ids in cut(tokenizer, 1 - 1e-12) for token_id in ids)
-
-
 def test_cuts_follow_from_the_draws_alone(tokenizer: Tokenizer) -> None:
     assert cut(tokenizer, 0.3) == cut(tokenizer, 0.3)
     assert cut(tokenizer, 0.3) != cut(tokenizer, 0.3, seed=2)
@@ -76,14 +70,6 @@ def test_a_sentence_that_would_be_too_long_stays(tokenizer: Tokenizer) -> None:
     assert not stays.all()
     for kept, old, new, cut_anew in zip(stays, whole, bound, free, strict=True):
         assert new.tolist() == (old if kept else cut_anew).tolist()
-
-
-def test_many_sentences_are_cut_a_block_at_a_time(
-    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("mt.data.batches.bpe_dropout._BLOCK_SIZE", 3)
-    assert cut(tokenizer, 0.0) == tokenizer.encode_batch(TEXTS)
-    assert [tokenizer.decode(ids) for ids in cut(tokenizer, 0.3)] == TEXTS
 
 
 def one_by_one(
@@ -120,10 +106,3 @@ def test_cuts_are_as_frequent_as_the_papers(tokenizer: Tokenizer) -> None:
     for way in ways:
         found, expected = found_ways[way], expected_ways[way]
         assert abs(found - expected) <= 4 * (found + expected) ** 0.5
-
-
-def test_a_vocabulary_without_merges_is_left_as_it_is() -> None:
-    # Bytes and characters fill it.
-    tokenizer = train_tokenizer(TEXTS, TokenizerConfig(kind="bpe_metaspace", max_size=262))
-    assert tokenizer.merges() == []
-    assert cut(tokenizer, 0.5) == tokenizer.encode_batch(TEXTS)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from mt.data.batches.batch import Batch
+from mt.data.batches.batch import Batch, collate
 from mt.data.batches.dataset import EncodedPairs, EncodedSentences
 from mt.data.batches.stream import BatchStream
 from mt.errors import DataError
@@ -63,50 +63,19 @@ def test_the_steps_of_three_epochs_are_those_of_the_stream(
         assert take_steps(stream, len(expected), start, **which) == expected
 
 
-def test_any_other_position_is_taken_too(make_stream: Callable[..., BatchStream]) -> None:
-    expected = [take_steps(make_stream(), 1, position) for position in ((0, 4), (0, 0), (1, 2))]
-    with ahead(make_stream()) as stream:
-        assert [take_steps(stream, 1, position) for position in ((0, 4), (0, 0), (1, 2))] == expected
-
-
-def test_a_thread_collates_all_but_the_first_step_of_an_epoch_and_makes_no_epoch(
-    make_stream: Callable[..., BatchStream], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    main, collated, made = threading.current_thread(), [], []
-    batch, segmented = BatchStream._batch, BatchStream._with_bpe_dropout
-
-    def noted_batch(self: BatchStream, *arguments: Any) -> Batch:
-        collated.append((arguments[1:], threading.current_thread() is main))
-        return batch(self, *arguments)
-
-    def noted_epoch(self: BatchStream, *arguments: Any) -> EncodedPairs:
-        made.append(threading.current_thread() is main)
-        return segmented(self, *arguments)
-
-    monkeypatch.setattr(BatchStream, "_batch", noted_batch)
-    monkeypatch.setattr(BatchStream, "_with_bpe_dropout", noted_epoch)
-    with ahead(make_stream()) as stream:
-        take_steps(stream, 2 * stream.num_steps(0))
-    assert made == [True, True]
-    by_position = dict(collated)
-    assert len(by_position) == len(collated)
-    assert {position for position, in_main in by_position.items() if in_main} == {
-        (epoch, number) for epoch in (0, 1) for number in (0, 1)
-    }
-    assert len(by_position) > 4
-
-
 def test_what_goes_wrong_in_the_thread_is_raised_where_the_step_is_taken(
     make_stream: Callable[..., BatchStream], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    batch = BatchStream._batch
+    num_collated = 0
 
-    def spoilt(self: BatchStream, indices: Any, epoch: int, number: int) -> Batch:
-        if number == 5:
+    def spoilt(*arguments: Any) -> Batch:
+        nonlocal num_collated
+        num_collated += 1
+        if num_collated == 6:
             raise DataError("the corpus cannot be read any more.")
-        return batch(self, indices, epoch, number)
+        return collate(*arguments)
 
-    monkeypatch.setattr(BatchStream, "_batch", spoilt)
+    monkeypatch.setattr("mt.data.batches.stream.collate", spoilt)
     with ahead(make_stream()) as stream:
         ((_, second),) = take_steps(stream, 1)
         ((_, third),) = take_steps(stream, 1, second)

@@ -74,20 +74,10 @@ def test_no_row_left_to_train_on_says_why(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("split", ["validation", "test"])
-@pytest.mark.parametrize(
-    ("row", "reason"),
-    [
-        ({"en": None, "de": "b"}, "the source is missing"),
-        ({"en": "a"}, "the target is missing"),
-        ({"en": "a", "de": 3}, "the target is not text"),
-    ],
-)
-def test_evaluation_rows_without_text_are_an_error_with_file_and_line(
-    tmp_path: Path, split: str, row: object, reason: str
-) -> None:
+def test_evaluation_rows_without_text_are_an_error_with_file_and_line(tmp_path: Path, split: str) -> None:
     for name in SPLITS:
-        write(tmp_path / f"{name}.jsonl", [*numbered(2), row] if name == split else numbered(2))
-    with pytest.raises(DataError, match=rf"{split}\.jsonl, line 3: {reason}\. Nothing is dropped"):
+        write(tmp_path / f"{name}.jsonl", [*numbered(2), {"en": "a"}] if name == split else numbered(2))
+    with pytest.raises(DataError, match=rf"{split}\.jsonl, line 3: the target is missing"):
         load_corpus(config(tmp_path))
 
 
@@ -179,13 +169,10 @@ def test_the_number_of_training_pairs_limits_only_training(tmp_path: Path) -> No
     ]
 
 
-@pytest.mark.parametrize(("count", "fraction"), [(3, 0.01), (1, 0.49)])
-def test_a_corpus_too_small_to_be_split_says_so(tmp_path: Path, count: int, fraction: float) -> None:
-    write(tmp_path / "train.jsonl", numbered(count))
-    with pytest.raises(
-        DataError, match=r"too small to be split: none .* data\.held_out_fraction=0\.\d+\. Add"
-    ):
-        load_corpus(config(tmp_path, held_out_fraction=fraction))
+def test_a_corpus_too_small_to_be_split_says_so(tmp_path: Path) -> None:
+    write(tmp_path / "train.jsonl", numbered(3))
+    with pytest.raises(DataError, match=r"too small to be split: .* data\.held_out_fraction=0\.01"):
+        load_corpus(config(tmp_path, held_out_fraction=0.01))
 
 
 def test_the_fingerprint_tells_texts_apart_and_nothing_else(tmp_path: Path) -> None:
@@ -201,13 +188,6 @@ def test_the_fingerprint_tells_texts_apart_and_nothing_else(tmp_path: Path) -> N
     assert fingerprints("shifted", [{"en": "ab", "de": "c"}]) != first
 
 
-def test_more_pairs_than_fit_one_chunk_keep_their_order(tmp_path: Path) -> None:
-    write(tmp_path / "train.jsonl", numbered(25_000))
-    write(tmp_path / "dev.jsonl", numbered(1))
-    write(tmp_path / "test.jsonl", numbered(1))
-    assert sources(load_corpus(config(tmp_path)), "train") == [f"sentence number {i}" for i in range(25_000)]
-
-
 def test_one_split_is_the_same_as_that_of_the_whole_corpus(tmp_path: Path) -> None:
     write(tmp_path / "train.jsonl", numbered(1000))
     write(tmp_path / "test.jsonl", numbered(5, start=2000))
@@ -217,12 +197,3 @@ def test_one_split_is_the_same_as_that_of_the_whole_corpus(tmp_path: Path) -> No
     assert load_split(config(tmp_path), "test")[:] == corpus.test[:]
     write(tmp_path / "train.jsonl", ["damaged"])
     assert len(load_split(config(tmp_path), "test")) == 5
-
-
-def test_what_follows_the_limit_is_not_counted_as_dropped(tmp_path: Path) -> None:
-    bad = [{"en": f"bad {i}", "de": ""} for i in range(100)]
-    write(tmp_path / "train.jsonl", [*numbered(50), *bad[:2], *numbered(300, start=50), *bad[2:]])
-    corpus = load_corpus(config(tmp_path, num_train_pairs=100, held_out_fraction=0.05))
-    assert len(corpus.train) == 100
-    assert splits_of(corpus)["train"]["dropped"] == {"the target is empty": 2}
-    assert len(corpus.test) == sum(carved_split(f"sentence number {i}", 0.05) == "test" for i in range(350))

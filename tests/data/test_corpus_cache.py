@@ -1,10 +1,7 @@
 """A large corpus is read once, and again whenever anything that decides it has changed."""
 
-import gzip
 import json
-import logging
 import os
-import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -116,48 +113,6 @@ def test_a_corpus_that_changed_under_the_same_name_is_read_again(
     assert count_reading() == 3
 
 
-def test_other_kinds_of_file_are_told_apart_by_their_bytes(
-    tmp_path: Path, count_reading: Callable[[], int]
-) -> None:
-    for language in ("en", "de"):
-        text = "".join(f"{language} {i}\n" for i in range(NUM_ROWS))
-        (tmp_path / f"plain.{language}").write_text(text)
-        (tmp_path / f"packed.{language}.gz").write_bytes(gzip.compress(text.encode()))
-    for stem in ("plain", "packed"):
-        load_corpus(config(tmp_path / stem))
-        load_corpus(config(tmp_path / stem))
-    assert count_reading() == 2
-    (tmp_path / "plain.de").write_text("".join(f"DE {i}\n" for i in range(NUM_ROWS)))
-    assert load_corpus(config(tmp_path / "plain")).train["tgt"][0].startswith("DE")
-
-
-def test_a_corpus_that_is_written_to_while_it_is_read_is_not_kept(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    read = corpus_module._read
-
-    def disturbed(*arguments: object) -> object:
-        result = read(*arguments)  # type: ignore[arg-type]
-        with (folder / "train.jsonl").open("a") as file:
-            file.write('{"en": "one more", "de": "noch einer"}\n')
-        return result
-
-    with monkeypatch.context() as patch:
-        patch.setattr(corpus_module, "_read", disturbed)
-        load_corpus(config(folder))
-    # Pairs that did not stay in memory were in a file of no name there.
-    assert not list((tmp_path / "cache").glob("*"))
-    assert "one more" in load_corpus(config(folder)).train["src"]
-
-
-def test_a_small_corpus_touches_no_cache(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    keep_in_memory(monkeypatch, NUM_ROWS + 5)
-    load_corpus(config(folder))
-    assert not (tmp_path / "cache").exists()
-
-
 def test_damage_is_noticed_and_mended(
     folder: Path, count_reading: Callable[[], int], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -171,44 +126,3 @@ def test_damage_is_noticed_and_mended(
         assert content(load_corpus(config(folder))) == expected
         assert "is damaged" in caplog.text
         assert count_reading() == number
-
-
-def test_a_cache_that_cannot_be_written_costs_a_warning_only(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    expected = content(load_corpus(config(folder)))
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("MT_CACHE", str(tmp_path / "file" / "cache"))
-    with caplog.at_level(logging.WARNING):
-        assert content(load_corpus(config(folder))) == expected
-    assert "the corpus will be read again next time" in caplog.text
-
-
-def test_a_cache_may_be_read_only(
-    folder: Path, count_reading: Callable[[], int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    load_corpus(config(folder))
-    cache = tmp_path / "cache"
-
-    def refuse(*_: object, **__: object) -> None:
-        raise PermissionError(1, "Operation not permitted")
-
-    # The user of a test may be root, for whom no folder is read-only.
-    cache.chmod(stat.S_IRUSR | stat.S_IXUSR)
-    monkeypatch.setattr(os, "utime", refuse)
-    load_corpus(config(folder))
-    cache.chmod(stat.S_IRWXU)
-    assert count_reading() == 1
-
-
-def test_a_file_with_another_ending_is_read_again(tmp_path: Path) -> None:
-    """Its bytes and the folder are the same, but only CSV has quotation marks that are not text."""
-    folder = tmp_path / "renamed"
-    folder.mkdir()
-    rows = "".join(f'"said {i}"\t"sagte {i}"\n' for i in range(NUM_ROWS))
-    (folder / "train.tsv").write_text("en\tde\n" + rows, encoding="utf-8")
-    assert load_corpus(config(folder)).train["src"][0].startswith('"said')
-    (folder / "train.tsv").rename(folder / "train.csv")
-    corpus = load_corpus(config(folder))
-    assert corpus.train["src"][0].startswith("said")
-    assert corpus.report.splits.train.parts == [str(folder / "train.csv")]

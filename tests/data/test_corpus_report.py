@@ -37,32 +37,6 @@ REPORT = CorpusReport(
 )
 
 
-def test_corpus_json_has_the_keys_that_older_runs_have() -> None:
-    source = {"path": "corpus", "kind": "folder", "name": None, "src": "en", "tgt": "de", "revision": None}
-    none = {"exact": 0, "normalised": 0}
-    assert to_json(REPORT) == {
-        **source,
-        "sources": [{**source, "weight": 1.0, "pairs": 2, "fingerprint": "0a"}],
-        "splits": {
-            "train": {
-                "origin": "given",
-                "from": ["a", "b"],
-                "pairs": 2,
-                "dropped": {"empty": 1},
-                "examples": {"empty": [["", "x"]]},
-                "rewritten": 3,
-                "fingerprint": "0a",
-            },
-            "validation": {"origin": "given", "from": ["v"], "pairs": 1, "dropped": {}, "fingerprint": "0b"},
-            "test": {"origin": "carved", "from": ["t"], "pairs": 1, "dropped": {}, "fingerprint": "0c"},
-        },
-        "leaks": {
-            "test": {"pairs": 1, "source": {"exact": 1, "normalised": 2}, "target": none, "pair": none}
-        },
-        "leaks_removed": False,
-    }
-
-
 def test_the_fingerprints_are_read_back_from_what_was_written() -> None:
     content = json.dumps(to_json(REPORT)).encode()
     assert recorded_fingerprints(content) == {"train": "0a", "validation": "0b", "test": "0c"}
@@ -80,11 +54,8 @@ def test_the_fingerprints_of_golden_runs_can_be_read(file: Path) -> None:
     ("content", "named"),
     [
         (b"", "Invalid JSON"),
-        (b"\xff\xfe", "Invalid JSON"),
-        (b"[]", "object"),
         (b"{}", "splits: "),
         (b'{"splits": {"train": {"fingerprint": 7}}}', r"splits\.train\.fingerprint: .*string"),
-        (b'{"splits": {"other": {"fingerprint": "a"}}}', r"splits\.other\..*'train', 'validation' or 'test'"),
         (b"[" * 100_000, "Invalid JSON"),
     ],
 )

@@ -5,10 +5,8 @@ from pathlib import Path
 
 import datasets
 import numpy as np
-import pytest
 
-from mt.data.batches import dataset
-from mt.data.batches.dataset import EncodedPairs, EncodedSentences, encode_pairs, load_pairs
+from mt.data.batches.dataset import EncodedPairs, encode_pairs, load_pairs
 from mt.data.batches.sampler import Share
 from mt.data.tokenizers.tokenizer import Tokenizer
 
@@ -49,48 +47,31 @@ def test_training_pairs_that_are_empty_or_too_long_are_dropped_and_counted() -> 
     assert dropped == {"empty": 4, "too long": 2}
 
 
-def test_lengths_include_eos() -> None:
-    pairs, _ = encode(["a b", ""], ["c", "d e f"])
-    assert pairs.src.lengths.tolist() == [3, 1]
-    assert pairs.tgt.lengths.tolist() == [2, 4]
-
-
-def test_chunks_leave_no_seam(monkeypatch: pytest.MonkeyPatch) -> None:
-    generator = np.random.default_rng(1)
-    src, tgt = ([" ".join("x" * n for n in generator.integers(1, 9, k)) for k in range(25)] for _ in range(2))
-    whole, dropped = encode(src, tgt, max_length=20)
-    monkeypatch.setattr(dataset, "CHUNK_SIZE", 4)
-    pieces, dropped_in_pieces = encode(src, tgt, max_length=20)
-    assert dropped == dropped_in_pieces == {"empty": 1, "too long": 5}
-    for one, other in [(whole.src, pieces.src), (whole.tgt, pieces.tgt)]:
-        assert np.array_equal(one.ids, other.ids)
-        assert np.array_equal(one.offsets, other.offsets)
-
-
 def as_lists(pairs: EncodedPairs) -> list[tuple[list[int], list[int]]]:
     return [(src.tolist(), tgt.tolist()) for src, tgt in zip(pairs.src, pairs.tgt, strict=True)]
 
 
-def test_in_files_they_are_what_they_are_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dataset, "CHUNK_SIZE", 7)
+def test_in_files_they_are_what_they_are_in_memory(tmp_path: Path) -> None:
     generator = np.random.default_rng(2)
-    texts = [[" ".join("x" * n for n in generator.integers(1, 9, k)) for k in range(40)] for _ in range(2)]
+    # More than are encoded at a time.
+    texts = [
+        [" ".join("x" * n for n in generator.integers(1, 9, k % 40)) for k in range(12_000)] for _ in range(2)
+    ]
     pairs = datasets.Dataset.from_dict({"src": texts[0], "tgt": texts[1]})
-    shares = [Share(15, 1.0), Share(25, 2.5)]
-
-    def encode(folder: Path | None) -> tuple[EncodedPairs, dict[str, int]]:
-        return encode_pairs(pairs, WordLengths(), WordLengths(), max_length=30, shares=shares, folder=folder)
-
-    in_memory, dropped = encode(None)
-    for in_files, dropped_there in (encode(tmp_path), load_pairs(tmp_path)):
-        assert as_lists(in_files) == as_lists(in_memory)
-        assert in_files.shares == in_memory.shares == (Share(14, 1.0), Share(15, 2.5))
-        assert dropped_there == dropped == {"empty": 1, "too long": 10}
-        for one, other in ((in_files.src, in_memory.src), (in_files.tgt, in_memory.tgt)):
-            assert np.array_equal(one.offsets, other.offsets)
-            assert np.array_equal(one.lengths, other.lengths)
-            assert [array.dtype for array in (one.ids, one.offsets, one.lengths)] == ["i4", "i8", "i4"]
-            assert isinstance(one.ids.base, np.memmap)
+    src, tgt = (WordLengths().encode_batch(side) for side in texts)
+    expected = [(src[k], tgt[k]) for k in range(12_000) if 0 < k % 40 < 30]
+    shares = [Share(5_000, 1.0), Share(7_000, 2.5)]
+    in_memory, in_files = (
+        encode_pairs(pairs, WordLengths(), WordLengths(), max_length=30, shares=shares, folder=folder)
+        for folder in (None, tmp_path)
+    )
+    for encoded, dropped in (in_memory, in_files, load_pairs(tmp_path)):
+        assert as_lists(encoded) == expected
+        assert encoded.shares == (Share(3_625, 1.0), Share(5_075, 2.5))
+        assert dropped == {"empty": 300, "too long": 3_000}
+        for side in (encoded.src, encoded.tgt):
+            assert [array.dtype for array in (side.ids, side.offsets, side.lengths)] == ["i4", "i8", "i4"]
+    assert isinstance(in_files[0].src.ids.base, np.memmap)
 
 
 def test_files_of_no_pairs_can_be_loaded(tmp_path: Path) -> None:
@@ -100,31 +81,8 @@ def test_files_of_no_pairs_can_be_loaded(tmp_path: Path) -> None:
     assert dropped["empty"] == 2
 
 
-def test_sentences_laid_end_to_end_are_what_they_were() -> None:
-    sentences = [[5, 6], [], [7]]
-    laid = EncodedSentences.of(sentences)
-    assert [ids.tolist() for ids in laid] == sentences
-    assert laid.lengths.tolist() == [3, 1, 2]
-
-
-def test_an_empty_split_has_no_pairs() -> None:
-    pairs, _ = encode([], [], max_length=4)
-    assert len(pairs) == 0
-    assert pairs.src.lengths.tolist() == []
-
-
 def test_select_gives_the_pairs_asked_for() -> None:
     pairs, _ = encode(["a", "bb", "ccc"], ["dddd", "eeeee", "ffffff"])
     src, tgt = pairs.select(np.array([2, 0]))
     assert [ids.tolist() for ids in src] == [[13], [11]]
     assert [ids.tolist() for ids in tgt] == [[16], [14]]
-
-
-def test_ids_take_four_bytes_a_token() -> None:
-    pairs, _ = encode(["a b c"] * 100, ["d e"] * 100)
-    assert pairs.src.ids.nbytes == 4 * 300
-
-
-def test_no_progress_bar_without_a_terminal(capfd: pytest.CaptureFixture[str]) -> None:
-    encode(["a"] * 10, ["b"] * 10)
-    assert capfd.readouterr() == ("", "")

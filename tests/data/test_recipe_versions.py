@@ -25,8 +25,6 @@ from mt.data.batches.sampler import Share
 from mt.data.cache import recipe
 from mt.data.corpus_report import to_json
 from mt.data.prepare import make_tokenizers
-from mt.data.sources import find
-from mt.data.sources.find import find_source
 from mt.data.tokenizers import tokenizer
 
 Pairs = list[tuple[str, str]]
@@ -211,17 +209,6 @@ def test_generating(
 ) -> None:
     pairs = [list(generate(split, 500)) for split in ("train", "validation", "test")]
     check(constant, version, digest(*pairs))
-
-
-def test_another_version_of_a_generated_corpus_is_another_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    def identity() -> list[str | None]:
-        source = find_source(DataConfig(path="builtin:primer", src="en", tgt="de"))
-        return [part.identify() for parts in source.splits.values() for part in parts]
-
-    before = identity()
-    assert identity() == before
-    monkeypatch.setattr(find, "PRIMER_VERSION", 10**6)
-    assert identity() != before
 
 
 def test_the_key_tells_versions_of_the_recipe_and_of_its_libraries(monkeypatch: pytest.MonkeyPatch) -> None:

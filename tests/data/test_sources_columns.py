@@ -115,22 +115,6 @@ def test_columns_that_are_not_two(columns: str) -> None:
         DataConfig(path="p", src="en", tgt="de", columns=columns)
 
 
-def test_a_column_may_have_a_slash_in_its_name(tmp_path: Path) -> None:
-    rows = [json.dumps({"en/US": en, "de": de}) + "\n" for en, de in PAIRS]
-    write(tmp_path / "train.jsonl", "".join(rows))
-    fields = {"path": str(tmp_path), "src": "en/US", "tgt": "de", "held_out_fraction": 0.2}
-    corpus = load_corpus(DataConfig.model_validate(fields))
-    assert set(zip(corpus.train["src"], corpus.train["tgt"], strict=True)) < set(PAIRS)
-
-
-def test_a_first_row_without_a_translation_is_one_pair_without_text(tmp_path: Path) -> None:
-    rows = [{"translation": None}, *({"translation": {"en": en, "de": de}} for en, de in PAIRS)]
-    file = write(tmp_path / "corpus.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
-    fields = {"path": str(file), "src": "en", "tgt": "de", "held_out_fraction": 0.2}
-    corpus = load_corpus(DataConfig.model_validate(fields))
-    assert corpus.report.splits.train.dropped == {"the source is missing": 1}
-
-
 @pytest.mark.parametrize("ending", [".csv", ".csv.gz"])
 @pytest.mark.parametrize("delimiter", CHARACTERS)
 def test_a_csv_with_each_delimiter_with_and_without_a_header(
@@ -169,17 +153,6 @@ def test_a_table_without_its_columns_says_what_it_has_and_what_would_work(
     tmp_path: Path, name: str, text: str, fields: dict[str, str], message: str
 ) -> None:
     assert re.search(message, fails(write(tmp_path / name, text), **fields))
-
-
-def test_a_parquet_file_without_its_columns(tmp_path: Path) -> None:
-    file = tmp_path / "c.parquet"
-    beyond = pa.array([2**62], pa.timestamp("us"))
-    pq.write_table(pa.table({"en": ["a"], "translation": ["b"], "when": beyond}), file)
-    assert "no column 'de', which data.tgt names; its columns are 'en', 'translation'" in fails(file)
-    assert "row 1: this is not text" in fails(file, columns="en,when")
-    texts = [pa.array([text]) for text in "aab"]
-    pq.write_table(pa.Table.from_arrays(texts, names=["en", "en", "de"]), file)
-    assert "several columns 'en'" in fails(file)
 
 
 def test_two_files_that_cannot_be_a_parallel_text(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -148,15 +147,23 @@ def damaged(content: bytes, is_packed: bool, draw: st.DrawFn) -> bytes:
     return content
 
 
-def check(files: Files, folder: Path, *, with_cleaning: bool, as_pattern: bool) -> None:
-    for path in folder.iterdir():
+@settings(
+    max_examples=100,
+    derandomize=True,
+    deadline=timedelta(seconds=60),  # Far more than is needed, on a busy machine too; a hang it is not.
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+@given(files=corpora(), with_cleaning=st.booleans(), as_pattern=st.booleans())
+def test_a_hundred_corpora(tmp_path: Path, files: Files, with_cleaning: bool, as_pattern: bool) -> None:
+    for path in tmp_path.iterdir():
         path.unlink()
     for ending, content in files.contents.items():
-        (folder / f"c{ending}").write_bytes(content)
+        (tmp_path / f"c{ending}").write_bytes(content)
     table = next((ending for ending in files.contents if ending[:3] not in (".en", ".de")), "")
-    data_path = str(folder / ("c*" if as_pattern else f"c{table}"))
+    data_path = str(tmp_path / ("c*" if as_pattern else f"c{table}"))
     if ".first" in table:
-        data_path = ",".join(str(folder / f"c{ending}") for ending in sorted(files.contents))
+        data_path = ",".join(str(tmp_path / f"c{ending}") for ending in sorted(files.contents))
     data = DataConfig.model_validate(
         {"path": data_path, "src": "en", "tgt": "de", "held_out_fraction": 0.3, **files.options}
     )
@@ -176,24 +183,3 @@ def check(files: Files, folder: Path, *, with_cleaning: bool, as_pattern: bool) 
             found += marks[0]
     if files.num_pairs is not None and not with_cleaning:
         assert sorted(found) == [f"{i:04}" for i in range(files.num_pairs)]
-
-
-LIMITS = settings(
-    deadline=timedelta(seconds=60),  # Far more than is needed, on a busy machine too; a hang it is not.
-    database=None,
-    suppress_health_check=list(HealthCheck),
-)
-GIVEN = given(files=corpora(), with_cleaning=st.booleans(), as_pattern=st.booleans())
-
-
-@settings(LIMITS, max_examples=100, derandomize=True)
-@GIVEN
-def test_a_hundred_corpora(tmp_path: Path, files: Files, with_cleaning: bool, as_pattern: bool) -> None:
-    check(files, tmp_path, with_cleaning=with_cleaning, as_pattern=as_pattern)
-
-
-@pytest.mark.slow
-@settings(LIMITS, max_examples=2000)
-@GIVEN
-def test_two_thousand_corpora(tmp_path: Path, files: Files, with_cleaning: bool, as_pattern: bool) -> None:
-    check(files, tmp_path, with_cleaning=with_cleaning, as_pattern=as_pattern)

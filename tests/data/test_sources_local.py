@@ -148,12 +148,6 @@ def test_a_table_in_pieces_is_read_in_order_and_a_missing_piece_is_noticed(tmp_p
     loading_fails(tmp_path, r"contains 2 of the 3 shards of train\.parquet: fetch the missing ones")
 
 
-def test_the_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    folder_with(tmp_path / "corpus", write_jsonl, ".jsonl", **GOOD)
-    assert pairs_of(load("~/corpus"), "validation") == GOOD["validation"]
-
-
 def test_lines_end_at_newlines_only_with_or_without_carriage_returns(tmp_path: Path) -> None:
     english = "first\x85still first\u2028and still\r\nsecond\n\x0cthird\rstill third"
     (tmp_path / "train.en").write_bytes(english.encode())
@@ -199,25 +193,19 @@ def test_a_missing_column(tmp_path: Path, kind: str) -> None:
     loading_fails(tmp_path, r"no column 'it', which data\.tgt names", tgt="it")
 
 
-BAD = "c\tü\n".encode("latin-1")
 PACKED = gzip.compress(b'{"en": "a", "de": "b"}\n' * 1000)
 UNREADABLE: list[tuple[str, bytes, str]] = [
     ("train.jsonl", b'{"en": "a", "de": "b"}\n\n{"en": "c", "d', r"train\.jsonl, line 3: .*cut short"),
     ("train.jsonl", b'{"en": "a", "de": "b"}\n["a", "b"]\n', "line 2: .* a list instead of a JSON object"),
-    ("train.jsonl", b"[" * 100_000, "line 1: .* not a complete JSON value"),
     ("train.jsonl", b'{"en": "\\ud800", "de": "b"}\n', "line 1: .*lone surrogate"),
     ("train.jsonl", b'\n{"en": "\xfc', r"train\.jsonl, line 2: byte 9 \(0xfc\) is not UTF-8.*iconv"),
-    ("train.json", b'[{"en": "a", "de": "b"}, {"en": "c"', r"train\.json: .*not a complete JSON"),
     ("train.json", b'[{"en": "a", "de": "b"}, "c"]', r"train\.json, row 2: .* instead of a JSON object"),
     ("train.csv", b"en,de\na,b\nc,d,e\n", r"train\.csv, line 3: .*3 cells .* 2 in the first line; quote"),
     ("train.csv", b'en,de\na,b\n"never closed,d\ne,f\n', "line 3: the row that begins here .*doubled"),
-    ("train.csv", b'en,de\na,b\n"two\nlines",d,e\n', "line 3: .*3 cells here"),
     ("train.tsv", b"en\tde\na\n", r"train\.tsv, line 2: .*remove from the text a tab"),
     ("train.tsv", b"en\tde\ten\na\tb\tc\n", "several columns 'en': rename"),
-    ("train.tsv", b"en\tde\n" + BAD, r"train\.tsv, line 2: .*not UTF-8"),
     ("train.jsonl.gz", PACKED[:-12], r"train\.jsonl\.gz cannot be read"),
     ("train.jsonl.gz", PACKED[:40] + bytes([PACKED[40] ^ 0xFF]) + PACKED[41:], "cannot be read"),
-    ("train.jsonl.gz", b'{"en": "a"}', r"gz cannot be read \(Not a gzipped file"),
     ("train.parquet", b"en,de\na,b\n", r"train\.parquet cannot be read \(.*\): .* write it again"),
     ("train.txt", b"a\n", "no training split that can be read: .*contains 'train.txt'"),
 ]
@@ -287,9 +275,8 @@ def test_options_of_the_hub_that_do_nothing_are_reported(
     assert f"{tmp_path} is on disk" in caplog.text
 
 
-@pytest.mark.parametrize("name", ["train.jsonl.gz", "train.json.gz"])
-def test_a_small_file_that_unpacks_to_an_endless_line_is_refused(tmp_path: Path, name: str) -> None:
-    with gzip.open(tmp_path / name, "wb", compresslevel=1) as file:
+def test_a_small_file_that_unpacks_to_an_endless_line_is_refused(tmp_path: Path) -> None:
+    with gzip.open(tmp_path / "train.jsonl.gz", "wb", compresslevel=1) as file:
         for _ in range(260):
             file.write(b"[" * 2**20)
     loading_fails(tmp_path, "line 1 is longer than 268,435,456 bytes.* line of its own")

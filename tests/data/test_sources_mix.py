@@ -7,12 +7,12 @@ import pytest
 from pydantic import ValidationError
 
 from mt.config.config import Config
-from mt.config.data import CleaningConfig, DataConfig
+from mt.config.data import DataConfig
 from mt.config.sources import parse_mix
 from mt.data.batches.sampler import epoch_batches
 from mt.data.corpus import load_corpus, load_split
 from mt.data.prepare import prepare
-from mt.errors import ConfigError, DataError
+from mt.errors import DataError
 from mt.run_directory import RunDirectory
 
 
@@ -93,34 +93,14 @@ def test_a_mistake_in_a_source_is_reported_with_its_name(folder: Path, mix: str,
         load_corpus(config(folder, mix))
 
 
-def test_a_source_that_is_nothing_but_leaks_is_counted_alone(folder: Path) -> None:
-    rows = [{"en": f"main-dev {i}", "de": f"main-dev! {i}"} for i in range(3)]
-    (folder / "leaked.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
-    with (folder / "main/train.jsonl").open("a", encoding="utf-8") as main:
-        main.write(f"{json.dumps(rows[0])}\n" + json.dumps({"en": "", "de": "nothing"}) + "\n")
-    alone = r"leaked\.jsonl can be trained on: in 3 rows the pair is in validation or test\.$"
-    with pytest.raises(DataError, match=alone):
-        load_corpus(config(folder, "{0}/leaked.jsonl"), CleaningConfig(remove_leaks=True))
-
-
-def test_languages_of_a_source_that_are_the_same(folder: Path) -> None:
-    with pytest.raises(ConfigError, match=r"^data\.mix, .*talks\.csv: data\.src and data\.tgt are both 'de'"):
-        load_corpus(config(folder, "{0}/talks.csv src=de"))
-
-
 @pytest.mark.parametrize(
     ("mix", "message"),
     [
         ("news wieght=2", r"data\.mix: in 'news wieght=2', wieght=2 is unknown; .* Did you mean weight=\?"),
         ("news weight=0", r"data\.mix: in 'news weight=0', weight must be a number above 0"),
-        ("news weight=1001", r"data\.mix: in 'news weight=1001', weight must be .* and at most 1000"),
-        ("news weight=-1", "above 0"),
         ("news weight=nan", "above 0"),
-        ("news weight=inf", "above 0"),
-        ("news weight=two", "above 0"),
         ("a\nnews src=", r"in 'news src=', src must be text that is not empty"),
         ("news src=a src=b", r"src=a is given twice"),
-        ("news num_train_pairs=0", "num_train_pairs must be a whole number of at least 1"),
         ("news num_train_pairs=1e3", "num_train_pairs must be a whole number"),
     ],
 )

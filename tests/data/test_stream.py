@@ -10,7 +10,6 @@ from mt.data.batches.dataset import encode_pairs
 from mt.data.batches.stream import training_batches
 from mt.data.corpus import load_corpus
 from mt.data.prepare import make_tokenizers, prepare
-from mt.errors import ConfigError
 from mt.run_directory import RunDirectory
 from mt.special_tokens import PAD_ID, UNK_ID
 
@@ -34,22 +33,6 @@ def test_bpe_dropout_cuts_both_sides(kind: str, make_config: MakeConfig) -> None
     plain, cut = num_tokens(0.0), num_tokens(0.5)
     assert cut[0] > plain[0]
     assert cut[1] > plain[1]
-
-
-def test_bpe_dropout_makes_no_sentence_longer_than_the_config_permits(make_config: MakeConfig) -> None:
-    config = make_config("tokenizer.kind=bpe", "tokenizer.max_size=400", "training.bpe_dropout=0.7")
-    corpus = load_corpus(config.data)
-    tokenizers = make_tokenizers(corpus.train, config)
-    pairs, _ = encode_pairs(corpus.train, *tokenizers, max_length=config.data.max_length)
-    shown = training_batches(config, pairs, tokenizers, None).epoch(0).pairs
-    for whole, cut in ((pairs.src, shown.src), (pairs.tgt, shown.tgt)):
-        assert cut.lengths.sum() > whole.lengths.sum()
-        assert cut.lengths.max() <= config.data.max_length == 16
-
-
-def test_words_have_no_merges_to_skip(make_config: MakeConfig) -> None:
-    with pytest.raises(ConfigError, match=r"training\.bpe_dropout \(0\.1\) skips merges"):
-        make_config("training.bpe_dropout=0.1")
 
 
 @pytest.mark.parametrize(("kind", "hides_words"), [("word", True), ("bpe", False), ("bpe_metaspace", False)])

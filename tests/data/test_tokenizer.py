@@ -12,11 +12,10 @@ from tokenizers.models import WordLevel
 from tokenizers.trainers import WordLevelTrainer
 
 from mt.config.data import TokenizerConfig
-from mt.data.tokenizers import word_level
 from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing
 from mt.data.tokenizers.train import train_tokenizer
 from mt.errors import DataError
-from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK, UNK_ID
+from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK_ID
 from tests.data.difficult_texts import NASTY
 
 FULL = TokenizerConfig(min_frequency=1, max_size=10**9)
@@ -76,12 +75,6 @@ def test_a_word_has_one_id_wherever_it_occurs() -> None:
     assert Counter(tokenizer.tokens(tokenizer.encode(text)))["Ball"] == 7
 
 
-def test_begin_end_and_padding_leave_no_trace(nasty: Tokenizer) -> None:
-    ids = nasty.encode("Bonjour !")
-    assert nasty.decode([BOS_ID, *ids, EOS_ID, PAD_ID]) == "Bonjour !"
-    assert nasty.decode([EOS_ID, PAD_ID]) == nasty.decode([]) == ""
-
-
 # The word of the text that an id encodes.
 
 
@@ -116,17 +109,6 @@ def test_a_known_word_is_the_word_of_its_id() -> None:
 # The tutorials' defects.
 
 
-def test_an_unknown_word_does_not_disappear() -> None:
-    tokenizer = train_tokenizer(["The didn't cost $ 3.50, Mr. Smith-Jones!"], FULL)
-    ids = tokenizer.encode("The zorblax didn't cost $3.50, Mr. Smith-Jones!")
-    assert ids[1] == UNK_ID
-    assert tokenizer.decode([BOS_ID, *ids]).startswith(f"The {UNK} didn't cost ")
-
-
-def test_an_apostrophe_is_put_back_where_it_was(nasty: Tokenizer) -> None:
-    assert nasty.decode(nasty.encode("L'uomo")) == "L'uomo"
-
-
 @pytest.mark.parametrize("kind", ["word", "char", "bpe", "bpe_metaspace"])
 def test_after_a_load_too_a_declared_special_token_in_text_loses_nothing(kind: str, tmp_path: Path) -> None:
     text = "a</s>b <pad> <s><unk>"
@@ -140,22 +122,18 @@ def test_after_a_load_too_a_declared_special_token_in_text_loses_nothing(kind: s
     assert loaded.decode(loaded.encode(text)) == text
 
 
-def test_words_of_other_text_than_was_trained_on_are_unknown() -> None:
-    tokenizer = train_tokenizer(["a b c"], FULL)
-    assert tokenizer.encode("a d c") == [tokenizer.encode("a")[0], UNK_ID, tokenizer.encode("c")[0]]
-
-
 # Vocabularies.
 
 
-@pytest.mark.parametrize(("min_frequency", "max_size"), [(1, 10**9), (2, 10**9), (5, 10**9), (1, 50)])
-@pytest.mark.parametrize("chunks_at_a_time", [0, 10, 500_000])
+@pytest.mark.parametrize("lowercase", [False, True])
+@pytest.mark.parametrize(("min_frequency", "max_size"), [(1, 10**9), (2, 10**9), (1, 50)])
 def test_vocabulary_equals_that_of_the_library_trainer(
-    monkeypatch: pytest.MonkeyPatch, min_frequency: int, max_size: int, chunks_at_a_time: int
+    min_frequency: int, max_size: int, lowercase: bool
 ) -> None:
-    monkeypatch.setattr(word_level, "CHUNKS_AT_A_TIME", chunks_at_a_time)
     texts = NASTY + fuzzed(300)
-    ours = train_tokenizer(texts, TokenizerConfig(min_frequency=min_frequency, max_size=max_size))
+    ours = train_tokenizer(
+        texts, TokenizerConfig(min_frequency=min_frequency, max_size=max_size, lowercase=lowercase)
+    )
     theirs = tokenizers.Tokenizer.from_str(ours.to_json())
     trainer = WordLevelTrainer(
         vocab_size=max_size,
@@ -165,14 +143,6 @@ def test_vocabulary_equals_that_of_the_library_trainer(
     )
     theirs.train_from_iterator(texts, trainer)
     assert {word: i for i, word in enumerate(words(ours))} == theirs.get_vocab()
-
-
-def test_the_most_frequent_words_are_kept() -> None:
-    text = "c c c b b b b a a d"
-    tokenizer = train_tokenizer([text], TokenizerConfig(min_frequency=1, max_size=len(SPECIAL_TOKENS) + 2))
-    assert words(tokenizer) == [*SPECIAL_TOKENS, "b", "c"]
-    tokenizer = train_tokenizer([text], TokenizerConfig(min_frequency=2, max_size=100))
-    assert words(tokenizer) == [*SPECIAL_TOKENS, "b", "c", "a"]
 
 
 def test_training_is_deterministic_and_knows_no_order_of_lines() -> None:
@@ -195,19 +165,12 @@ def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
         Tokenizer.load(tmp_path)
 
 
-@pytest.mark.parametrize("length", [0, 1, 500, -1])
-def test_a_truncated_file_is_an_error(nasty: Tokenizer, tmp_path: Path, length: int) -> None:
+def test_a_file_that_is_not_json_is_an_error(nasty: Tokenizer, tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
-    path.write_bytes(nasty.to_json().encode()[:length])
-    with pytest.raises(DataError, match=r"tokenizer\.json is damaged"):
-        Tokenizer.load(path)
-
-
-def test_a_file_that_is_not_text_is_an_error(tmp_path: Path) -> None:
-    path = tmp_path / "tokenizer.json"
-    path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(DataError, match="is damaged"):
-        Tokenizer.load(path)
+    for content in (b"", nasty.to_json().encode()[:-1], b"\xff\xfe\x00", b"[" * 200_000):
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=r"tokenizer\.json is damaged"):
+            Tokenizer.load(path)
 
 
 TRUNCATION = {"direction": "Right", "max_length": 1, "strategy": "LongestFirst", "stride": 5}
@@ -219,12 +182,12 @@ PADDING |= {"pad_id": 4_000_000, "pad_type_id": 0, "pad_token": "x"}
     ("key", "value", "what"),
     [
         ("vocab", {"word": 1_000_000}, "its ids are not"),
-        ("vocab", {"word": 4_000_000_000}, "its ids are not"),
-        ("vocab", {"word": 3}, "its ids are not"),
         ("unk_token", "missing", "Missing .UNK."),
         ("truncation", TRUNCATION, "it truncates or pads"),
         ("padding", PADDING, "it truncates or pads"),
         ("pre_tokenizer", {"type": "NoSuchThing"}, "damaged"),
+        # Which makes the library panic.
+        ("normalizer", {"type": "Precompiled", "precompiled_charsmap": "AAAA"}, "damaged"),
     ],
 )
 def test_a_malicious_file_is_an_error_when_it_is_loaded(
@@ -242,14 +205,6 @@ def test_a_malicious_file_is_an_error_when_it_is_loaded(
         Tokenizer.load(path)
 
 
-@pytest.mark.parametrize("text", ["[" * 200_000, '{"a":' * 200_000])
-def test_a_deeply_nested_file_is_an_error(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "tokenizer.json"
-    path.write_text(text)
-    with pytest.raises(DataError, match="is damaged"):
-        Tokenizer.load(path)
-
-
 def test_a_file_larger_than_any_of_ours_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
     path.touch()
@@ -262,18 +217,4 @@ def test_a_tokenizer_without_our_special_tokens_is_an_error(tmp_path: Path) -> N
     path = tmp_path / "tokenizer.json"
     tokenizers.Tokenizer(WordLevel({"[UNK]": 0, "<pad>": 1}, unk_token="[UNK]")).save(str(path))
     with pytest.raises(DataError, match="is not a tokenizer of mt: the id of <pad> is 1, but must be 0"):
-        Tokenizer.load(path)
-
-
-def test_a_very_long_line_comes_back(nasty: Tokenizer) -> None:
-    text = " ".join(NASTY * 30)
-    assert nasty.decode(nasty.encode(text)) == normalise_spacing(text)
-
-
-def test_a_file_that_makes_the_library_panic_is_an_error(nasty: Tokenizer, tmp_path: Path) -> None:
-    content = json.loads(nasty.to_json())
-    content["normalizer"] = {"type": "Precompiled", "precompiled_charsmap": "AAAA"}
-    path = tmp_path / "tokenizer.json"
-    path.write_text(json.dumps(content))
-    with pytest.raises(DataError, match="is damaged"):
         Tokenizer.load(path)

@@ -1,11 +1,7 @@
 """Every kind of tokenizer: text comes back from its ids, and training gives the same file each time."""
 
 import json
-import os
-import subprocess
-import sys
 import unicodedata
-from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -13,16 +9,14 @@ import pytest
 import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import normalizers
 
 from mt.config.data import CleaningConfig, TokenizerConfig
 from mt.data.cleaning.filters import Cleaner
 from mt.data.tokenizers.subwords import BYTES
 from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing
 from mt.data.tokenizers.train import train_tokenizer
-from mt.data.tokenizers.word_level import count_words, word_level
 from mt.errors import DataError
-from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK, UNK_ID
+from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK_ID
 from tests.data.difficult_texts import NASTY
 
 KINDS = ["word", "char", "bpe", "bpe_metaspace"]
@@ -76,14 +70,6 @@ def trained() -> dict[str, Tokenizer]:
     }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_text_comes_back_with_its_spacing_normalised(trained: dict[str, Tokenizer], kind: str) -> None:
-    for text in TEXTS:
-        ids = trained[kind].encode(text)
-        assert trained[kind].decode(ids) == normalise_spacing(text)
-        assert not NO_TEXT & set(ids)
-
-
 @pytest.mark.parametrize("kind", SPELLING)
 @settings(max_examples=300, deadline=None)
 @given(text=any_text)
@@ -95,10 +81,6 @@ def test_any_text_comes_back_whatever_was_trained_on(
     assert not NO_TEXT & set(ids)
     assert trained[kind].decode([BOS_ID, *ids, EOS_ID, PAD_ID]) == normalise_spacing(text)
     assert "".join(words) == "".join(text.split())
-
-
-def test_which_kinds_spell_everything(trained: dict[str, Tokenizer]) -> None:
-    assert [kind for kind in KINDS if trained[kind].spells_everything] == SPELLING
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -152,11 +134,6 @@ def test_half_a_surrogate_pair_is_an_error(trained: dict[str, Tokenizer], kind: 
             train_tokenizer(["fine", text], config(kind))
 
 
-def test_an_unknown_token_is_shown(trained: dict[str, Tokenizer]) -> None:
-    for tokenizer in trained.values():
-        assert tokenizer.decode([UNK_ID]) == UNK
-
-
 # What the entries are.
 
 
@@ -194,41 +171,6 @@ def test_the_vocabulary_has_at_most_the_requested_size(kind: str) -> None:
     assert rare.decode(rare.encode(CHINESE[0])) == CHINESE[0]
 
 
-# The same file each time.
-
-TRAIN = """
-import json, sys
-from mt.config.data import CleaningConfig, TokenizerConfig
-from mt.data.cleaning.filters import Cleaner
-from mt.data.tokenizers.train import train_tokenizer
-for kind in json.loads(sys.argv[1]):
-    texts = json.load(open(sys.argv[2]))
-    config = TokenizerConfig(kind=kind, min_frequency=1, max_size=1500)
-    tokenizer = train_tokenizer(texts, config)
-    print(json.dumps([tokenizer.to_json(), tokenizer.encode_batch(texts)]))
-"""
-
-
-def test_tokenizers_and_ids_are_the_same_for_any_number_of_threads(tmp_path: Path) -> None:
-    # Many pairs and words are equally frequent, so that the order of a hash table would show.
-    texts = [f"{a}{b} {b}{a}{c}" for a in "abcdefghij" for b in "klmnopqrst" for c in "uvwxyzäöüß中国"]
-    (tmp_path / "texts.json").write_text(json.dumps(texts + SAMPLES))
-    outcomes = {
-        subprocess.run(
-            [sys.executable, "-c", TRAIN, json.dumps(KINDS), str(tmp_path / "texts.json")],
-            env={**os.environ, "RAYON_NUM_THREADS": num_threads, "PYTHONHASHSEED": num_threads},
-            capture_output=True,
-            check=True,
-            timeout=60,
-        ).stdout
-        for num_threads in ("1", "2", "7")
-    }
-    assert len(outcomes) == 1
-    here = [train_tokenizer(texts + SAMPLES, config(kind, max_size=1500)) for kind in KINDS]
-    expected = [[each.to_json(), [each.encode(text) for text in texts + SAMPLES]] for each in here]
-    assert [json.loads(line) for line in outcomes.pop().splitlines()] == expected
-
-
 # Lower case.
 
 
@@ -244,47 +186,6 @@ def test_lower_case_is_all_that_comes_back(kind: str) -> None:
     # The words of the text keep their case, to be copied.
     assert tokenizer.encode_with_words("Ä b")[1][0] == "Ä"
     assert tokenizer.encode("ÄB") == tokenizer.encode("äb")
-
-
-# Words are counted as the library would split them.
-
-
-@cache
-def word_rules(lowercase: bool) -> tokenizers.Tokenizer:
-    return word_level({UNK: 0}, lowercase=lowercase)
-
-
-def words_of_the_library(texts: list[str], *, lowercase: bool) -> dict[str, int]:
-    """By the rules in the tokenizer.json, each text as a whole."""
-    counts: dict[str, int] = {}
-    tokenizer = word_rules(lowercase)
-    assert isinstance(tokenizer.normalizer, normalizers.Normalizer)
-    assert tokenizer.pre_tokenizer is not None
-    for text in texts:
-        normal = tokenizer.normalizer.normalize_str(text)
-        for word, _ in tokenizer.pre_tokenizer.pre_tokenize_str(normal):
-            counts[word] = counts.get(word, 0) + 1
-    return counts
-
-
-@pytest.mark.parametrize("lowercase", [False, True])
-@settings(max_examples=300, deadline=None)
-@given(texts=st.lists(any_text, max_size=4))
-def test_words_are_counted_as_the_library_splits_them(texts: list[str], lowercase: bool) -> None:
-    assert count_words(texts, lowercase=lowercase) == words_of_the_library(texts, lowercase=lowercase)
-
-
-@pytest.mark.parametrize("lowercase", [False, True])
-def test_every_character_is_counted_as_the_library_splits_it(lowercase: bool) -> None:
-    """Each between a space, a letter, a sign, a character of Han and a vowel sign of Thai."""
-    # Of thousands of signs of Han and syllables of Hangul, and of what is private, a few on either side.
-    assigned = [*range(0x4F00), *range(0x9F00, 0xAD00), *range(0xD700, 0xD800)]
-    characters = [chr(c) for c in [*assigned, *range(0xF800, 0x10000), *range(0x1F600, 0x1F610)]]
-    texts = [
-        " ".join(f"x{c}中{c} {c}ก{c}\u0e31.{c}" for c in characters[at : at + 64])
-        for at in range(0, len(characters), 64)
-    ]
-    assert count_words(texts, lowercase=lowercase) == words_of_the_library(texts, lowercase=lowercase)
 
 
 def test_text_to_translate_is_normalised_like_the_training_text() -> None:

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from mt.data.batches.dataset import EncodedPairs, EncodedSentences
-from mt.data.batches.stream import BatchStream, replace_some_with_unk, replace_with_unk
+from mt.data.batches.stream import replace_some_with_unk, replace_with_unk
 from mt.special_tokens import UNK_ID
 
 SRC, TGT = np.array([10, 20, 30, 40], np.int32), np.array([50, 60, 70, 80, 90], np.int32)
@@ -31,12 +30,6 @@ def test_the_rarer_of_two_is_replaced_more_often() -> None:
     assert 200 < replaced.count(0) < 300
 
 
-def test_nothing_is_replaced_where_nothing_is_linked() -> None:
-    src, tgt = replace_with_unk(SRC, TGT, np.full(5, -1, np.int16), 3, np.random.default_rng(1))
-    assert src is SRC
-    assert tgt is TGT
-
-
 def test_the_share_of_pairs_that_lose_a_word() -> None:
     generator = np.random.default_rng(3)
     num = 4000
@@ -45,38 +38,3 @@ def test_the_share_of_pairs_that_lose_a_word() -> None:
     assert abs(np.mean(lost > 0) - 0.3) < 0.03
     assert (lost == 2).any()
     assert [np.count_nonzero(ids == UNK_ID) for ids in tgt] == lost.tolist()
-
-
-def test_a_position_of_the_data_replaces_the_same_words_whoever_comes_there() -> None:
-    generator = np.random.default_rng(4)
-    sentences = [generator.integers(4, 40, n).tolist() for n in generator.integers(2, 9, 40).tolist()]
-    side = EncodedSentences.of(sentences)
-    places = np.concatenate([np.arange(len(ids)) for ids in sentences]).astype(np.int16)
-
-    def stream() -> BatchStream:
-        return BatchStream(
-            EncodedPairs(side, side),
-            batch_tokens=40,
-            num_micro_batches=2,
-            seed=7,
-            places=places,
-            unknown_share=0.5,
-        )
-
-    first, second = stream(), stream()
-    position = (0, 0)
-    replaced = 0
-    while position[0] < 2:
-        batches, *rest = first.take(*position)
-        # Another stream begins right here.
-        again, *_ = second.take(*position)
-        for one, other in zip(batches, again, strict=True):
-            assert one.src_ids.equal(other.src_ids)
-            assert one.labels.equal(other.labels)
-            assert one.alignment is not None
-            assert other.alignment is not None
-            assert one.alignment.equal(other.alignment)
-            assert (one.src_ids == UNK_ID).sum() == (one.labels == UNK_ID).sum()
-            replaced += int((one.src_ids == UNK_ID).sum())
-        position = (rest[0], rest[1])
-    assert replaced > 20

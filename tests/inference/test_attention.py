@@ -1,7 +1,5 @@
 """Attention recorded for text: which rows and columns there are, and what they are called."""
 
-import subprocess
-import sys
 from typing import Literal
 
 import pytest
@@ -11,18 +9,15 @@ from mt.config.data import TokenizerConfig
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.tokenizers.train import train_tokenizer
 from mt.errors import LinesError
-from mt.inference.attention import is_recordable, record_pair, sentence_attention, source_dependence
+from mt.inference.attention import record_pair, sentence_attention, source_dependence
 from mt.inference.labels import Labelled, label_read, label_written
-from mt.inference.loaded_model import load_model
 from mt.inference.model_translator import ModelTranslator
 from mt.inference.source_reader import SourceReader
-from mt.inference.torch_engine import TorchEngine
 from mt.run_directory import RunDirectory
 from mt.search.strategy import Beam
 from mt.special_tokens import BOS_ID, EOS_ID, UNK_ID
 from mt.training.compiling import compile_objective
 from mt.training.loss import Objective
-from mt.transformer.packed_transformer import PackedTransformer
 from mt.transformer.transformer import Transformer
 
 Kind = Literal["word", "char", "bpe", "bpe_metaspace"]
@@ -91,13 +86,6 @@ def test_a_given_translation_is_forced_and_unknown_words_are_shown_as_written(
     assert [token.word for token in sentence.src_tokens] == [0, 1, 2, 3, 3, None]
 
 
-def test_an_empty_line_has_nothing_but_its_end(translator: ModelTranslator) -> None:
-    [empty, full] = sentence_attention(translator, [" ", SENTENCES[0]])
-    assert empty.cross.shape == (1, 2, 1, 1)
-    assert [token.label for token in empty.src_tokens] == ["</s>"]
-    assert full.line == 2
-
-
 def test_what_is_too_long_is_named_by_its_line(translator: ModelTranslator) -> None:
     for sources, targets, wrong in (
         (["milk", "milk " * 40], None, 2),
@@ -110,30 +98,6 @@ def test_what_is_too_long_is_named_by_its_line(translator: ModelTranslator) -> N
         assert set(error.value.reasons) == {wrong}
 
 
-def test_a_translation_without_an_end_is_cut_where_the_model_ends(translator: ModelTranslator) -> None:
-    model = translator.plain_model
-    assert isinstance(model, Transformer)
-    milk = translator.tgt_tokenizer.encode("Milch")[0]
-    with torch.no_grad():
-        # Only this one word is ever predicted.
-        model.output.weight.zero_()
-        model.decoder.norm.get_parameter("weight").zero_()
-        model.decoder.norm.get_parameter("bias").fill_(1.0)
-        model.output.weight[milk] = 1.0
-    # Its packed copy still has the old weights.
-    translator.engine = TorchEngine(PackedTransformer(model, "float32"), translator.device, batch_sentences=8)
-    [sentence] = sentence_attention(translator, ["the dog sees milk and milk and milk and milk"])
-    assert set(sentence.tgt_ids) == {milk}
-    assert len(sentence.tgt_tokens) == translator.max_length
-
-
-def test_an_ensemble_has_no_attention_of_its_own(trained: RunDirectory) -> None:
-    loaded = load_model(trained, "best")
-    two = ModelTranslator.from_loaded(loaded, device=CPU, others=[load_model(trained, "latest")])
-    with pytest.raises(TypeError, match="ensemble"):
-        sentence_attention(two, SENTENCES)
-
-
 def test_a_compiled_model_is_recorded_too(translator: ModelTranslator) -> None:
     model = translator.plain_model
     assert isinstance(model, Transformer)
@@ -142,16 +106,6 @@ def test_a_compiled_model_is_recorded_too(translator: ModelTranslator) -> None:
     compile_objective(Objective(model).eval(), backend="eager")
     for weights, same in zip(record_pair(model, [5, 6, 7], [8, 9], CPU), expected, strict=True):
         torch.testing.assert_close(weights, same)
-
-
-def test_the_compiler_is_not_imported_for_a_model_that_is_not_compiled(trained: RunDirectory) -> None:
-    program = (
-        "import sys; from mt.inference.attention import sentence_attention\n"
-        "from mt.inference.model_translator import ModelTranslator\n"
-        f"sentence_attention(ModelTranslator.from_run({str(trained.path)!r}, device='cpu'), ['the dog'])\n"
-        "sys.exit('torch._dynamo' in sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_dependence_is_what_a_token_loses_when_a_source_token_is_masked_out(
@@ -227,13 +181,6 @@ def test_unsegmented_script_has_a_label_for_each_character() -> None:
         ]  # fmt: skip
 
 
-def test_unknown_punctuation_keeps_the_spaces_of_the_source(translator: ModelTranslator) -> None:
-    [sentence] = sentence_attention(translator, ["<b>the dog</b> sees (milk)."])
-    assert sentence.source == "<b>the dog</b> sees (milk)."
-    words = [token.word for token in sentence.src_tokens]
-    assert words == [0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 3, 3, 3, 3, None]
-
-
 def test_what_is_copied_as_one_word_is_one_token() -> None:
     tokenizer = train_tokenizer(["ask about it"], TokenizerConfig(min_frequency=1))
     text = "ask about 4711-23 it"
@@ -251,18 +198,3 @@ def test_an_entry_of_a_dictionary_is_labelled_with_the_source() -> None:
     assert [(token.label, token.word, token.is_unknown) for token in side.tokens] == [
         ("ask", 0, True), ("about it", 1, True), ("now", 3, True), ("</s>", None, False),
     ]  # fmt: skip
-
-
-def test_an_unknown_space_moves_no_label() -> None:
-    tokenizer = train_tokenizer(["ask about it"], TokenizerConfig(min_frequency=1))
-    side = label_read(SourceReader(tokenizer, {}, copies=True), "ask 王 about it")
-    assert [(token.label, token.word) for token in side.tokens] == [
-        ("ask", 0), ("王", 1), ("about", 2), ("it", 3), ("</s>", None),
-    ]  # fmt: skip
-
-
-def test_only_pairs_that_fit_can_be_recorded(translator: ModelTranslator) -> None:
-    long = "milk " * translator.max_length
-    assert is_recordable(translator, "milk.", "Milch.")
-    assert not is_recordable(translator, long, "Milch.")
-    assert not is_recordable(translator, "milk.", long)

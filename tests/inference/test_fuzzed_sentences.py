@@ -14,35 +14,10 @@ from mt.search.strategy import Beam
 
 NASTY = st.sampled_from(
     [
-        "\0",
-        "\x1b[31m",
-        "\u200f",
-        "\u202e",
-        "\ufeff",
-        "\u2028",
-        "\x85",
-        "\r",
-        "\n",
-        "\t",
-        "<unk>",
-        "</s>",
-        "<pad>",
-        "￭",
-        "▁",
-        "[UNK]",
-        "é",
-        "ﬁ",
-        "中文",
-        "ไทย",
-        "😀",
-        "\ue000",
-        "\U0010ffff",
-        "the dog",
-        "sees",
-        ".",
-        "!",
+        "\0", "\x1b[31m", "\u202e", "\ufeff", "\u2028", "\x85", "\r", "\n", "\t", "<unk>", "</s>", "￭", "▁",
+        "[UNK]", "é", "ﬁ", "中文", "ไทย", "😀", "\ue000", "\U0010ffff", "the dog", "sees", ".", "!",
     ]
-)
+)  # fmt: skip
 HALF = st.sampled_from(["\ud800", "\udfff"])
 LONG = st.sampled_from(["x" * 100_000, "the dog " * 2_000, "." * 5_000, "\u0301" * 100_000])
 SENTENCES = st.lists(
@@ -56,11 +31,11 @@ SENTENCES = st.lists(
 )
 
 
-def translate_fuzzed(run: RunDirectory, number: int) -> None:
-    translator = ModelTranslator.from_run(run, device=torch.device("cpu"))
+def test_each_line_is_translated_to_one_line(trained: RunDirectory) -> None:
+    translator = ModelTranslator.from_run(trained, device=torch.device("cpu"))
 
     @settings(
-        max_examples=number,
+        max_examples=60,
         deadline=timedelta(seconds=120),
         derandomize=True,
         database=None,
@@ -85,12 +60,3 @@ def translate_fuzzed(run: RunDirectory, number: int) -> None:
             line.encode()
 
     each_line_is_one_line()
-
-
-def test_a_few(trained: RunDirectory) -> None:
-    translate_fuzzed(trained, 60)
-
-
-@pytest.mark.slow
-def test_two_thousand(trained: RunDirectory) -> None:
-    translate_fuzzed(trained, 2_000)

@@ -1,5 +1,3 @@
-from itertools import pairwise
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -52,42 +50,3 @@ def test_all_threads_end_at_the_same_time(lengths: list[int], num_in_parallel: i
     for batch in batches:
         ends[ends.index(min(ends))] += sum(lengths[place] for place in batch)
     assert max(ends) - min(ends) <= max(lengths)
-
-
-def test_threads_share_the_last_sentences_unless_they_are_few() -> None:
-    def sizes(num_sentences: int, beam_size: int = 1, num_in_parallel: int = 2) -> list[int]:
-        batches = group_by_length(
-            [6] * num_sentences,
-            most_sentences=200,
-            most_positions=10**6,
-            beam_size=beam_size,
-            num_in_parallel=num_in_parallel,
-        )
-        return [len(batch) for batch in batches]
-
-    assert sizes(300) == [100, 100, 50, 50]
-    assert sizes(400) == [100] * 4
-    assert sizes(370) == [100, 100, 85, 85]
-    # A few sentences are faster together.
-    assert sizes(240) == [100, 100, 40]
-    assert sizes(240, beam_size=5) == [100, 100, 20, 20]
-    assert sizes(30) == [30]
-    assert sizes(250, num_in_parallel=1) == [200, 50]
-
-
-def test_a_thread_that_is_behind_gets_less_of_the_rest() -> None:
-    # All of the rest would be due to the second thread, but that is more than a batch may have.
-    lengths = [40] * 100 + [20] * 100 + [10] * 180
-    batches = group_by_length(lengths, most_sentences=200, most_positions=10**6, num_in_parallel=2)
-    assert [len(batch) for batch in batches] == [100, 100, 100, 80]
-    lengths = [25] * 100 + [20] * 100 + [10] * 130
-    batches = group_by_length(lengths, most_sentences=200, most_positions=10**6, num_in_parallel=2)
-    assert [len(batch) for batch in batches] == [100, 100, 90, 40]
-    assert all(longer[0] < shorter[0] for longer, shorter in pairwise(batches))
-
-
-def test_what_is_shared_fits_into_memory() -> None:
-    # Divided equally, each half of the last 100 sentences would have the length of the longer ones.
-    lengths = [80] * 20 + [40] * 60 + [10] * 80
-    batches = group_by_length(lengths, most_sentences=400, most_positions=1600, num_in_parallel=2)
-    assert [len(batch) for batch in batches] == [10, 10, 20, 20, 20, 80]

@@ -11,7 +11,7 @@ from queue import SimpleQueue
 import pytest
 import torch
 
-from mt.inference.parallel import Check, map_in_parallel, num_in_parallel
+from mt.inference.parallel import Check, map_in_parallel
 
 
 @pytest.fixture(autouse=True)
@@ -21,11 +21,6 @@ def _four_threads() -> Iterator[None]:
     yield
     assert torch.get_num_threads() == 4
     torch.set_num_threads(before)
-
-
-def test_a_cpu_does_one_piece_for_each_thread_and_a_gpu_one() -> None:
-    assert num_in_parallel(torch.device("cpu")) == 4
-    assert num_in_parallel(torch.device("cuda")) == 1
 
 
 @pytest.mark.parametrize("number", [1, 2, 4])

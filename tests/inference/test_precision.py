@@ -70,17 +70,6 @@ def test_the_scores_of_a_search_are_those_of_forced_decoding_in_the_same_precisi
     assert [each.log_prob for each in scored] == pytest.approx([each.log_prob for each in found], abs=1e-3)
 
 
-def test_an_ensemble_is_rounded_as_a_whole(trained: RunDirectory, sources: list[str]) -> None:
-    alone = ModelTranslator.from_run(trained, device=CPU, precision="int8")
-    ensemble = ModelTranslator.from_run(trained, device=CPU, precision="int8", others=[trained])
-    exact = ModelTranslator.from_run(trained, device=CPU)
-    found, expected, other = (
-        [best.log_prob for best, *_ in each.n_best(sources)] for each in (ensemble, alone, exact)
-    )
-    assert found == pytest.approx(expected, abs=1e-4)
-    assert found != pytest.approx(other, abs=1e-2)
-
-
 def test_a_precision_that_the_device_lacks_is_refused(trained: RunDirectory) -> None:
     with pytest.raises(DeviceError, match="precision fp16 needs a CUDA device"):
         ModelTranslator.from_run(trained, device=CPU, precision="fp16")

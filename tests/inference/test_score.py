@@ -92,24 +92,6 @@ def test_a_batch_that_does_not_fit_into_memory_is_split(
         translator.score(pairs)
 
 
-def test_the_memory_of_the_logits_limits_how_many_pairs_are_scored_at_once(
-    trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    translator = ModelTranslator.from_run(trained, device=CPU)
-    sizes: list[int] = []
-
-    def counted(model: Member, batch: Batch) -> Tensor:
-        sizes.append(len(batch.labels))
-        return label_log_probs(model, batch)
-
-    monkeypatch.setattr("mt.inference.score.label_log_probs", counted)
-    pairs = [("milk milk milk milk", "Milch Milch Milch Milch")] * 4
-    translator.score(pairs)
-    monkeypatch.setattr("mt.inference.score._MAX_LOGITS", 10 * translator.tgt_tokenizer.size)
-    translator.score(pairs)
-    assert sizes == [4, 2, 2]
-
-
 def test_what_is_too_long_is_named(trained: RunDirectory) -> None:
     translator = ModelTranslator.from_run(trained, device=CPU)
     assert translator.score([("the car " * 7 + "the", "das Auto " * 7 + "das")])
@@ -117,10 +99,6 @@ def test_what_is_too_long_is_named(trained: RunDirectory) -> None:
         translator.score([("milk", "Milch"), ("the car " * 8, "Auto")], first_line=5)
     with pytest.raises(DataError, match="line 5: the translation has 17 tokens"):
         translator.score([("milk", "das Auto " * 8)], first_line=5)
-
-
-def test_the_perplexity_of_an_improbable_translation_is_finite() -> None:
-    assert math.isfinite(perplexity(-1e9, 2))
 
 
 @pytest.mark.parametrize("num_runs", [1, 2])

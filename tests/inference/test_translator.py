@@ -4,10 +4,8 @@ import json
 import re
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -16,12 +14,9 @@ from mt.config.config import Config
 from mt.config.load import load_config
 from mt.data.corpus import load_split
 from mt.data.tokenizers.tokenizer import Tokenizer
-from mt.device import SearchPrecision
 from mt.errors import CheckpointError, ConfigError, DataError, RunError
-from mt.inference.engines import Sentence
 from mt.inference.loaded_model import load_model
 from mt.inference.model_translator import ModelTranslator
-from mt.inference.torch_engine import TorchEngine
 from mt.masks import padding_mask, target_mask
 from mt.run_directory import RunDirectory
 from mt.search.hypothesis import Hypothesis
@@ -78,102 +73,6 @@ def test_neither_batch_nor_order_makes_a_difference(trained: RunDirectory) -> No
     assert ModelTranslator.from_run(trained, device=CPU).translate(SENTENCES) == together
 
 
-def shapes_of_searches(translator: ModelTranslator, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
-    """A list that gets the rows and the length of each batch of sources from now on."""
-    shapes: list[tuple[int, ...]] = []
-    make_request = translator.engine._request
-
-    def observed(*arguments: Any) -> SearchRequest:
-        # In whatever thread this is.
-        assert torch.is_inference_mode_enabled()
-        request = make_request(*arguments)
-        shapes.append(tuple(request.src_ids.shape))
-        return request
-
-    monkeypatch.setattr(translator.engine, "_request", observed)
-    return shapes
-
-
-def test_batches_of_long_sentences_have_fewer_of_them(
-    translator: ModelTranslator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    expected = translator.translate(SENTENCES)
-    shapes = shapes_of_searches(translator, monkeypatch)
-    monkeypatch.setattr("mt.inference.torch_engine._BATCH_TOKENS", 16)
-    assert translator.translate(SENTENCES) == expected
-    assert [rows for rows, _ in shapes] == [1, 2, 2, 2]
-    assert all(rows * length <= 16 for rows, length in shapes)
-    # Each of four hypotheses has its own memory.
-    shapes.clear()
-    monkeypatch.setattr("mt.inference.torch_engine._BEAM_TOKENS", 64)
-    translator.translate(SENTENCES, strategy=Beam(4))
-    assert [rows for rows, _ in shapes] == [1, 2, 2, 2]
-    shapes.clear()
-    monkeypatch.setattr("mt.inference.torch_engine._BEAM_TOKENS", 32)
-    translator.translate(SENTENCES, strategy=Beam(4))
-    assert [rows for rows, _ in shapes] == [1] * 7
-    # Half of what one sentence has.
-    monkeypatch.setattr("mt.inference.torch_engine._BATCH_TOKENS", 4)
-    shapes.clear()
-    assert translator.translate(SENTENCES) == expected
-    assert len(shapes) == len(SENTENCES)
-
-
-@pytest.mark.parametrize("strategy", [None, Beam(2), Sampling(seed=3)])
-def test_several_batches_at_once_share_the_memory_of_one_and_find_the_same(
-    strategy: Strategy, translator: ModelTranslator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    expected = translator.translate(SENTENCES, strategy=strategy)
-    shapes = shapes_of_searches(translator, monkeypatch)
-    lines: list[int] = []
-    monkeypatch.setattr("mt.inference.torch_engine.num_in_parallel", lambda device: 4)
-    assert translator.translate(SENTENCES, strategy=strategy, advance=lines.append) == expected
-    assert max(rows for rows, _ in shapes) == translator.engine.batch_sentences // 4
-    assert sum(lines) == len(SENTENCES)
-    # Fewer than would fill one batch are divided too, unless they are too few.
-    monkeypatch.setattr(translator.engine, "batch_sentences", 64)
-    # A beam of 2 counts twice.
-    for worth_dividing, expected_rows in ((7, 2), (10, 2 if isinstance(strategy, Beam) else 7), (20, 7)):
-        monkeypatch.setattr("mt.inference.grouping._WORTH_DIVIDING", worth_dividing)
-        shapes.clear()
-        assert translator.translate(SENTENCES, strategy=strategy) == expected
-        assert max(rows for rows, _ in shapes) == expected_rows
-
-
-@pytest.mark.parametrize(("precision", "first"), [("float32", 8), ("int8", 9)])
-def test_a_few_sentences_do_not_lengthen_those_of_the_next_batch(
-    precision: SearchPrecision, first: int, trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = trained.config_file.read_text()
-    trained.config_file.write_text(text.replace("batch_sentences: 8", "batch_sentences: 64"))
-    translator = ModelTranslator.from_run(trained, device=CPU, precision=precision)
-    long, short = "my aunt paints the car.", "milk."
-    [longest], [shortest] = (
-        [len(segment.tokens) + 1 for segment in translator.read([line])] for line in (long, short)
-    )
-    assert shortest < longest
-    monkeypatch.setattr("mt.inference.torch_engine.LENGTHENED_TO", shortest)
-    # A batch of eight long ones, with the positions that the model adds where results are rounded.
-    positions = longest if precision == "float32" else -(-longest // shortest) * shortest
-    monkeypatch.setattr("mt.inference.torch_engine._BATCH_TOKENS", 8 * positions)
-    shapes = shapes_of_searches(translator, monkeypatch)
-    translator.translate([long] * 9 + [short] * 7)
-    assert shapes[:1] == [(first, longest)]
-    assert [length for _, length in shapes[1:]] == [longest if first == 8 else shortest]
-
-
-@pytest.mark.parametrize("precision", ["float32", "bf16"])
-def test_a_batch_is_larger_on_a_gpu_and_counts_real_positions(
-    precision: SearchPrecision, translator: ModelTranslator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("mt.inference.torch_engine._BATCH_TOKENS", 10)
-    cuda = torch.device("cuda")
-    engine = TorchEngine(translator.model, cuda, batch_sentences=64, precision=precision)
-    # Six tokens, with EOS: of 40 positions, and not of 10, as on a CPU.
-    sentences = [Sentence(1, 1, [5] * 5, limit=16)] * 20
-    assert [len(batch) for batch in engine._batches(sentences, 1, 1)] == [6, 6, 6, 2]
-
-
 def test_a_long_line_is_split_at_its_sentence_ends(translator: ModelTranslator) -> None:
     sentences = ["the dog sees milk.", "my aunt paints the car!", "Anna buys two red apples today."]
     for refuse_long in (True, False):
@@ -223,7 +122,7 @@ def test_each_sentence_of_a_split_line_is_drawn_for_itself(translator: ModelTran
     assert len({tuple(hypothesis.ids) for _, hypothesis in parts}) == len(parts)
 
 
-@pytest.mark.parametrize("token", [*SPECIAL_TOKENS, "</s>", "[EOS]", "[PAD]"])
+@pytest.mark.parametrize("token", [*SPECIAL_TOKENS, "[EOS]"])
 def test_text_that_looks_like_a_special_token_is_text(
     token: str, translator: ModelTranslator, trained: RunDirectory
 ) -> None:
@@ -364,15 +263,9 @@ def test_a_prefix_or_minimum_length_fits_or_is_refused(translator: ModelTranslat
         translator.n_best(["milk"], constraints=Constraints(min_length=16))
 
 
-def test_prefixes_are_given_as_text_only(translator: ModelTranslator) -> None:
-    """Ids in the constraints would be those of places in a batch, which is sorted by length."""
-    with pytest.raises(ValueError, match="prefixes of lines are text"):
-        translator.translate(["milk", "the dog sees milk."], constraints=Constraints(prefixes=[[5], [6]]))
-
-
 @pytest.mark.parametrize(
     ("written", "factor"),
-    [("3.5", 7), ("0.5", 2), ('"4"', 2), ("NaN", 2), ("Infinity", 2), ("-1.0", 2), (None, 2)],
+    [("3.5", 7), ("0.5", 2), ("NaN", 2), (None, 2)],
 )
 def test_the_length_limit_follows_from_the_training_data(
     written: str | None, factor: int, trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
@@ -398,33 +291,6 @@ def test_the_length_limit_follows_from_the_training_data(
     translator.translate(["the dog sees milk."])
     # Five tokens and EOS.
     assert limits == [factor * 6 + 10]
-
-
-@pytest.mark.parametrize("size", [2, 3, 50])
-def test_the_first_of_several_processes_counts_the_lines_of_all(
-    size: int, translator: ModelTranslator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    translator.engine.batch_sentences = 2
-    lines = [*SENTENCES, "", "the dog sees milk. my aunt paints the car! Anna buys two red apples today."]
-    expected = translator.translate(lines)
-    counted: list[int] = []
-
-    def deal(pieces: list[Any], work: Callable[[list[Any]], list[Any]]) -> list[Any]:
-        """As in the first process."""
-        done: dict[int, Any] = dict(zip(range(0, len(pieces), size), work(pieces[::size]), strict=True))
-        before = list(counted)
-        for number, piece in enumerate(pieces):
-            if number not in done:
-                [done[number]] = work([piece])
-        counted[:] = before
-        return [done[number] for number in range(len(pieces))]
-
-    monkeypatch.setattr("mt.processes.size", lambda: size)
-    monkeypatch.setattr("mt.distributed.scatter", deal)
-    assert translator.translate(lines, advance=counted.append) == expected
-    assert sum(counted) == len(lines)
-    # Not all of them at the end.
-    assert len([each for each in counted if each]) > (2 if size < 50 else 1)
 
 
 def test_an_ensemble_of_a_run_with_itself_is_that_run(
@@ -461,14 +327,6 @@ def test_an_ensemble_of_two_takes_the_mean_of_their_probabilities(trained: RunDi
     by_hand = float((mean.gather(-1, labels)[:, 0] / mean[:, EOS_ID:].sum(-1)).log().sum())
     assert found.log_prob == pytest.approx(by_hand, abs=1e-4)
     assert all(abs(by_hand - each) > 1e-3 for each in log_probs)
-
-
-def test_an_ensemble_copies_words_if_each_of_its_models_does(trained: RunDirectory) -> None:
-    other = load_model(trained, "best")
-    training = other.config.training.model_copy(update={"guided_alignment": 0.1})
-    copying = replace(other, config=other.config.model_copy(update={"training": training}))
-    for first, second, copies in ((copying, copying, True), (copying, other, False), (other, copying, False)):
-        assert ModelTranslator.from_loaded(first, device=CPU, others=[second]).copies_words == copies
 
 
 @pytest.mark.parametrize(("side", "language", "word"), [("src", "en", "milk"), ("tgt", "de", "Milch")])

@@ -4,17 +4,13 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from scripts.gpu_check import gaps, training
 from scripts.gpu_check.__main__ import Part, run_parts
-from scripts.gpu_check.gaps import profiled
 from scripts.gpu_check.job import Job
-from scripts.gpu_check.training import Run, Variant, _compare
 
 ROOT = Path(__file__).parent.parent.parent
 SCRIPT = ROOT / "scripts" / "gpu-check"
@@ -75,68 +71,6 @@ def test_without_cuda_it_says_so_in_a_sentence(tmp_path: Path) -> None:
     assert "finds no CUDA device on this machine" in sentence
     assert "--device cpu" in sentence
     assert done.stdout == ""
-
-
-def test_a_profile_has_the_work_and_its_kernels_of_attention() -> None:
-    query = torch.ones(1, 2, 8, 16)
-
-    def attend() -> None:
-        for _ in range(3):
-            torch.nn.functional.scaled_dot_product_attention(query, query, query)
-
-    found = profiled(attend, 3, torch.device("cpu"))
-    assert found.num_waits == 0
-    assert sum(found.attention.values()) == 3
-    assert len(found.timeline.busy) >= 3
-    assert 0 <= sum(found.timeline.gaps()) < found.timeline.span
-
-
-@pytest.mark.parametrize(
-    ("compile", "weight", "loss", "expected"),
-    [
-        (False, 1.0, 4.0, True),
-        (False, 1.02, 4.0, False),
-        (True, 1.02, 4.001, True),
-        # More than rounding does in a few steps.
-        (True, 1.02, 4.04, False),
-    ],
-)
-def test_only_a_compiled_run_may_round_differently_once_it_is_resumed(
-    compile: bool, weight: float, loss: float, expected: bool
-) -> None:
-    unbroken, resumed = (
-        Run({"weight": torch.tensor([value])}, 3.0, {20: 5.0, 60: later}, resumed_from)
-        for value, later, resumed_from in ((1.0, 4.0, None), (weight, loss, 50))
-    )
-    assert _compare(Variant("bf16", compile), unbroken, unbroken, resumed) == expected
-
-
-@pytest.mark.slow
-def test_a_run_that_fails_before_it_can_be_killed_is_a_row_of_the_report(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    nowhere = replace(job(tmp_path), data=str(tmp_path / "missing"))
-    monkeypatch.setattr(sys, "argv", ["training", nowhere.command("training")[-1]])
-    monkeypatch.setattr(training, "_variants", lambda device: iter([Variant("float32", False)]))
-    assert training.main() == 1
-    assert "| float32 | no | - | - | - | - | **failed**: mt train ended" in capsys.readouterr().out
-    with pytest.raises(RuntimeError, match="before its first checkpoint"):
-        training._train(nowhere, Variant("float32", False), "killed")
-
-
-@pytest.mark.slow
-def test_the_profile_runs_on_the_cpu(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["gaps", job(tmp_path).command("gaps")[-1]])
-    monkeypatch.setattr(gaps, "choose_search_precision", lambda name, device: "bf16")
-    assert gaps.main() == 0
-    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
-    searches = [
-        f"| {search} in {name} |" for name in ("bf16", "float32") for search in ("greedy search", "beam of 5")
-    ]
-    first = ["| what", "| training in ", *searches]
-    assert all(row.startswith(start) for row, start in zip(rows, first, strict=True))
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tomllib
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -163,14 +162,6 @@ def test_another_environment_can_be_named(checkout: Path, tmp_path: Path) -> Non
     assert set_up(checkout, MT_VENV=tmp_path / "named")[:2] == (0, [])
 
 
-def test_a_relative_path_counts_from_where_the_script_is_called(checkout: Path, tmp_path: Path) -> None:
-    (tmp_path / "work").mkdir()
-    code, log, err = set_up(checkout, called_in=tmp_path / "work", MT_VENV="named")
-    assert code == 0, err
-    assert environments(log) == {str(tmp_path / "work" / "named")}
-    assert not (checkout / "named").exists()
-
-
 def test_a_folder_that_is_not_an_environment_is_not_made_one(checkout: Path, tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "1.jpg").touch()
@@ -210,22 +201,6 @@ def test_it_installs_again_when_versions_change_or_another_checkout_was_installe
     assert set_up(checkout)[1]
 
 
-def test_other_extras_are_installed_too(checkout: Path) -> None:
-    assert set_up(checkout)[1]
-    assert set_up(checkout, "[dev]")[1]
-    assert not set_up(checkout, "[dev]")[1]
-    assert not set_up(checkout)[1]
-
-
-def test_an_installation_that_failed_is_made_again(checkout: Path) -> None:
-    # As without a network.
-    code, log, _ = set_up(checkout, CODE="1")
-    assert (code, len(environments(log))) == (1, 1)
-    code, log, err = set_up(checkout)
-    assert code == 0, err
-    assert len([line for line in log if " pip install " in line]) == 3
-
-
 @pytest.fixture
 def bare_checkout(tmp_path: Path) -> Path:
     """The scripts without an environment, where installing leaves a file behind."""
@@ -257,33 +232,4 @@ def test_help_installs_nothing(command: str, code: int, usage: str, bare_checkou
     )
     assert (ended.returncode, ended.stderr) == (code, "")
     assert usage in ended.stdout
-    assert not (bare_checkout / "installed").exists()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("command", "option"),
-    [
-        ("bench --help", "--environments"),
-        ("bench --race --help", "--marian-minutes"),
-        ("reproduce --help", "--ablation"),
-    ],
-)
-def test_help_lists_all_options_where_mt_is_installed(
-    command: str, option: str, tmp_path: Path, bare_checkout: Path
-) -> None:
-    # Another checkout's setup would install; only its environment is there.
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "python").write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} "$@"\n')
-    (tmp_path / "bin" / "python").chmod(0o755)
-    name, *arguments = command.split()
-    ended = subprocess.run(
-        [bare_checkout / "scripts" / name, *arguments],
-        env={**os.environ, "MT_VENV": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (ended.returncode, ended.stderr) == (0, "")
-    assert option in ended.stdout
     assert not (bare_checkout / "installed").exists()

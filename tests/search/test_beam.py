@@ -21,9 +21,8 @@ from tests.search.reference import WORDS, forced_score, log_probs_after
 MakeRequest = Callable[..., SearchRequest]
 
 
-@pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.0])
 def test_wide_beam_equals_brute_force_over_all_short_sequences(
-    transformer: Transformer, packed: PackedTransformer, length_penalty: float
+    transformer: Transformer, packed: PackedTransformer
 ) -> None:
     sentence, limit = [5, 9, EOS_ID], 3
     everything = [
@@ -31,14 +30,15 @@ def test_wide_beam_equals_brute_force_over_all_short_sequences(
         for length in range(limit)
         for ids in product(WORDS, repeat=length)
     ]
-    everything.sort(key=lambda found: -normalised_score(found, length_penalty))
     request = SearchRequest(torch.tensor([sentence]), [limit])
-    # Ten words at three positions make 1,110 prefixes, so that a beam of 1,200 drops none.
-    [found] = beam_search(packed, request, Beam(1200, length_penalty))
-    assert len(found) == len(everything) == 111
-    for ours, brute in zip(found, everything, strict=True):
-        assert tuple(ours.ids) == brute.ids
-        assert ours.score == pytest.approx(brute.score, abs=1e-4)
+    for length_penalty in (0.0, 0.6, 1.0):
+        everything.sort(key=lambda found: -normalised_score(found, length_penalty))
+        # Ten words at three positions make 1,110 prefixes, so that a beam of 1,200 drops none.
+        [found] = beam_search(packed, request, Beam(1200, length_penalty))
+        assert len(found) == len(everything) == 111
+        for ours, brute in zip(found, everything, strict=True):
+            assert tuple(ours.ids) == brute.ids
+            assert ours.score == pytest.approx(brute.score, abs=1e-4)
 
 
 def _plain_beam_search(model: Transformer, sentence: list[int], limit: int, size: int) -> list[Hypothesis]:
@@ -58,7 +58,7 @@ def _plain_beam_search(model: Transformer, sentence: list[int], limit: int, size
     return finished or partial
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 4])
+@pytest.mark.parametrize("size", [2, 4])
 def test_a_narrow_beam_equals_a_plain_loop(
     transformer: Transformer,
     packed: PackedTransformer,
@@ -78,7 +78,7 @@ def test_a_narrow_beam_equals_a_plain_loop(
             (tuple(each.ids), each.finished) for each in expected
         ]
         assert [each.score for each in ours] == pytest.approx([each.score for each in expected], abs=1e-4)
-    assert most_finished > size or size == 1
+    assert most_finished > size
 
 
 def test_n_best_are_the_same_in_any_batch_order_and_padding(

@@ -52,14 +52,6 @@ def test_a_wide_beam_equals_brute_force_over_all_allowed_sequences(
     assert scores == pytest.approx(expected, abs=1e-4)
 
 
-def test_what_is_forbidden_is_not_found_however_wide_the_beam(
-    table_model: Callable[..., Any], table_request: MakeRequest
-) -> None:
-    request = table_request([0], [1], constraints=Constraints(min_length=1))
-    [found] = beam_search(table_model({BOS_ID: [0.0] * 6}), request, Beam(4))
-    assert sorted(list(hypothesis.ids) for hypothesis in found) == [[4], [5]]
-
-
 @pytest.mark.parametrize(
     "constraints", [Constraints(6, 2), Constraints(0, 1), Constraints(0, 3), Constraints(12, 1)]
 )
@@ -109,20 +101,6 @@ def test_n_best_are_the_same_in_any_batch_and_padding(
             assert list(one.ids[: len(prefixes[row])]) == prefixes[row]
             ngrams = list(pairwise(one.ids[max(0, len(prefixes[row]) - 1) :]))
             assert len(set(ngrams)) == len(ngrams)
-
-
-def test_a_prefix_that_greedy_search_would_write_anyway_changes_nothing_but_its_own_score(
-    transformer: Transformer, packed: PackedTransformer, sentences: list[list[int]], make_request: MakeRequest
-) -> None:
-    request = make_request(sentences)
-    found = greedy_search(packed, request)
-    for length in (1, 3, 100):
-        prefixes = [hypothesis.ids[:length] for hypothesis in found]
-        again = greedy_search(packed, replace(request, constraints=Constraints(prefixes=prefixes)))
-        assert [hypothesis.ids for hypothesis in again] == [hypothesis.ids for hypothesis in found]
-        for one, sentence, prefix in zip(again, sentences, prefixes, strict=True):
-            expected = forced_score(transformer, sentence, one, prefix=prefix)
-            assert one.score == pytest.approx(expected, abs=1e-4)
 
 
 def test_sampling_obeys_the_constraints(

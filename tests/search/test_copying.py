@@ -104,13 +104,6 @@ def test_no_word_is_copied_twice(search: Search) -> None:
     assert found.copied == [2, 3]
 
 
-def test_words_are_copied_in_the_order_in_which_the_head_attends_to_them(search: Search) -> None:
-    model = ScriptedModel([[3, 1, 2]])
-    (found,) = search(model, copying_request([4, UNK_ID, 6, UNK_ID, EOS_ID]))
-    assert found.ids == [UNK_ID, UNK_ID, KNOWN]
-    assert found.copied == [3, 1]
-
-
 def test_copies_do_not_depend_on_the_rest_of_the_batch(search: Search) -> None:
     model = ScriptedModel([[1, 2, 1], [2, 2], [1, 1, 2, 1, 3]])
     sentences = [[4, 5, UNK_ID, EOS_ID], [5, 6, 7, EOS_ID], [6, UNK_ID, 9, UNK_ID, 9, EOS_ID]]
@@ -193,40 +186,6 @@ def test_copies_are_no_repetition_and_those_of_a_prefix_are_not_copied_again() -
         ((best, *_),) = beam_search(model, request, Beam(3))
         for found in (greedy, best):
             assert (found.ids, found.copied) == ([UNK_ID] * 3, [1, 2, 3])
-
-
-def test_it_ends_where_only_a_word_that_the_head_does_not_attend_to_is_left(search: Search) -> None:
-    request = copying_request([4, 5, UNK_ID, EOS_ID], limit=20, constraints=Constraints(10, 1))
-    (found,) = search(ScriptedModel([[1] * 20]), request)
-    assert (sorted(found.ids), found.finished) == ([*range(4, VOCAB_SIZE)], True)
-
-
-def test_a_prefix_is_written_even_where_the_head_attends_to_an_unknown_word() -> None:
-    model = ScriptedModel([[2, 2, 1]])
-    request = copying_request([4, 5, UNK_ID, EOS_ID], constraints=Constraints(prefixes=[[SECOND]]))
-    (found,) = greedy_search(model, request)
-    assert (found.ids, found.copied) == ([SECOND, UNK_ID, KNOWN], [2])
-
-
-def test_an_unk_of_a_prefix_that_stands_for_a_known_word_keeps_the_head_there() -> None:
-    class SecondBest(ScriptedModel):
-        """Its head attends a little to position 2 too."""
-
-        def decode_step(
-            self, ids: Tensor, cache: ScriptCache, *, with_alignment: bool = True
-        ) -> ScriptedStep:
-            step = super().decode_step(ids, cache, with_alignment=with_alignment)
-            assert step.alignment_scores is not None
-            step.alignment_scores[:, 2] += 1.0
-            return step
-
-    model = SecondBest([[1, 1]])
-    constraints = Constraints(prefixes=[[UNK_ID]])
-    request = copying_request([4, 5, UNK_ID, EOS_ID], limit=2, constraints=constraints)
-    (greedy,) = greedy_search(model, request)
-    ((best, *_),) = beam_search(model, request, Beam(3))
-    for found in (greedy, best):
-        assert (found.ids, found.copied) == ([UNK_ID, KNOWN], [1])
 
 
 def test_an_unk_of_a_prefix_copies_the_word_that_it_names(search: Search) -> None:

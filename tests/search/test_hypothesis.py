@@ -2,8 +2,7 @@
 
 import pytest
 
-from mt.search.hypothesis import Hypothesis, LengthNormalization, cut_off, length_limit, normalised_score
-from mt.search.strategy import Beam
+from mt.search.hypothesis import Hypothesis, cut_off, length_limit, normalised_score
 from mt.special_tokens import UNK_ID
 
 
@@ -36,14 +35,3 @@ def test_mean_score_equals_the_formula(finished: bool, length: int) -> None:
     assert normalised_score(found, 0.5, "mean") == pytest.approx(-6.0 / length**0.5)
     assert normalised_score(found, 0.0, "mean") == normalised_score(found, 0.0) == -6.0
     assert normalised_score(found, 1.0) == pytest.approx(-6.0 * 6 / (5 + length))
-
-
-@pytest.mark.parametrize("normalization", ["gnmt", "mean"])
-@pytest.mark.parametrize("length_penalty", [200, 1e3, 1e308])
-def test_any_penalty_that_a_beam_takes_gives_a_score(
-    length_penalty: float, normalization: LengthNormalization
-) -> None:
-    beam = Beam(2, length_penalty, normalization)
-    found = Hypothesis([7] * 127, -6.0, finished=True)
-    score = normalised_score(found, beam.length_penalty, beam.length_normalization)
-    assert score == pytest.approx(0.0)

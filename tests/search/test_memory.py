@@ -1,21 +1,16 @@
-"""What search holds beside the model: no second copy of the logits, and no room for what is never written."""
+"""What search holds beside the model takes no room for what is never written."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from mt.search.beam import beam_search
-from mt.search.greedy import greedy_search
 from mt.search.request import SearchRequest
-from mt.search.strategy import Beam
 from mt.search.vocabulary import log_normalisers
 from mt.transformer.packed_transformer import PackedTransformer
-
-VOCAB_SIZE = 16_384
 
 
 class Largest(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -30,45 +25,6 @@ class Largest(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if isinstance(result, Tensor) and result.layout == torch.strided:
             self.num_bytes = max(self.num_bytes, result.numel() * result.element_size())
         return result
-
-
-class Step(NamedTuple):
-    logits: Tensor
-    alignment_scores: Tensor | None = None
-
-
-class NoCache:
-    def select(self, rows: Tensor, sentences: Tensor | None) -> None:
-        pass
-
-
-class Bf16Model:
-    """Random logits of a large vocabulary, in bf16."""
-
-    def __init__(self, rows: int) -> None:
-        generator = torch.Generator().manual_seed(5)
-        self.logits = torch.randn(rows, VOCAB_SIZE, generator=generator).bfloat16()
-
-    def encode(self, src_ids: Tensor, src_mask: Tensor) -> Tensor:
-        return src_ids
-
-    def start_cache(self, memory: Tensor, src_mask: Tensor, max_length: int) -> NoCache:
-        return NoCache()
-
-    def decode_step(self, ids: Tensor, cache: NoCache, *, with_alignment: bool = False) -> Step:
-        return Step(self.logits[: len(ids)].clone())
-
-
-@pytest.mark.parametrize("beam_size", [1, 4])
-def test_logits_in_16_bits_are_never_copied_as_a_whole(beam_size: int) -> None:
-    request = SearchRequest(torch.full((40, 1), 5), [3] * 40, with_scores=False)
-    model = Bf16Model(40 * beam_size)
-    with Largest() as largest:
-        if beam_size == 1:
-            greedy_search(model, request)
-        else:
-            beam_search(model, request, Beam(beam_size))
-    assert largest.num_bytes == model.logits.numel() * 2
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

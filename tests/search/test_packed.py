@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from mt.search.beam import beam_search
-from mt.search.greedy import greedy_search, those_that_stay
+from mt.search.greedy import greedy_search
 from mt.search.hypothesis import Hypothesis
 from mt.search.request import SearchRequest
 from mt.search.sampling import sample
@@ -61,8 +61,8 @@ def test_without_scores_the_same_is_found(
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("num_rows", [1, 16, 17, 50])
-@pytest.mark.parametrize("vocab_size", [5, 128, 200, 1000, 1024])
+@pytest.mark.parametrize("num_rows", [1, 17])
+@pytest.mark.parametrize("vocab_size", [5, 128, 1000])
 def test_the_likeliest_token_is_the_first_with_the_highest_logit(
     vocab_size: int, num_rows: int, dtype: torch.dtype
 ) -> None:
@@ -73,21 +73,3 @@ def test_the_likeliest_token_is_the_first_with_the_highest_logit(
     logits[0, -1] = -9.0
     assert likeliest(logits).equal(logits.argmax(-1))
     assert block_maxima(logits).amax(-1).equal(logits.amax(-1))
-
-
-@pytest.mark.parametrize("num_sentences", [1, 2, 7, 40, 128, 130])
-def test_sentences_leave_in_few_steps_and_none_before_it_is_done(num_sentences: int) -> None:
-    order = torch.randperm(num_sentences, generator=torch.Generator().manual_seed(1)).tolist()
-    rows, done, sizes = list(range(num_sentences)), set(), {num_sentences}
-    for finished in order:
-        assert finished in rows
-        done.add(finished)
-        stay = those_that_stay([row in done for row in rows])
-        assert stay == sorted(stay)
-        rows = [rows[place] for place in stay]
-        assert done | set(rows) == set(range(num_sentences))
-        num_left = num_sentences - len(done)
-        assert num_left <= len(rows) <= 1.25 * num_left
-        sizes.add(len(rows))
-    assert not rows
-    assert len(sizes) <= 26

@@ -54,20 +54,6 @@ def test_frequencies_are_those_of_the_softmax(
     assert chi_square(counts, probabilities(temperature, allowed)) < 25.7
 
 
-@pytest.mark.parametrize(("uniform", "expected"), [(0.0, []), (1 - 2**-24, [D])])
-def test_lowest_and_highest_random_number_draw_the_first_and_last_allowed_token(
-    uniform: float,
-    expected: list[int],
-    table_model: MakeModel,
-    table_request: MakeRequest,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(torch, "rand", lambda count, generator: torch.full((count,), uniform))
-    (found,) = sample(table_model(TABLE), table_request([0], [1]), Sampling(), [1])
-    assert list(found.ids) == expected
-    assert found.finished == (expected == [])
-
-
 def test_steps_are_drawn_independently(table_model: MakeModel, table_request: MakeRequest) -> None:
     found = sample(
         table_model(TABLE),
@@ -95,7 +81,7 @@ def test_score_is_the_log_probability_at_temperature_one(
         assert hypothesis.score == pytest.approx(expected, abs=1e-5)
 
 
-@pytest.mark.parametrize("temperature", [1e-4, 1e-30, 1e-38, 1e-45, 1e-300])
+@pytest.mark.parametrize("temperature", [1e-4, 1e-45, 1e-300])
 def test_temperature_near_zero_is_greedy(
     temperature: float, packed: PackedTransformer, sentences: list[list[int]], make_request: MakeRequest
 ) -> None:
@@ -103,16 +89,6 @@ def test_temperature_near_zero_is_greedy(
     greedy = greedy_search(packed, request)
     found = sample(packed, request, Sampling(temperature), range(len(sentences)))
     assert [list(hypothesis.ids) for hypothesis in found] == [list(hypothesis.ids) for hypothesis in greedy]
-
-
-@pytest.mark.parametrize("temperature", [1e30, 1e300])
-def test_high_temperature_draws_evenly(
-    temperature: float, table_model: MakeModel, table_request: MakeRequest
-) -> None:
-    request = table_request([0] * 3000, [1] * 3000)
-    found = sample(table_model(TABLE), request, Sampling(temperature), range(3000))
-    counts = Counter(hypothesis.ids[0] if hypothesis.ids else EOS_ID for hypothesis in found)
-    assert chi_square(counts, dict.fromkeys([EOS_ID, A, B, C, D], 0.2)) < 23.5
 
 
 @pytest.mark.parametrize("temperature", [0.0, -1.0, math.inf, -math.inf, math.nan])
@@ -139,14 +115,6 @@ def test_seed_and_number_determine_the_draw_in_any_batch(
             for found, i in zip(draw(part, padding=3), part, strict=True):
                 assert list(found.ids) == list(expected[i].ids)
                 assert found.score == pytest.approx(expected[i].score, abs=1e-4)
-
-
-def test_limits_of_other_sentences_change_no_draw(table_model: MakeModel, table_request: MakeRequest) -> None:
-    model = table_model(TABLE)
-    (alone,) = sample(model, table_request([0], [9]), Sampling(), [3])
-    for other_limit in (1, 15, 16, 17, 400):
-        found = sample(model, table_request([0, 0], [9, other_limit]), Sampling(), [3, 8])
-        assert found[0] == alone
 
 
 @pytest.mark.parametrize("seed", [-1, 2**32, 2**32 + 1])

@@ -14,7 +14,7 @@ from mt.search.greedy import write_stepwise
 from mt.search.hypothesis import Hypothesis
 from mt.search.request import SearchRequest
 from mt.search.strategy import Beam, Sampling, Strategy
-from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from mt.special_tokens import BOS_ID, EOS_ID, UNK_ID
 
 A, B, C = 4, 5, 6
 #          PAD  UNK  BOS  EOS   a    b    c
@@ -67,20 +67,6 @@ def test_a_search_is_given_up_before_any_step(strategy: Strategy, table_model: M
     assert len(model.batch_sizes) == 2
 
 
-def test_chooser_sees_minus_infinity_for_forbidden_tokens(
-    table_model: MakeModel, table_request: MakeRequest
-) -> None:
-    seen: list[list[int]] = []
-
-    def choose(logits: Tensor, rows: Tensor, step: int) -> Tensor:
-        seen.append(logits[0].isneginf().nonzero().flatten().tolist())
-        return likeliest(logits, rows, step)
-
-    write_stepwise(table_model(TABLE), table_request([0], [1]), choose)
-    write_stepwise(table_model(TABLE), table_request([0], [1], keep_unk=True), choose)
-    assert seen == [[PAD_ID, UNK_ID, BOS_ID], [PAD_ID, BOS_ID]]
-
-
 @pytest.mark.parametrize("limit", [1, 2, 7])
 def test_a_translation_without_eos_stops_at_its_limit(
     limit: int, table_model: MakeModel, table_request: MakeRequest
@@ -93,13 +79,6 @@ def test_a_translation_without_eos_stops_at_its_limit(
     assert not found.finished
     assert model.max_length == limit
     assert len(model.batch_sizes) == limit
-
-
-def test_limit_counts_eos(table_model: MakeModel, table_request: MakeRequest) -> None:
-    model = table_model(TABLE)
-    at_limit, below = (write_stepwise(model, table_request([0], [limit]), likeliest)[0] for limit in (4, 3))
-    assert (list(at_limit.ids), at_limit.finished) == ([A, B, C], True)
-    assert (list(below.ids), below.finished) == ([A, B, C], False)
 
 
 def test_finished_rows_leave_the_batch_and_search_ends_with_the_last(
@@ -127,30 +106,3 @@ def test_result_of_a_sentence_does_not_depend_on_its_neighbours(
             table_model(*tables), table_request(order, [limits[which] for which in order]), likeliest
         )
         assert found == expected
-
-
-def test_chooser_is_told_the_sentence_of_each_row(table_model: MakeModel, table_request: MakeRequest) -> None:
-    told: list[tuple[list[int], int]] = []
-
-    def choose(logits: Tensor, rows: Tensor, step: int) -> Tensor:
-        told.append((rows.tolist(), step))
-        return likeliest(logits, rows, step)
-
-    write_stepwise(table_model(TABLE, ENDLESS, SHORT), table_request([2, 1, 0], [9, 5, 9]), choose)
-    assert told == [([0, 1, 2], 0), ([0, 1, 2], 1), ([1, 2], 2), ([1, 2], 3), ([1], 4)]
-
-
-def test_half_precision_logits_are_summed_in_float32(
-    table_request: MakeRequest, table_model: MakeModel
-) -> None:
-    model = table_model(TABLE)
-    full = model.decode_step
-
-    def halved(ids: Tensor, cache: Any, *, with_alignment: bool) -> Any:
-        step = full(ids, cache)
-        return step._replace(logits=step.logits.to(torch.bfloat16))
-
-    model.decode_step = halved
-    (found,) = write_stepwise(model, table_request([0], [1]), likeliest)
-    rounded = torch.tensor(TABLE[BOS_ID]).to(torch.bfloat16).tolist()
-    assert found.score == pytest.approx(log_prob(rounded, A), abs=1e-5)

@@ -13,10 +13,8 @@ from tensorboard.backend.event_processing.event_accumulator import (  # type: ig
 )
 
 from mt.config.config import Config
-from mt.inference.attention import sentence_attention
 from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
-from mt.training import attention_images as module
 from mt.training.attention_images import attention_images
 
 
@@ -42,25 +40,6 @@ def test_two_pairs_are_drawn_at_each_validation(
             assert (image.width, image.height) == (images[0].width, images[0].height)
 
 
-def test_a_cell_is_darker_the_more_weight_it_has(translator: ModelTranslator) -> None:
-    rows = [{"src": "Anna buys two red apples today.", "tgt": "Anna kauft zwei rote Äpfel heute."}]
-    [image] = attention_images(translator, rows)
-    [sentence] = sentence_attention(translator, [rows[0]["src"]], [rows[0]["tgt"]])
-    weights = sentence.cross.mean(1)[0].numpy()
-    num_tgt, num_src = weights.shape
-    size = module._CELL
-    # The last column and row end at the margins.
-    right, bottom = image.shape[1] - module._GAP, image.shape[0] - module._GAP // 2
-    cells = image[
-        bottom - num_tgt * size + size // 2 : bottom : size, right - num_src * size + size // 2 : right : size
-    ]
-    lightness = cells.astype(int).sum(-1)
-    order = np.argsort(weights, axis=None)
-    assert (np.diff(lightness.flat[order]) <= 0).all()
-    assert lightness.min() < 300
-    assert lightness.max() > 700
-
-
 def test_pairs_that_are_too_short_or_too_long_are_passed_over(translator: ModelTranslator) -> None:
     good = {"src": "Anna buys milk today.", "tgt": "Anna kauft Milch heute."}
     other = {"src": "the dog sees milk.", "tgt": "der Hund sieht Milch."}
@@ -78,19 +57,7 @@ def test_pairs_that_are_too_short_or_too_long_are_passed_over(translator: ModelT
     assert attention_images(translator, odd) == []
 
 
-def test_pairs_that_the_model_cannot_read_are_passed_over(translator: ModelTranslator) -> None:
-    # With EOS it reads 16 tokens.
-    assert translator.max_length == 16
-    rows = [{"src": " ".join(["milk"] * count), "tgt": " ".join(["Milch"] * count)} for count in (15, 16, 25)]
-    assert [len(attention_images(translator, [row])) for row in rows] == [1, 0, 0]
-
-
-@pytest.mark.parametrize("has_font", [True, False])
-def test_any_text_can_be_drawn(
-    has_font: bool, translator: ModelTranslator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not has_font:
-        monkeypatch.setattr(module, "_FONTS", ("no-such-font.ttf",))
+def test_any_text_can_be_drawn(translator: ModelTranslator) -> None:
     rows = [{"src": "<script> \x1b[31m \u202e 说 x", "tgt": "Äpfel \x1b 说 \N{GRINNING FACE} x y"}]
     [image] = attention_images(translator, rows)
     assert image.dtype == np.uint8

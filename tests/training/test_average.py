@@ -63,18 +63,6 @@ def test_the_best_are_those_with_the_best_score(
     assert f"has only 2 checkpoints with a validation {metric}: averaging these instead of 9" in caplog.text
 
 
-def test_where_there_are_fewer_all_are_averaged(
-    trained: RunDirectory, caplog: pytest.LogCaptureFixture
-) -> None:
-    store = CheckpointStore(trained.checkpoints_dir)
-    names = store.names()
-    assert average_checkpoints(trained, 99, best=False).average_of == names
-    assert f"has only {len(names)} checkpoints: averaging these instead of 99" in caplog.text
-    caplog.clear()
-    assert average_checkpoints(trained, len(names), best=False).average_of == names
-    assert "has only" not in caplog.text
-
-
 def test_one_that_is_only_there_because_it_is_the_best_is_not_among_the_last(
     trained: RunDirectory, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -115,16 +103,6 @@ def test_a_damaged_one_is_named_and_nothing_is_left(trained: RunDirectory) -> No
     with pytest.raises(CheckpointError, match=r"step_0000150 is damaged: .* Sound checkpoints: "):
         average_checkpoints(trained, 2, best=False)
     assert CheckpointStore(trained.checkpoints_dir).averages() == []
-
-
-def test_a_damaged_one_that_is_not_among_the_last_is_not_in_the_way(trained: RunDirectory) -> None:
-    (trained.checkpoints_dir / "step_0000100" / RECORD).write_text("{}")
-    assert average_checkpoints(trained, 2, best=False).average_of == ["step_0000150", "step_0000200"]
-    with pytest.raises(CheckpointError, match="step_0000100 is damaged"):
-        average_checkpoints(trained, 3, best=False)
-    # Its score is unknown, so it may be one of the best.
-    with pytest.raises(CheckpointError, match="step_0000100 is damaged"):
-        average_checkpoints(trained, 2, best=True)
 
 
 def test_training_continues_beside_it(trained: RunDirectory) -> None:

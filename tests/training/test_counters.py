@@ -1,21 +1,11 @@
 """The counters of a run: counted right, written and read back, and the reasons to stop."""
 
-import json
 import math
-from typing import Any
 
 import pytest
 
 from mt.config.training import TrainingConfig, ValidationConfig
 from mt.training.counters import Counters
-
-
-def test_state_goes_out_as_json_and_in() -> None:
-    state = Counters(3, 1, 2, 500, 61.5, 0.25, 4, 5, 6, 7.5, 80)
-    assert Counters(**json.loads(json.dumps(state.to_dict()))) == state
-    fresh = Counters()
-    assert Counters(**json.loads(json.dumps(fresh.to_dict()))) == fresh
-    assert fresh.to_dict()["best_value"] is None
 
 
 def test_steps_are_counted_and_their_loss_summed_by_token() -> None:
@@ -84,38 +74,6 @@ def test_value_that_is_not_finite_is_better_than_nothing_and_worse_than_any(metr
     assert state.num_validations_without_gain == 1
 
 
-@pytest.mark.parametrize(
-    ("limits", "just_before", "reached", "reason"),
-    [
-        ({"max_steps": 5000}, {"step": 4999}, {"step": 5000}, "training.max_steps (5,000) reached"),
-        ({"max_epochs": 3}, {"epoch": 2, "batch": 99}, {"epoch": 3}, "training.max_epochs (3) reached"),
-        (
-            {"max_target_tokens": 2_000_000},
-            {"num_target_tokens": 1_999_999},
-            {"num_target_tokens": 2_000_100},
-            "training.max_target_tokens (2,000,000) reached",
-        ),
-        ({"max_minutes": 2.5}, {"seconds": 149.9}, {"seconds": 150.0}, "training.max_minutes (2.5) reached"),
-    ],
-)
-def test_each_limit_is_reached_when_it_is_and_not_before(
-    limits: dict[str, Any], just_before: dict[str, Any], reached: dict[str, Any], reason: str
-) -> None:
-    training, validation = TrainingConfig(**limits), ValidationConfig()
-    assert Counters(**just_before).reached_limit(training, validation) is None
-    assert Counters(**reached).reached_limit(training, validation) == reason
-
-
-def test_patience_ends_the_run() -> None:
-    validation = ValidationConfig(patience=2)
-    state = Counters()
-    reasons = []
-    for value in (5.0, 4.0, 6.0, 5.0, 6.0):
-        state.record_validation(value, "bleu")
-        reasons.append(state.reached_limit(TrainingConfig(), validation))
-    assert reasons == [None, None, None, None, "no improvement in 2 validations (validation.patience)"]
-
-
 def test_patience_ends_a_run_whose_score_stays_0_and_its_newest_checkpoint_is_the_best() -> None:
     validation = ValidationConfig(patience=3)
     state = Counters()
@@ -124,8 +82,3 @@ def test_patience_ends_a_run_whose_score_stays_0_and_its_newest_checkpoint_is_th
         assert state.record_validation(0.0, "bleu")
         reasons.append(state.reached_limit(TrainingConfig(), validation))
     assert reasons == [None, None, None, "no improvement in 3 validations (validation.patience)"]
-
-
-def test_without_limits_a_run_continues() -> None:
-    state = Counters(10**9, 10**6, 0, 10**12, 1e9, num_validations_without_gain=10**6)
-    assert state.reached_limit(TrainingConfig(), ValidationConfig()) is None

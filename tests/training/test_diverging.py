@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from mt.config.config import Config
-from mt.errors import DataError, TrainingError
+from mt.errors import TrainingError
 from mt.reports.sessions import read_sessions
 from mt.run_directory import RunDirectory
 from mt.training.metrics_file import read_points
@@ -57,9 +57,7 @@ def test_weights_that_are_not_finite_are_never_saved(
     assert run_training(config, run).counters.step == 12
 
 
-@pytest.mark.parametrize("loss", [5000.0, 1e30])
 def test_validations_with_a_huge_loss_stay_in_the_metrics(
-    loss: float,
     make_config: MakeConfig,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -67,33 +65,10 @@ def test_validations_with_a_huge_loss_stay_in_the_metrics(
 ) -> None:
     caplog.set_level(logging.INFO, "mt")
     run = RunDirectory(tmp_path / "run")
-    result = ValidationResult(loss, {}, [""] * 20)
+    result = ValidationResult(1e30, {}, [""] * 20)
     monkeypatch.setattr("mt.training.session.validate", lambda *_, **__: result)
     for steps in (8, 12):
         run_training(make_config(f"training.max_steps={steps}", "validation.metric=loss"), run)
     validations = [point for point in read_points(run.metrics_file) if point.kind == "validation"]
     assert [point.step for point in validations] == [4, 8, 12]
     assert "perplexity 1e+299  " in run.log_file.read_text()
-
-
-def test_why_a_run_ended_is_in_its_log_whatever_it_was(
-    make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = RunDirectory(tmp_path / "run")
-    for error, said in (
-        (DataError("the disk is gone."), "the disk is gone."),
-        (ValueError("no such thing"), "ValueError: no such thing"),
-        (
-            RuntimeError("DefaultCPUAllocator: can't allocate memory"),
-            "the model and its optimizer do not fit",
-        ),
-    ):
-
-        def fail(*_: object, error: Exception = error) -> None:
-            raise error
-
-        monkeypatch.setattr("mt.training.run.train", fail)
-        with pytest.raises((DataError, ValueError, TrainingError)):
-            run_training(make_config(), run)
-        outcome = read_sessions(run)[-1].outcome
-        assert outcome.startswith(f"Failed: {said}")

@@ -1,7 +1,6 @@
 import platform
 
 import numpy as np
-import pytest
 import torch
 
 from mt.device import Precision
@@ -17,13 +16,6 @@ def test_what_decides_about_bits_is_recorded() -> None:
     assert environment["python"] == platform.python_version()
     assert environment["num_threads"] == torch.get_num_threads()
     assert environment["precision"] == "float32"
-
-
-@pytest.mark.parametrize(("is_faster", "ending"), [(True, ", float32 by oneDNN"), (False, "")])
-def test_what_multiplies_is_recorded(is_faster: bool, ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mt.training.resume.onednn_is_faster", lambda dtype: is_faster)
-    environment = describe_environment(CPU, Precision("float32", CPU))
-    assert environment["device_name"] == f"{torch.backends.cpu.get_cpu_capability()}{ending}"
 
 
 def test_differences_name_both_sides() -> None:

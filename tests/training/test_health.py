@@ -7,7 +7,7 @@ import torch
 
 from mt.data.batches.batch import Batch, collate
 from mt.device import Precision
-from mt.training.health import layer_of, padding_share
+from mt.training.health import padding_share
 from mt.training.loss import Objective
 from mt.training.train_state import TrainState
 
@@ -96,28 +96,9 @@ def test_a_skipped_step_has_not_moved_the_weights(
     assert result.health.update_ratio == 0.0
 
 
-def test_a_step_is_not_examined_unless_asked_for(
-    make_objective: MakeObjective, make_batches: MakeBatches
-) -> None:
-    assert train_state(make_objective()).step(make_batches([11])).health is None
-
-
 def test_padding_is_counted_on_both_sides() -> None:
     # Sources of 3 and 2 tokens with EOS, targets of 2 and 5 with BOS: 4 of 16 positions are padding.
     batch = collate([[5, 6], [5]], [[7], [7, 8, 9, 10]])
     assert batch.src_ids.numel() + batch.tgt_ids.numel() == 16
     assert padding_share([batch]) == pytest.approx(4 / 16)
     assert padding_share([batch, collate([[5]], [[7]])]) == pytest.approx(4 / 20)
-
-
-@pytest.mark.parametrize(
-    ("parameter", "layer"),
-    [
-        ("encoder.layers.11.self_attention.query.weight", "encoder.layers.11"),
-        ("decoder.norm.weight", "decoder.norm"),
-        ("src_embedding.tokens.weight", "src_embedding"),
-        ("output.weight", "output"),
-    ],
-)
-def test_a_parameter_belongs_to_the_layer_of_its_name(parameter: str, layer: str) -> None:
-    assert layer_of(parameter) == layer

@@ -1,9 +1,6 @@
 import os
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -55,17 +52,6 @@ def test_a_signal_that_was_ignored_stays_ignored(
         signal.signal(number, before)
 
 
-@pytest.mark.parametrize(
-    ("number", "what"), [(signal.SIGINT, "press Ctrl-C again to"), (signal.SIGTERM, "press Ctrl-C to")]
-)
-def test_it_says_how_to_stop_at_once(
-    number: signal.Signals, what: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    with Interruption():
-        os.kill(os.getpid(), number)
-    assert f"{number.name}: finishing this step and saving; {what} stop at once\n" in capfd.readouterr().err
-
-
 @pytest.mark.parametrize("seconds", [0.0, -3.0])
 def test_time_that_is_up_before_the_start_stops_at_once(seconds: float) -> None:
     with Interruption(seconds) as interruption:
@@ -82,14 +68,3 @@ def test_the_time_is_up_also_where_alarms_were_ignored() -> None:
             assert interruption.exit_code == 75
     finally:
         signal.signal(signal.SIGALRM, before)
-
-
-@pytest.mark.slow
-def test_the_tests_pass_where_a_script_runs_them_in_the_background() -> None:
-    """A shell without job control lets its background jobs ignore SIGINT, and so do all that they start."""
-    tests = f"{Path(__file__)}::{test_a_signal_is_remembered_and_the_handlers_come_back.__name__}"
-    deaf = ["/bin/sh", "-c", 'trap "" INT HUP; exec "$@"', "sh"]
-    command = [*deaf, sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", tests]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stdout
-    assert "4 passed" in ended.stdout

@@ -95,14 +95,6 @@ def test_a_run_that_has_lost_its_config_is_refused(make_config: MakeConfig, tmp_
     assert contents(run) == before
 
 
-def test_with_restart_the_rest_is_moved_aside(make_config: MakeConfig, tmp_path: Path) -> None:
-    run = RunDirectory(tmp_path / "run")
-    run_training(make_config(), run)
-    remove_steps(run)
-    assert run_training(make_config("training.max_steps=1"), run, restart=True).counters.step == 1
-    assert (tmp_path / "run.old-1" / "metrics.jsonl").exists()
-
-
 @pytest.mark.parametrize(
     "options",
     [("checkpoint.every_steps=9", "validation.every_steps=9"), ("validation.every_steps=100",)],

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 import mt.training.run
 from mt.config.config import Config
 from mt.errors import DataError, TrainingError
-from mt.inference.engines import Sentence
 from mt.inference.model_translator import ModelTranslator
-from mt.inference.torch_engine import TorchEngine
 from mt.run_directory import RunDirectory
 from mt.search.strategy import Beam, Sampling, Strategy
-from mt.training.resume import ResumePoint, describe_environment, find_resume_point
+from mt.training.resume import describe_environment
 from mt.training.run import run_training
+from mt.transformer.packed_transformer import PackedTransformer
 
 MakeConfig = Callable[..., Config]
 ERROR = torch.OutOfMemoryError("CUDA out of memory.")
@@ -27,16 +27,16 @@ def room_for(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
     """Lets the search have room for so many sentences; the sizes that were tried."""
 
     def make(room: int) -> list[int]:
-        search = TorchEngine._search_batch
+        encode = PackedTransformer.encode
         tried: list[int] = []
 
-        def cramped(self: TorchEngine, batch: list[Sentence], **rest: Any) -> Any:
-            tried.append(len(batch))
-            if len(batch) > room:
+        def cramped(self: PackedTransformer, src_ids: Tensor, src_mask: Tensor) -> Tensor:
+            tried.append(len(src_ids))
+            if len(src_ids) > room:
                 raise ERROR
-            return search(self, batch, **rest)
+            return encode(self, src_ids, src_mask)
 
-        monkeypatch.setattr(TorchEngine, "_search_batch", cramped)
+        monkeypatch.setattr(PackedTransformer, "encode", cramped)
         return tried
 
     return make
@@ -91,28 +91,6 @@ def test_a_model_that_does_not_fit_is_a_sentence(
         run_training(make_config(), RunDirectory(tmp_path / "run"))
 
 
-@pytest.mark.parametrize("option", ["training.ema_decay=0.9", "training.muon=true"])
-def test_a_resumed_run_does_not_keep_what_it_has_restored(
-    option: str, make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    points: list[ResumePoint] = []
-
-    def find(*arguments: Any) -> ResumePoint | None:
-        found = find_resume_point(*arguments)
-        if found is not None:
-            assert found.weights
-            assert found.saved.tensors
-            points.append(found)
-        return found
-
-    monkeypatch.setattr(mt.training.run, "find_resume_point", find)
-    run = RunDirectory(tmp_path / "run")
-    for max_steps in (2, 4):
-        run_training(make_config(option, f"training.max_steps={max_steps}"), run)
-    (point,) = points
-    assert (point.weights, point.saved.tensors) == ({}, {})
-
-
 def test_resuming_elsewhere_says_what_differs_and_continues(
     make_config: MakeConfig,
     tmp_path: Path,
@@ -140,19 +118,3 @@ def test_resuming_elsewhere_says_what_differs_and_continues(
     caplog.clear()
     run_training(make_config("training.max_steps=6"), run)
     assert "not bit-exact" not in caplog.text
-
-
-def test_resuming_a_compiled_run_says_that_it_may_not_be_exact(
-    make_config: MakeConfig,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    monkeypatch.setattr(mt.training.run, "compile_objective", lambda objective: None)
-    for choice, is_said in (("false", False), ("true", True)):
-        run = RunDirectory(tmp_path / choice)
-        run_training(make_config(f"training.compile={choice}", "training.max_steps=2"), run)
-        assert "bit-exact" not in caplog.text
-        run_training(make_config(f"training.compile={choice}", "training.max_steps=4"), run)
-        message = "resuming may not be bit-exact, because of training.compile: "
-        assert (message in caplog.text) == is_said

@@ -60,11 +60,6 @@ def test_two_equal_passes_have_the_gradient_of_one(make_objective: Callable[...,
         torch.testing.assert_close(single, double, rtol=1e-4, atol=1e-6)
 
 
-def test_its_parameters_are_those_of_the_model(make_objective: Callable[..., Objective]) -> None:
-    objective = make_objective()
-    assert list(objective.parameters()) == list(objective.model.parameters())
-
-
 @pytest.mark.parametrize("changes", [{}, {"r_drop": 5.0}], ids=str)
 def test_padding_of_targets_needs_no_mask(
     changes: dict[str, float],

@@ -60,26 +60,13 @@ def test_steps_are_launched_without_waiting_for_the_one_before(
 
 @pytest.mark.parametrize(
     "training",
-    [
-        {"r_drop": 5.0},
-        {"ema_decay": 0.9},
-        {"muon": True},
-        {"muon": True, "ema_decay": 0.9},
-        {"clip_norm": None},
-        {"label_smoothing": 0.0},
-    ],
+    [{"r_drop": 5.0, "ema_decay": 0.9}, {"muon": True, "ema_decay": 0.9, "clip_norm": None}],
     ids=str,
 )
 def test_so_does_a_step_with_any_loss(training: dict[str, Any], make_batches: MakeBatches) -> None:
     batches = make_batches([4, 7])
     with fake_cuda() as device:
         assert reads_of_a_step(device, state_on_cuda("bf16", **training), batches) == MOST_READS
-
-
-def test_a_step_that_is_observed_waits_once_more(make_batches: MakeBatches) -> None:
-    batches = make_batches([4, 7])
-    with fake_cuda() as device:
-        assert reads_of_a_step(device, state_on_cuda("bf16"), batches, observe=True) <= MOST_READS + 1
 
 
 def test_mixed_precision_is_on_for_the_fake_device() -> None:
@@ -90,16 +77,6 @@ def test_mixed_precision_is_on_for_the_fake_device() -> None:
             assert (ones @ ones).dtype == torch.bfloat16
         with Precision("fp16", CUDA).autocast():
             assert (ones @ ones).dtype == torch.float16
-
-
-def test_the_fake_device_refuses_what_a_gpu_refuses_and_counts_what_is_read() -> None:
-    with fake_cuda() as device:
-        ours, theirs = torch.ones(3, device=CUDA), torch.ones(3)
-        with pytest.raises(RuntimeError, match="device"):
-            ours + theirs
-        assert device.num_reads == 0
-        float(ours[0]), bool(ours[1] > 0), ours.tolist(), ours.cpu(), theirs.tolist()
-        assert device.num_reads == 4
 
 
 @pytest.mark.parametrize("src_lengths", [(5, 5, 5), (5, 3, 4)], ids=["equal lengths", "padding"])
@@ -127,13 +104,3 @@ def test_only_padding_of_sources_has_a_mask_which_would_rule_out_flash_attention
     is_padded = len(set(src_lengths)) > 1
     of_encoder, of_decoder = [(is_padded, False)], [(False, True), (is_padded, False)]
     assert calls == of_encoder + of_decoder
-
-
-@pytest.mark.parametrize("training", [{}, {"ema_decay": 0.9}, {"muon": True}], ids=str)
-def test_no_update_waits_for_the_device(training: dict[str, Any], make_batches: MakeBatches) -> None:
-    with fake_cuda() as device:
-        state = state_on_cuda("bf16", **training)
-        step = state.launch([device.on_host(batch) for batch in make_batches([4, 7])])
-        assert device.num_reads == 0
-        assert state.finish(step).updated
-        assert device.num_reads == 1

@@ -16,7 +16,6 @@ from mt.config.config import Config
 from mt.config.training import TrainingConfig
 from mt.data.batches.batch import Batch
 from mt.device import Precision
-from mt.errors import TrainingError
 from mt.run_directory import RunDirectory
 from mt.training.counters import Counters
 from mt.training.loss import Objective
@@ -113,17 +112,6 @@ def test_a_device_leaves_out_just_what_the_host_would(
     assert all(torch.equal(tensors_late[name], each) for name, each in tensors_then.items())
 
 
-@pytest.mark.parametrize("muon", [False, True])
-def test_before_the_first_update_there_are_no_moments_to_save(
-    muon: bool, make_objective: MakeObjective, make_batches: MakeBatches
-) -> None:
-    objective = Spoilt(make_objective().model)
-    objective.added = math.nan
-    state = fused_state(objective, late=True, muon=muon)
-    assert not state.step(make_batches([11])).updated
-    assert state.save().tensors == {}
-
-
 def spoil_steps(monkeypatch: pytest.MonkeyPatch, numbers: Sequence[int]) -> None:
     """Let the loss of these steps be NaN."""
     forward, count = Objective.forward, Counters()
@@ -156,9 +144,7 @@ def written(run: RunDirectory) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("interval", ["training.log_every_steps=1", "training.log_every_steps=4"])
 def test_a_run_writes_the_same(
-    interval: str,
     make_config: MakeConfig,
     tmp_path: Path,
     late: Callable[[], None],
@@ -170,7 +156,7 @@ def test_a_run_writes_the_same(
         "training.num_micro_batches=1",
         "validation.every_steps=7",
         "checkpoint.every_steps=3",
-        interval,
+        "training.log_every_steps=4",
     )
     runs, skipped = [RunDirectory(tmp_path / name) for name in ("at_once", "late")], []
     for run in runs:
@@ -185,54 +171,3 @@ def test_a_run_writes_the_same(
     assert skipped[0] == skipped[1]
     assert {"metrics.jsonl", "bad_batches", "checkpoints"} == {Path(name).parts[0] for name in at_once}
     assert at_once == read_late
-
-
-def test_too_many_skipped_steps_end_the_run_at_the_same_step(
-    make_config: MakeConfig, tmp_path: Path, late: Callable[[], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = make_config(
-        "training.max_steps=12", "training.num_micro_batches=1", "training.max_skipped_steps=3"
-    )
-    ends = []
-    for name in ("at_once", "late"):
-        run = RunDirectory(tmp_path / name)
-        with monkeypatch.context() as patch:
-            spoil_steps(patch, range(4, 13))
-            with pytest.raises(TrainingError, match="3 steps in a row") as error:
-                run_training(config, run)
-        ends.append((str(error.value), written(run)))
-        late()
-    assert "at step 6" in ends[0][0]
-    assert ends[0] == ends[1]
-
-
-def test_a_step_is_read_after_the_next_was_launched(
-    make_config: MakeConfig, tmp_path: Path, late: Callable[[], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    late()
-    events: list[str] = []
-    launch, finish = TrainState.launch, TrainState.finish
-
-    def noted_launch(self: TrainState, *arguments: Any, **options: Any) -> Any:
-        step = launch(self, *arguments, **options)
-        events.append(f"launch {step.number}")
-        return step
-
-    def noted_finish(self: TrainState, step: Any) -> Any:
-        events.append(f"read {step.number}")
-        return finish(self, step)
-
-    monkeypatch.setattr(TrainState, "launch", noted_launch)
-    monkeypatch.setattr(TrainState, "finish", noted_finish)
-    run_training(
-        make_config(
-            *("training.max_steps=5", "training.log_every_steps=3"),
-            *("checkpoint.every_steps=100", "validation.every_steps=100"),
-        ),
-        tmp_path / "run",
-    )
-    # A point of the training curve has the figures of its step.
-    assert events == [
-        *("launch 1", "launch 2", "read 1", "launch 3", "read 2", "read 3"),
-        *("launch 4", "launch 5", "read 4", "read 5"),
-    ]

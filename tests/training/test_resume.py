@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import sys
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -186,9 +184,10 @@ def test_the_weights_that_are_validated_are_those_that_are_saved(
     [
         ("training.r_drop=2", "model.dropout=0.3"),
         ("training.bpe_dropout=0.3", "tokenizer.kind=bpe", "tokenizer.max_size=400", "data.max_length=200"),
+        ("training.guided_alignment=0.5", "training.unknown_share=0.4"),
         ("training.precision=bf16",),
     ],
-    ids=["R-Drop", "BPE-dropout", "bf16"],
+    ids=["R-Drop", "BPE-dropout", "copying", "bf16"],
 )
 def test_with_other_ways_of_training(
     options: Sequence[str],
@@ -353,31 +352,3 @@ def scripted_bleu(values: Sequence[float]) -> Callable[..., ValidationResult]:
         return ValidationResult(1 / value, scores, list(sources))
 
     return validate
-
-
-_FOLLOWED: list[list[str]] = []
-
-
-def _follow(event: str, arguments: tuple[object, ...]) -> None:
-    if event == "open" and _FOLLOWED and isinstance(path := arguments[0], str):
-        _FOLLOWED[-1].append(path)
-
-
-sys.addaudithook(_follow)
-
-
-def test_each_part_of_a_checkpoint_is_read_once_on_resuming(
-    make_config: MakeConfig, train_until: TrainUntil, tmp_path: Path
-) -> None:
-    run = RunDirectory(tmp_path / "run")
-    train_until(make_config(), run.path, step=2)
-    folder = run.checkpoints_dir / (run.checkpoints_dir / "latest").read_text().strip()
-    parts = sorted({path.name for path in folder.iterdir()} - {"checkpoint.json"})
-    opened: list[str] = []
-    _FOLLOWED.append(opened)
-    try:
-        train_until(make_config(), run.path, step=3)
-    finally:
-        _FOLLOWED.clear()
-    read = Counter(Path(path).name for path in opened if Path(path).parent == folder)
-    assert {part: read[part] for part in parts} == dict.fromkeys(parts, 1)

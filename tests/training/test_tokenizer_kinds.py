@@ -19,8 +19,7 @@ CPU = torch.device("cpu")
 MakeConfig = Callable[..., Config]
 
 
-@pytest.mark.parametrize("shared", ["true", "false"])
-@pytest.mark.parametrize("kind", ["char", "bpe", "bpe_metaspace"])
+@pytest.mark.parametrize(("kind", "shared"), [("char", "true"), ("bpe", "false"), ("bpe_metaspace", "true")])
 def test_train_and_translate(make_config: MakeConfig, tmp_path: Path, kind: str, shared: str) -> None:
     kinds = f"tokenizer.kind={kind}", f"tokenizer.shared={shared}"
     config = make_config("training.max_steps=2", "data.max_length=100", *kinds)

@@ -100,12 +100,6 @@ def test_weight_decay_takes_off_a_share_of_matrices_beside_adams_step(
     assert sorted(map(id, parameters)) == sorted(map(id, model.parameters()))
 
 
-def test_the_weights_of_the_losses_reach_the_objective(make_state: Callable[..., TrainState]) -> None:
-    objective = make_state("training.r_drop=5", "training.guided_alignment=0.3").objective
-    assert (objective.r_drop, objective.guided_alignment) == (5.0, 0.3)
-
-
-@pytest.mark.parametrize("steps", [0, 3])
 @pytest.mark.parametrize("fp16", [False, True])
 @pytest.mark.parametrize(
     "overrides",
@@ -115,17 +109,15 @@ def test_the_weights_of_the_losses_reach_the_objective(make_state: Callable[...,
 def test_what_is_restored_continues_as_what_was_saved(
     overrides: tuple[str, ...],
     fp16: bool,
-    steps: int,
     make_state: Callable[..., TrainState],
     tmp_path: Path,
 ) -> None:
-    one = make_state("training.weight_decay=0.1", *overrides, steps=steps, fp16=fp16)
+    one = make_state("training.weight_decay=0.1", *overrides, steps=3, fp16=fp16)
     saved, weights = through_files(one.save(), tmp_path), evaluated(one)
     other = make_state("training.weight_decay=0.1", *overrides, fp16=fp16)
     for parameter in other.objective.parameters():
         parameter.data.zero_()
-    values = read_values(saved, steps)
-    other.restore(weights, saved, values)
+    other.restore(weights, saved, read_values(saved, 3))
     for each in (one, other):
         take_step(each)
         take_step(each)
@@ -151,7 +143,6 @@ ALTERATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "name",
     [
         "optimizer.exp_avg/decoder.norm.weight",
-        "optimizer.exp_avg_sq/decoder.norm.weight",
         "optimizer.momentum/decoder.layers.0.self_attention.key.weight",
         "weights/decoder.norm.weight",
     ],
@@ -220,11 +211,8 @@ def test_a_run_in_automatic_precision_may_move_between_machines_with_and_without
     [
         ({"step": 3}, "does not belong to step 2"),
         ({"num_target_tokens": 10**15}, "state.num_target_tokens: .*less than or equal to"),
-        ({"batch": -5}, "state.batch"),
         ({"logged_loss": float("nan")}, "state.logged_loss"),
         ({"seconds": "1"}, "state.seconds"),
-        ({"epoch": True}, "state.epoch"),
-        ({"owes_validation": 1}, "state.owes_validation"),
         ({"best_value": -5.0}, "state.best_value"),
     ],
 )

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import get_args
 
 import pytest
 import sacrebleu
@@ -10,12 +9,11 @@ import torch
 from torch.nn import functional as F
 
 from mt.config.data import TokenizerConfig
-from mt.config.training import ValidationConfig
 from mt.data.batches.batch import Batch
 from mt.data.tokenizers.train import train_tokenizer
 from mt.device import Precision
 from mt.training.loss import Objective
-from mt.training.validation import ValidationResult, unknown_share, validate, validation_loss
+from mt.training.validation import ValidationResult, unknown_share, validate
 
 MakeObjective = Callable[..., Objective]
 MakeBatches = Callable[[Sequence[int]], list[Batch]]
@@ -93,14 +91,6 @@ def test_lengths_and_unknown_words_are_those_of_the_translations(
     assert unknown_share(["", ""], TOKENIZER) == 0.0
 
 
-def test_every_metric_of_the_config_is_among_the_values(
-    make_objective: MakeObjective, make_batches: MakeBatches
-) -> None:
-    metrics = get_args(ValidationConfig.model_fields["metric"].annotation)
-    assert len(metrics) == 3
-    assert set(metrics) <= set(run(make_objective(), make_batches([11])).values())
-
-
 @pytest.mark.parametrize("training", [True, False])
 def test_the_model_is_evaluated_in_evaluation_mode_and_put_back_as_it_was(
     training: bool, make_objective: MakeObjective, make_batches: MakeBatches
@@ -151,10 +141,6 @@ def test_training_continues_after_a_validation(
     run(objective, [batch])
     objective(batch, 0.1).backward()
     assert all(p.grad is not None for p in objective.parameters())
-
-
-def test_loss_of_nothing_is_not_finite(make_objective: MakeObjective) -> None:
-    assert math.isnan(validation_loss(make_objective(), [], Precision("float32", torch.device("cpu"))))
 
 
 def test_perplexity_of_a_huge_loss_is_still_a_number() -> None:

@@ -115,14 +115,6 @@ def test_a_jump_of_the_loss_is_reported(
     assert read_curves(tmp_path / "tensorboard")["train/loss_spike"] == [(41, pytest.approx(height))]
 
 
-def test_too_few_points_tell_nothing(tmp_path: Path) -> None:
-    curve(tmp_path, [1.0] * 9 + [9.0], Counters())
-    assert spikes(tmp_path) == {}
-    (tmp_path / "more").mkdir()
-    curve(tmp_path / "more", [1.0] * 10 + [9.0], Counters())
-    assert spikes(tmp_path / "more") == {11: pytest.approx(8.0)}
-
-
 def test_the_average_outlives_a_resume(tmp_path: Path) -> None:
     unbroken, broken = tmp_path / "unbroken", tmp_path / "broken"
     for folder in (unbroken, broken):

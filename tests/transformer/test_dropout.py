@@ -51,12 +51,6 @@ def test_scale_is_exact(p: float) -> None:
     assert sorted(set(dropped_ones(p, 1000).tolist())) == [0.0, float(torch.tensor(1 / (1 - p)))]
 
 
-def test_scale_is_within_the_rounding_of_p() -> None:
-    low, high = sorted(set(dropped_ones(0.1, 1000).tolist()))
-    assert low == 0
-    assert high == pytest.approx(1 / 0.9, rel=1e-5)
-
-
 def test_the_seed_determines_the_zeros_and_each_call_draws_new_ones() -> None:
     torch.manual_seed(3)
     first, second = dropped_ones(0.5, 100), dropped_ones(0.5, 100)
@@ -88,13 +82,6 @@ def test_gradient_flows_through_kept_elements_only() -> None:
     torch.testing.assert_close(y, x * scales, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("shape", [(), (0, 4), (1,), (2,), (3,), (5,), (5, 7), (3, 5, 7), (1, 1, 1, 2)])
-def test_any_shape_is_kept(shape: tuple[int, ...]) -> None:
-    y = dropped_ones(0.5, *shape)
-    assert y.shape == shape
-    assert set(y.flatten().tolist()) <= {0.0, 2.0}
-
-
 def test_a_non_contiguous_input_is_dropped_correctly() -> None:
     x = torch.randn(6, 8).t()[1:, ::2]
     y = Dropout(0.5)(x)
@@ -104,22 +91,8 @@ def test_a_non_contiguous_input_is_dropped_correctly() -> None:
     assert (y != 0).any()
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
-def test_dtype_is_kept(dtype: torch.dtype) -> None:
-    y = dropped_ones(0.1, 1000, dtype=dtype)
-    assert y.dtype == dtype
-    assert float(y.max()) == pytest.approx(1 / 0.9, rel=torch.finfo(dtype).eps + 1e-5)
-    assert (y == 0).float().mean() == pytest.approx(0.1, abs=0.05)
-
-
 def test_p_that_rounds_to_one_gives_no_division_by_zero() -> None:
     assert dropped_ones(1 - 1e-9, 100).isfinite().all()
-
-
-def test_input_is_not_modified() -> None:
-    x = torch.ones(100)
-    Dropout(0.5)(x)
-    assert x.eq(1).all()
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")

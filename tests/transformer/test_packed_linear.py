@@ -1,7 +1,5 @@
 """Packed linear layers against torch's own, and each row against itself among others."""
 
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -10,7 +8,7 @@ from torch.nn import functional as F
 from mt.device import SearchPrecision
 from mt.transformer import packed_linear
 from mt.transformer.feed_forward import Activation
-from mt.transformer.packed_linear import ACTIVATION_DTYPES, multiplies_int8, onednn_packs, pack
+from mt.transformer.packed_linear import ACTIVATION_DTYPES, multiplies_int8, pack
 
 PRECISIONS: list[SearchPrecision] = ["float32", "bf16", "fp16", "int8"]
 # Relative to the largest element: bf16 has 8 bits, and int8 rounds weights and inputs to 127 levels.
@@ -101,15 +99,3 @@ def test_integers_are_multiplied_exactly(monkeypatch: pytest.MonkeyPatch) -> Non
     fast = pack("int8", layer)(x)
     monkeypatch.setattr(packed_linear, "multiplies_int8", lambda: False)
     assert pack("int8", layer)(x).equal(fast)
-
-
-def test_a_guard_finds_an_interface_that_is_gone_or_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    def gone(*_: Any) -> Tensor:
-        raise RuntimeError("no such operator")
-
-    for wrong in (gone, lambda a, b: torch.zeros(a.size(0), b.size(1), dtype=torch.int32)):
-        monkeypatch.setattr(torch, "_int_mm", wrong)
-        assert not multiplies_int8.__wrapped__()
-    for broken in (gone, lambda self, x, residual=None: x.new_zeros(len(x), 64)):
-        monkeypatch.setattr(packed_linear._OneDnnLinear, "__call__", broken)
-        assert not any(onednn_packs.__wrapped__(dtype) for dtype in (torch.bfloat16, torch.float32))

@@ -1,21 +1,18 @@
 """The packed model against the plain one: encoding, teacher forcing, and cached steps against uncached."""
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from mt.device import SearchPrecision, multiplies_bf16_fast
+from mt.device import SearchPrecision
 from mt.masks import padding_mask, target_mask
 from mt.search.model import EncoderDecoder
-from mt.special_tokens import BOS_ID, EOS_ID
+from mt.special_tokens import BOS_ID
 from mt.transformer import packed_linear, packed_transformer
-from mt.transformer.bag_cache import BagCache, sums_rows_fast
-from mt.transformer.linear import padded_length
+from mt.transformer.bag_cache import BagCache
 from mt.transformer.packed_cache import KernelCache, PackedCache
 from mt.transformer.packed_transformer import PackedTransformer
 from mt.transformer.transformer import Transformer
@@ -26,14 +23,9 @@ Make = Callable[..., Transformer]
 SRC_IDS = torch.tensor([[5, 6, 7, 8, 9, 3], [10, 6, 3, 0, 0, 0], [7, 8, 9, 10, 3, 0]])
 TGT_IDS = torch.tensor([[BOS_ID, 12, 11, 5, 7], [BOS_ID, 6, 4, 0, 0], [BOS_ID, 4, 5, 6, 7]])
 SRC_MASK, TGT_MASK = padding_mask(SRC_IDS), target_mask(TGT_IDS)
-NEEDS_BF16 = pytest.mark.skipif(
-    not multiplies_bf16_fast(torch.device("cpu")), reason="needs a CPU that is fast at bf16"
-)
 VARIANTS: list[dict[str, Any]] = [
     {"norm_first": True},
-    {"norm_first": False},
-    {"activation": "gelu"},
-    {"bias": False},
+    {"norm_first": False, "activation": "gelu", "bias": False},
     {"tie_output": False, "num_heads": 4},
 ]
 
@@ -190,29 +182,6 @@ def test_a_source_may_have_the_greatest_length(precision: SearchPrecision, make_
     torch.testing.assert_close(logits, expected, atol=0.06 * float(expected.abs().max()), rtol=0.0)
 
 
-def test_bags_are_only_for_processors_on_which_they_are_fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    cpu = torch.device("cpu")
-    for engines in (["qnnpack", "fbgemm"], ["qnnpack"]):
-        monkeypatch.setattr(torch.backends, "quantized", SimpleNamespace(supported_engines=engines))
-        assert sums_rows_fast(cpu) is ("fbgemm" in engines)
-    assert not sums_rows_fast(torch.device("cuda"))
-
-
-@pytest.mark.parametrize(
-    ("precision", "few"), [("float32", KernelCache), pytest.param("bf16", BagCache, marks=NEEDS_BF16)]
-)
-def test_few_sentences_use_the_kernel_only_where_results_are_not_rounded(
-    precision: SearchPrecision, few: type[PackedCache], make_model: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(packed_transformer, "sums_rows_fast", lambda device: True)
-    monkeypatch.setattr(packed_transformer, "attention_dtype", lambda dtype, device: torch.float32)
-    packed = PackedTransformer(make_model().requires_grad_(False), precision)
-    for num_sentences, expected in [(16, few), (17, BagCache)]:
-        ids = torch.full((num_sentences, 2), EOS_ID)
-        memory = packed.encode(ids, padding_mask(ids))
-        assert type(packed.start_cache(memory, padding_mask(ids), 3)) is expected
-
-
 @pytest.mark.parametrize("num_rows", [1, 4])
 def test_the_bits_of_a_bag_do_not_depend_on_other_rows(num_rows: int) -> None:
     generator = torch.Generator().manual_seed(0)
@@ -263,74 +232,3 @@ def test_more_tokens_than_there_is_room_for_are_refused(make_model: Make) -> Non
         model.decode_step(TGT_IDS[:, t], cache)
     with pytest.raises(ValueError, match="position 4 is beyond the 4 positions"):
         model.decode_step(TGT_IDS[:, 4], cache)
-
-
-def long_and_short(num_sentences: int, length: int) -> Tensor:
-    """Sources of 1 to ``length`` tokens, the longest first, EOS included."""
-    ids = torch.zeros(num_sentences, length, dtype=torch.long)
-    for number in range(num_sentences):
-        num_tokens = max(1, length - number * length // num_sentences)
-        ids[number, :num_tokens] = torch.arange(num_tokens) % 7 + 4
-        ids[number, num_tokens - 1] = EOS_ID
-    return ids
-
-
-class RowsOfProducts(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """The numbers of rows that matrices are multiplied with in this context."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.found: set[int] = set()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if any(name in str(func) for name in ("addmm", "_linear_pointwise", "_int_mm")):
-            self.found.add(result.size(0))
-        return result
-
-
-@pytest.mark.parametrize("precision", ["float32", pytest.param("bf16", marks=NEEDS_BF16), "int8"])
-def test_products_of_the_encoder_leave_padding_out(
-    precision: SearchPrecision, library: str, make_model: Make
-) -> None:
-    model = make_model(max_length=64).requires_grad_(False)
-    packed = PackedTransformer(model, precision)
-    ids = long_and_short(100, 40)
-    mask = padding_mask(ids)
-    num_real = int(mask.sum())
-    with RowsOfProducts() as rows:
-        memory = packed.encode(ids, mask)
-        packed.start_cache(memory, mask, 3)
-    is_compiled = precision == "bf16" or (precision == "float32" and library == "oneDNN")
-    most = padded_length(num_real) if is_compiled else num_real
-    assert rows.found == {most}
-    assert most < ids.numel() * 0.6
-    found, expected = memory[:, : ids.size(1)].float(), model.encode(ids, mask)
-    tolerance = 1e-5 if precision == "float32" else 0.06 * float(expected.abs().max())
-    torch.testing.assert_close(found[mask[:, 0, 0]], expected[mask[:, 0, 0]], atol=tolerance, rtol=0.0)
-
-
-@NEEDS_BF16
-@pytest.mark.parametrize("num_rows", [1, 3, 9, 33, 77, 130, 251])
-def test_products_of_a_step_have_few_numbers_of_rows(num_rows: int, make_model: Make) -> None:
-    packed = PackedTransformer(make_model().requires_grad_(False), "bf16")
-    ids = torch.full((num_rows, 2), EOS_ID)
-    cache = packed.start_cache(packed.encode(ids, padding_mask(ids)), padding_mask(ids), 3)
-    with RowsOfProducts() as rows:
-        logits = packed.decode_step(torch.full((num_rows,), BOS_ID), cache).logits
-    assert len(logits) == num_rows
-    [number] = rows.found
-    assert num_rows <= number <= (2 * num_rows if num_rows <= 64 else 1.13 * num_rows)
-    assert number.bit_count() <= (1 if number <= 64 else 4)
-    # The same sentence in each row.
-    assert logits.equal(logits[:1].expand_as(logits))
-
-
-@pytest.mark.usefixtures("library")
-def test_products_of_8_bit_integers_are_not_padded(make_model: Make) -> None:
-    packed = PackedTransformer(make_model().requires_grad_(False), "int8")
-    ids = torch.full((33, 2), EOS_ID)
-    cache = packed.start_cache(packed.encode(ids, padding_mask(ids)), padding_mask(ids), 3)
-    with RowsOfProducts() as rows:
-        packed.decode_step(torch.full((33,), BOS_ID), cache)
-    assert rows.found == {33}
