@@ -65,7 +65,7 @@ def read_yaml(text: str, where: Callable[[int], str]) -> tuple[object, dict[KeyP
     locations: dict[KeyPath, Location] = {}
 
     def value_of(node: yaml.Node, path: KeyPath, line: int) -> object:
-        kinds = {yaml.MappingNode: "a mapping", yaml.SequenceNode: "a list"}
+        kinds: dict[type[yaml.Node], str] = {yaml.MappingNode: "a mapping", yaml.SequenceNode: "a list"}
         written = kinds.get(type(node), text[node.start_mark.index : node.end_mark.index])
         locations[path] = Location(where(line + 1), one_short_line(written))
         if isinstance(node, yaml.ScalarNode):

@@ -12,7 +12,6 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError, safe_open
 
-from mt.checkpoint.directory import BEST, LATEST, average_names, read_pointer, step_names
 from mt.checkpoint.record import (
     MODEL,
     TENSORS,
@@ -23,6 +22,7 @@ from mt.checkpoint.record import (
     read_part,
     read_record,
 )
+from mt.checkpoint.store import BEST, LATEST, CheckpointStore
 from mt.errors import CheckpointError
 from mt.run_directory import RunDirectory
 from mt.training.counters import Counters
@@ -51,13 +51,13 @@ def read_checkpoints(run: RunDirectory, problems: list[str]) -> list[SavedCheckp
 
     What is wrong with the newest or the best one is added to ``problems``.
     """
-    folder = run.checkpoints_dir
+    folder, store = run.checkpoints_dir, CheckpointStore(run.checkpoints_dir)
     try:
-        steps, averages = step_names(folder), average_names(folder)
+        steps, averages = store.names(), store.averages()
     except CheckpointError as error:
         problems.append(error.message)
         return []
-    pointers = {pointer: read_pointer(folder, pointer) for pointer in (LATEST, BEST)}
+    pointers = {pointer: store.pointer(pointer) for pointer in (LATEST, BEST)}
     for pointer, name in pointers.items():
         if name is None and os.path.lexists(folder / pointer):
             problems.append(f"checkpoints/{pointer} does not name a checkpoint")
