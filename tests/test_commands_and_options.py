@@ -8,7 +8,7 @@ from mt.config.removed import REMOVED as REMOVED_FROM_CONFIGS
 
 COMMANDS = {
     "init": "--data --src --tgt --name --recipe --columns --minutes --target-tokens --delimiter --output -o",
-    "check": "--config -c --set --batch --run --checkpoint --device",
+    "check": "--config -c --set --batch --run --checkpoint --device --verbose -v",
     "train": "--config -c --set --run --max-time --restart --from-checkpoint",
     "translate": (
         "SENTENCES --run --ensemble --file -f --start-line --on-error --beam --length-penalty "

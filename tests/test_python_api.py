@@ -61,11 +61,10 @@ def test_a_run_is_given_by_its_path_and_a_device_by_its_name(
     assert translator.engine.device == "cpu"
 
 
-def test_an_error_has_facts_without_flags(trained: RunDirectory) -> None:
+def test_an_error_says_what_to_do(trained: RunDirectory) -> None:
     trained.tgt_tokenizer_file.write_text(trained.tgt_tokenizer_file.read_text() + " ")
-    with pytest.raises(mt.MtError, match="Start the run over") as error:
+    with pytest.raises(mt.MtError, match=r"its checksum differs.*--restart"):
         mt.Translator.from_run(trained.path)
-    assert "--" not in str(error.value)
 
 
 def test_a_single_string_is_not_taken_for_a_list_of_letters(trained: RunDirectory) -> None:
