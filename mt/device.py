@@ -1,5 +1,6 @@
 """The device that a model runs on: its choice, its precision, its memory, and running out of memory."""
 
+import contextlib
 import ctypes
 import os
 import re
@@ -63,12 +64,6 @@ def avoid_cudnn_attention() -> None:
     torch.backends.cuda.enable_cudnn_sdp(False)
 
 
-def bf16_instructions() -> list[str]:
-    """The names of this CPU's instructions that multiply in bf16."""
-    names = {"amx_bf16": "AMX", "avx512_bf16": "AVX-512 BF16"}
-    return [name for capability, name in names.items() if _capabilities().get(capability, False)]
-
-
 def onednn_is_faster(dtype: torch.dtype) -> bool:
     """Whether this CPU multiplies faster with oneDNN than with torch's other library, MKL.
 
@@ -77,7 +72,9 @@ def onednn_is_faster(dtype: torch.dtype) -> bool:
     """
     if dtype != torch.float32:
         return dtype == torch.bfloat16
-    return "AMD" in _capabilities().get("cpu_name", "") and _capabilities().get("avx512_f", False)
+    return "AMD" in torch.cpu.get_capabilities().get("cpu_name", "") and torch.cpu.get_capabilities().get(
+        "avx512_f", False
+    )
 
 
 def attention_dtype(dtype: torch.dtype, device: torch.device) -> torch.dtype:
@@ -85,20 +82,15 @@ def attention_dtype(dtype: torch.dtype, device: torch.device) -> torch.dtype:
 
     Without AMX, torch's CPU kernel takes three times as long in bf16 as in float32.
     """
-    has_amx = _capabilities().get("amx_bf16", False)
+    has_amx = torch.cpu.get_capabilities().get("amx_bf16", False)
     return torch.float32 if device.type == "cpu" and dtype == torch.bfloat16 and not has_amx else dtype
-
-
-def _capabilities() -> dict[str, Any]:
-    # Older versions of torch do not report them.
-    capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
-    return capabilities
 
 
 def multiplies_bf16_fast(device: torch.device) -> bool:
     """Whether bf16 speeds up matrix products: on GPUs since Ampere, and on CPUs with AMX or AVX-512 BF16."""
     if device.type == "cpu":
-        return bool(bf16_instructions())
+        capabilities = torch.cpu.get_capabilities()
+        return bool(capabilities.get("amx_bf16") or capabilities.get("avx512_bf16"))
     return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
@@ -114,25 +106,18 @@ def choose_search_precision(name: PrecisionName, device: torch.device) -> Search
     """The precision of that name; ``auto`` selects 16 bits where that is faster, and never 8."""
     if name == "auto":
         return _fastest_precision(device)
-    if need := _unmet_need(name, device):
-        raise DeviceError(f"precision {name} needs {need}. Use another precision, such as --precision auto.")
+    _check_precision(name, device, f"precision {name}", "Use another precision, such as --precision auto.")
     return name
 
 
-def _unmet_need(name: SearchPrecision, device: torch.device) -> str | None:
-    """What this precision needs and the device is not, or None if the device is suitable."""
-    match name:
-        case "float32":
-            return None
-        case "bf16":
-            is_suitable = multiplies_bf16_fast(device)
-        case "fp16":
-            is_suitable = device.type == "cuda"
-        case "int8":
-            is_suitable = device.type == "cpu"
-        case _:
-            raise ValueError(f"precision must be auto, float32, bf16, fp16 or int8, not {name!r}")
-    return None if is_suitable else f"{_NEEDS[name]}, which this device ({device.type}) is not"
+def _check_precision(name: SearchPrecision, device: torch.device, what: str, remedy: str) -> None:
+    if name == "float32":
+        return
+    if name not in _NEEDS:
+        raise ValueError(f"precision must be auto, float32, bf16, fp16 or int8, not {name!r}")
+    device_type = {"fp16": "cuda", "int8": "cpu"}.get(name)
+    if not (multiplies_bf16_fast(device) if name == "bf16" else device.type == device_type):
+        raise DeviceError(f"{what} needs {_NEEDS[name]}, which this device ({device.type}) is not. {remedy}")
 
 
 def overflow_remedy(precision: SearchPrecision) -> str:
@@ -204,8 +189,8 @@ class Precision:
         self.is_automatic = name == "auto"
         self.name = _fastest_precision(device) if name == "auto" else name
         self.device = device
-        if need := _unmet_need(self.name, device):
-            raise DeviceError(f"training.precision: {name} needs {need}. Set training.precision=auto.")
+        what, remedy = f"training.precision: {name}", "Set training.precision=auto."
+        _check_precision(self.name, device, what, remedy)
         self._dtype = {"float32": None, "bf16": torch.bfloat16, "fp16": torch.float16}[self.name]
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.name == "fp16")
         if device.type == "cuda":
@@ -250,18 +235,13 @@ def free_memory(device: torch.device) -> int | None:
     return _proc("meminfo", "MemAvailable") if device.type == "cpu" else None
 
 
-def taken_memory(device: torch.device) -> int | None:
-    """Bytes in use: by tensors on CUDA, by the whole process on the CPU."""
+def memory_in_use(device: torch.device) -> tuple[int | None, int | None]:
+    """Bytes in use, by tensors on CUDA and by the process on the CPU, and the most since `forget_peak`."""
     if device.type == "cuda":
-        return torch.cuda.memory_allocated(device)
-    return _proc("self/status", "VmRSS") if device.type == "cpu" else None
-
-
-def peak_memory(device: torch.device) -> int | None:
-    """The most bytes in use since `forget_peak`."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    return _proc("self/status", "VmHWM") if device.type == "cpu" else None
+        return torch.cuda.memory_allocated(device), torch.cuda.max_memory_allocated(device)
+    if device.type != "cpu":
+        return None, None
+    return _proc("self/status", "VmRSS"), _proc("self/status", "VmHWM")
 
 
 def forget_peak(device: torch.device) -> bool:
@@ -269,18 +249,15 @@ def forget_peak(device: torch.device) -> bool:
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         return True
-    try:
+    with contextlib.suppress(OSError):
         # Linux: 5 sets the peak to what is in use now (man 5 proc).
         Path("/proc/self/clear_refs").write_text("5")
-    except OSError:
-        return False
-    return device.type == "cpu"
+        return device.type == "cpu"
+    return False
 
 
 def _proc(file: str, name: str) -> int | None:
     """A line such as ``VmRSS:  12345 kB`` of a file of Linux in ``/proc``, in bytes."""
-    try:
-        match = re.search(rf"^{name}:\s+(\d+) kB$", Path("/proc", file).read_text(), re.MULTILINE)
-    except OSError:
-        return None
+    path = Path("/proc", file)
+    match = re.search(rf"^{name}:\s+(\d+) kB$", path.read_text() if path.exists() else "", re.MULTILINE)
     return int(match[1]) * 1024 if match else None

@@ -1,18 +1,13 @@
-"""Output for people: escaping untrusted text, counts and sizes, tables, progress bars.
-
-A library must not draw on its user's terminal: there are no bars until the command line has called
-`show_progress_bars`, and none if stderr is not a terminal.
-"""
+"""Output for people: escaping untrusted text, counts and sizes, progress bars."""
 
 import logging
 import os
 import re
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -22,8 +17,8 @@ T = TypeVar("T")
 
 SECONDS_BETWEEN_LINES = 10.0
 
-# State of the process, like the handlers of `logging`: a thread would not inherit a ContextVar.
-_new_bar: "Callable[..., tqdm[NoReturn]] | None" = None
+shows_progress = False
+"""Whether there are bars or log lines. The command line sets it: a library leaves the terminal alone."""
 
 # C0 except tab and line feed, DEL, C1, and bidirectional controls, which reorder text. A surrogate stands for
 # a byte of a line or a name that is not UTF-8, and cannot be written as UTF-8.
@@ -66,34 +61,9 @@ def size(num_bytes: float) -> str:
     return f"{num_bytes:.0f} B"
 
 
-def aligned(rows: Sequence[Sequence[str]], *, num_texts: int | None = None) -> list[str]:
-    """The rows as lines, with aligned columns.
-
-    Args:
-        rows: The cells of each row.
-        num_texts: How many columns, from the first, are aligned left, the others right; None for all.
-    """
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    num_texts = len(widths) if num_texts is None else num_texts
-    return [
-        "  ".join(
-            f"{cell:<{width}}" if place < num_texts else f"{cell:>{width}}"
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
-
-
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table of cells that are Markdown already."""
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows))
-
-
-def format_seconds(seconds: float) -> str:
-    """A time such as ``02:03`` or ``1:02:03``."""
-    minutes, seconds = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes:02}:{seconds:02}"
 
 
 def origin_of_split(origin: str) -> str:
@@ -121,39 +91,20 @@ def terminal_width() -> int | None:
     return columns if columns and lines else None
 
 
-class ProgressLines:
-    """Log lines in place of a bar: the progress of some work, and the time left. Short work logs none."""
+class _LogFile:
+    """What tqdm writes, as log lines."""
 
-    def __init__(self, total: int | None, *, unit: str, description: str, shown: bool = True) -> None:
-        self._total, self._unit, self._description, self._is_shown = total, unit, description, shown
-        self._done = 0
-        self._started = self._newest_line = time.monotonic()
+    def write(self, text: str) -> None:
+        if line := text.strip():
+            LOG.info(line)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._newest_line > self._started:
-            taken = format_seconds(time.monotonic() - self._started)
-            LOG.info("%s: %s %s in %s", self._description, f"{self._done:,}", self._unit, taken)
-
-    def update(self, count: int = 1) -> None:
-        """Count units that are done, and log a line if the last was ten seconds ago."""
-        self._done += count
-        now = time.monotonic()
-        if not self._is_shown or now - self._newest_line < SECONDS_BETWEEN_LINES:
-            return
-        self._newest_line = now
-        of = after = ""
-        if self._total is not None and self._done:
-            left = (now - self._started) / self._done * max(0, self._total - self._done)
-            of, after = f" of {self._total:,}", f", {format_seconds(left)} left"
-        LOG.info("%s: %s%s %s%s", self._description, f"{self._done:,}", of, self._unit, after)
+    def flush(self) -> None:
+        """Do nothing: a log line is complete."""
 
 
 def progress_bar(
     total: int | None, *, unit: str, description: str, shown: bool = True, delay_seconds: float = 0
-) -> "tqdm[NoReturn] | ProgressLines":
+) -> "tqdm[NoReturn]":
     """A bar on stderr with the time left, removed when it is closed; without a terminal, log lines.
 
     Args:
@@ -161,19 +112,35 @@ def progress_bar(
         unit: What is counted, in the plural.
         description: What is being done, such as "translating".
         shown: False to show neither a bar nor log lines.
-        delay_seconds: The bar appears after this time.
+        delay_seconds: The bar appears after this time; log lines only after ten seconds.
     """
-    if not shown or _new_bar is None or terminal_width() is None:
-        is_shown = shown and _new_bar is not None
-        return ProgressLines(total, unit=unit, description=description, shown=is_shown)
-    done = "{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} " + unit + " [{elapsed}, {remaining} left]"
-    return _new_bar(
+    from tqdm import tqdm  # It is slow to import, and `mt --help` needs none.
+
+    disable = not (shown and shows_progress)
+    bar = "{percentage:3.0f}%|{bar}| " if total else ""
+    of, left = (" of {total:,}", ", {remaining} left") if total else ("", "")
+    text = "{n:,}" + of + f" {unit} [" + "{elapsed}" + left + "]"
+    if terminal_width() is not None:
+        return tqdm(
+            total=total,
+            desc=description,
+            disable=disable,
+            bar_format="{desc}: " + bar + text,
+            delay=delay_seconds,
+            dynamic_ncols=True,
+            leave=False,
+        )
+    return tqdm(
         total=total,
         desc=description,
-        bar_format="{desc}: " + (done if total else "{n_fmt} " + unit + " [{elapsed}]"),
-        delay=delay_seconds,
-        dynamic_ncols=True,
-        leave=False,
+        disable=disable,
+        bar_format="{desc}: " + text,
+        delay=SECONDS_BETWEEN_LINES,
+        mininterval=SECONDS_BETWEEN_LINES,
+        miniters=1,
+        smoothing=0,
+        position=0,
+        file=_LogFile(),
     )
 
 
@@ -196,24 +163,13 @@ def waiting(description: str) -> Iterator[None]:
             thread.join()
 
 
-def show_progress_bars(new_bar: "Callable[..., tqdm[NoReturn]]") -> None:
-    """Draw progress bars from now on; ``new_bar`` is tqdm, or imports it first, which is slow."""
-    global _new_bar
-    _new_bar = new_bar
-
-
 def show_only_errors() -> None:
     """From now on print nothing on the terminal and log only errors, as all processes but the first do."""
-    global _new_bar
-    _new_bar = None
+    global shows_progress
+    shows_progress = False
     logger = logging.getLogger("mt")
     logger.setLevel(logging.ERROR)
     logger.handlers = []
-
-
-def are_shown() -> bool:
-    """Whether `show_progress_bars` was called."""
-    return _new_bar is not None
 
 
 def track(

@@ -13,7 +13,6 @@ import secrets
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
 
@@ -32,18 +31,18 @@ def is_utf8(path: Path | str) -> bool:
     return True
 
 
-def read_bytes(path: Path, *, max_bytes: int, folder: int | None = None) -> bytes:
-    """The content of a file; ``folder`` is the descriptor of an open folder that ``path`` is relative to."""
-    with open(path, "rb", opener=partial(os.open, dir_fd=folder)) as file:
+def read_bytes(path: Path, *, max_bytes: int) -> bytes:
+    """The content of a file."""
+    with path.open("rb") as file:
         content = file.read(max_bytes + 1)
     if len(content) > max_bytes:
         raise OSError(errno.EFBIG, f"it is larger than {max_bytes:,} bytes", str(path))
     return content
 
 
-def read_text(path: Path, *, max_bytes: int, folder: int | None = None) -> str:
+def read_text(path: Path, *, max_bytes: int) -> str:
     """The content of a UTF-8 file, as in `read_bytes`, without a byte order mark at its start."""
-    content = read_bytes(path, max_bytes=max_bytes, folder=folder)
+    content = read_bytes(path, max_bytes=max_bytes)
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -17,7 +17,6 @@ TRAIN_ONE = (
     "Train one with mt init --recipe quickstart > quickstart.yaml; mt train --config quickstart.yaml "
     "(takes a few minutes)."
 )
-_MAX_RUNS_SHOWN = 10
 
 
 class _Entry:
@@ -203,14 +202,8 @@ class RunDirectory:
         names = (f"{self.name}.old-{number}" for number in itertools.count(1))
         aside = next(path for path in map(self.path.with_name, names) if not path.exists())
         with self.lock():
-            try:
-                self.path.rename(aside)
-                sync(aside.parent)
-            except OSError as error:
-                raise RunError(
-                    f"Cannot move {self.path} aside to {aside}: {error.strerror}. "
-                    "Make its parent folder writable, or use another run directory with --run PATH."
-                ) from error
+            self.path.rename(aside)
+            sync(aside.parent)
         return aside
 
     def _newest_checkpoint_time(self) -> float:
@@ -237,17 +230,9 @@ def newest_run(runs: Path) -> RunDirectory:
 
 def _runs_in(folder: Path) -> list[RunDirectory]:
     """Every run in ``folder``, by name, except those that are being created under a hidden name."""
-    if not folder.is_dir():
-        return []
-    runs = []
-    for path in sorted(folder.iterdir()):
-        with contextlib.suppress(PermissionError):  # It is somebody else's.
-            if not path.name.startswith(".") and RunDirectory(path).exists:
-                runs.append(RunDirectory(path))
-    return runs
+    return [RunDirectory(file.parent) for file in sorted(folder.glob("[!.]*/config.yaml"))]
 
 
 def _names(runs: list[RunDirectory]) -> str:
     """The names of the first few runs."""
-    more = ", ..." if len(runs) > _MAX_RUNS_SHOWN else ""
-    return ", ".join(run.name for run in runs[:_MAX_RUNS_SHOWN]) + more
+    return ", ".join(run.name for run in runs[:10])

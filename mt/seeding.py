@@ -9,15 +9,6 @@ from hashlib import blake2b
 import torch
 
 
-def seed_everything(seed: int) -> None:
-    """Seed torch's generators on every device, including devices that are first used later.
-
-    Args:
-        seed: From 0 to ``2**64 - 1``.
-    """
-    torch.manual_seed(seed)
-
-
 def derived_seed(purpose: str, *numbers: int) -> int:
     """A seed from 0 to ``2**64 - 1`` that depends on the purpose and on each of the numbers.
 
@@ -30,7 +21,7 @@ def derived_seed(purpose: str, *numbers: int) -> int:
 def seed_device(seed: int, device: torch.device) -> None:
     """Seed the generators that computations on ``device`` draw from, within microseconds.
 
-    `seed_everything` takes fifty times as long if CUDA is available but not used.
+    ``torch.manual_seed`` takes fifty times as long if CUDA is available but not used.
     """
     torch.default_generator.manual_seed(seed)
     if device.type == "cuda":

@@ -128,7 +128,7 @@ print(ctypes.CDLL({str(MKL)!r}).mkl_serv_get_dynamic())
 
 def test_bf16_is_fast_where_the_processor_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists() and hasattr(torch.cpu, "get_capabilities"):
+    if cpuinfo.exists():
         flags = set(cpuinfo.read_text().split())
         assert multiplies_bf16_fast(torch.device("cpu")) == bool(flags & {"amx_bf16", "avx512_bf16"})
         assert onednn_is_faster(torch.float32) == ({"AuthenticAMD", "avx512f"} <= flags)
@@ -136,7 +136,7 @@ def test_bf16_is_fast_where_the_processor_says_so(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _, found=capability: found)
         assert multiplies_bf16_fast(torch.device("cuda")) == is_fast
     assert not multiplies_bf16_fast(torch.device("mps"))
-    monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", dict)
     assert not multiplies_bf16_fast(torch.device("cpu"))
 
 
@@ -152,7 +152,7 @@ def test_bf16_is_fast_where_the_processor_says_so(monkeypatch: pytest.MonkeyPatc
         ("amx_bf16", None, "mps", "float32"),
     ],
 )
-def test_the_precision_of_search_is_16_bits_where_that_is_faster(
+def test_auto_takes_16_bits_where_that_is_faster(
     instructions: str,
     capability: tuple[int, int] | None,
     device: str,
@@ -161,7 +161,11 @@ def test_the_precision_of_search_is_16_bits_where_that_is_faster(
 ) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {instructions: True})
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    # Otherwise the scaler finds that there is no GPU.
+    monkeypatch.setattr(torch.cuda.amp.common, "amp_definitely_not_available", lambda: False)
     assert choose_search_precision("auto", torch.device(device)) == expected
+    precision = Precision("auto", torch.device(device))
+    assert (precision.name, precision.scaler.is_enabled()) == (expected, expected == "fp16")
 
 
 @pytest.mark.parametrize(
@@ -178,9 +182,9 @@ def test_float32_is_left_to_mkl_except_on_amds_processors_with_avx512(
     name: str, has_avx512: bool, dtype: torch.dtype, expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = {"cpu_name": name, "avx512_f": has_avx512}
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: found, raising=False)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: found)
     assert onednn_is_faster(dtype) == expected
-    monkeypatch.setattr(torch.cpu, "get_capabilities", dict, raising=False)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", dict)
     assert onednn_is_faster(dtype) == (dtype == torch.bfloat16)
 
 
@@ -200,7 +204,7 @@ def test_attention_is_computed_in_float32_where_that_is_faster(
     expected: torch.dtype,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {instructions: True}, raising=False)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {instructions: True})
     assert attention_dtype(dtype, torch.device(device)) == expected
 
 
@@ -209,17 +213,21 @@ def test_attention_is_computed_in_float32_where_that_is_faster(
     [
         ("bf16", "cpu", "AVX-512 BF16"),
         ("bf16", "cuda", "Ampere"),
-        ("fp16", "cpu", "CUDA"),
+        ("fp16", "mps", "CUDA"),
         ("int8", "cuda", "a CPU"),
     ],
 )
-def test_a_precision_that_the_device_lacks_is_refused_with_a_way_out(
-    name: str, device: str, needed: str, monkeypatch: pytest.MonkeyPatch
+def test_a_precision_that_the_device_lacks_is_refused_with_a_remedy(
+    name: Literal["bf16", "fp16", "int8"], device: str, needed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", dict)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
     with pytest.raises(DeviceError, match=rf"precision {name} needs .*{needed}.*{device}.*--precision auto"):
-        choose_search_precision(name, torch.device(device))  # type: ignore[arg-type]
+        choose_search_precision(name, torch.device(device))
+    if name != "int8":
+        message = rf"training\.precision: {name} needs .*{needed}.*\({device}\).*training\.precision=auto"
+        with pytest.raises(DeviceError, match=message):
+            Precision(name, torch.device(device))
 
 
 @pytest.mark.parametrize("device", ["cpu", "mps", "cuda"])
@@ -228,26 +236,6 @@ def test_training_in_float32_changes_nothing(device: str) -> None:
     assert not precision.scaler.is_enabled()
     with precision.autocast():
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.float32
-
-
-@pytest.mark.parametrize(
-    ("name", "device", "needed"),
-    [
-        ("bf16", "cpu", "AVX-512 BF16"),
-        ("bf16", "mps", "Ampere"),
-        ("fp16", "cpu", "CUDA"),
-        ("fp16", "mps", "CUDA"),
-    ],
-)
-def test_training_in_a_precision_that_the_device_lacks_is_refused(
-    name: Literal["bf16", "fp16"], device: str, needed: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch.cpu, "get_capabilities", dict)
-    message = rf"training\.precision: {name} needs .*{needed}.*\({device}\).*training\.precision=auto"
-    with pytest.raises(DeviceError, match=message):
-        Precision(name, torch.device(device))
-    precision = Precision("auto", torch.device(device))
-    assert (precision.name, precision.is_automatic) == ("float32", True)
 
 
 @pytest.mark.parametrize("name", ["bf16", "auto"])
@@ -272,21 +260,6 @@ def test_mixed_precision_multiplies_in_halves(name: Literal["bf16", "fp16"]) -> 
     with precision.autocast():
         product = torch.ones(2, 2, device="cuda") @ torch.ones(2, 2, device="cuda")
     assert product.dtype == {"bf16": torch.bfloat16, "fp16": torch.float16}[name]
-
-
-@pytest.mark.parametrize(
-    ("capability", "expected"),
-    [((6, 1), "float32"), ((7, 0), "fp16"), ((7, 5), "fp16"), ((8, 0), "bf16"), ((9, 0), "bf16")],
-)
-def test_auto_takes_the_precision_that_the_gpu_has_tensor_cores_for(
-    capability: tuple[int, int], expected: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
-    # Otherwise the scaler finds that there is no GPU.
-    monkeypatch.setattr(torch.cuda.amp.common, "amp_definitely_not_available", lambda: False)
-    precision = Precision("auto", torch.device("cuda"))
-    assert precision.name == expected
-    assert precision.scaler.is_enabled() == (expected == "fp16")
 
 
 def test_tf32_is_allowed_where_the_config_says_so_and_forbidden_again() -> None:

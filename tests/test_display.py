@@ -1,30 +1,14 @@
 """Text of unknown origin, as a terminal and as TensorBoard would show it."""
 
 import html
-import io
-import os
-import pty
 import re
 import sys
-import termios
 import unicodedata
 import warnings
 
 import pytest
-from tqdm import tqdm
 
-from mt import display
-from mt.display import (
-    ProgressLines,
-    aligned,
-    counted,
-    markdown_table,
-    markdown_text,
-    progress_bar,
-    size,
-    terminal_width,
-    visible,
-)
+from mt.display import counted, markdown_table, markdown_text, size, visible
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # Of a library that TensorBoard carries.
@@ -66,21 +50,6 @@ def test_tensorboard_shows_the_text_itself_and_no_markup(text: str) -> None:
     assert html.unescape(found[1]).split() == text.split()
 
 
-@pytest.mark.parametrize(("size", "width"), [((24, 80), 80), ((0, 80), None), (None, None)])
-def test_a_terminal_has_a_bar_and_anything_else_lines(
-    size: tuple[int, int] | None, width: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ours, theirs = os.pipe() if size is None else pty.openpty()
-    if size is not None:
-        termios.tcsetwinsize(theirs, size)
-    with io.FileIO(ours), io.TextIOWrapper(io.FileIO(theirs, "w")) as stderr:
-        monkeypatch.setattr(sys, "stderr", stderr)
-        monkeypatch.setattr(display, "_new_bar", tqdm)
-        assert terminal_width() == width
-        with progress_bar(10, unit="lines", description="reading") as bar:
-            assert isinstance(bar, ProgressLines) == (width is None)
-
-
 def test_numbers_for_people() -> None:
     counts = [counted(number, "checkpoint") for number in (0, 1, 2000)]
     assert counts == ["0 checkpoints", "1 checkpoint", "2,000 checkpoints"]
@@ -89,14 +58,6 @@ def test_numbers_for_people() -> None:
         999_950_001: "1.0 GB", 1_234_500_000_000: "1,234.5 GB",
     }  # fmt: skip
     assert {number: size(number) for number in sizes} == sizes
-
-
-def test_columns_are_aligned() -> None:
-    rows = [("a", "1", "x"), ("long", "100", "")]
-    assert aligned(rows) == ["a     1    x", "long  100"]
-    assert aligned(rows, num_texts=1) == ["a       1  x", "long  100"]
-    assert aligned(rows, num_texts=0) == ["   a    1  x", "long  100"]
-    assert aligned([]) == []
 
 
 def test_a_markdown_table_has_a_head() -> None:

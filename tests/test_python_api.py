@@ -61,6 +61,12 @@ def test_a_run_is_given_by_its_path_and_a_device_by_its_name(
     assert translator.engine.device == "cpu"
 
 
+def test_an_error_says_what_to_do(trained: RunDirectory) -> None:
+    trained.tgt_tokenizer_file.write_text(trained.tgt_tokenizer_file.read_text() + " ")
+    with pytest.raises(mt.MtError, match=r"its checksum differs.*--restart"):
+        mt.Translator.from_run(trained.path)
+
+
 def test_a_single_string_is_not_taken_for_a_list_of_letters(trained: RunDirectory) -> None:
     with pytest.raises(TypeError, match="texts must be a sequence of lines, not a single string"):
         mt.Translator.from_run(trained, device="cpu").translate("the dog sees a house.")

@@ -2,11 +2,10 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -64,14 +63,9 @@ class Checkpoint:
         return self.folder.name
 
     @property
-    def training_parts(self) -> tuple[str, ...]:
-        """The files of its training state; an average has none."""
-        return () if self.average_of else (TENSORS, VALUES)
-
-    @property
     def parts(self) -> tuple[str, ...]:
-        """All its files besides the record."""
-        return (MODEL, *self.training_parts)
+        """All its files besides the record; an average has no training state."""
+        return (MODEL,) if self.average_of else (MODEL, TENSORS, VALUES)
 
 
 _CHECKPOINT = TypeAdapter(Checkpoint)
@@ -89,7 +83,15 @@ def record_text(checkpoint: Checkpoint) -> str:
 def read_record(folder: Path) -> Checkpoint:
     """Read and verify the ``checkpoint.json`` in ``folder``, whose name must match it."""
     with explain_unreadable(RECORD):
-        content = _verified_content(read_text(folder / RECORD, max_bytes=_MAX_RECORD_BYTES))
+        text = read_text(folder / RECORD, max_bytes=_MAX_RECORD_BYTES)
+    try:
+        content = json.loads(text)
+        seal = content["seal"]
+        is_sound = hashlib.sha256(text.replace(seal, _NO_SEAL, 1).encode()).hexdigest() == seal
+    except (ValueError, TypeError, LookupError, RecursionError):
+        is_sound = False
+    if not is_sound:
+        raise DamagedError(f"{RECORD} is not what was saved")
     if (version := content.get("format_version")) != FORMAT_VERSION:
         raise CheckpointError(
             f"Checkpoint {folder} has format {version}, and mt {__version__} reads format {FORMAT_VERSION}. "
@@ -103,18 +105,6 @@ def read_record(folder: Path) -> Checkpoint:
     if checkpoint.name != name:
         raise DamagedError(f"{RECORD} belongs to step {checkpoint.step}")
     return checkpoint
-
-
-def _verified_content(text: str) -> Mapping[str, Any]:
-    try:
-        content = json.loads(text)
-        seal = content["seal"]
-        is_sound = hashlib.sha256(text.replace(seal, _NO_SEAL, 1).encode()).hexdigest() == seal
-    except (ValueError, TypeError, LookupError, RecursionError):
-        is_sound = False
-    if not is_sound:
-        raise DamagedError(f"{RECORD} is not what was saved")
-    return content  # type: ignore[no-any-return]
 
 
 def read_part(checkpoint: Checkpoint, part: str) -> bytes:

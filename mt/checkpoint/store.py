@@ -5,24 +5,15 @@ import hashlib
 import logging
 import math
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import NamedTuple
 
 from torch import Tensor
 
-from mt.checkpoint.directory import (
-    BEST,
-    LATEST,
-    average_names,
-    last_best,
-    point_at,
-    prune,
-    read_pointer,
-    remove_skipped,
-    step_names,
-)
 from mt.checkpoint.record import (
     MODEL,
     RECORD,
@@ -41,13 +32,16 @@ from mt.checkpoint.weights import mean_of, model_bytes, parse_model
 from mt.config.located_yaml import Scalar
 from mt.display import track
 from mt.errors import CheckpointError
-from mt.files import make_folder, new_folder, remove_leftovers
+from mt.files import make_folder, new_folder, remove_folder_atomically, remove_leftovers, write_atomically
 
 LOG = logging.getLogger(__name__)
 
+LATEST, BEST = "latest", "best"
+_STEP_NAME = re.compile(r"step_(\d{7,18})")
+_AVERAGE_NAME = re.compile(r"average_(\d{7,18})")
 
-@dataclass(frozen=True)
-class RecoveredCheckpoint:
+
+class RecoveredCheckpoint(NamedTuple):
     """A sound checkpoint to continue from, loaded onto the CPU."""
 
     checkpoint: Checkpoint
@@ -64,6 +58,35 @@ class CheckpointStore:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+
+    def names(self) -> list[str]:
+        """The checkpoints that training saved, sound or not, from the oldest step to the newest."""
+        return self._names(_STEP_NAME)
+
+    def averages(self) -> list[str]:
+        """The averages, likewise."""
+        return self._names(_AVERAGE_NAME)
+
+    def pointer(self, pointer: str) -> str | None:
+        """The name in ``latest`` or ``best``; None if the file is missing or names no checkpoint."""
+        try:
+            text = (self.directory / pointer).read_text(encoding="utf-8", errors="replace").strip()
+        except OSError:
+            return None
+        return text if _STEP_NAME.fullmatch(text) else None
+
+    def last_best(self, up_to_step: float = math.inf) -> str | None:
+        """The best checkpoint up to a step: the last one that was the best of the run when it was saved."""
+        for name in reversed(self.names()):
+            with contextlib.suppress(CheckpointError):
+                if _step_of(name) <= up_to_step and read_record(self.directory / name).best:
+                    return name
+        return None
+
+    def traces(self) -> list[str]:
+        """Proof that checkpoints were saved, even if they are gone: the pointers and the averages."""
+        pointers = [name for name in (LATEST, BEST) if (self.directory / name).exists()]
+        return pointers + self.averages()
 
     def save(
         self,
@@ -89,7 +112,7 @@ class CheckpointStore:
             folder, step, best, finite, dict(environment), {}, dict(tokenizers), computation=dict(computation)
         )
         with _explain_unwritable(f"save checkpoint {folder}"):
-            remove_skipped(self.directory, step)
+            self._remove_skipped(step)
             checkpoint = self._write(
                 checkpoint,
                 {
@@ -98,8 +121,8 @@ class CheckpointStore:
                     VALUES: lambda: values_bytes(training_state),
                 },
             )
-            point_at(self.directory, checkpoint)
-            prune(self.directory, checkpoint, keep)
+            self._point_at(checkpoint)
+            self._prune(checkpoint, keep)
         return checkpoint
 
     def save_average(self, checkpoints: Sequence[Checkpoint]) -> Checkpoint:
@@ -118,8 +141,6 @@ class CheckpointStore:
 
     def tidy_up(self) -> None:
         """Finish or undo what a killed process left behind."""
-        if not self.directory.is_dir():
-            return
         with _explain_unwritable(f"tidy up {self.directory}"):
             remove_leftovers(self.directory)
 
@@ -134,7 +155,7 @@ class CheckpointStore:
         newest, damaged = self.resumable()
         if newest is not None:
             with _explain_unwritable(f"tidy up {self.directory}"):
-                point_at(self.directory, newest.checkpoint)
+                self._point_at(newest.checkpoint)
         return newest, damaged
 
     def resumable(self) -> tuple[RecoveredCheckpoint | None, dict[str, str]]:
@@ -143,9 +164,9 @@ class CheckpointStore:
         for name in reversed(self.names()):
             try:
                 checkpoint = read_record(self.directory / name)
-                weights = parse_model(read_part(checkpoint, MODEL))
-                state = read_training_state(read_part(checkpoint, TENSORS), read_part(checkpoint, VALUES))
-                return RecoveredCheckpoint(checkpoint, weights, state), damaged
+                return RecoveredCheckpoint(
+                    checkpoint, _read_model(checkpoint), _read_state(checkpoint)
+                ), damaged
             except DamagedError as error:
                 damaged[name] = str(error)
         if damaged:
@@ -155,19 +176,6 @@ class CheckpointStore:
                 "Restore a copy of one, or start over with --restart, which moves the old run aside."
             )
         return None, {}
-
-    def names(self) -> list[str]:
-        """The checkpoints that training saved, sound or not, from the oldest step to the newest."""
-        return step_names(self.directory)
-
-    def averages(self) -> list[str]:
-        """The averages, likewise."""
-        return average_names(self.directory)
-
-    def traces(self) -> list[str]:
-        """Proof that checkpoints were saved, even if they are gone: the pointers and the averages."""
-        pointers = [name for name in (LATEST, BEST) if (self.directory / name).exists()]
-        return pointers + self.averages()
 
     def require(self, name: str) -> Checkpoint:
         """The checkpoint called ``best``, ``latest``, or by its own name, and never another.
@@ -179,10 +187,10 @@ class CheckpointStore:
             raise CheckpointError(
                 f"{self.directory} has no checkpoint: train this run until it has saved one."
             )
-        wanted = read_pointer(self.directory, name) if name in (LATEST, BEST) else name
+        wanted = self.pointer(name) if name in (LATEST, BEST) else name
         # A damaged or lost pointer does not prove that no validation has marked one.
-        if name == BEST and not os.path.lexists(self.directory / BEST) and last_best(self.directory) is None:
-            wanted = read_pointer(self.directory, LATEST)
+        if name == BEST and not os.path.lexists(self.directory / BEST) and self.last_best() is None:
+            wanted = self.pointer(LATEST)
             LOG.warning("no validation has marked a best checkpoint yet: using the latest, %s", wanted)
         if wanted not in known:
             what = repr(wanted) if wanted else f"marked {name}: the file is missing or does not name one"
@@ -193,12 +201,12 @@ class CheckpointStore:
     def load_model(self, checkpoint: Checkpoint) -> dict[str, Tensor]:
         """Its weights by name, on the CPU, verified."""
         with self._explain_damage(checkpoint.folder):
-            return parse_model(read_part(checkpoint, MODEL))
+            return _read_model(checkpoint)
 
     def load_training_state(self, checkpoint: Checkpoint) -> SavedTraining:
         """The saved state besides the weights, on the CPU; each file is read once and verified."""
         with self._explain_damage(checkpoint.folder):
-            return read_training_state(read_part(checkpoint, TENSORS), read_part(checkpoint, VALUES))
+            return _read_state(checkpoint)
 
     def verify(self, checkpoint: Checkpoint) -> None:
         """Check all parts of a checkpoint against their checksums."""
@@ -219,6 +227,44 @@ class CheckpointStore:
             written = replace(checkpoint, checksums=checksums)
             (folder / RECORD).write_bytes(record_text(written).encode())
         return written
+
+    def _point_at(self, newest: Checkpoint) -> None:
+        """Update the pointers after ``newest`` was saved as the last checkpoint of the run."""
+        for pointer, name in ((BEST, self.last_best(newest.step)), (LATEST, newest.name)):
+            if name is not None and name != self.pointer(pointer):
+                write_atomically(self.directory / pointer, f"{name}\n")
+
+    def _prune(self, newest: Checkpoint, keep: int) -> None:
+        """Remove all but the last ``keep`` up to ``newest``, and those that the pointers name.
+
+        Later steps than ``newest`` are left alone: they are damaged, and training has not reached them again.
+        If one cannot be removed, there is a warning: all that matters has been saved.
+        """
+        done = [name for name in self.names() if _step_of(name) <= newest.step]
+        for name in done[:-keep]:
+            if name not in (self.pointer(BEST), self.pointer(LATEST)):
+                try:
+                    remove_folder_atomically(self.directory / name)
+                except OSError as error:
+                    folder, why = self.directory / name, error.strerror or error
+                    LOG.warning("cannot remove %s, which is no longer kept: %s", folder, why)
+
+    def _remove_skipped(self, step: int) -> None:
+        """Remove the checkpoints between the latest and one of this step, which is about to be saved.
+
+        They are damaged, and training has continued from an earlier one. It may pass them without saving the
+        same steps again, and then they must neither count as the best nor as one of those that are kept.
+        """
+        latest = self.pointer(LATEST)
+        for name in self.names() if latest else []:
+            if _step_of(latest or "") < _step_of(name) < step:
+                if self.pointer(BEST) == name:
+                    (self.directory / BEST).unlink()
+                remove_folder_atomically(self.directory / name)
+
+    def _names(self, pattern: re.Pattern[str]) -> list[str]:
+        names = [path.name for path in self.directory.iterdir()] if self.directory.is_dir() else []
+        return sorted(filter(pattern.fullmatch, names), key=_step_of)
 
     def _sound_ones(self) -> str:
         sound = []
@@ -241,9 +287,21 @@ class CheckpointStore:
             raise CheckpointError(f"Checkpoint {folder} is damaged: {error}. {self._sound_ones()}") from error
 
 
+def _read_model(checkpoint: Checkpoint) -> dict[str, Tensor]:
+    return parse_model(read_part(checkpoint, MODEL))
+
+
+def _read_state(checkpoint: Checkpoint) -> SavedTraining:
+    return read_training_state(read_part(checkpoint, TENSORS), read_part(checkpoint, VALUES))
+
+
 def _check_parts(checkpoint: Checkpoint) -> None:
     for part in checkpoint.parts:
         read_part(checkpoint, part)
+
+
+def _step_of(name: str) -> int:
+    return int(name.rpartition("_")[2])
 
 
 @contextlib.contextmanager

@@ -63,11 +63,11 @@ def mean_of(models: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:
         if num_models == 1:
             dtypes = {name: weight.dtype for name, weight in weights.items()}
             sums = {name: torch.zeros_like(weight, dtype=torch.float64) for name, weight in weights.items()}
-        if {name: sum_.shape for name, sum_ in sums.items()} != {n: w.shape for n, w in weights.items()}:
-            raise ValueError("their weights have other names or shapes")
+        if weights.keys() != sums.keys():
+            raise ValueError("their weights have other names")
         for name, weight in weights.items():
             sums[name] += weight
-    return {name: (sum_ / num_models).to(dtypes[name]) for name, sum_ in sums.items()}
+    return {name: (total / num_models).to(dtypes[name]) for name, total in sums.items()}
 
 
 def _is_finite(tensor: Tensor) -> bool:

@@ -8,8 +8,8 @@ import sys
 import textwrap
 from typing import Any
 
-from mt import processes
-from mt.display import show_only_errors, show_progress_bars, terminal_width, visible
+from mt import display, processes
+from mt.display import show_only_errors, terminal_width, visible
 
 STDIN, STDERR = 0, 2
 
@@ -32,7 +32,7 @@ def say(text: str) -> None:
 
 def show_logs() -> None:
     """From now on show log lines and progress bars of the first process, and escape control characters."""
-    show_progress_bars(_new_bar)
+    display.shows_progress = True
     escape_on_terminal()
     logger = logging.getLogger("mt")
     logger.setLevel(logging.INFO)
@@ -55,12 +55,6 @@ def invite_typing(how: str) -> None:
     """Say on stderr how to type the input, if standard input is a terminal."""
     if os.isatty(STDIN):
         say(f"{how} Ctrl-D ends.")
-
-
-def _new_bar(**options: Any) -> Any:
-    from tqdm import tqdm
-
-    return tqdm(**options)
 
 
 class _BesideProgressBar(logging.Handler):

@@ -11,9 +11,9 @@ from pydantic_core import ErrorDetails
 
 from mt.config.config import Config
 from mt.config.located_yaml import KeyPath, Location, one_short_line, plain_scalar
-from mt.config.removed import why_removed
+from mt.config.removed import REMOVED
 from mt.config.section import accepted, choices, closest, kinds_of
-from mt.config.synonyms import meaning_of, place_of
+from mt.config.synonyms import MEANINGS
 
 SECTIONS: dict[str, dict[str, FieldInfo]] = {
     name: field.annotation.model_fields for name, field in Config.model_fields.items() if field.annotation
@@ -49,35 +49,31 @@ def first_complaint(error: ValidationError) -> str:
     return f"{where}: {first['msg']}" if where else first["msg"]
 
 
-def takes_text(field: FieldInfo) -> bool:
-    """Whether a field accepts any text."""
-    return str in kinds_of(field)
-
-
 def unknown_key(path: KeyPath) -> str:
     """The sentence for a key that the config does not have: why it has gone, or what was probably meant."""
-    if removed := why_removed(path):
-        return removed
-    *parents, key = path
-    section = parents[0] if parents else ""
-    known = f"unknown key '{one_short_line('.'.join(path))}'."
+    option, key = ".".join(path), path[-1]
+    section = path[0] if len(path) > 1 else ""
+    if option in REMOVED:
+        why = REMOVED[option][1]
+        return f"{option} was removed, because {why}. Leave it out; a run that used it cannot be continued."
+    unknown = f"unknown key '{one_short_line(option)}'."
     if homes := [f"{name}: {name}.{key}" for name, fields in SECTIONS.items() if key in fields]:
-        return f"{known} It belongs to {' or to '.join(homes)}."
+        return f"{unknown} It belongs to {' or to '.join(homes)}."
     outer, _, inner = key.partition(".")
     if outer in SECTIONS and inner and not section:
-        return f"{known} Write '{outer}:' and beneath it, indented, '{one_short_line(inner)}:'."
-    if place := place_of(key):
-        return f"{known} {place}"
+        return f"{unknown} Write '{outer}:' and beneath it, indented, '{one_short_line(inner)}:'."
+    meant = MEANINGS.get(key.strip("-").lower().replace("-", "_"), "")
+    if meant.endswith("."):
+        return f"{unknown} {meant}"
+    inside = {field: f"{section}.{field}" for field in SECTIONS.get(section, {})}
     everywhere = {field: f"{name}.{field}" for name, fields in SECTIONS.items() for field in fields}
     everywhere |= {} if section else {name: name for name in SECTIONS}
-    inside = {field: f"{section}.{field}" for field in SECTIONS.get(section, {})}
     similar = [options[near] for options in (inside, everywhere) if (near := closest(key, options))]
-    if meant := meaning_of(key) or next(iter(similar), None):
+    if meant := meant or "".join(similar[:1]):
         options = " and ".join(f"'{option.removeprefix(f'{section}.')}'" for option in meant.split(" and "))
-        return f"{known} Did you mean {options}?"
-    if section:
-        return f"{known} The keys of {section} are {', '.join(inside)}."
-    return f"{known} The sections are {', '.join(SECTIONS)}."
+        return f"{unknown} Did you mean {options}?"
+    known = f"keys of {section}" if section else "sections"
+    return f"{unknown} The {known} are {', '.join(inside or SECTIONS)}."
 
 
 def _blamed(details: ErrorDetails, locations: dict[KeyPath, Location]) -> KeyPath:
@@ -103,20 +99,19 @@ def _sentence(details: ErrorDetails, locations: dict[KeyPath, Location]) -> str:
     if details["type"] == "missing":
         return f"{section}.{key} is missing, and has no default. {field.description}"
     instead = f"not {written}" if written else "but it is empty"
-    hint = _hint(field, details["input"], written)
-    return f"{section}.{key} must be {accepted(field)}, {instead}.{hint and f' {hint}'}"
+    return f"{section}.{key} must be {accepted(field)}, {instead}.{_hint(field, details['input'], written)}"
 
 
 def _hint(field: FieldInfo, given: object, written: str) -> str:
     """What the user probably has to change; empty if that is unknown."""
     kinds = kinds_of(field)
-    if takes_text(field):
-        return f"Put it in quotes: '{written}'." if isinstance(given, bool | int | float) else ""
+    if str in kinds and isinstance(given, bool | int | float):
+        return f" Put it in quotes: '{written}'."
     if int in kinds and isinstance(given, float) and given.is_integer() and 1 <= given < 1e18:
-        return f"Write {int(given)}."
+        return f" Write {int(given)}."
     if not isinstance(given, str):
         return ""
     if {int, float} & set(kinds) and isinstance(plain_scalar(given), int | float):
-        return "Remove the quotes."
+        return " Remove the quotes."
     meant = _YES_NO.get(given.lower()) if bool in kinds else closest(given, choices(field))
-    return f"Did you mean {meant}?" if meant else ""
+    return f" Did you mean {meant}?" if meant else ""

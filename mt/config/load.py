@@ -7,19 +7,17 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from mt.config.config import Config
-from mt.config.explain import SECTIONS, explain, takes_text, unknown_key
+from mt.config.explain import SECTIONS, explain, unknown_key
 from mt.config.located_yaml import KeyPath, Location, one_short_line, read_yaml
-from mt.config.removed import without_removed
-from mt.config.section import closest
+from mt.config.removed import is_ignored
+from mt.config.section import closest, kinds_of
 from mt.errors import ConfigError
 from mt.files import read_text
 
-MAX_CONFIG_BYTES = 1_000_000
-
+_MAX_BYTES = 1_000_000
 _PACKAGE = Path(__file__).parent.parent
 # In a wheel the recipes are inside the package; in the repository, next to it.
 _FOLDERS = (_PACKAGE / "configs", _PACKAGE.parent / "configs")
-FIRST = "quickstart"
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = (), *, label: str = "override") -> Config:
@@ -36,47 +34,46 @@ def load_config(path: str | Path, overrides: Sequence[str] = (), *, label: str =
             one error per line.
     """
     path = Path(path)
-    value, locations = read_yaml(_read(path), lambda line: f"{path}, line {line}")
-    if value is None:
+    config, locations = read_yaml(_read(path), lambda line: f"{path}, line {line}")
+    if config is None:
         raise ConfigError(
             f"{path}: this file is empty. A config needs data.path, data.src and data.tgt at least."
         )
-    if not isinstance(value, dict):
+    if not isinstance(config, dict):
         raise ConfigError(
             f"{path}: a config is made of sections such as 'data:' with keys beneath them, "
             f"but this file holds {locations[()].written}."
         )
     # A section that is missing, or has nothing beneath it, leaves every key at its default.
-    sections = value | {name: {} for name in SECTIONS if value.get(name) is None}
+    config |= {name: {} for name in SECTIONS if config.get(name) is None}
     for override in overrides:
-        _apply(override, sections, locations, f"{label} {one_short_line(override)}")
+        _apply(override, config, locations, f"{label} {one_short_line(override)}")
+    for section, keys in config.items():
+        if isinstance(keys, dict):
+            used = {key: keys[key] for key in keys if not is_ignored(f"{section}.{key}", keys[key])}
+            config[section] = used
     try:
-        return Config.model_validate({name: without_removed(name, keys) for name, keys in sections.items()})
+        return Config.model_validate(config)
     except ValidationError as error:
         raise ConfigError(explain(error, locations, str(path))) from error
 
 
-def _apply(
-    override: str, sections: dict[str, object], locations: dict[KeyPath, Location], where: str
-) -> None:
+def _apply(override: str, config: dict[str, object], locations: dict[KeyPath, Location], where: str) -> None:
     """Set one key to the value of an override, and its location to ``where``."""
-    dotted, equals, text = override.partition("=")
-    section, _, key = dotted.strip().partition(".")
+    option, equals, text = override.partition("=")
+    section, _, key = option.strip().partition(".")
     if not equals or not section or (section in SECTIONS and not key):
         raise ConfigError(f"{where}: the form is section.key=value, such as training.seed=2.")
     if section not in SECTIONS:
         raise ConfigError(f"{where}: {unknown_key((section,))}")
     value, written = read_yaml(text, lambda _: where)
     if "#" in text and "#" not in str(value):
-        raise ConfigError(
-            f"{where}: YAML takes what follows # for a comment: put the value in quotes, such as "
-            f"--set '{dotted}=\"a #b\"'."
-        )
+        raise ConfigError(f"{where}: YAML takes what follows # for a comment: put the value in quotes.")
     field = SECTIONS[section].get(key)
     # A shell removes the quotes that a number needs in the file in order to be text.
-    if field is not None and takes_text(field) and isinstance(value, int | float):
+    if field is not None and str in kinds_of(field) and isinstance(value, int | float):
         value = text.strip()
-    keys = sections[section]
+    keys = config[section]
     if isinstance(keys, dict):  # If it is not, validation reports it.
         keys[key] = value
         # Removed first, so that overrides come after the file in the order of locations.
@@ -86,36 +83,31 @@ def _apply(
 
 def _read(path: Path) -> str:
     try:
-        return read_text(path, max_bytes=MAX_CONFIG_BYTES)
-    except IsADirectoryError as error:
-        raise ConfigError(f"{path}: this is a folder. Give a config file{_such_as(path)}.") from error
-    except FileNotFoundError as error:
-        problem = f"{path}: there is no such file"
-        if path.stem in recipe_files():
-            raise ConfigError(
-                f"{problem}, but there is a recipe named {path.stem}. Write it to a file with "
-                f"mt init --recipe {path.stem} > {path.name}."
-            ) from error
-        neighbours = {file.name: file for file in _configs_in(path.parent)}
-        if name := closest(path.name, neighbours):
-            raise ConfigError(f"{problem}. Did you mean '{neighbours[name]}'?") from error
-        raise ConfigError(f"{problem}. Give a config file{_such_as(path.parent)}.") from error
+        return read_text(path, max_bytes=_MAX_BYTES)
+    except (FileNotFoundError, IsADirectoryError):
+        problem = "this is a folder" if path.is_dir() else "there is no such file"
     except OSError as error:
         raise ConfigError(f"{path}: this file cannot be read: {error.strerror}.") from error
-
-
-def _such_as(folder: Path) -> str:
-    return next((f", such as '{file}'" for file in _configs_in(folder)), "")
-
-
-def _configs_in(folder: Path) -> list[Path]:
-    return sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")])
+    folder = path if path.is_dir() else path.parent
+    configs = {file.name: file for file in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")])}
+    if path.stem in recipe_files():
+        remedy = (
+            f", but there is a recipe named {path.stem}. Write it to a file with "
+            f"mt init --recipe {path.stem} > {path.name}."
+        )
+    elif name := closest(path.name, configs):
+        remedy = f". Did you mean '{configs[name]}'?"
+    else:
+        remedy = (
+            ". Give a config file" + "".join(f", such as '{file}'" for file in [*configs.values()][:1]) + "."
+        )
+    raise ConfigError(f"{path}: {problem}{remedy}")
 
 
 def recipe_files() -> dict[str, Path]:
     """The file of each recipe, by its name; none if the package came without them."""
-    folder = next((folder for folder in _FOLDERS if (folder / f"{FIRST}.yaml").is_file()), None)
-    return {} if folder is None else {file.stem: file for file in sorted(folder.glob("*.yaml"))}
+    folder = next((folder for folder in _FOLDERS if folder.is_dir()), _PACKAGE)
+    return {file.stem: file for file in sorted(folder.glob("*.yaml"))}
 
 
 def recipe_list() -> str:

@@ -3,7 +3,7 @@
 import re
 from typing import Annotated, Literal, NamedTuple, get_args
 
-from pydantic import AfterValidator, BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from mt.config.section import accepted, closest
 
@@ -32,11 +32,6 @@ def are_positions(*columns: str) -> bool:
     return all(re.fullmatch("[0-9]{1,6}", column) for column in columns)
 
 
-def _valid_columns(columns: str) -> str:
-    parse_columns(columns)
-    return columns
-
-
 class _Options(BaseModel, extra="forbid"):
     """What may follow the path in a line of ``data.mix``."""
 
@@ -45,7 +40,7 @@ class _Options(BaseModel, extra="forbid"):
     revision: _Text = ""
     src: _Text = ""
     tgt: _Text = ""
-    columns: Annotated[_Text, AfterValidator(_valid_columns)] = ""
+    columns: _Text = ""
     delimiter: Delimiter = "auto"
     num_train_pairs: int = Field(default=1, ge=1, lt=10**18)
 
@@ -78,20 +73,21 @@ def _parse_line(line: str) -> MixedSource:
         given[key] = value
     try:
         options = _Options.model_validate(given)
+        if options.columns:
+            parse_columns(options.columns)
     except ValidationError as error:
-        problem = error.errors()[0]
-        key = str(problem["loc"][0])
-        if problem["type"] == "extra_forbidden":
-            near = closest(key, _Options.model_fields)
-            known = "=, ".join(_Options.model_fields)
-            what = f"{key}={given[key]} is unknown; the path can be followed by {known}=."
-            what += f" Did you mean {near}=?" if near else ""
-        elif problem["type"] == "value_error":
-            # Without the full name of an option that is not at fault: it would be blamed.
-            what = problem["msg"].removeprefix("Value error, data.")
+        key = str(error.errors()[0]["loc"][0])
+        if key in _Options.model_fields:
+            problem = f"{key} must be {accepted(_Options.model_fields[key])}, not {given[key]!r}."
         else:
-            what = f"{key} must be {accepted(_Options.model_fields[key])}, not {given[key]!r}."
-        raise ValueError(f"data.mix: in {line!r}, {what}") from None
-    return MixedSource(
-        options.weight, {"path": path, **options.model_dump(exclude={"weight"}, exclude_unset=True)}
-    )
+            known = "=, ".join(_Options.model_fields)
+            near = closest(key, _Options.model_fields)
+            hint = f" Did you mean {near}=?" if near else ""
+            problem = f"{key}={given[key]} is unknown; the path can be followed by {known}=.{hint}"
+    except ValueError as error:
+        # Without the full name of an option that is not at fault: it would be blamed.
+        problem = str(error).removeprefix("data.")
+    else:
+        fields = options.model_dump(exclude={"weight"}, exclude_unset=True)
+        return MixedSource(options.weight, {"path": path, **fields})
+    raise ValueError(f"data.mix: in {line!r}, {problem}")

@@ -2,7 +2,7 @@
 
 import re
 import textwrap
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Mapping
 
 import yaml
 from pydantic.fields import FieldInfo
@@ -15,6 +15,7 @@ from mt.config.sources import MixedSource, parse_mix
 from mt.errors import ConfigError
 
 _COMMENT_WIDTH = 100
+_OPTIONS = {f"{section}.{key}": field for section, keys in SECTIONS.items() for key, field in keys.items()}
 
 # Words that need no quotes in any version of YAML; in YAML 1.1, no, on and y are booleans.
 _PLAIN = re.compile(
@@ -30,14 +31,8 @@ def config_to_yaml(config: Config, *, comments: bool = True, keys: Collection[st
         comments: Put the documentation of each section and field above it.
         keys: Write only these, such as ``data.path``; None writes all.
     """
-
-    def lines_of(section: str, key: str, field: FieldInfo) -> list[str]:
-        if keys is not None and f"{section}.{key}" not in keys:
-            return []
-        comment = _comment(_documentation(field), indent="  ") if comments else []
-        return [*comment, f"  {key}: {_scalar(_value(config, section, key))}"]
-
-    return _document(lines_of, comments=comments)
+    values = {name: text for name, text in all_options(config).items() if keys is None or name in keys}
+    return _document(values, _documentation if comments else None)
 
 
 def options_to_yaml(name: str | None) -> str:
@@ -46,32 +41,33 @@ def options_to_yaml(name: str | None) -> str:
     Args:
         name: A section, an option such as ``schedule.kind`` or ``kind``, or None for all.
     """
-
-    def lines_of(section: str, key: str, field: FieldInfo) -> list[str]:
-        if name not in {None, section, key, f"{section}.{key}"}:
-            return []
-        takes = "" if choices(field) else f" {accepted(field).capitalize()}."
-        default = " # has no default" if field.is_required() else _scalar(field.default)
-        return [*_comment(_documentation(field) + takes, indent="  "), f"  {key}: {default}"]
-
-    text = _document(lines_of, comments=True)
-    if not text.strip():
+    values = {
+        option: " # has no default" if field.is_required() else _scalar(field.default)
+        for option, field in _OPTIONS.items()
+        if name in {None, option, *option.split(".")}
+    }
+    if not values:
         section, _, key = str(name).partition(".")
         raise ConfigError(unknown_key((section, key) if section in SECTIONS else (str(name),)))
-    return text
+
+    def documentation(field: FieldInfo) -> str:
+        takes = "" if choices(field) else f" {accepted(field).capitalize()}."
+        return _documentation(field) + takes
+
+    return _document(values, documentation)
 
 
 def all_options(config: Config) -> dict[str, str]:
     """The value of every option, as YAML, by its full name, such as ``model.d_model``."""
-    return {f"{section}.{key}": _scalar(_value(config, section, key)) for section, key, _ in _options()}
+    return {name: _scalar(_value(config, name)) for name in _OPTIONS}
 
 
 def changed_options(config: Config) -> set[str]:
     """The full names of the options that have no default, or another value."""
     return {
-        f"{section}.{key}"
-        for section, key, field in _options()
-        if field.is_required() or _value(config, section, key) != field.default
+        name
+        for name, field in _OPTIONS.items()
+        if field.is_required() or _value(config, name) != field.default
     }
 
 
@@ -81,37 +77,38 @@ def differences(old: Config, new: Config) -> list[str]:
     Fields that do not change the mathematics of a run (limits, intervals, the device) are not listed.
     """
     lines: list[str] = []
-    for section, key, field in _options():
-        before, after = _value(old, section, key), _value(new, section, key)
+    for name, field in _OPTIONS.items():
+        before, after = _value(old, name), _value(new, name)
         # The text of the corpus is compared when it is loaded, wherever it is now.
-        is_moved = (section, key) == ("data", "mix") and _without_paths(before) == _without_paths(after)
+        is_moved = name == "data.mix" and _without_paths(before) == _without_paths(after)
         if before != after and not is_moved and not _may_change(field):
-            lines.append(f"{section}.{key}: {_scalar(before)} -> {_scalar(after)}")
+            lines.append(f"{name}: {_scalar(before)} -> {_scalar(after)}")
     return lines
 
 
 def fixed_options(config: Config) -> dict[str, Scalar]:
     """The options of tokenizer, model, schedule and training that cannot change while a run is trained."""
+    sections = ("tokenizer.", "model.", "schedule.", "training.")
     return {
-        f"{section}.{key}": _value(config, section, key)
-        for section, key, field in _options()
-        if section in ("tokenizer", "model", "schedule", "training") and not _may_change(field)
+        name: _value(config, name)
+        for name, field in _OPTIONS.items()
+        if name.startswith(sections) and not _may_change(field)
     }
 
 
-def _options() -> Iterator[tuple[str, str, FieldInfo]]:
-    for section, fields in SECTIONS.items():
-        for key, field in fields.items():
-            yield section, key, field
-
-
-def _document(lines_of: Callable[[str, str, FieldInfo], list[str]], *, comments: bool) -> str:
-    """A YAML document with the lines of each option, without the sections that have none."""
+def _document(values: Mapping[str, str], documentation: Callable[[FieldInfo], str] | None) -> str:
+    """A YAML document with these options, without the sections that have none."""
     sections = []
     for section, fields in SECTIONS.items():
-        if lines := [line for key, field in fields.items() for line in lines_of(section, key, field)]:
-            about = _comment(str(Config.model_fields[section].description), indent="") if comments else []
-            sections.append("\n".join([*about, f"{section}:", *lines]))
+        lines: list[str] = []
+        for key, field in fields.items():
+            if (value := values.get(f"{section}.{key}")) is not None:
+                lines += _comment(documentation(field), indent="  ") if documentation else []
+                lines.append(f"  {key}: {value}")
+        if lines:
+            about = str(Config.model_fields[section].description)
+            lines = [*(_comment(about, indent="") if documentation else []), f"{section}:", *lines]
+            sections.append("\n".join(lines))
     return "\n\n".join(sections) + "\n"
 
 
@@ -120,7 +117,8 @@ def _without_paths(mix: Scalar) -> list[MixedSource]:
     return [source._replace(fields=source.fields | nowhere) for source in parse_mix(str(mix or ""))]
 
 
-def _value(config: Config, section: str, key: str) -> Scalar:
+def _value(config: Config, name: str) -> Scalar:
+    section, key = name.split(".")
     value: Scalar = getattr(getattr(config, section), key)
     return value
 

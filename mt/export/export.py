@@ -103,11 +103,8 @@ def check_folder(folder: Path) -> None:
         raise ConfigError(
             f"{folder} exists and is not an earlier export, so it is not replaced: name another folder."
         ) from error
-    files = {folder / name for name in (RECORD, EXAMPLE, CARD, *record.checksums)}
-    written = files.union(*(file.parents for file in files))
-    # macOS adds a file of its own to folders that were looked at.
-    others = sorted(path for path in folder.rglob("*") if path not in written and path.name != ".DS_Store")
-    if others:
+    written = {folder / name for name in (RECORD, EXAMPLE, CARD, *record.checksums)}
+    if others := sorted(path for path in folder.rglob("*") if path.is_file() and path not in written):
         raise ConfigError(
             f"{others[0]} is not part of the earlier export in {folder}, which is therefore not replaced: "
             "move it elsewhere, or name another folder."

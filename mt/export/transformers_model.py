@@ -61,21 +61,20 @@ for line in sys.stdin:
     print(" ".join(tgt.decode(ids[0], skip_special_tokens=True).split()) if line.strip() else "", flush=True)
 """
 
-# The names of sub-layers and norms, ours and theirs.
+# Parts of the names of weights, ours and theirs, replaced one after another.
 _NAMES = {
-    "self_attention.query": "self_attn.q_proj",
-    "self_attention.key": "self_attn.k_proj",
-    "self_attention.value": "self_attn.v_proj",
-    "self_attention.output": "self_attn.out_proj",
-    "cross_attention.query": "encoder_attn.q_proj",
-    "cross_attention.key": "encoder_attn.k_proj",
-    "cross_attention.value": "encoder_attn.v_proj",
-    "cross_attention.output": "encoder_attn.out_proj",
-    "feed_forward.inner": "fc1",
-    "feed_forward.outer": "fc2",
     "self_attention_residual.norm": "self_attn_layer_norm",
     "cross_attention_residual.norm": "encoder_attn_layer_norm",
     "feed_forward_residual.norm": "final_layer_norm",
+    ".norm": ".layer_norm",
+    "self_attention": "self_attn",
+    "cross_attention": "encoder_attn",
+    ".query": ".q_proj",
+    ".key": ".k_proj",
+    ".value": ".v_proj",
+    "attn.output": "attn.out_proj",
+    "feed_forward.inner": "fc1",
+    "feed_forward.outer": "fc2",
 }
 
 
@@ -189,20 +188,17 @@ def _layers(model: Transformer) -> Iterator[tuple[str, Tensor]]:
     for name, module in model.named_modules():
         if not isinstance(module, nn.LayerNorm | nn.Linear) or name == "output":
             continue
-        side, _, rest = name.partition(".")
-        theirs = f"model.{side}.layer_norm"
-        if rest != "norm":
-            layers, number, sublayer = rest.split(".", 2)
-            theirs = f"model.{side}.{layers}.{number}.{_NAMES[sublayer]}"
+        for ours, theirs in _NAMES.items():
+            name = name.replace(ours, theirs)
         weight = module.weight.detach()
         # Zeros are equivalent to a layer without a bias.
         bias = torch.zeros(len(weight)) if module.bias is None else module.bias.detach()
-        if theirs.endswith((".fc1", ".q_proj", ".k_proj", ".v_proj")):
+        if name.endswith((".fc1", ".q_proj", ".k_proj", ".v_proj")):
             weight = weight[:, order]
         else:
             weight, bias = weight[order], bias[order]
-        yield f"{theirs}.weight", weight
-        yield f"{theirs}.bias", bias
+        yield f"model.{name}.weight", weight
+        yield f"model.{name}.bias", bias
 
 
 def _embeddings(

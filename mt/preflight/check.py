@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from tqdm import tqdm
 
 from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
@@ -14,7 +15,7 @@ from mt.data.corpus_report import cleaning_table, leak_sentence
 from mt.data.prepare import check_same_corpus, load_tokenizers
 from mt.data.prepared_cache import aligned_places
 from mt.device import Precision, choose_device
-from mt.display import counted, format_seconds, origin_of_split, size
+from mt.display import counted, origin_of_split, size
 from mt.preflight.forecast import (
     Forecast,
     Pace,
@@ -226,12 +227,12 @@ def _time_section(config: Config, pace: Pace, run: Forecast, done: Counters | No
         ("step", f"{config.training.num_micro_batches} x {config.training.batch_tokens:,} tokens"),
         ("epoch", f"{counted(round(pace.steps_per_epoch), 'step')}; {epochs:.1f} in all"),
         ("speed", f"{speed:,.0f} target tokens a second, measured{not_compiled}"),
-        ("start", format_seconds(pace.start_seconds)),
-        (counted(run.num_validations, "validation"), format_seconds(run.validating_seconds)),
+        ("start", tqdm.format_interval(pace.start_seconds)),
+        (counted(run.num_validations, "validation"), tqdm.format_interval(run.validating_seconds)),
     ]
     if done:
-        details.append(("done", f"{counted(done.step, 'step')}, in {format_seconds(done.seconds)}"))
-    steps = f"{format_seconds(run.seconds)} for {counted(run.num_steps, 'step')}"
+        details.append(("done", f"{counted(done.step, 'step')}, in {tqdm.format_interval(done.seconds)}"))
+    steps = f"{tqdm.format_interval(run.seconds)} for {counted(run.num_steps, 'step')}"
     return Section(
         "time", f"{'' if run.is_certain else 'at least '}{steps}, limited by {run.ended_by}", details
     )

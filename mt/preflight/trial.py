@@ -26,8 +26,7 @@ from mt.device import (
     forget_peak,
     free_memory,
     keep_freed_memory,
-    peak_memory,
-    taken_memory,
+    memory_in_use,
 )
 from mt.errors import OverflowedLinesError, TrainingError
 from mt.inference.loaded_model import build_model
@@ -35,7 +34,6 @@ from mt.inference.model_translator import ModelTranslator
 from mt.preflight.forecast import Pace
 from mt.preflight.text import Text
 from mt.search.strategy import Constraints
-from mt.seeding import seed_everything
 from mt.training.attention_images import attention_images
 from mt.training.counters import Counters
 from mt.training.optimizers import count_moments
@@ -122,7 +120,7 @@ class Trial:
         # As in a run.
         fix_num_threads()
         keep_freed_memory()
-        seed_everything(config.training.seed)
+        torch.manual_seed(config.training.seed)
         model = build_model(config, *text.tokenizers)
         self.size = measure_size(model, config)
         check_fits(self.size, device)
@@ -140,9 +138,9 @@ class Trial:
         self._train_state.step([self.batches.batch_of(largest[0][:1], 0, generator)])
         batches = [self.batches.batch_of(indices, 0, generator) for indices in largest]
         can_tell = forget_peak(self._device)
-        before = taken_memory(self._device)
+        before, _ = memory_in_use(self._device)
         result = self._train_state.step(batches)
-        peak = peak_memory(self._device) if can_tell else None
+        peak = memory_in_use(self._device)[1] if can_tell else None
         activations = max(0, peak - before) if peak is not None and before is not None else None
         shapes = [(len(batch.labels), batch.src_ids.size(1), batch.labels.size(1)) for batch in batches]
         return LargestStep(shapes, result.loss, peak, activations)

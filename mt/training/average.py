@@ -2,9 +2,8 @@
 
 import logging
 
-from mt.checkpoint.directory import BEST, read_pointer
 from mt.checkpoint.record import Checkpoint
-from mt.checkpoint.store import CheckpointStore
+from mt.checkpoint.store import BEST, CheckpointStore
 from mt.config.load import load_config
 from mt.display import counted
 from mt.errors import CheckpointError
@@ -26,7 +25,7 @@ def average_checkpoints(run: RunDirectory, number: int, *, best: bool) -> Checkp
         names, config, what = store.names(), load_config(run.config_file), ""
         if not best:
             older, newer = names[: -config.checkpoint.keep], names[-config.checkpoint.keep :]
-            best_name = read_pointer(store.directory, BEST)
+            best_name = store.pointer(BEST)
             if best_name in older:
                 # It is only there because it is the best.
                 older.remove(best_name)

@@ -6,7 +6,6 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from mt.checkpoint.directory import last_best
 from mt.checkpoint.record import Checkpoint
 from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
@@ -63,7 +62,7 @@ def branch_off(origin: Origin, new: RunDirectory, config: Config) -> None:
     run, checkpoint = origin.run, origin.checkpoint
     origin.store.verify(checkpoint)
     copied = [checkpoint]
-    best = last_best(origin.store.directory, checkpoint.step)
+    best = origin.store.last_best(checkpoint.step)
     if best is not None and best != checkpoint.name:
         # If it is damaged, no older one takes its place.
         with contextlib.suppress(CheckpointError):

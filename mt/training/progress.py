@@ -15,7 +15,7 @@ from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
 from mt.config.located_yaml import Scalar
-from mt.display import SECONDS_BETWEEN_LINES, format_seconds, terminal_width, visible
+from mt.display import SECONDS_BETWEEN_LINES, terminal_width, visible
 from mt.files import write_atomically
 from mt.run_directory import RunDirectory
 from mt.training.attention_images import Pixels
@@ -257,7 +257,7 @@ class Progress:
         """The time left for training, without validation and saving."""
         if self._total_steps is None or step >= self._total_steps:
             return ""
-        return f"{format_seconds(self._seconds_per_step * (self._total_steps - step))} left"
+        return f"{tqdm.format_interval(self._seconds_per_step * (self._total_steps - step))} left"
 
 
 def _append(file: Path, line: str) -> None:

@@ -24,7 +24,6 @@ from mt.evaluation.scores import SCORE_NAMES
 from mt.files import write_atomically
 from mt.inference.loaded_model import build_model
 from mt.run_directory import RunDirectory, as_run
-from mt.seeding import seed_everything
 from mt.training.branch import branch_off, find_origin
 from mt.training.compiling import compile_objective
 from mt.training.counters import Counters
@@ -193,7 +192,7 @@ def _ready(
     """Prepare the data, and build or restore the model, for the duration of the ``with`` block."""
     config, run, interruption = setup.config, setup.run, setup.interruption
     is_first = processes.is_first()
-    seed_everything(config.training.seed)
+    torch.manual_seed(config.training.seed)
     with interruption.at_once():
         # The other processes use the tokenizers that the first one has saved.
         resuming = point is not None or not is_first

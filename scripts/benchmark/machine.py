@@ -7,7 +7,6 @@ from pathlib import Path
 
 import torch
 
-from mt.device import bf16_instructions
 from scripts.benchmark.process import REPOSITORY
 
 STATISTICS = Path("/proc/stat")
@@ -25,7 +24,8 @@ def processor() -> str:
     lines = file.read_text().splitlines() if file.exists() else []
     names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
     name = names[0] if names else platform.processor() or platform.machine()
-    return f"{name} ({', '.join([torch.backends.cpu.get_cpu_capability(), *bf16_instructions()])})"
+    bf16 = [name for name in ("amx_bf16", "avx512_bf16") if torch.cpu.get_capabilities().get(name)]
+    return f"{name} ({', '.join([torch.backends.cpu.get_cpu_capability(), *bf16])})"
 
 
 def graphics() -> str:

@@ -71,17 +71,6 @@ def test_the_folder_may_be_a_link_to_a_larger_disk(
     assert listing(tmp_path / "disk") == ["latest", "step_0000002"]
 
 
-def test_a_training_state_that_is_not_json_is_refused_before_anything_changes(
-    store: CheckpointStore, save: Save, is_whole: IsWhole
-) -> None:
-    save(1)
-    odd = SavedTraining({"path": Path()}, {})
-    with pytest.raises(TypeError, match=r"Path is not JSON"):
-        store.save(2, {}, odd, metrics={}, environment={}, tokenizers={}, best=True, keep=1)
-    assert listing(store.directory) == ["latest", "step_0000001"]
-    assert is_whole(store.require("latest"))
-
-
 def test_metrics_that_are_not_finite_are_left_out(store: CheckpointStore) -> None:
     save_model(store, 2, {}, {"loss": float("inf"), "perplexity": float("nan"), "bleu": 1.5})
     assert store.require("latest").metrics == {"bleu": 1.5}
@@ -105,7 +94,7 @@ def test_checkpoints_are_sorted_by_their_number(store: CheckpointStore, save: Sa
     assert newest.checkpoint.step == 10_000_000
 
 
-@pytest.mark.parametrize("pointer", [None, b"", b"\xff\x00", b"step_0000009\n"])
+@pytest.mark.parametrize("pointer", [None, b"", b"\xff\x00", b"step_0000009\n", b"../elsewhere/step_0000001"])
 def test_the_best_is_kept_even_if_its_pointer_is_broken(
     store: CheckpointStore, save: Save, pointer: bytes | None
 ) -> None:
@@ -159,23 +148,6 @@ def test_a_missing_one_is_reported_with_the_sound_ones(store: CheckpointStore, s
         store.require("latest")
 
 
-@pytest.mark.parametrize("name", ["../elsewhere/step_0000001", "..", "/etc", "", "step_1"])
-def test_no_name_and_no_pointer_leads_outside(
-    store: CheckpointStore, save: Save, tmp_path: Path, name: str
-) -> None:
-    outside = CheckpointStore(tmp_path / "elsewhere")
-    save_model(outside, 1, {}, best=True)
-    save(1)
-    with pytest.raises(CheckpointError, match="has no checkpoint"):
-        store.require(name)
-    for pointer in ("latest", "best"):
-        (store.directory / pointer).write_text(name + "\n")
-        with pytest.raises(CheckpointError, match=f"has no checkpoint marked {pointer}"):
-            store.require(pointer)
-    save(2, keep=1)
-    assert outside.require("best").step == 1
-
-
 def test_files_of_others_are_left_alone(store: CheckpointStore, save: Save) -> None:
     save(1)
     files = ["notes.txt", ".hidden", ".partial-7", "step_1", "step_0000001.bak"]
@@ -201,14 +173,6 @@ def test_tensors_with_several_names_are_written_once(store: CheckpointStore) -> 
     loaded = store.load_model(saved)
     assert loaded.keys() == model.keys()
     assert all(torch.equal(loaded[name], weight) for name in model)
-
-
-def test_transposed_tensors_are_saved_and_overlapping_ones_refused(store: CheckpointStore) -> None:
-    weight = torch.randn(3, 4)
-    assert torch.equal(store.load_model(save_model(store, 1, {"w": weight.T}))["w"], weight.T)
-    with pytest.raises(RuntimeError, match="share memory"):
-        save_model(store, 2, {"w": weight, "row": weight[1]})
-    assert listing(store.directory) == ["latest", "step_0000001"]
 
 
 def test_a_file_in_place_of_the_folder(store: CheckpointStore) -> None:

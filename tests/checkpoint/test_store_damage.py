@@ -77,7 +77,7 @@ def test_a_flipped_bit_in_any_byte_of_the_record_is_noticed(save: Save) -> None:
 def test_if_none_is_sound_training_does_not_start_over(store: CheckpointStore, save: Save) -> None:
     for step in (1, 2):
         (save(step).folder / MODEL).unlink()
-    with pytest.raises(CheckpointError, match=r"step_0000002: model.*step_0000001: model.*start over"):
+    with pytest.raises(CheckpointError, match=r"step_0000002: model.*step_0000001: model.*--restart"):
         store.recover()
     assert len(store.names()) == 2
     with pytest.raises(CheckpointError, match="There is no sound one"):

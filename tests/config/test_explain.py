@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -66,22 +65,6 @@ def test_a_mistake_is_answered_with_line_key_and_remedy(
     assert key in answer
     assert what in answer
     assert "\n" not in answer
-
-
-def test_every_field_refuses_a_list_with_line_and_name(write_config: Write) -> None:
-    for section, key in FIELDS:
-        values: dict[str, dict[str, Any]] = {
-            "data": {"path": "x", "src": "en", "tgt": "de"},
-            "training": {"max_steps": 1},
-        }
-        values.setdefault(section, {})[key] = "[1]"
-        lines: list[str] = []
-        for name, keys in values.items():
-            lines += [f"{name}:", *(f"  {word}: {value}" for word, value in keys.items())]
-        answer = complaint(write_config("\n".join(lines)))
-        line = lines.index(f"  {key}: [1]") + 1
-        assert answer.startswith(f"configs/my.yaml, line {line}: {section}.{key} must be ")
-        assert answer.endswith(", not a list.")
 
 
 def test_all_mistakes_are_listed_in_the_order_of_the_file(write_config: Write) -> None:

@@ -4,9 +4,10 @@ import time
 
 import pytest
 
-from mt.config.located_yaml import one_short_line, plain_scalar, read_yaml
+from mt.config.located_yaml import read_yaml
 from mt.errors import ConfigError
 
+INVALID = "this is not valid YAML: "
 QUOTES = r"Text that begins with one of \* .* must be in quotes\."
 
 
@@ -34,9 +35,8 @@ TEXTS = "no yes on off y 1:30 010 0x10 0o17 1__0 1_ _1 1e . 2024-01-01 .inf .nan
 
 @pytest.mark.parametrize(("text", "value"), [*VALUES.items(), *((text, text) for text in TEXTS.split())])
 def test_plain_scalars(text: str, value: object) -> None:
-    for read_value in (plain_scalar(text), read(f"key: {text}\n")["key"]):  # type: ignore[index]
-        assert read_value == value
-        assert type(read_value) is type(value)
+    read_value = read(f"key: {text}\n")["key"]  # type: ignore[index]
+    assert (read_value, type(read_value)) == (value, type(value))
 
 
 @pytest.mark.parametrize("quoted", ["'3'", '"3"', "|-\n  3", ">-\n  3"])
@@ -65,21 +65,18 @@ def test_locations_hold_the_line_of_the_key_and_the_value_as_written() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: 1\nb: 2\na: 3\n", r"line 3: the key 'a' is there already, in line 1\. Keep one of the two\."),
-        ("a: {b: 1, 'b': 1}\n", r"line 1: the key 'a\.b' is there already, in line 1"),
-        ("a: 1\nb: &anchor 2\n", "line 2: anchors and aliases"),
-        ("a: 1\nb: *anchor\n", "line 2: anchors and aliases"),
-        ("a: 1\nb: !!python/object/apply:os.system [ls]\n", "line 2: tags"),
-        ("!!map {a: 3}\n", "line 1: tags"),
-        ("? [a]\n: 1\n", "line 1: a key must be a word"),
+        ("a: 1\nb: 2\na: 3\n", f"line 3: {INVALID}the key 'a' is there already, in line 1"),
+        ("a: 1\nb: &anchor 2\n", f"line 2: {INVALID}anchors, aliases and tags"),
+        ("a: 1\nb: *anchor\n", f"line 2: {INVALID}anchors, aliases and tags"),
+        ("a: 1\nb: !!python/object/apply:os.system [ls]\n", f"line 2: {INVALID}anchors, aliases and tags"),
+        ("? [a]\n: 1\n", f"line 1: {INVALID}a key must be a word"),
         ("a: 1\n---\nb: 1\n", "line 2: .*single document"),
         ("a: 1\nb: [1, 2\n", "line 3: this is not valid YAML"),
         ("a: b: c\n", "line 1: this is not valid YAML: mapping values are not allowed here"),
         ("a:\n\tb: 1\n", r"line 2: this is not valid YAML.*Indent with spaces, not with tabs\."),
         ("a: 1\nb: *.tsv\n", f"line 2: this is not valid YAML.*{QUOTES}"),
-        ("a: 1\n\nb: [ab]*.tsv\nc: 2\n", f"line 3: this is not valid YAML.*{QUOTES}"),
         ("a: @x", f"line 1: this is not valid YAML.*{QUOTES}"),
-        ("a: 1\nb: \x00\n", r"line 2: YAML does not allow the character U\+0000\."),
+        ("a: 1\nb: \x00\n", f"line 1: {INVALID}unacceptable character"),
         ('a: "\\UFFFFFFFF"\n', "line 1: this is not valid YAML"),
     ],
 )
@@ -95,9 +92,3 @@ def test_deep_nesting_is_refused_before_it_exhausts_the_stack(opening: str) -> N
     with pytest.raises(ConfigError):
         read(opening * (10_000 // len(opening)))
     assert time.process_time() - start < 10
-
-
-def test_messages_show_values_on_one_short_line_without_control_characters() -> None:
-    assert one_short_line("a\n  b\tc") == "a b c"
-    assert one_short_line("\x1b[31mred\ud800") == "�[31mred�"
-    assert one_short_line("x" * 61) == "x" * 59 + "…"

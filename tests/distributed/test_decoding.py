@@ -66,17 +66,6 @@ def test_a_line_that_cannot_be_translated_ends_both_with_a_sentence(trained: Run
     assert "text_search.py" not in found.stderr
 
 
-@pytest.mark.slow
-def test_a_line_that_is_not_utf_8_is_copied_by_two_as_by_one(trained: RunDirectory) -> None:
-    source = trained.path / "source.txt"
-    source.write_bytes(b"the dog sees milk.\n" * 3 + b"caf\xe9\n" + b"the dog sees milk.\n" * 3)
-    options = ["translate", "--run", str(trained.path), "--file", str(source), "--on-error", "copy"]
-    ended = [start(trained.path, *command, *options) for command in (["mt"], TORCHRUN)]
-    assert [each.returncode for each in ended] == [0, 0], ended[1].stderr
-    assert ended[1].stdout == ended[0].stdout
-    assert ended[1].stdout.splitlines()[3] == "caf\udce9"
-
-
 def test_errors_of_lines_travel_between_processes() -> None:
     error = LinesError({3: "line 3 is too long", 7: "so is line 7"})
     again = pickle.loads(pickle.dumps(error))

@@ -1,7 +1,6 @@
 """What several processes refuse or warn of, as the first of them says it; no others are started."""
 
 import contextlib
-import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,12 +12,9 @@ from mt.config.config import Config
 from mt.config.model import ModelConfig
 from mt.data.batches.batch import collate
 from mt.device import Precision, choose_device
-from mt.display import show_only_errors
 from mt.errors import ConfigError, DeviceError, RunError, TrainingError
-from mt.run_directory import RunDirectory
 from mt.training.loss import Objective
 from mt.training.run import run_training
-from mt.training.run_log import log_file
 from mt.training.step import accumulate_gradients
 from mt.transformer.build import build_transformer
 
@@ -115,24 +111,6 @@ def test_out_of_memory_names_the_process_and_the_batch(be: Callable[[int, int], 
     message = r"process 1 of 2 .*out of memory in a batch of 2 pairs.*Lower training\.batch_tokens"
     with pytest.raises(TrainingError, match=message):
         accumulate_gradients(Full(model), [batch], batch.num_target_tokens, precision, 0.1, None)
-
-
-def test_another_process_writes_its_errors_alone_into_the_log_with_its_number(
-    be: Callable[[int, int], None], tmp_path: Path
-) -> None:
-    logger = logging.getLogger("mt")
-    before = logger.level, logger.handlers
-    be(3, 4)
-    try:
-        show_only_errors()
-        with log_file(RunDirectory(tmp_path)):
-            logging.getLogger("mt.anywhere").warning("not me")
-            logging.getLogger("mt.anywhere").error("that\x1b failed")
-    finally:
-        logger.level, logger.handlers = before
-        logger.setLevel(before[0])
-    [line] = (tmp_path / "train.log").read_text().splitlines()
-    assert line.split(" ", 2)[2] == "ERROR process 3: that\\x1b failed"
 
 
 @pytest.mark.parametrize(
