@@ -61,6 +61,19 @@ def size(num_bytes: float) -> str:
     return f"{num_bytes:.0f} B"
 
 
+def aligned(rows: Sequence[Sequence[str]], *, num_texts: int | None = None) -> list[str]:
+    """The rows as lines, with aligned columns: the first ``num_texts`` (None: all) left, the others right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    num_texts = len(widths) if num_texts is None else num_texts
+    return [
+        "  ".join(
+            f"{cell:<{width}}" if column < num_texts else f"{cell:>{width}}"
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table of cells that are Markdown already."""
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows))

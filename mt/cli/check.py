@@ -1,6 +1,5 @@
 """`mt check`: find out what a run will be like, or what went wrong in a batch."""
 
-import textwrap
 from pathlib import Path
 from typing import Annotated
 
@@ -8,7 +7,7 @@ import typer
 
 from mt.cli.logs import show_logs
 from mt.cli.options import RUNS, OverridesOption, check_needs
-from mt.display import counted
+from mt.display import aligned, counted
 from mt.errors import ConfigError, DataError
 
 
@@ -76,14 +75,12 @@ def _check_config(file: Path, overrides: list[str], run: Path | None, *, verbose
 
     config = load_config(file, overrides, label="--set")
     from mt.preflight.check import Section, preflight
-    from mt.reports.table import terminal_table
     from mt.run_directory import RunDirectory
 
     def show(section: Section) -> None:
         typer.echo(f"{section.name:<12}{section.summary}")
         if verbose and section.details:
-            table = terminal_table(section.details, num_texts=len(section.details[0]))
-            typer.echo(textwrap.indent(table, "    ") + "\n")
+            typer.echo("".join(f"    {line}\n" for line in aligned(section.details)))
 
     conclusion = preflight(config, RunDirectory(run or RUNS / file.stem), show)
     for warning in conclusion.warnings:

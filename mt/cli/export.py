@@ -9,7 +9,7 @@ import typer
 from mt.cli.extras import extra
 from mt.cli.logs import say, show_logs
 from mt.cli.options import CheckpointOption, RunOption, find_run
-from mt.display import visible
+from mt.display import aligned, visible
 
 if TYPE_CHECKING:
     from mt.export.export import Library
@@ -49,7 +49,6 @@ def export(
     from mt.export.card import agreement_rows, not_expressed
     from mt.export.export import check_folder, export_model
     from mt.inference.loaded_model import check_finite_logits, load_model
-    from mt.reports.table import terminal_table
 
     check_folder(folder)
     loaded = load_model(directory, checkpoint)
@@ -66,7 +65,8 @@ def export(
         precision,
         converted,
     )
-    typer.echo(terminal_table(agreement_rows(exported.agreements), num_texts=0))
+    for line in aligned(agreement_rows(exported.agreements), num_texts=0):
+        typer.echo(line)
     for missing in not_expressed(exported.record):
         say(f"warning: not in the exported model: {missing}.")
     typer.echo(f"{folder}")

@@ -22,7 +22,6 @@ from mt.checkpoint.record import (
     read_part,
     read_record,
 )
-from mt.checkpoint.store import BEST, LATEST, CheckpointStore
 from mt.errors import CheckpointError
 from mt.training.counters import Counters
 
@@ -43,39 +42,12 @@ class SavedCheckpoint:
     """Why it cannot be used."""
 
 
-def read_checkpoints(run: RunDirectory, problems: list[str]) -> list[SavedCheckpoint]:
-    """The checkpoints from the oldest step to the newest, then the averages.
-
-    What is wrong with the newest or the best one is added to ``problems``.
-    """
-    folder, store = run.checkpoints_dir, CheckpointStore(run.checkpoints_dir)
+def inspect_checkpoint(folder: Path) -> SavedCheckpoint:
+    """Read the record of a checkpoint and the headers of its tensors, whose length is checked."""
+    record, num_values, problem = None, {}, None
     try:
-        steps, averages = store.names(), store.averages()
-    except CheckpointError as error:
-        problems.append(error.message)
-        return []
-    pointers = {pointer: store.pointer(pointer) for pointer in (LATEST, BEST)}
-    for pointer, name in pointers.items():
-        if name is None and os.path.lexists(folder / pointer):
-            problems.append(f"checkpoints/{pointer} does not name a checkpoint")
-        if name is not None and name not in steps:
-            problems.append(f"checkpoints/{name}, the {pointer} one, is missing")
-    # A process that was killed between writing the first checkpoint and the pointer has left no pointer.
-    latest = pointers[LATEST] or (steps[-1] if steps else None)
-    saved = []
-    for name in (*steps, *averages):
-        if (folder / name).is_dir():  # Training removes old ones.
-            saved.append(_inspect(folder / name, is_best=name == pointers[BEST], is_latest=name == latest))
-    needed = [checkpoint for checkpoint in saved if checkpoint.is_best or checkpoint.is_latest]
-    problems += [f"checkpoints/{saved.name}: {saved.problem}" for saved in needed if saved.problem]
-    return saved
-
-
-def _inspect(folder: Path, *, is_best: bool, is_latest: bool) -> SavedCheckpoint:
-    content, num_bytes, num_parameters = None, 0, 0
-    try:
-        content = read_record(folder)
-        for part in content.parts:
+        record = read_record(folder)
+        for part in record.parts:
             with explain_unreadable(part):
                 if part == VALUES:
                     (folder / part).stat()
