@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
+from typer import Option, echo
 
 import mt
 from mt.cli.logs import say, show_logs
@@ -28,21 +28,16 @@ LOG = logging.getLogger(__name__)
 def report(
     run: RunOption = None,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", metavar="FILE", help="The file to write. Default: standard output."),
+        Path | None, Option("--out", "-o", help="The file to write. Default: standard output.")
     ] = None,
     format: Annotated[
-        Literal["html", "md"], typer.Option(help="A web page, or a model card in Markdown.")
+        Literal["html", "md"], Option(help="A web page, or a model card in Markdown.")
     ] = "html",
     sentences: Annotated[
-        int,
-        typer.Option(
-            min=0, metavar="N", help="Translate N validation sentences, and show the best and worst."
-        ),
+        int, Option(min=0, metavar="N", help="Show the best and worst of N validation sentences.")
     ] = 200,
     attention: Annotated[
-        int,
-        typer.Option(min=0, max=10, metavar="N", help="Show what the model attends to in N of those shown."),
+        int, Option(min=0, max=10, metavar="N", help="Show what the model attends to in N of those shown.")
     ] = 3,
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
@@ -68,7 +63,7 @@ def report(
     written = _gather(found, checkpoint, chosen_device, sentences, attention if format == "html" else 0)
     text = page(written) if format == "html" else card(written)
     if out is None:
-        typer.echo(text, nl=False)
+        echo(text, nl=False)
         return
     write_atomically(out, text)
     say(f"Wrote {out}.")
@@ -90,19 +85,11 @@ def _gather(
             samples, shown = _samples(run, checkpoint, device, num_sentences, num_attention)
     except MtError as error:
         left_out.append(f"Translations and attention are left out: {error}")
-        LOG.warning("translations and attention are left out: %s", error)
-    written = Report(
-        facts,
-        samples,
-        shown,
-        script_hash() if shown else "",
-        made=datetime.now(UTC),
-        mt_version=mt.__version__,
-        left_out=left_out,
-    )
-    for problem in facts.problems:
+    for problem in left_out:
         LOG.warning("%s", problem)
-    return written
+    script = script_hash() if shown else ""
+    made = datetime.now(UTC)
+    return Report(facts, samples, shown, script, made=made, mt_version=mt.__version__, left_out=left_out)
 
 
 def _samples(

@@ -184,9 +184,9 @@ def test_without_the_libraries_of_the_gpu_ctranslate2_computes_on_the_cpu(
         (["--sample"], "does not sample"),
         (["--precision", "bf16"], "needs a CUDA device to compute in bf16"),
         (["--dictionary", "terms.tsv"], "needs a model that copies unknown words"),
-        (["--ensemble", "runs/tiny"], "--ensemble is for runs"),
-        (["--checkpoint", "latest"], "--checkpoint is for runs"),
-        (["--engine", "mt"], "--engine torch is for runs"),
+        (["--ensemble", "runs/tiny"], "which are for runs"),
+        (["--checkpoint", "latest"], "which are for runs"),
+        (["--engine", "mt"], "which are for runs"),
         (["--device", "mps"], "not on mps"),
     ],
 )
