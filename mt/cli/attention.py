@@ -43,7 +43,10 @@ def attention(
     ] = None,
     format: Annotated[
         Format | None,
-        Option(help="A page, a picture, all weights (json), or i-j pairs of aligned words (pharaoh)."),
+        Option(
+            help="A page, a picture, all weights (json), or i-j pairs of aligned words (pharaoh). "
+            "Default: from the extension of --out, or html."
+        ),
     ] = None,
     layer: Annotated[
         int | None, Option(min=1, help="The layer of the alignment or picture. Default: the best one.")

@@ -39,7 +39,8 @@ def init(
         ),
     ] = None,
     columns: Annotated[
-        str | None, Option(metavar="SRC,TGT", help="Their names, or numbers without a header, such as 1,2.")
+        str | None,
+        Option(metavar="SRC,TGT", help="The columns: names, or numbers such as 1,2 without a header."),
     ] = None,
     minutes: Annotated[
         float | None,

@@ -69,7 +69,7 @@ OverridesOption = Annotated[
 DeviceOption = Annotated[str, Option(help="auto, cpu, cuda or mps.")]
 PrecisionOption = Annotated[
     Literal["auto", "float32", "bf16", "fp16", "int8"],
-    Option(help="Of matrix products; auto is 16 bits on a GPU, int8 on a CPU if verified, else float32."),
+    Option(help="Of matrix products; auto: 16 bits on a GPU, int8 on a CPU if it was verified, or float32."),
 ]
 EngineOption = Annotated[
     Literal["auto", "torch", "ctranslate2", "mt"],

@@ -27,7 +27,7 @@ LOG = logging.getLogger(__name__)
 def serve(
     run: Annotated[
         list[Path] | None,
-        options.run_option(help="A run or a folder of mt export; repeatable. Default: the newest in runs/."),
+        options.run_option(help="A run or exported folder, for each language pair. Default: the newest run."),
     ] = None,
     host: Annotated[str, Option(help="The address; 0.0.0.0 lets other machines connect.")] = "127.0.0.1",
     port: Annotated[int, Option(min=0, max=65535, help="The port; 0 chooses a free one.")] = 8000,

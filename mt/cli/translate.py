@@ -60,7 +60,7 @@ def translate(
         int, sampling_option(min=0, metavar="K", help="Sample from the K most probable tokens; 0 is all.")
     ] = 0,
     top_p: Annotated[
-        float, sampling_option(min=0.001, max=1.0, help="Sample from the likeliest tokens of this sum.")
+        float, sampling_option(min=0.001, max=1.0, help="Sample from the likeliest tokens with this total.")
     ] = 1.0,
     seed: Annotated[
         int, sampling_option(min=0, max=LARGEST_SEED, help="The same seed gives the same translations.")

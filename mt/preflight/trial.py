@@ -182,13 +182,11 @@ class Trial:
         pairs, _ = encode_pairs(rows, *tokenizers, max_length=config.data.max_length)
         length = round(float(pairs.tgt.lengths.mean())) - 1 if len(pairs) else 1
         ratio = self.batches.epoch(0).pairs.target_ratio
-        state, started = self._train_state, time.perf_counter()
-        objective = state.objective.eval()
+        state, objective = self._train_state, self._train_state.objective.eval()
         try:
             with state.evaluation_weights():
                 translator = ModelTranslator(config, objective.model, *tokenizers, target_ratio=ratio)
-                attention_images(translator, rows)
-                started_with_rows = time.perf_counter()
+                started = time.perf_counter()
                 validate(
                     objective,
                     [collate(*pairs.select(np.arange(len(pairs))))] if len(pairs) else [],
@@ -200,13 +198,15 @@ class Trial:
                     references=rows["tgt"],
                     tgt_tokenizer=tokenizers[1],
                 )
+                validated = time.perf_counter()
+                attention_images(translator, rows)
         except OverflowedLinesError as error:
             raise TrainingError(
                 "logits are NaN or infinite after the first steps. Try a lower schedule.learning_rate, or "
                 "more schedule.warmup_steps."
             ) from error
-        for_rows = (time.perf_counter() - started_with_rows) * float(sizes.sum() / sizes[middle].sum())
-        return started_with_rows - started + for_rows
+        seconds_once = time.perf_counter() - validated
+        return seconds_once + (validated - started) * float(sizes.sum() / sizes[middle].sum())
 
     def measure_pace(self, start_seconds: float) -> Pace:
         """Time the first steps of the run, the beginning of an epoch, a validation, and a checkpoint."""
