@@ -114,11 +114,13 @@ def _what_to_do_next(outcome: "Outcome", run: "RunDirectory", config: "Config", 
         without = f" without {flag}" if flag and outcome.was_started else ""
         return f"The same command{without} resumes the run."
     if outcome.was_finished:
-        limits = "that limit"
+        limits, otherwise = "that limit", "; to start over, add --restart"
         if has_ended(outcome.counters.step, config.schedule):
-            limits += " and schedule.total_steps in another run with --run PATH"
-        start_over = "leave out --from-checkpoint" if flag else "to start over, add --restart"
-        return f"{run.path} is finished: {outcome.finished}. To train longer, raise {limits}; {start_over}."
+            limits = "that limit and schedule.total_steps in another run with --run PATH"
+            otherwise = "" if flag else otherwise
+        elif flag:
+            otherwise = "; leave out --from-checkpoint"
+        return f"{run.path} is finished: {outcome.finished}. To train longer, raise {limits}{otherwise}."
     path = quote(str(run.path))
     return (
         f'Translate with it:  mt translate --run {path} "..."\n'

@@ -73,7 +73,7 @@ def test_a_budget_that_cannot_be_used(
     assert not Path("en-de.yaml").exists()
 
 
-@pytest.mark.parametrize("option", ["--minutes=0", "--target-tokens=9", "--columns=a,b", "--delimiter=tab"])
+@pytest.mark.parametrize("option", ["--minutes=9", "--target-tokens=9", "--columns=a,b", "--delimiter=tab"])
 def test_a_recipe_takes_no_other_option(option: str, call: Call) -> None:
     code, out, err = call("init", "--recipe", "quickstart", option)
     assert (code, out) == (2, "")
