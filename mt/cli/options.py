@@ -132,13 +132,7 @@ def two_columns(line: str, name: str, number: int) -> tuple[str, str]:
 
 
 def check_output(out: Path | None, *inputs: Path | None, data: str | None = None) -> None:
-    """Check early that ``out``, which is written at the end, can be, and replaces no input nor part of a run.
-
-    Args:
-        out: The file; None for standard output.
-        inputs: Runs, checkpoints, and files; None where an option is not given.
-        data: A corpus, as given to ``--data``.
-    """
+    """Check that ``out`` can be written, and replaces no input, no corpus ``data``, and no file of a run."""
     if out is None:
         return
     if out.is_dir() or not out.parent.is_dir():

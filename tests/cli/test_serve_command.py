@@ -5,7 +5,7 @@ import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from fastapi import FastAPI
@@ -13,13 +13,7 @@ from fastapi.testclient import TestClient
 
 from mt.run_directory import RunDirectory
 from mt.serving import app as service
-
-
-class Ended(NamedTuple):
-    code: int
-    out: str
-    err: str
-
+from tests.cli.conftest import Ended
 
 Call = Callable[..., Ended]
 Ask = Callable[[TestClient], object]
