@@ -5,13 +5,14 @@ import sys
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, cast
 
-import typer
+from typer import Argument, Option
 
 from mt.cli import options
 from mt.cli.extras import missing_package
 from mt.cli.logs import invite_typing, say, show_logs
+from mt.display import counted
 from mt.errors import ConfigError, DataError
 from mt.files import write_atomically
 from mt.inference.arriving_lines import STDIN_NAME, lines_of_file, lines_of_stdin
@@ -21,44 +22,34 @@ if TYPE_CHECKING:
     from mt.inference.alignment_layer import AlignmentLayer
 
 Format = Literal["html", "png", "svg", "json", "pharaoh"]
-picture_option = partial(typer.Option, rich_help_panel="Pictures")
+picture_option = partial(Option, rich_help_panel="Pictures")
 
 
 def attention(
     sentences: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="SENTENCE", help="What to translate. Default: the lines of stdin."),
+        list[str] | None, Argument(metavar="SENTENCE", help="The sentences. Default: the lines of stdin.")
     ] = None,
     run: options.RunOption = None,
     file: options.FileOption = None,
     target: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TEXT", help="Use this translation, not the model's own; one for each sentence."
-        ),
+        list[str] | None, Option(help="Use this translation, not the model's; one for each sentence.")
     ] = None,
     target_column: Annotated[
-        bool, typer.Option("--target-column", help="Read lines of source<TAB>translation, and use these.")
+        bool, Option("--target-column", help="Read lines of source<TAB>translation, and use these.")
     ] = False,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="The file to write. Default: attention.html, .png or .svg; stdout for json and pharaoh.",
-        ),
+        Option(help="The file to write. Default: attention.html, .png, .svg; stdout for json, pharaoh."),
     ] = None,
     format: Annotated[
         Format | None,
-        typer.Option(
-            help="A web page, a picture, all weights (json), or i-j pairs of aligned words (pharaoh). "
+        Option(
+            help="A page, a picture, all weights (json), or i-j pairs of aligned words (pharaoh). "
             "Default: from the extension of --out, or html."
         ),
     ] = None,
     layer: Annotated[
-        int | None,
-        typer.Option(
-            min=1, metavar="N", help="The layer for alignment or picture. Default: the one that aligns best."
-        ),
+        int | None, Option(min=1, help="The layer of the alignment or picture. Default: the best one.")
     ] = None,
     kind: Annotated[
         Literal["cross", "encoder", "decoder"],
@@ -108,12 +99,12 @@ def attention(
         say(_how_aligned(aligning))
         _write((as_json if made == "json" else as_pharaoh)(aligning, recorded), out)
         return
+    from mt.attention_maps.page import attention_page, check_shows_something
+
     maps = attention_maps(translator, *pairs, strategy=strategy, layer=index if kind == "cross" else None)
     say(_how_aligned(maps.layer))
+    check_shows_something(maps)
     if made == "html":
-        from mt.attention_maps.page import attention_page, check_shows_something
-
-        check_shows_something(maps)
         _write([attention_page(maps, f"{found.name}, {loaded.checkpoint.name}")], out)
     else:
         from mt.attention_maps.picture import picture
@@ -156,24 +147,21 @@ def _read(
 def _check_number(made: Format, num_sentences: int) -> None:
     from mt.attention_maps.page import MOST_SENTENCES
 
-    if made in ("png", "svg") and num_sentences != 1:
-        raise DataError(f"a picture shows one sentence, not {num_sentences}: give one, or use --format html.")
-    if made == "html" and num_sentences > MOST_SENTENCES:
+    most = {"png": 1, "svg": 1, "html": MOST_SENTENCES}.get(made, num_sentences)
+    if num_sentences > most:
         raise DataError(
-            f"a page shows at most {MOST_SENTENCES} sentences, but there are {num_sentences:,}: give fewer, "
+            f"--format {made} shows at most {counted(most, 'sentence')}, not {num_sentences:,}: give fewer, "
             "or use --format json or pharaoh."
         )
 
 
 def _heads(text: str) -> "Heads":
     """The heads of a picture: ``mean``, ``all``, or a number, counted from 1."""
-    if text == "mean":
-        return "mean"
-    if text == "all":
-        return "all"
-    if not (text.isdecimal() and int(text[:9]) > 0):
+    if text in ("mean", "all"):
+        return cast("Heads", text)
+    if not text.isdecimal() or int(text) == 0:
         raise ConfigError(f"--head {text}: give the number of a head, such as 1, or mean or all.")
-    return int(text[:9]) - 1
+    return int(text) - 1
 
 
 def _how_aligned(layer: "AlignmentLayer") -> str:
@@ -189,6 +177,5 @@ def _write(content: bytes | Iterable[str], out: Path | None) -> None:
         sys.stdout.writelines(content)
         sys.stdout.flush()
         return
-
     write_atomically(out, content)
     say(f"Wrote {out}.")

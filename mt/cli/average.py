@@ -3,7 +3,7 @@
 from shlex import quote
 from typing import Annotated
 
-import typer
+from typer import Option, echo
 
 from mt.cli.logs import say, show_logs
 from mt.cli.options import RunOption, check_at_most_one, find_run
@@ -12,10 +12,10 @@ from mt.cli.options import RunOption, check_at_most_one, find_run
 def average(
     run: RunOption = None,
     last: Annotated[
-        int | None, typer.Option(min=1, metavar="K", help="The last K checkpoints. Default: 5.")
+        int | None, Option(min=1, metavar="K", help="The last K checkpoints. Default: 5.")
     ] = None,
     best: Annotated[
-        int | None, typer.Option(min=1, metavar="K", help="The K checkpoints with the best validation score.")
+        int | None, Option(min=1, metavar="K", help="The K checkpoints with the best validation score.")
     ] = None,
 ) -> None:
     """Average the weights of several checkpoints into one, which often translates better.
@@ -33,7 +33,7 @@ def average(
     from mt.training.average import average_checkpoints
 
     made = average_checkpoints(found, best or last or 5, best=best is not None)
-    typer.echo(f"{made.folder}")
+    echo(f"{made.folder}")
     say(
         f"Score it:  mt evaluate --run {quote(str(found.path))} --checkpoint {made.name} --split validation\n"
         f"Is it better than the best?  mt compare {quote(str(found.path))} {quote(str(made.folder))} "

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option, echo
 
 from mt.cli.logs import show_logs
 from mt.cli.options import RUNS, OverridesOption, check_needs
@@ -12,31 +12,18 @@ from mt.errors import ConfigError, DataError
 
 
 def check(
-    config: Annotated[
-        Path | None, typer.Option("--config", "-c", metavar="FILE", help="The config file to check.")
-    ] = None,
+    config: Annotated[Path | None, Option("--config", "-c", help="The config file to check.")] = None,
     overrides: OverridesOption = None,
-    batch: Annotated[
-        Path | None,
-        typer.Option("--batch", metavar="FILE", help="A batch from the bad_batches folder of a run."),
-    ] = None,
+    batch: Annotated[Path | None, Option(help="A batch from the bad_batches folder of a run.")] = None,
     run: Annotated[
-        Path | None,
-        typer.Option("--run", metavar="PATH", help="Default: runs/NAME for NAME.yaml, or the batch's run."),
+        Path | None, Option(help="Default: runs/NAME for NAME.yaml, or the run of the batch.")
     ] = None,
     checkpoint: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="With --batch: best, latest, or a name. Default: the one before the step, or the latest.",
-        ),
+        str | None, Option(help="With --batch. Default: the one before the step, or the latest.")
     ] = None,
-    device: Annotated[
-        str | None,
-        typer.Option(metavar="DEVICE", help="With --batch: auto, cpu, cuda or mps. Default: auto."),
-    ] = None,
+    device: Annotated[str | None, Option(help="With --batch: auto, cpu, cuda or mps. Default: auto.")] = None,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="With --config: also show details, and some sentences.")
+        bool, Option("--verbose", "-v", help="With --config: also show details, and some sentences.")
     ] = False,
 ) -> None:
     """Check before training whether a config works, how good the model can get, and how long it takes.
@@ -78,14 +65,14 @@ def _check_config(file: Path, overrides: list[str], run: Path | None, *, verbose
     from mt.run_directory import RunDirectory
 
     def show(section: Section) -> None:
-        typer.echo(f"{section.name:<12}{section.summary}")
+        echo(f"{section.name:<12}{section.summary}")
         if verbose and section.details:
-            typer.echo("".join(f"    {line}\n" for line in aligned(section.details)))
+            echo("".join(f"    {line}\n" for line in aligned(section.details)))
 
     conclusion = preflight(config, RunDirectory(run or RUNS / file.stem), show)
     for warning in conclusion.warnings:
-        typer.echo(f"warning: {warning}")
-    typer.echo(conclusion.verdict)
+        echo(f"warning: {warning}")
+    echo(conclusion.verdict)
 
 
 def _check_batch(batch: Path, run: Path | None, checkpoint: str | None, device: str) -> None:
@@ -101,16 +88,16 @@ def _check_batch(batch: Path, run: Path | None, checkpoint: str | None, device: 
     from mt.preflight.replay import replay
 
     found = replay(directory, batch, checkpoint=checkpoint, device=choose_device(device))
-    typer.echo(
+    echo(
         f"step {found.bad.step:,} of {directory.path}, skipped at loss {found.bad.loss} and gradient norm "
         f"{found.bad.gradient_norm}; replayed with {found.checkpoint}\n"
         f"loss           {found.loss:.4f} nats per target token\n"
         f"gradient norm  {found.gradient_norm:.4f}"
     )
     for kind, name in found.not_finite.items():
-        typer.echo(f"first {kind} that is not finite: {name}")
+        echo(f"first {kind} that is not finite: {name}")
     if found.is_sound:
-        typer.echo("All values are finite in float32 with these weights.")
-    typer.echo(f"\n{counted(len(found.pairs), 'sentence pair')}, by their loss per token:")
+        echo("All values are finite in float32 with these weights.")
+    echo(f"\n{counted(len(found.pairs), 'sentence pair')}, by their loss per token:")
     for pair in found.pairs:
-        typer.echo(f"{pair.loss:8.3f}  {pair.src}\n          {pair.tgt}")
+        echo(f"{pair.loss:8.3f}  {pair.src}\n          {pair.tgt}")

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
+from typer import Argument, Option, echo
 
 from mt.cli import options
 from mt.cli.logs import show_logs
@@ -16,25 +16,20 @@ if TYPE_CHECKING:
 
 
 def compare(
-    first: Annotated[Path, typer.Argument(metavar="A", help="A run, checkpoint or file of translations.")],
-    second: Annotated[Path, typer.Argument(metavar="B", help="What to compare it with.")],
+    first: Annotated[Path, Argument(metavar="A", help="A run, checkpoint or file of translations.")],
+    second: Annotated[Path, Argument(metavar="B", help="What to compare it with.")],
     split: Annotated[
         Literal["train", "validation", "test"] | None,
-        typer.Option(help="The split of the first run's corpus.", show_default="test"),
+        Option(help="The split of the first run's corpus.", show_default="test"),
     ] = None,
     data: options.TestSetOption = None,
     name: options.TestSetNameOption = None,
-    references: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The references, for two files outside run directories."),
-    ] = None,
+    references: Annotated[Path | None, Option(help="For two files outside runs: their references.")] = None,
     beam: options.BeamOption = 1,
     length_penalty: options.LengthPenaltyOption = 1.0,
     length_normalization: options.LengthNormalizationOption = "gnmt",
     checkpoint: options.CheckpointOption = "best",
-    show: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Show the N sentences that differ most.")
-    ] = 10,
+    show: Annotated[int, Option(min=0, metavar="N", help="Show the N sentences that differ most.")] = 10,
     json: options.JsonOption = None,
     device: options.DeviceOption = "auto",
 ) -> None:
@@ -77,25 +72,25 @@ def compare(
 
 
 def _show(result: "Comparison") -> None:
-    typer.echo(f"A  {result.systems[0]}\nB  {result.systems[1]}")
-    typer.echo(f"{counted(result.num_sentences, 'sentence')} of {result.data}\n")
-    typer.echo("              A       B   B - A       p")
+    echo(f"A  {result.systems[0]}\nB  {result.systems[1]}")
+    echo(f"{counted(result.num_sentences, 'sentence')} of {result.data}\n")
+    echo("              A       B   B - A       p")
     for score in result.scores.values():
-        typer.echo(
+        echo(
             f"{score.first.name:8} {score.first.value:6.2f}  {score.second.value:6.2f}  {score.gain:+6.2f}  "
             f"{score.p_value:6.4f}{'' if score.is_significant else '  not significant'}"
         )
     for score in result.scores.values():
-        typer.echo(f"{score.first.name} signature: {score.first.signature}")
+        echo(f"{score.first.name} signature: {score.first.signature}")
     for sentence in result.sentences:
         _show_sentence(sentence)
 
 
 def _show_sentence(sentence: "SentenceOfTwo") -> None:
     scores = sentence.chrfpp
-    typer.echo(f"\nsentence {sentence.number:,}, chrF2++ {scores[0]:.2f} and {scores[1]:.2f}")
+    echo(f"\nsentence {sentence.number:,}, chrF2++ {scores[0]:.2f} and {scores[1]:.2f}")
     if sentence.source is not None:
-        typer.echo(f"  source     {sentence.source}")
-    typer.echo(f"  A          {sentence.translations[0]}")
-    typer.echo(f"  B          {sentence.translations[1]}")
-    typer.echo(f"  reference  {sentence.reference}")
+        echo(f"  source     {sentence.source}")
+    echo(f"  A          {sentence.translations[0]}")
+    echo(f"  B          {sentence.translations[1]}")
+    echo(f"  reference  {sentence.reference}")

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
+from typer import Option, echo
 
 from mt.cli import options
 from mt.cli.logs import say, show_logs
@@ -19,7 +19,7 @@ def evaluate(
     run: options.RunOption = None,
     ensemble: options.EnsembleOption = None,
     split: Annotated[
-        Literal["train", "validation", "test"], typer.Option(help="The split of the corpus.")
+        Literal["train", "validation", "test"], Option(help="The split of the corpus.")
     ] = "test",
     data: options.TestSetOption = None,
     name: options.TestSetNameOption = None,
@@ -28,12 +28,12 @@ def evaluate(
     length_normalization: options.LengthNormalizationOption = "gnmt",
     checkpoint: options.CheckpointOption = "best",
     literature: Annotated[
-        bool, typer.Option("--literature", help="Also report BLEU on lower-cased, Moses-tokenised text.")
+        bool, Option("--literature", help="Also report BLEU on lower-cased, Moses-tokenised text.")
     ] = False,
     scores_only: Annotated[
-        bool, typer.Option("--scores-only", help="Leave out the counts of words and both tables.")
+        bool, Option("--scores-only", help="Leave out the counts of words and both tables.")
     ] = False,
-    worst: Annotated[int, typer.Option(min=0, metavar="N", help="Show the N worst sentences.")] = 0,
+    worst: Annotated[int, Option(min=0, metavar="N", help="Show the N worst sentences.")] = 0,
     json: options.JsonOption = None,
     device: options.DeviceOption = "auto",
     precision: options.PrecisionOption = "float32",
@@ -78,10 +78,10 @@ def evaluate(
     if result.analysis is not None:
         _show_analysis(result.analysis)
     for sentence in result.worst[:worst]:
-        typer.echo(f"\nsentence {sentence.number:,}, chrF2++ {sentence.chrfpp:.2f}")
-        typer.echo(f"  source       {sentence.source}")
-        typer.echo(f"  translation  {sentence.translation}")
-        typer.echo(f"  reference    {sentence.reference}")
+        echo(f"\nsentence {sentence.number:,}, chrF2++ {sentence.chrfpp:.2f}")
+        echo(f"  source       {sentence.source}")
+        echo(f"  translation  {sentence.translation}")
+        echo(f"  reference    {sentence.reference}")
     say(f"{counted(result.num_sentences, 'translation')}: {result.hypotheses_file}")
     say(f"their references: {result.references_file}")
     # Last, because the scores have been shown if these files cannot be written.
@@ -93,43 +93,46 @@ def evaluate(
 
 def _show_scores(result: "Evaluation") -> None:
     for score in result.scores.values():
-        typer.echo(str(score))
-    typer.echo(f"exact sentences {result.exact:.2f} %")
+        echo(str(score))
+    if result.literature is not None:
+        echo(str(result.literature))
+    echo(f"exact sentences {result.exact:.2f} %")
     if result.exact_by_length is not None:
-        typer.echo("words  sentences  exact")
+        echo("words  sentences  exact")
         for length, (count, exact) in result.exact_by_length.items():
-            typer.echo(f"{length:5}  {count:9,}  {exact:6.2f} %")
-    for checkpoint, bleu in result.other_checkpoints.items():
+            echo(f"{length:5}  {count:9,}  {exact:6.2f} %")
+    for other in result.other_checkpoints:
+        bleu = other.bleu
         verdict = "a significant" if bleu.is_significant else "no significant"
-        typer.echo(
-            f"{visible(checkpoint)} has BLEU {bleu.first.value:.2f} on these sentences; this "
+        echo(
+            f"{visible(other.checkpoint)} has BLEU {bleu.first.value:.2f} on these sentences; this "
             f"checkpoint has {bleu.gain:+.2f}, {verdict} difference (p = {bleu.p_value:.4f})"
         )
 
 
 def _show_analysis(analysis: "Analysis") -> None:
     words = analysis.source_words
-    typer.echo(f"length ratio {analysis.length_ratio:.3f} (words in the output / words in the references)")
-    typer.echo(
+    echo(f"length ratio {analysis.length_ratio:.3f} (words in the output / words in the references)")
+    echo(
         f"source words {words.num_words:,}: {_percent(words.num_copied, words.num_words)} occur unchanged "
         f"in the output, {_percent(words.num_copied_by_reference, words.num_words)} in the reference"
     )
     if words.num_unknown is not None and words.num_unknown_copied is not None:
-        typer.echo(
+        echo(
             f"source words not in the training data: {words.num_unknown:,}, "
             f"{_percent(words.num_unknown, words.num_words)}; {words.num_unknown_copied:,} of them occur "
             "unchanged in the output"
         )
-    typer.echo("\nsource words  sentences    BLEU  chrF2++  length ratio")
+    echo("\nsource words  sentences    BLEU  chrF2++  length ratio")
     for length in analysis.by_source_length:
-        typer.echo(
+        echo(
             f"{length.source_words:12}  {length.num_sentences:9,}  {length.bleu:6.2f}  {length.chrfpp:7.2f}  "
             f"{length.length_ratio:12.3f}"
         )
     if analysis.by_training_frequency is not None:
-        typer.echo("\ntimes in training  words in references  words in output      F1")
+        echo("\ntimes in training  words in references  words in output      F1")
         for group in analysis.by_training_frequency:
-            typer.echo(
+            echo(
                 f"{group.training_frequency:17}  {group.num_reference_words:19,}  "
                 f"{group.num_output_words:15,}  {group.f1:6.2f}"
             )

@@ -4,7 +4,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
+from typer import Argument, Option, echo
 
 from mt.cli.extras import extra
 from mt.cli.logs import say, show_logs
@@ -18,22 +18,17 @@ if TYPE_CHECKING:
 
 def export(
     folder: Annotated[
-        Path, typer.Argument(metavar="OUT", help="The folder to write; an earlier export is replaced.")
+        Path, Argument(metavar="OUT", help="The folder to write; an earlier export is replaced.")
     ],
-    to: Annotated[Literal["ctranslate2", "transformers"], typer.Option("--to", help="The target library.")],
+    to: Annotated[Literal["ctranslate2", "transformers"], Option(help="The target library.")],
     run: RunOption = None,
     checkpoint: CheckpointOption = "best",
     precision: Annotated[
         Literal["float32", "bf16", "int8"],
-        typer.Option(help="The data type of the saved weights; int8 is for ctranslate2 only."),
+        Option(help="The data type of the saved weights; int8 is for ctranslate2 only."),
     ] = "float32",
     data: Annotated[
-        str | None,
-        typer.Option(
-            "--data",
-            metavar="PATH",
-            help="Verify with the validation split of this corpus. Default: that of the run.",
-        ),
+        str | None, Option(help="Verify with the validation split of this corpus. Default: that of the run.")
     ] = None,
 ) -> None:
     """Export a trained model to CTranslate2 or transformers, verified.
@@ -66,10 +61,10 @@ def export(
         converted,
     )
     for line in aligned(agreement_rows(exported.agreements), num_texts=0):
-        typer.echo(line)
+        echo(line)
     for missing in not_expressed(exported.record):
         say(f"warning: not in the exported model: {missing}.")
-    typer.echo(f"{folder}")
+    echo(f"{folder}")
     if to == "ctranslate2":
         say(f"Translate with it:  mt translate --run {quote(str(folder))} --engine ctranslate2")
 

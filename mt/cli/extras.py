@@ -11,12 +11,7 @@ DISTRIBUTION = "mt-from-scratch"
 
 @contextmanager
 def extra(name: str, *packages: str) -> Iterator[None]:
-    """Turn the import error of a missing package into an explanation.
-
-    Args:
-        name: The extra.
-        packages: The packages of the extra that are imported; by default one with the name of the extra.
-    """
+    """Explain that one of ``packages`` of this extra is missing, by default the one with its name."""
     try:
         yield
     except ModuleNotFoundError as error:

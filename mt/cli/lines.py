@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
 from mt import processes
 from mt.cli.logs import invite_typing
 from mt.cli.options import on_one_line
-from mt.display import counted, one_line, progress_bar
-from mt.errors import ConfigError, LinesError
+from mt.display import ProgressLines, counted, one_line, progress_bar
+from mt.errors import LinesError
 from mt.inference.arriving_lines import (
     STDIN,
     STDIN_NAME,
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 
 NUM_NAMED = 5
 MOST_CHARACTERS = 40
-
-Pairs = Sequence[tuple[str, str]]
-"""Source sentences, each with the prefix of its translation, which may be empty."""
 
 
 class Input(NamedTuple):
@@ -119,52 +116,42 @@ class LineTranslator:
     num_unknown: int = 0
     unknown: list[str] = field(default_factory=list)
 
-    def read(self, lines: Sequence[str], first_line: int) -> tuple[Pairs, dict[int, str]]:
-        """Split lines into source and prefix; also return which lines are not text, and why."""
-        pairs = [(line, self.prefix or "") for line in lines]
-        if self.prefix is None:
-            pairs = [(source, prefix) for source, _, prefix in (line.partition("\t") for line in lines)]
-        reasons = {n: why_not_text(line, self.name, n) for n, line in enumerate(lines, first_line)}
-        return pairs, {number: reason for number, reason in reasons.items() if reason}
-
-    def search(self, pairs: Pairs, first_line: int, **more: Any) -> "list[list[Translation]]":
-        """Translate lines; those that cannot be are a `LinesError`."""
-        sources, prefixes = [source for source, _ in pairs], [prefix for _, prefix in pairs]
-        options = self.options | more
-        return self.translator.n_best(sources, prefixes=prefixes, first_line=first_line, **options)
-
-    def check_prefix(self, prefix: str) -> None:
-        """Check that the prefix of all lines is not too long, because then each line would be a bad one."""
-        try:
-            self.search([("", prefix)], 1)
-        except LinesError as error:
-            reason = error.reasons[1].removeprefix("line 1 has ")
-            raise ConfigError(f"--prefix gives each line {reason}") from error
-
     def translate(
         self,
         lines: Sequence[str],
         first_line: int,
-        check: Callable[[], None],
-        advance: Callable[[int], object],
+        check: Callable[[], None] = lambda: None,
+        advance: Callable[[int], object] = lambda num_lines: None,
     ) -> Block:
         """Translate all lines, or those before the one to stop at; ``check`` may raise to stop earlier."""
-        pairs, reasons = self.read(lines, first_line)
-        end = len(pairs)
+        pairs = [(line, self.prefix or "") for line in lines]
+        if self.prefix is None:
+            pairs = [(source, prefix) for source, _, prefix in (line.partition("\t") for line in lines)]
+        named = ((n, why_not_text(line, self.name, n)) for n, line in enumerate(lines, first_line))
+        reasons = {number: reason for number, reason in named if reason}
+        end = len(lines)
         while True:
             if self.on_error == "stop" and reasons:
                 end = min(reasons) - first_line
             # A bad line is replaced with an empty one, so that the lines after it keep their numbers.
             good = [("", "") if n in reasons else pair for n, pair in enumerate(pairs[:end], first_line)]
+            sources = [source for source, _ in good]
             try:
-                translations = self.search(good, first_line, before_each_step=check, advance=advance)
+                translations = self.translator.n_best(
+                    sources,
+                    prefixes=[prefix for _, prefix in good],
+                    first_line=first_line,
+                    before_each_step=check,
+                    advance=advance,
+                    **self.options,
+                )
                 break
             except LinesError as error:
                 reasons |= {line: f"{self.name}, {reason}" for line, reason in error.reasons.items()}
         if self.on_error == "copy":
             for index in (line - first_line for line in reasons):
                 translations[index] = [replace(translations[index][0], text=pairs[index][0])]
-        return Block([source for source, _ in good], translations, reasons)
+        return Block(sources, translations, reasons)
 
     def write(self, translations: "list[list[Translation]]", first_line: int) -> None:
         """Write the best translation of each line; for n-best lists all of them, numbered and scored."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
-import typer
+from typer import Option
 
 from mt import processes
 from mt.cli.logs import say
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 RUNS = Path("runs")
 LARGEST_BEAM = 100
 
-input_option = partial(typer.Option, rich_help_panel="Input")
-beam_option = partial(typer.Option, rich_help_panel="Beam search")
+input_option = partial(Option, rich_help_panel="Input")
+beam_option = partial(Option, rich_help_panel="Beam search")
 
 
 def complete_runs() -> list[str]:
@@ -33,87 +33,49 @@ def complete_runs() -> list[str]:
     return sorted(str(run) for run in runs if re.fullmatch(r"[\w.-]+", run.name))
 
 
-RunOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--run",
-        metavar="PATH",
-        help="The run directory. Default: the newest run in runs/.",
-        autocompletion=complete_runs,
-    ),
-]
+run_option = partial(Option, autocompletion=complete_runs)
+
+RunOption = Annotated[Path | None, run_option(help="The run directory. Default: the newest run in runs/.")]
 EnsembleOption = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--ensemble",
-        metavar="PATH",
-        help="Average the probabilities of --run with those of this run, which must have the same "
-        "vocabularies; repeatable.",
-        autocompletion=complete_runs,
-    ),
+    run_option(help="Average the probabilities with those of this run of the same vocabularies; repeatable."),
 ]
 CheckpointOption = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME", help="best, latest, or the name of a checkpoint: step_0004000, average_0004000."
-    ),
+    str, Option(help="best, latest, or the name of a checkpoint: step_0004000, average_0004000.")
 ]
-FileOption = Annotated[
-    Path | None,
-    input_option("--file", "-f", metavar="FILE", help="Translate the lines of a UTF-8 file."),
-]
+FileOption = Annotated[Path | None, input_option("--file", "-f", help="Translate the lines of a UTF-8 file.")]
 BeamOption = Annotated[
-    int,
-    beam_option(min=1, max=LARGEST_BEAM, help="How many partial translations to keep; 1 is greedy search."),
+    int, beam_option(min=1, max=LARGEST_BEAM, help="Partial translations to keep; 1 is greedy search.")
 ]
 LengthPenaltyOption = Annotated[
-    float,
-    beam_option(min=0.0, max=10.0, help="With --beam: higher values favour longer translations."),
+    float, beam_option(min=0.0, max=10.0, help="With --beam: higher values favour longer translations.")
 ]
 LengthNormalizationOption = Annotated[
     Literal["gnmt", "mean"],
-    beam_option(
-        help="With --beam: divide log-probabilities by ((5 + length) / 6) ** penalty (gnmt), or by "
-        "length ** penalty (mean), which is the mean over the tokens if the penalty is 1.",
-    ),
+    beam_option(help="Divide by ((5 + length) / 6) ** penalty (gnmt), or by length ** penalty (mean)."),
 ]
 TestSetOption = Annotated[
     str | None,
-    typer.Option(
-        "--data",
-        metavar="PATH",
-        help="Another corpus in the same languages, or a standard test set such as sacrebleu:wmt14. "
-        "Default: the run's own.",
-    ),
+    Option(help="Another corpus, or a test set such as sacrebleu:wmt14. Default: that of the run."),
 ]
 TestSetNameOption = Annotated[
-    str | None,
-    typer.Option("--name", help="With --data: the configuration of a Hub corpus that has several."),
+    str | None, Option(help="With --data: the configuration of a Hub corpus that has several.")
 ]
-JsonOption = Annotated[
-    Path | None, typer.Option("--json", metavar="FILE", help="Also write all results to this file.")
-]
+JsonOption = Annotated[Path | None, Option(help="Also write all results to this file.")]
 OverridesOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set", metavar="KEY=VALUE", help="Override an option, such as model.d_model=512; repeatable."
-    ),
+    Option("--set", metavar="KEY=VALUE", help="Override an option: model.d_model=512; repeatable."),
 ]
-DeviceOption = Annotated[str, typer.Option(metavar="DEVICE", help="auto, cpu, cuda or mps.")]
+DeviceOption = Annotated[str, Option(help="auto, cpu, cuda or mps.")]
 PrecisionOption = Annotated[
     Literal["auto", "float32", "bf16", "fp16", "int8"],
-    typer.Option(
-        help="The precision of matrix products; auto is 16 bits on a GPU, and on a CPU int8 if the run was "
-        "found to lose no quality by it, else float32."
-    ),
+    Option(help="Of matrix products; auto: 16 bits on a GPU, int8 on a CPU if it was verified, or float32."),
 ]
 EngineOption = Annotated[
     Literal["auto", "torch", "ctranslate2", "mt"],
-    typer.Option(help="ctranslate2, torch (formerly mt), or auto for ctranslate2 where it can."),
+    Option(help="ctranslate2, torch (formerly mt), or auto for ctranslate2 where it can."),
 ]
-VerboseOption = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Also say which engine translates, and why.")
-]
+VerboseOption = Annotated[bool, Option("--verbose", "-v", help="Also say which engine translates, and why.")]
 
 
 def check_at_most_one(**given: object) -> None:
@@ -170,13 +132,7 @@ def two_columns(line: str, name: str, number: int) -> tuple[str, str]:
 
 
 def check_output(out: Path | None, *inputs: Path | None, data: str | None = None) -> None:
-    """Check early that ``out``, which is written at the end, can be, and replaces no input nor part of a run.
-
-    Args:
-        out: The file; None for standard output.
-        inputs: Runs, checkpoints, and files; None where an option is not given.
-        data: A corpus, as given to ``--data``.
-    """
+    """Check that ``out`` can be written, and replaces no input, no corpus ``data``, and no file of a run."""
     if out is None:
         return
     if out.is_dir() or not out.parent.is_dir():

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from mt.cli.lines import Block, LineTranslator
+from mt.cli.lines import LineTranslator
 from mt.cli.logs import say
 from mt.cli.options import LARGEST_BEAM
 from mt.display import counted, in_precision
@@ -66,12 +66,11 @@ class Prompt:
     def _translate(self, line: str) -> None:
         number = self._next_line
         self._next_line += 1
-        pairs, reasons = self._lines.read([line], number)
-        if reasons:
-            raise DataError(reasons[number])
-        translations = self._lines.search(pairs, number)
-        self._lines.write(translations, number)
-        self._lines.count(Block([pairs[0][0]], translations, {}))
+        block = self._lines.translate([line], number)
+        if block.reasons:
+            raise DataError(block.reasons[number])
+        self._lines.write(block.translations, number)
+        self._lines.count(block)
         for warning in self._lines.warnings():
             say(f"warning: {warning}")
 

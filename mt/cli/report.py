@@ -6,7 +6,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
+from typer import Option, echo
 
 from mt.cli.logs import say, show_logs
 from mt.cli.options import CheckpointOption, DeviceOption, RunOption, check_output, find_run
@@ -25,21 +25,16 @@ LOG = logging.getLogger(__name__)
 def report(
     run: RunOption = None,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", metavar="FILE", help="The file to write. Default: standard output."),
+        Path | None, Option("--out", "-o", help="The file to write. Default: standard output.")
     ] = None,
     format: Annotated[
-        Literal["html", "md"], typer.Option(help="A web page, or a model card in Markdown.")
+        Literal["html", "md"], Option(help="A web page, or a model card in Markdown.")
     ] = "html",
     sentences: Annotated[
-        int,
-        typer.Option(
-            min=0, metavar="N", help="Translate N validation sentences, and show the best and worst."
-        ),
+        int, Option(min=0, metavar="N", help="Show the best and worst of N validation sentences.")
     ] = 200,
     attention: Annotated[
-        int,
-        typer.Option(min=0, max=10, metavar="N", help="Show what the model attends to in N of those shown."),
+        int, Option(min=0, max=10, metavar="N", help="Show what the model attends to in N of those shown.")
     ] = 3,
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
@@ -78,10 +73,33 @@ def report(
     hash_of_script = script_hash() if maps else ""
     text = render(facts, format, samples, attention=maps, script_hash=hash_of_script, left_out=left_out)
     if out is None:
-        typer.echo(text, nl=False)
+        echo(text, nl=False)
         return
     write_atomically(out, text)
     say(f"Wrote {out}.")
+
+
+def _gather(
+    run: "RunDirectory", checkpoint: str, device: "torch.device", num_sentences: int, num_attention: int
+) -> "Report":
+    """The contents of the report; what has to be left out is also a warning."""
+    from mt.attention_maps.page import script_hash
+    from mt.reports.facts import gather_facts
+    from mt.reports.report import Report
+
+    facts = gather_facts(run, now=time.time())
+    left_out = list(facts.problems)
+    samples, shown = None, ""
+    try:
+        if num_sentences:
+            samples, shown = _samples(run, checkpoint, device, num_sentences, num_attention)
+    except MtError as error:
+        left_out.append(f"Translations and attention are left out: {error}")
+    for problem in left_out:
+        LOG.warning("%s", problem)
+    script = script_hash() if shown else ""
+    made = datetime.now(UTC)
+    return Report(facts, samples, shown, script, made=made, mt_version=mt.__version__, left_out=left_out)
 
 
 def _samples(

@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option, echo
 
 from mt.cli.logs import escape_on_terminal
 from mt.cli.options import RUNS
@@ -13,13 +13,9 @@ from mt.cli.options import RUNS
 def runs(
     paths: Annotated[
         list[Path] | None,
-        typer.Argument(
-            metavar="PATH",
-            help="Run directories, or folders that contain run directories.",
-            show_default="runs/",
-        ),
+        Argument(metavar="PATH", help="Runs, or folders of runs.", show_default="runs/"),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON instead, with exact numbers.")] = False,
+    json: Annotated[bool, Option("--json", help="Print JSON instead, with exact numbers.")] = False,
 ) -> None:
     """List the runs: whether each is running or finished, how far it has got, and its best BLEU.
 
@@ -41,8 +37,8 @@ def runs(
     is_comparing = paths is not None and len(paths) > 1 and len(usable) > 1
     differing = differing_options(usable) if is_comparing else {}
     if json:
-        typer.echo(runs_json(summaries, differing))
+        echo(runs_json(summaries, names, differing))
         return
-    typer.echo(runs_table(summaries))
+    echo(runs_table(summaries, names))
     if is_comparing:
-        typer.echo("\n" + differences_table(differing, usable))
+        echo("\n" + differences_table(differing, list(usable)))

@@ -6,7 +6,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from mt.cli import options
 from mt.cli.logs import invite_typing, say, show_logs
@@ -22,15 +22,12 @@ if TYPE_CHECKING:
 def score(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(
-            metavar="SOURCES TRANSLATIONS",
-            help="Two UTF-8 files, line by line. Default: lines of source<TAB>translation from stdin.",
-        ),
+        Argument(metavar="SOURCES TRANSLATIONS", help="Default: lines of source<TAB>translation from stdin."),
     ] = None,
     run: options.RunOption = None,
     ensemble: options.EnsembleOption = None,
     tokens: Annotated[
-        bool, typer.Option("--tokens", help="Add a column with each token and its log-probability.")
+        bool, Option("--tokens", help="Add a column with each token and its log-probability.")
     ] = False,
     checkpoint: options.CheckpointOption = "best",
     device: options.DeviceOption = "auto",

@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, echo
 
 from mt.cli.logs import escape_on_terminal
 from mt.cli.options import RUNS, complete_runs
@@ -13,12 +13,7 @@ from mt.cli.options import RUNS, complete_runs
 def show(
     run: Annotated[
         Path | None,
-        typer.Argument(
-            metavar="RUN",
-            help="The run directory.",
-            show_default="the newest run in runs/",
-            autocompletion=complete_runs,
-        ),
+        Argument(help="The run directory.", show_default="the newest in runs/", autocompletion=complete_runs),
     ] = None,
 ) -> None:
     """Show one run: its corpus and vocabulary, its curves, its interruptions, and its scores.
@@ -35,4 +30,4 @@ def show(
     from mt.reports.facts import gather_facts
     from mt.reports.show import describe
 
-    typer.echo(describe(gather_facts(found, now=time.time())))
+    echo(story(gather_facts(found, now=time.time())))

@@ -8,7 +8,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Exit, Option
 
 from mt import processes
 from mt.cli.logs import say, show_logs
@@ -22,26 +22,16 @@ if TYPE_CHECKING:
 
 
 def train(
-    config: Annotated[Path, typer.Option("--config", "-c", metavar="FILE", help="The YAML config file.")],
+    config: Annotated[Path, Option("--config", "-c", help="The YAML config file.")],
     overrides: OverridesOption = None,
-    run: Annotated[
-        Path | None,
-        typer.Option("--run", metavar="PATH", help="The run directory. Default: runs/NAME for NAME.yaml."),
-    ] = None,
+    run: Annotated[Path | None, Option(help="The run directory. Default: runs/NAME for NAME.yaml.")] = None,
     max_time: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Save and stop after 90s, 45m, 3h50m or 1d2h, with exit code 75."),
+        str | None, Option(help="Save and stop after 90s, 45m, 3h50m or 1d2h, with exit code 75.")
     ] = None,
-    restart: Annotated[
-        bool, typer.Option("--restart", help="Move an existing run aside and start over.")
-    ] = False,
+    restart: Annotated[bool, Option("--restart", help="Move an existing run aside and start over.")] = False,
     from_checkpoint: Annotated[
         Path | None,
-        typer.Option(
-            metavar="PATH",
-            help="Start a new --run that continues from an older checkpoint, such as "
-            "runs/x/checkpoints/step_0002000.",
-        ),
+        Option(help="Start a new --run from an older checkpoint, as runs/x/checkpoints/step_0002000."),
     ] = None,
 ) -> None:
     """Train a model from a config file, into a run directory.
@@ -83,7 +73,7 @@ def train(
     if processes.is_first():
         flag = "--restart" if restart else "--from-checkpoint" if from_checkpoint else None
         say(_what_to_do_next(outcome, directory, loaded, flag))
-    raise typer.Exit(outcome.exit_code)
+    raise Exit(outcome.exit_code)
 
 
 def _seconds(text: str) -> float:
@@ -113,7 +103,7 @@ def _said_once_a_machine() -> Iterator[None]:
     except MtError as error:
         if processes.is_first_on_machine():
             raise
-        raise typer.Exit(1) from error
+        raise Exit(1) from error
 
 
 def _what_to_do_next(outcome: "Outcome", run: "RunDirectory", config: "Config", flag: str | None) -> str:
@@ -124,15 +114,13 @@ def _what_to_do_next(outcome: "Outcome", run: "RunDirectory", config: "Config", 
         without = f" without {flag}" if flag and outcome.was_started else ""
         return f"The same command{without} resumes the run."
     if outcome.was_finished:
-        further = "To train it further, raise that limit"
-        other = " and leave out --from-checkpoint" if flag else "; to start over, add --restart"
+        limits, otherwise = "that limit", "; to start over, add --restart"
         if has_ended(outcome.counters.step, config.schedule):
-            further = (
-                "Its cosine schedule has ended as well: to train longer, raise that limit and "
-                "schedule.total_steps in another run with --run PATH"
-            )
-            other = "" if flag else ", or start over with --restart"
-        return f"{run.path} is finished: {outcome.finished}. {further}{other}."
+            limits = "that limit and schedule.total_steps in another run with --run PATH"
+            otherwise = "" if flag else otherwise
+        elif flag:
+            otherwise = "; leave out --from-checkpoint"
+        return f"{run.path} is finished: {outcome.finished}. To train longer, raise {limits}{otherwise}."
     path = quote(str(run.path))
     return (
         f'Translate with it:  mt translate --run {path} "..."\n'

@@ -11,39 +11,35 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
+from typer import Argument, Option
 
 from mt import processes
 from mt.cli import options
-from mt.cli.exported import check_no_run_options, load_exported
 from mt.cli.lines import Block, Input, LineTranslator
 from mt.cli.logs import say, show_logs
 from mt.cli.prompt import Prompt
+from mt.cli.translators import load_translator
 from mt.display import in_precision
 from mt.errors import DataError
 from mt.search.strategy import LARGEST_SEED, Constraints, Sampling
 
-sampling_option = partial(typer.Option, rich_help_panel="Sampling")
-output_option = partial(typer.Option, rich_help_panel="Constraints and unknown words")
+sampling_option = partial(Option, rich_help_panel="Sampling")
+output_option = partial(Option, rich_help_panel="Constraints and unknown words")
 
 
 def translate(
     sentences: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="SENTENCE", help="The sentences to translate. Default: stdin, or a prompt."),
+        list[str] | None, Argument(metavar="SENTENCE", help="The sentences. Default: stdin, or a prompt.")
     ] = None,
     run: options.RunOption = None,
     ensemble: options.EnsembleOption = None,
     file: options.FileOption = None,
     start_line: Annotated[
-        int, options.input_option(min=1, metavar="N", help="Start at this line of the file or of stdin.")
+        int, options.input_option(min=1, help="Start at this line of the file or of stdin.")
     ] = 1,
     on_error: Annotated[
         Literal["stop", "empty", "copy"],
-        options.input_option(
-            help="For a line that is too long or not UTF-8: stop after writing all lines before it, write "
-            "an empty line, or copy the line."
-        ),
+        options.input_option(help="At a line that is too long or not UTF-8: stop, leave empty, or copy it."),
     ] = "stop",
     beam: options.BeamOption = 1,
     length_penalty: options.LengthPenaltyOption = 1.0,
@@ -51,45 +47,32 @@ def translate(
     n_best: Annotated[
         int | None,
         options.beam_option(
-            min=1,
-            metavar="N",
-            help="With --beam: write the N best translations of each line, with columns for line number, "
-            "score, log-probability and text.",
+            min=1, metavar="N", help="Write the N best: line number, score, log-probability and text."
         ),
     ] = None,
     sample: Annotated[
         bool, sampling_option("--sample", help="Sample at random instead of searching for the best.")
     ] = False,
     temperature: Annotated[
-        float,
-        sampling_option(min=0.01, max=100.0, help="Divide the logits by this: below 1, likely tokens gain."),
+        float, sampling_option(min=0.01, max=100.0, help="Divides the logits; below 1, likely tokens gain.")
     ] = 1.0,
     top_k: Annotated[
         int, sampling_option(min=0, metavar="K", help="Sample from the K most probable tokens; 0 is all.")
     ] = 0,
     top_p: Annotated[
-        float,
-        sampling_option(
-            min=0.001, max=1.0, metavar="P", help="Sample from the most probable tokens that make up P."
-        ),
+        float, sampling_option(min=0.001, max=1.0, help="Sample from the likeliest tokens with this total.")
     ] = 1.0,
     seed: Annotated[
         int, sampling_option(min=0, max=LARGEST_SEED, help="The same seed gives the same translations.")
     ] = 1,
-    min_length: Annotated[
-        int, output_option(min=0, metavar="N", help="Write at least N tokens for each sentence.")
-    ] = 0,
+    min_length: Annotated[int, output_option(min=0, help="The fewest tokens for each sentence.")] = 0,
     max_length: Annotated[
-        int | None,
-        output_option(min=1, metavar="N", help="Write at most N tokens for each sentence; the rest is cut."),
+        int | None, output_option(min=1, help="The most tokens for each sentence; the rest is cut.")
     ] = None,
     no_repeat_ngram: Annotated[
-        int,
-        output_option(min=0, metavar="N", help="Never repeat a sequence of N tokens; 0 allows repetition."),
+        int, output_option(min=0, metavar="N", help="Never repeat N tokens in a row; 0 allows repetition.")
     ] = 0,
-    prefix: Annotated[
-        str | None, output_option(metavar="TEXT", help="Begin each translation with this text.")
-    ] = None,
+    prefix: Annotated[str | None, output_option(help="Begin each translation with this text.")] = None,
     prefix_column: Annotated[
         bool, output_option("--prefix-column", help="Read lines of source<TAB>prefix of the translation.")
     ] = False,
@@ -97,10 +80,7 @@ def translate(
         bool, output_option("--keep-unk", help="Allow <unk> for words that the model does not know.")
     ] = False,
     dictionary: Annotated[
-        Path | None,
-        output_option(
-            metavar="FILE", help="Translate words as this file says, in lines of source<TAB>target."
-        ),
+        Path | None, output_option(help="Translate words as in this file of source<TAB>target.")
     ] = None,
     checkpoint: options.CheckpointOption = "best",
     device: options.DeviceOption = "auto",
@@ -121,41 +101,25 @@ def translate(
     options.check_needs(
         "lines, not sentences", not sentences, start_line=start_line > 1, prefix_column=prefix_column
     )
-    options.check_needs(
-        "sampling: add --sample",
-        sample,
-        temperature=temperature != 1.0,
-        top_k=top_k,
-        top_p=top_p != 1.0,
-        seed=seed != 1,
-    )
+    of_sampling = {
+        "temperature": temperature != 1.0,
+        "top_k": top_k,
+        "top_p": top_p != 1.0,
+        "seed": seed != 1,
+    }
+    options.check_needs("sampling: add --sample", sample, **of_sampling)
     options.check_needs(
         f"a beam of at least that size: add --beam {n_best}", beam >= (n_best or 1), n_best=n_best
     )
     strategy = options.choose_beam(beam, length_penalty, length_normalization)
 
-    from mt.inference.exported_folder import is_exported
     from mt.inference.source_reader import read_dictionary
-    from mt.inference.translator import Translator
 
     words = None if dictionary is None else read_dictionary(dictionary)
-    exported = run if run is not None and is_exported(run) else None
-    found = None if exported else options.find_run(run)
     with _together(device):
-        if found is not None:
-            translator = Translator.from_run(
-                found,
-                checkpoint=checkpoint,
-                device=device,
-                dictionary=words,
-                others=options.find_ensemble(ensemble),
-                precision=precision,
-                engine=options.engine_name(engine),
-            )
-        elif exported is not None:
-            given = {"--checkpoint": checkpoint != "best", "--ensemble": bool(ensemble)}
-            check_no_run_options(exported, given | {"--engine torch": engine in ("torch", "mt")})
-            translator = load_exported(exported, device, precision, words)
+        translator = load_translator(
+            run, checkpoint, device, precision, engine, ensemble=ensemble, dictionary=words
+        )
         if verbose:
             say(translator.described)
         source = Input(sentences, file, start_line)
@@ -171,8 +135,6 @@ def translate(
         lines = LineTranslator(
             translator, search, source.name, None if prefix_column else prefix or "", on_error
         )
-        if prefix:
-            lines.check_prefix(prefix)
         if source.is_typed:
             Prompt(lines).run()
             return

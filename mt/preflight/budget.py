@@ -154,9 +154,8 @@ def make_plan(budget: Budget, affordable: Affordable, sample: Sample) -> Plan:
         num_steps = math.floor(budget.target_tokens / pace.tokens_per_step)
         if num_steps < FEWEST_STEPS:
             raise ConfigError(
-                f"{budget.target_tokens:,} target tokens are not enough for {FEWEST_STEPS} steps of about "
-                f"{pace.tokens_per_step:.0f} tokens. Give at least "
-                f"{math.ceil(FEWEST_STEPS * pace.tokens_per_step):,}."
+                f"{budget.target_tokens:,} target tokens are not enough for {FEWEST_STEPS} steps. Give at "
+                f"least {math.ceil(FEWEST_STEPS * pace.tokens_per_step):,}."
             )
         _, num_validations = num_steps_within(num_steps * pace.step_seconds, pace)
     else:
@@ -165,10 +164,8 @@ def make_plan(budget: Budget, affordable: Affordable, sample: Sample) -> Plan:
         least = (pace.start_seconds + pace.pause_seconds + FEWEST_STEPS * pace.step_seconds) / 60
         if budget.minutes < least:
             raise ConfigError(
-                f"{budget.minutes:g} minutes are not enough on this machine, where starting takes "
-                f"{pace.start_seconds:.0f} seconds, a validation {pace.validation_seconds:.0f}, and a "
-                f"training step {pace.step_seconds:.2f}. Give at least {math.ceil(10 * least) / 10:g} "
-                "minutes."
+                f"{budget.minutes:g} minutes are not enough on this machine, where a training step takes "
+                f"{pace.step_seconds:.2f} seconds. Give at least {math.ceil(10 * least) / 10:g} minutes."
             )
     most_steps, notes = math.ceil(rule.MOST_PASSES * pace.steps_per_epoch), []
     if num_steps > most_steps:

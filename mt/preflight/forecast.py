@@ -125,11 +125,9 @@ def warn_of_held_out_pairs(config: Config, corpus: Corpus) -> Iterator[str]:
             )
         empty = [line for line, text in enumerate(pairs["tgt"], start=1) if not text.strip()]
         if empty:
-            first = " is the first" if len(empty) > 1 else ""
             yield (
-                f"the {name} split cannot be scored, because {counted(len(empty), 'target')} of it "
-                f"{'are' if first else 'is'} empty: pair {empty[0]}{first}. Add a translation, or remove the "
-                "pair."
+                f"the {name} split cannot be scored, because it has {counted(len(empty), 'empty target')}, "
+                f"the first in pair {empty[0]}. Add a translation, or remove the pair."
             )
     leaks, has_leaked = leak_sentence(corpus.report)
     if has_leaked:
@@ -144,42 +142,17 @@ def warn_of_vocabulary(
     Not where words can be copied and the rule of `mt init` prefers them to subwords: it depends on the
     running words per side of the training text, ``num_words``.
     """
-    where, share = max(((name, words.share) for name, words in unknown.items()), key=lambda item: item[1])
+    where = max(unknown, key=lambda name: unknown[name].share)
+    share = unknown[where].share
     if words_suffice(num_words, share, is_short=config.copies_words):
         return
     if share > MOST_UNKNOWN:
         yield f"{share:.1%} of the words in the {where} are unknown. {LARGER_VOCABULARY}"
-    split, bleu = min(((name, score.value) for name, score in ceilings.items()), key=lambda item: item[1])
-    if bleu < LOWEST_CEILING:
+    split = min(ceilings, key=lambda name: ceilings[name].value)
+    if ceilings[split].value < LOWEST_CEILING:
         yield (
-            f"with this vocabulary, a model that makes no mistakes scores {bleu:.2f} BLEU on the {split} "
-            f"split. {LARGER_VOCABULARY}"
-        )
-
-
-def warn_of_metric(config: Config, text: Text) -> Iterator[str]:
-    """A metric that cannot tell a good checkpoint from a bad one."""
-    if config.validation.metric == "bleu" and bleu_is_always_0(text.evaluation["validation"]):
-        yield (
-            "BLEU is 0 for any translation of the validation split, because it counts sequences of four "
-            "words and no target is that long. Set validation.metric=chrf, so that the best checkpoint can "
-            "be found."
-        )
-
-
-def warn_of_lengths(config: Config, dropped: float, longest: int) -> Iterator[str]:
-    """Pairs that are dropped, a share from 0 to 1, and batches that are larger than requested."""
-    max_length, batch_tokens = config.data.max_length, config.training.batch_tokens
-    if dropped > MOST_DROPPED:
-        yield (
-            f"data.max_length ({max_length}) drops {dropped:.1%} of the training pairs; the longest sentence "
-            f"has {counted(longest, 'token')}. Raise it."
-        )
-    if batch_tokens < max_length:
-        yield (
-            f"training.batch_tokens ({batch_tokens}) is smaller than data.max_length ({max_length}): a "
-            "longer pair becomes a batch that is larger than requested. Raise batch_tokens or lower "
-            "max_length."
+            f"with this vocabulary, a model that makes no mistakes scores {ceilings[split].value:.2f} BLEU "
+            f"on the {split} split. {LARGER_VOCABULARY}"
         )
 
 
@@ -193,14 +166,33 @@ def warn_of_validation_lengths(config: Config, left_out: float) -> Iterator[str]
         )
 
 
+def warn_of_text(config: Config, text: Text, dropped: float, longest: int) -> Iterator[str]:
+    """A metric, a maximum length or a batch that does not suit the text; ``dropped`` is from 0 to 1."""
+    max_length, batch_tokens = config.data.max_length, config.training.batch_tokens
+    if config.validation.metric == "bleu" and bleu_is_always_0(text.evaluation["validation"]):
+        yield (
+            "BLEU is 0 for any translation of the validation split, because no target has four words. Set "
+            "validation.metric=chrf, so that the best checkpoint can be found."
+        )
+    if dropped > MOST_DROPPED:
+        yield (
+            f"data.max_length ({max_length}) drops {dropped:.1%} of the training pairs; the longest sentence "
+            f"has {counted(longest, 'token')}. Raise it."
+        )
+    if batch_tokens < max_length:
+        yield (
+            f"training.batch_tokens ({batch_tokens}) is smaller than data.max_length ({max_length}), so a "
+            "longer pair makes a larger batch. Raise the one or lower the other."
+        )
+
+
 def warn_of_schedule(config: Config, run: Forecast) -> Iterator[str]:
     """A learning rate that never reaches its peak, or reaches its end too late or too early."""
     schedule = config.schedule
     if run.is_certain and schedule.warmup_steps > run.num_steps * run.slack:
         yield (
             f"the warm-up (schedule.warmup_steps {schedule.warmup_steps:,}) is not over when the run ends at "
-            f"step {run.num_steps:,}, so the learning rate never reaches its peak. Lower it, or raise "
-            f"{run.ended_by}."
+            f"step {run.num_steps:,}. Lower it, or raise {run.ended_by}."
         )
     if schedule.kind != "cosine" or schedule.total_steps is None:
         return
@@ -223,16 +215,16 @@ def warn_of_schedule(config: Config, run: Forecast) -> Iterator[str]:
 def warn_of_validation(config: Config, run: Forecast) -> Iterator[str]:
     """Validations that are too few to be useful, or take too much time."""
     every, patience = config.validation.every_steps, config.validation.patience
-    validations = counted(run.num_validations, "validation")
+    validations, share = counted(run.num_validations, "validation"), run.validating_seconds / run.seconds
     if every > run.num_steps:
         yield (
             f"validation.every_steps ({every:,}) is more than the run's {counted(run.num_steps, 'step')}: "
-            "the only validation is at the end, with no best checkpoint to choose. Lower it."
+            "the only validation is at the end. Lower it."
         )
-    elif run.num_validations > 1 and run.validating_seconds > MOST_VALIDATING * run.seconds:
+    elif run.num_validations > 1 and share > MOST_VALIDATING:
         yield (
-            f"{run.validating_seconds / run.seconds:.0%} of the run's time goes into {validations}. Raise "
-            "validation.every_steps, or validate on fewer pairs."
+            f"{share:.0%} of the run's time goes into {validations}. Raise validation.every_steps, or "
+            "validate on fewer pairs."
         )
     if run.is_certain and patience is not None and patience >= run.num_validations:
         yield (

@@ -101,11 +101,9 @@ def _explain_batch_too_large(bad: BadBatch, device: torch.device) -> Iterator[No
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
-        otherwise = "" if device.type == "cpu" else " Or compute on the CPU with --device cpu."
         raise TrainingError(
             f"the batch of step {bad.step:,} does not fit, in float32 and unsplit, into the free memory of "
-            f"the device ({device.type}). Try again when no other program, such as the training, uses it."
-            f"{otherwise}"
+            f"the device ({device.type}). Try again with --device cpu, or when no other program uses it."
         ) from error
 
 

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from tempfile import TemporaryFile
 from typing import NamedTuple
 
@@ -179,39 +180,31 @@ class Trial:
         pairs, _ = encode_pairs(rows, *tokenizers, max_length=config.data.max_length)
         length = round(float(pairs.tgt.lengths.mean())) - 1 if len(pairs) else 1
         ratio = self.batches.epoch(0).pairs.target_ratio
-        model, seconds_once = self._train_state.objective.model, 0.0
-
-        def translate(texts: Sequence[str]) -> list[str]:
-            nonlocal seconds_once
-            started = time.perf_counter()
-            translator = ModelTranslator(config, model, *tokenizers, target_ratio=ratio)
-            seconds_once = time.perf_counter() - started
-            exactly = Constraints(min_length=length)
-            translations = translator.translate(texts, max_length=length, constraints=exactly)
-            started = time.perf_counter()
-            attention_images(translator, rows)
-            seconds_once += time.perf_counter() - started
-            return translations
-
-        started = time.perf_counter()
+        state, objective = self._train_state, self._train_state.objective.eval()
         try:
-            with self._train_state.evaluation_weights():
+            with state.evaluation_weights():
+                translator = ModelTranslator(config, objective.model, *tokenizers, target_ratio=ratio)
+                started = time.perf_counter()
                 validate(
-                    self._train_state.objective,
+                    objective,
                     [collate(*pairs.select(np.arange(len(pairs))))] if len(pairs) else [],
-                    self._train_state.precision,
-                    translate=translate,
+                    state.precision,
+                    translate=partial(
+                        translator.translate, max_length=length, constraints=Constraints(min_length=length)
+                    ),
                     sources=rows["src"],
                     references=rows["tgt"],
                     tgt_tokenizer=tokenizers[1],
                 )
+                validated = time.perf_counter()
+                attention_images(translator, rows)
         except OverflowedLinesError as error:
             raise TrainingError(
                 "logits are NaN or infinite after the first steps. Try a lower schedule.learning_rate, or "
                 "more schedule.warmup_steps."
             ) from error
-        seconds = time.perf_counter() - started
-        return seconds_once + (seconds - seconds_once) * float(sizes.sum() / sizes[middle].sum())
+        seconds_once = time.perf_counter() - validated
+        return seconds_once + (validated - started) * float(sizes.sum() / sizes[middle].sum())
 
     def measure_pace(self, start_seconds: float) -> Pace:
         """Time the first steps of the run, the beginning of an epoch, a validation, and a checkpoint."""

@@ -97,7 +97,7 @@ def test_given_translations_are_shown_instead(call: Call, trained: RunDirectory)
         (["a", "--kind", "encoder"], ["--kind", "--format svg"]),
         (["a", "--head", "first", "--format", "svg"], ["--head first", "mean"]),
         (["a", "--head", "0", "--format", "svg"], ["--head 0"]),
-        (["a", "b", "--format", "svg"], ["one sentence, not 2"]),
+        (["a", "b", "--format", "svg"], ["svg", "1 sentence", "not 2"]),
         (["a", "--layer", "7"], ["no decoder layer 7"]),
         (["a", "--layer", "7", "--format", "svg", "--kind", "encoder"], ["no layer 7"]),
         (["a", "--out", "nowhere/a.html"], ["nowhere"]),

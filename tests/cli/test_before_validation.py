@@ -19,21 +19,18 @@ def run(make_config: Callable[..., Config], train_until: Callable[..., object], 
 
 
 @pytest.mark.parametrize(
-    "command", [["translate", "the dog sees milk."], ["evaluate", "--scores-only"], ["score", "s", "t"]]
+    "command",
+    [
+        ["translate", "the dog sees milk."],
+        ["evaluate", "--scores-only", "--checkpoint", "best"],
+        ["score", "s", "t"],
+    ],
 )
-@pytest.mark.parametrize("asked", [[], ["--checkpoint", "best"]])
-def test_the_latest_is_taken_and_named(call: Call, run: Path, command: list[str], asked: list[str]) -> None:
+def test_the_latest_is_taken_and_named(call: Call, run: Path, command: list[str]) -> None:
     for name in ("s", "t"):
         Path(name).write_text("Anna\n")
-    code, out, err = call(*command, "--run", run, *asked)
+    code, out, err = call(*command, "--run", run)
     assert code == 0, err
     assert out
     assert err.count("no validation has marked a best checkpoint yet: using the latest") == 1
     assert "step_0000003" in err
-
-
-def test_so_does_compare(call: Call, run: Path) -> None:
-    code, out, err = call("compare", run, run, "--show", "0")
-    assert code == 0, err
-    assert "step_0000003" in out
-    assert "using the latest" in err

@@ -109,17 +109,6 @@ def test_scores_are_printed_before_other_files_fail(call: Call, trained: RunDire
     assert err.splitlines()[-1].startswith("mt: ")
 
 
-def test_an_empty_reference_is_refused_before_anything_is_translated(
-    call: Call, trained: RunDirectory, tmp_path: Path
-) -> None:
-    file = tmp_path / "news.jsonl"
-    file.write_text('{"en": "Anna sees milk.", "de": "Anna sieht Milch."}\n{"en": "a", "de": " "}\n')
-    code, _, err = call("evaluate", "--data", file)
-    assert code == 2
-    assert err.splitlines()[-1].startswith(f"mt: {file}, sentence 2: the reference is empty")
-    assert not list(trained.path.glob("hypotheses.*"))
-
-
 def test_an_earlier_evaluation_by_another_checkpoint_is_compared_with(
     call: Call, trained: RunDirectory
 ) -> None:

@@ -141,26 +141,19 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return put
 
 
-def test_a_batch_that_does_not_fit_into_the_memory_of_ctranslate2_is_split(
+def test_a_batch_too_large_for_the_memory_of_ctranslate2_is_split_and_a_sentence_is_a_bad_line(
     exported: str, gpu: Callable[..., None], call: Call
 ) -> None:
     file = Path("lines.txt")
-    file.write_text("the dog sees milk.\nAnna sees milk.\nmy aunt finds the car.\n")
+    file.write_text("the dog sees milk.\nAnna sees milk.\nmy aunt finds the car today.\n")
     gpu(lambda sources: "CUDA failed with error out of memory" if len(sources) > 1 else None)
     code, out, err = call("translate", "--run", exported, "--file", file)
-    assert (code, out) == (0, "der Hund sieht Milch.\nAnna sieht Milch.\nmeine Tante findet das Auto.\n")
+    assert (code, out.splitlines()[1]) == (0, "Anna sieht Milch.")
     assert "out of memory: a batch of 3 sentences was split in two" in err
-
-
-def test_a_sentence_that_does_not_fit_into_the_memory_of_ctranslate2_is_a_bad_line(
-    exported: str, gpu: Callable[..., None], call: Call
-) -> None:
-    file = Path("lines.txt")
-    file.write_text("the dog sees milk.\nmy aunt finds the car today.\n")
     gpu(lambda sources: "mkl_malloc: failed to allocate memory" if len(sources[0]) > 5 else None)
     code, out, err = call("translate", "--run", exported, "--file", file)
-    assert (code, out) == (2, "der Hund sieht Milch.\n")
-    assert "lines.txt, line 2 has a sentence of 7 tokens that does not fit into memory" in err
+    assert (code, out) == (2, "der Hund sieht Milch.\nAnna sieht Milch.\n")
+    assert "lines.txt, line 3 has a sentence of 7 tokens that does not fit into memory" in err
     assert "--device cpu" in err
 
 
@@ -184,9 +177,9 @@ def test_without_the_libraries_of_the_gpu_ctranslate2_computes_on_the_cpu(
         (["--sample"], "does not sample"),
         (["--precision", "bf16"], "needs a CUDA device to compute in bf16"),
         (["--dictionary", "terms.tsv"], "needs a model that copies unknown words"),
-        (["--ensemble", "runs/tiny"], "--ensemble is for runs"),
-        (["--checkpoint", "latest"], "--checkpoint is for runs"),
-        (["--engine", "mt"], "--engine torch is for runs"),
+        (["--ensemble", "runs/tiny"], "which are for runs"),
+        (["--checkpoint", "latest"], "which are for runs"),
+        (["--engine", "mt"], "which are for runs"),
         (["--device", "mps"], "not on mps"),
     ],
 )
@@ -283,13 +276,6 @@ def test_scores_say_what_the_processor_computed_them_in(
         assert "computed in" not in err
     else:
         assert f"scores, computed in {precision}" in err
-
-
-def test_an_average_is_exported_by_its_name(trained: RunDirectory, call: Call) -> None:
-    name = Path(call("average", "--run", "runs/tiny", "--last", "2")[1].strip()).name
-    code, _, err = call(*EXPORT, "ctranslate2", "--checkpoint", name, "out")
-    assert code == 0, err
-    assert json.loads(Path("out/mt_export.json").read_text())["checkpoint"] == name
 
 
 def test_copying_is_named_as_what_does_not_travel_to_other_programs(

@@ -63,14 +63,3 @@ def test_neither_log_nor_terminal_nor_tensorboard_obeys_a_sentence(
     assert control_characters(worst) == set()
     assert "&lt;script&gt;alert" in worst
     assert "<" not in worst
-
-
-def test_the_name_of_a_run_does_not_control_the_terminal(call: Call, tiny_config_file: Path) -> None:
-    changes = ("--set", "training.max_steps=2", "--set", "checkpoint.every_steps=1")
-    assert call("train", "-c", tiny_config_file, *changes, "--run", "runs/tiny")[0] == 0
-    Path("runs/tiny").rename(f"runs/{TITLE}")
-    for command in (("translate", "a dog"), ("evaluate",), ("average",)):
-        code, _, err = call(*command)
-        assert code == 0
-        assert control_characters(err) == set()
-        assert r"\x1b]0;owned\x07" in err

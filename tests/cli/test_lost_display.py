@@ -61,15 +61,6 @@ def assert_nothing_was_lost(unbroken: RunDirectory) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
-def test_a_full_device_behind_both_streams(command: list[str], unbroken: RunDirectory) -> None:
-    with Path("/dev/full").open("w") as full:
-        ended = subprocess.run(command, stdout=full, stderr=full, env=environment(), check=False)
-    assert ended.returncode == 0
-    assert_nothing_was_lost(unbroken)
-
-
-@pytest.mark.slow
 def test_a_terminal_that_is_closed(
     command: list[str], unbroken: RunDirectory, terminal: tuple[int, int]
 ) -> None:

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-import mt.inference.model_translator
-from mt.inference.score import score_targets
 from mt.run_directory import RunDirectory
 from tests.forked import Popen
 
@@ -86,24 +84,6 @@ def test_a_pair_that_is_too_long_is_named_by_its_line_after_the_lines_before_it(
     assert "mt: line 5: the source has 17 tokens" in err
     Path("s").write_text("the car " * 8 + "\n" + "milk\n" * 6)
     assert call("score", "s", "t")[:2] == (2, "")
-
-
-@pytest.mark.usefixtures("trained")
-def test_pairs_before_one_that_overflows_are_written_also_if_a_later_one_is_too_long(
-    call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
-
-    def overflowing(model: object, sources: list[list[int]], *arguments: object, **options: object) -> object:
-        found = score_targets(model, sources, *arguments, **options)  # type: ignore[arg-type]
-        # The source of four tokens is the only one of its length.
-        return [[math.nan] if len(ids) == 4 else each for ids, each in zip(sources, found, strict=True)]
-
-    monkeypatch.setattr(mt.inference.model_translator, "score_targets", overflowing)
-    Path("s").write_text("milk\nmilk\nmilk milk milk milk\nmilk\n" + "the car " * 8 + "\n")
-    Path("t").write_text("Milch\n" * 5)
-    code, out, err = call("score", "s", "t", "--precision", "float32")
-    assert (code, out.count("\n")) == (2, 2)
-    assert "mt: line 3: the model's log-probabilities in float32 are NaN or infinite." in err
 
 
 @pytest.mark.usefixtures("trained")

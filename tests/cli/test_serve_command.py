@@ -5,7 +5,7 @@ import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from fastapi import FastAPI
@@ -13,13 +13,7 @@ from fastapi.testclient import TestClient
 
 from mt.run_directory import RunDirectory
 from mt.serving import app as service
-
-
-class Ended(NamedTuple):
-    code: int
-    out: str
-    err: str
-
+from tests.cli.conftest import Ended
 
 Call = Callable[..., Ended]
 Ask = Callable[[TestClient], object]
@@ -71,7 +65,7 @@ def test_a_layer_to_align_by_needs_torch_in_float32(call: Call, trained: RunDire
 def test_a_token_that_no_header_can_hold_is_refused(content: str, call: Call, trained: RunDirectory) -> None:
     Path("token").write_text(content, encoding="utf-8")
     refused(call("serve", "--run", trained.path, "--token-file", "token"), "token file token", "ASCII")
-    refused(call("serve", "--run", trained.path, "--token-file", "none"), "none cannot be read")
+    refused(call("serve", "--run", trained.path, "--token-file", "none"), "none: No such file")
 
 
 def test_an_exported_folder_is_served_as_the_run_beside_it(
@@ -105,7 +99,7 @@ def test_an_exported_folder_is_served_as_the_run_beside_it(
     assert said["aligned"]["text"] == "Anna kauft Milch."
     assert [target for _, target in said["aligned"]["alignment"]] == [0, 1, 2]
     for option in (("--checkpoint", "latest"), ("--layer", "1")):
-        refused(call("serve", "--run", exported, "--port", "0", *option), f"{option[0]} is for runs")
+        refused(call("serve", "--run", exported, "--port", "0", *option), option[0], "which are for runs")
 
 
 def test_who_may_ask(call: Call, trained: RunDirectory, served: Callable[[Ask], None]) -> None:

@@ -25,7 +25,7 @@ def test_the_run_is_called_like_its_config(call: Call, tiny_config_file: Path) -
     assert Path("runs/tiny/checkpoints/step_0000002").is_dir()
     code, _, err = call("train", "--config", tiny_config_file, "--set", "training.max_steps=2")
     assert code == 0
-    assert err.startswith("runs/tiny is finished: training.max_steps (2) reached. To train it further")
+    assert err.startswith("runs/tiny is finished: training.max_steps (2) reached. To train longer")
     assert len(err.splitlines()) == 1
     code, _, err = call("train", "-c", tiny_config_file, "--restart", "--set", "training.max_steps=1")
     assert code == 0
@@ -48,9 +48,9 @@ def test_a_finished_cosine_is_not_told_to_raise_a_limit(call: Call, tiny_config_
     options = ("--set", "schedule.kind=cosine", "--set", "schedule.total_steps=6")
     train = ("train", "-c", tiny_config_file, *options)
     for max_steps, advice in (
-        (4, "To train it further, raise that limit; to start over, add --restart."),
-        (6, "Its cosine schedule has ended as well: to train longer, raise that limit and "
-            "schedule.total_steps in another run with --run PATH, or start over with --restart."),
+        (4, "To train longer, raise that limit; to start over, add --restart."),
+        (6, "To train longer, raise that limit and schedule.total_steps in another run with --run PATH; "
+            "to start over, add --restart."),
     ):  # fmt: skip
         limit = ("--set", f"training.max_steps={max_steps}")
         assert call(*train, *limit)[0] == 0
@@ -82,7 +82,7 @@ def test_a_run_from_a_checkpoint_of_another(call: Call, tiny_config_file: Path) 
     finished = ("--from-checkpoint", "runs/tiny/checkpoints/step_0000012")
     code, _, err = call("train", "-c", tiny_config_file, *finished, "--run", "runs/same")
     assert code == 0
-    assert err.endswith("To train it further, raise that limit and leave out --from-checkpoint.\n")
+    assert err.endswith("raise that limit; leave out --from-checkpoint.\n")
     code, _, err = call(
         "train", "-c", tiny_config_file, "--run", "runs/same", "--set", "training.max_steps=13"
     )

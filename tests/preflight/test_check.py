@@ -109,7 +109,7 @@ def test_targets_without_text_are_warned_of(check: Check, tiny_corpus: Path, tmp
     file.write_text("".join(f"{line}\n" for line in [lines[0], "", *lines[2:4], " ", *lines[5:]]))
     warnings = check(f"data.path={corpus}").conclusion.warnings
     [warning] = [warning for warning in warnings if "cannot be scored" in warning]
-    assert re.search(r"validation split .* 2 targets .* pair 2 is the first", warning)
+    assert re.search(r"validation split .* 2 empty targets, the first in pair 2", warning)
 
 
 def test_leaked_pairs_are_warned_of_unless_they_are_removed(

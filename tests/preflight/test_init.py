@@ -75,7 +75,7 @@ def test_unusable_held_out_pairs_are_reported_as_by_mt_check(tmp_path: Path) -> 
     write_rows(tmp_path / "test.jsonl", [("a", ""), *rows[1:]])
     write_rows(tmp_path / "validation.jsonl", [("a " * 60, tgt) for _, tgt in rows[:20]] + rows[20:])
     text = proposed(tmp_path)
-    assert "The test split cannot be scored, because 1 target of it is empty: pair 1." in text
+    assert "The test split cannot be scored, because it has 1 empty target" in text
     assert "10.0% of the validation pairs are empty or have more tokens than data.max_length (32)" in text
 
 
