@@ -94,18 +94,15 @@ def evaluate(
 def _show_scores(result: "Evaluation") -> None:
     for score in result.scores.values():
         echo(str(score))
-    if result.literature is not None:
-        echo(str(result.literature))
     echo(f"exact sentences {result.exact:.2f} %")
     if result.exact_by_length is not None:
         echo("words  sentences  exact")
         for length, (count, exact) in result.exact_by_length.items():
             echo(f"{length:5}  {count:9,}  {exact:6.2f} %")
-    for other in result.other_checkpoints:
-        bleu = other.bleu
+    for checkpoint, bleu in result.other_checkpoints.items():
         verdict = "a significant" if bleu.is_significant else "no significant"
         echo(
-            f"{visible(other.checkpoint)} has BLEU {bleu.first.value:.2f} on these sentences; this "
+            f"{visible(checkpoint)} has BLEU {bleu.first.value:.2f} on these sentences; this "
             f"checkpoint has {bleu.gain:+.2f}, {verdict} difference (p = {bleu.p_value:.4f})"
         )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
 from mt import processes
 from mt.cli.logs import invite_typing
 from mt.cli.options import on_one_line
-from mt.display import ProgressLines, counted, one_line, progress_bar
+from mt.display import counted, one_line, progress_bar
 from mt.errors import LinesError
 from mt.inference.arriving_lines import (
     STDIN,

@@ -79,29 +79,6 @@ def report(
     say(f"Wrote {out}.")
 
 
-def _gather(
-    run: "RunDirectory", checkpoint: str, device: "torch.device", num_sentences: int, num_attention: int
-) -> "Report":
-    """The contents of the report; what has to be left out is also a warning."""
-    from mt.attention_maps.page import script_hash
-    from mt.reports.facts import gather_facts
-    from mt.reports.report import Report
-
-    facts = gather_facts(run, now=time.time())
-    left_out = list(facts.problems)
-    samples, shown = None, ""
-    try:
-        if num_sentences:
-            samples, shown = _samples(run, checkpoint, device, num_sentences, num_attention)
-    except MtError as error:
-        left_out.append(f"Translations and attention are left out: {error}")
-    for problem in left_out:
-        LOG.warning("%s", problem)
-    script = script_hash() if shown else ""
-    made = datetime.now(UTC)
-    return Report(facts, samples, shown, script, made=made, mt_version=mt.__version__, left_out=left_out)
-
-
 def _samples(
     run: "RunDirectory", checkpoint: str, device: "torch.device", num_sentences: int, num_attention: int
 ) -> "tuple[RankedSamples, str]":

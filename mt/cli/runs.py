@@ -37,8 +37,8 @@ def runs(
     is_comparing = paths is not None and len(paths) > 1 and len(usable) > 1
     differing = differing_options(usable) if is_comparing else {}
     if json:
-        echo(runs_json(summaries, names, differing))
+        echo(runs_json(summaries, differing))
         return
-    echo(runs_table(summaries, names))
+    echo(runs_table(summaries))
     if is_comparing:
-        echo("\n" + differences_table(differing, list(usable)))
+        echo("\n" + differences_table(differing, usable))

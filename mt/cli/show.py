@@ -30,4 +30,4 @@ def show(
     from mt.reports.facts import gather_facts
     from mt.reports.show import describe
 
-    echo(story(gather_facts(found, now=time.time())))
+    echo(describe(gather_facts(found, now=time.time())))
