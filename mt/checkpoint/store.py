@@ -5,7 +5,6 @@ import hashlib
 import logging
 import math
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from mt.checkpoint.directory import BEST, LATEST, CheckpointDirectory, step_of
 from mt.checkpoint.record import (
     MODEL,
     RECORD,
@@ -36,10 +36,6 @@ from mt.files import make_folder, new_folder, remove_folder_atomically, remove_l
 
 LOG = logging.getLogger(__name__)
 
-LATEST, BEST = "latest", "best"
-_STEP_NAME = re.compile(r"step_(\d{7,18})")
-_AVERAGE_NAME = re.compile(r"average_(\d{7,18})")
-
 
 class RecoveredCheckpoint(NamedTuple):
     """A sound checkpoint to continue from, loaded onto the CPU."""
@@ -49,44 +45,12 @@ class RecoveredCheckpoint(NamedTuple):
     training_state: SavedTraining
 
 
-class CheckpointStore:
+class CheckpointStore(CheckpointDirectory):
     """The folder ``checkpoints/`` of a run.
 
     Any number of processes may read it while one writes; the writer holds the run's lock and calls `tidy_up`
     or `recover` before anything else. Creating this object does not access the disk.
     """
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-
-    def names(self) -> list[str]:
-        """The checkpoints that training saved, sound or not, from the oldest step to the newest."""
-        return self._names(_STEP_NAME)
-
-    def averages(self) -> list[str]:
-        """The averages, likewise."""
-        return self._names(_AVERAGE_NAME)
-
-    def pointer(self, pointer: str) -> str | None:
-        """The name in ``latest`` or ``best``; None if the file is missing or names no checkpoint."""
-        try:
-            text = (self.directory / pointer).read_text(encoding="utf-8", errors="replace").strip()
-        except OSError:
-            return None
-        return text if _STEP_NAME.fullmatch(text) else None
-
-    def last_best(self, up_to_step: float = math.inf) -> str | None:
-        """The best checkpoint up to a step: the last one that was the best of the run when it was saved."""
-        for name in reversed(self.names()):
-            with contextlib.suppress(CheckpointError):
-                if _step_of(name) <= up_to_step and read_record(self.directory / name).best:
-                    return name
-        return None
-
-    def traces(self) -> list[str]:
-        """Proof that checkpoints were saved, even if they are gone: the pointers and the averages."""
-        pointers = [name for name in (LATEST, BEST) if (self.directory / name).exists()]
-        return pointers + self.averages()
 
     def save(
         self,
@@ -240,7 +204,7 @@ class CheckpointStore:
         Later steps than ``newest`` are left alone: they are damaged, and training has not reached them again.
         If one cannot be removed, there is a warning: all that matters has been saved.
         """
-        done = [name for name in self.names() if _step_of(name) <= newest.step]
+        done = [name for name in self.names() if step_of(name) <= newest.step]
         for name in done[:-keep]:
             if name not in (self.pointer(BEST), self.pointer(LATEST)):
                 try:
@@ -257,14 +221,10 @@ class CheckpointStore:
         """
         latest = self.pointer(LATEST)
         for name in self.names() if latest else []:
-            if _step_of(latest or "") < _step_of(name) < step:
+            if step_of(latest or "") < step_of(name) < step:
                 if self.pointer(BEST) == name:
                     (self.directory / BEST).unlink()
                 remove_folder_atomically(self.directory / name)
-
-    def _names(self, pattern: re.Pattern[str]) -> list[str]:
-        names = [path.name for path in self.directory.iterdir()] if self.directory.is_dir() else []
-        return sorted(filter(pattern.fullmatch, names), key=_step_of)
 
     def _sound_ones(self) -> str:
         sound = []
@@ -298,10 +258,6 @@ def _read_state(checkpoint: Checkpoint) -> SavedTraining:
 def _check_parts(checkpoint: Checkpoint) -> None:
     for part in checkpoint.parts:
         read_part(checkpoint, part)
-
-
-def _step_of(name: str) -> int:
-    return int(name.rpartition("_")[2])
 
 
 @contextlib.contextmanager

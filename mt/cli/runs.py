@@ -25,8 +25,8 @@ def runs(
     and the speed is in target tokens. A damaged run is listed with what is wrong with it.
     """
     escape_on_terminal()
-    from mt.reports.facts import summarise
     from mt.reports.runs import differences_table, differing_options, find_runs, runs_json, runs_table
+    from mt.reports.summary import summarise
 
     now = time.time()
     summaries = {

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from mt.checkpoint.store import LATEST, CheckpointStore
+from mt.checkpoint.directory import LATEST
+from mt.checkpoint.store import CheckpointStore
 from mt.data.batches.batch import collate
 from mt.device import is_out_of_memory
 from mt.errors import TrainingError

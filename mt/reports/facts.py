@@ -1,70 +1,17 @@
-"""The facts about a run, read from its files: those of `mt runs`, and all those of `mt show` and `mt report`.
+"""All facts about a run that `mt show` and `mt report` need, gathered once."""
 
-A run may be training, or damaged in any way: what cannot be read is None or empty, and named in the problems.
-"""
-
-import math
-import os
-import statistics
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from mt.checkpoint.directory import BEST, LATEST, average_names, read_pointer, step_names
-from mt.checkpoint.record import DamagedError
-from mt.config.config import Config
-from mt.config.explain import first_complaint
-from mt.config.load import load_config
+from mt.checkpoint.directory import CheckpointDirectory
 from mt.data.corpus_report import CorpusReport
 from mt.display import counted
-from mt.errors import ConfigError
 from mt.evaluation.record import RecordedEvaluation, read_evaluations
-from mt.reports.checkpoints import SavedCheckpoint, inspect_checkpoint, num_bytes, read_counters
+from mt.reports.checkpoints import SavedCheckpoint, inspect_checkpoint
 from mt.reports.sessions import STILL_RUNNING, TrainingSession, read_sessions
+from mt.reports.summary import RunSummary, or_problem, short_duration, summarise, written
 from mt.run_directory import RunDirectory
-from mt.training.counters import Counters
-from mt.training.metrics_file import Point, read_points
-
-T = TypeVar("T")
-State = Literal["running", "stopped", "finished", "damaged"]
-
-# Speed is the median of this many points of the curve, because single points can be slow on a busy machine.
-_NUM_SPEEDS = 20
-
-
-@dataclass(frozen=True)
-class RunSummary:
-    """What `mt runs` shows."""
-
-    run: RunDirectory
-    state: State
-    detail: str | None
-    """Which process is training, why the run is finished, or what is damaged."""
-    step: int | None
-    """The step that it would resume from; for a run in training, the newest known step."""
-    epochs: int | None
-    """Complete passes over the training split."""
-    num_target_tokens: int | None
-    best_bleu: float | None
-    """The highest of all validations, and the first step that had it."""
-    best_bleu_step: int | None
-    tokens_per_second: float | None
-    age_seconds: int | None
-    """Time since training last wrote metrics or a checkpoint."""
-    num_bytes: int
-    """Size of all its files."""
-    seconds: float | None
-    """Time of training and validation up to the newest point."""
-    config: Config | None
-    latest: SavedCheckpoint | None
-    """The one to resume from."""
-    best: SavedCheckpoint | None
-    """The one to translate with; until a validation has marked one, the latest."""
-    points: list[Point]
-    problems: list[str]
 
 
 @dataclass(frozen=True)
@@ -142,146 +89,19 @@ class RunFacts(RunSummary):
         }
 
 
-def written(number: float | None, form: str) -> str:
-    """The number in this format; ``unknown`` if it is None."""
-    return "unknown" if number is None else form.format(number)
-
-
-def short_count(number: float) -> str:
-    """A number with about three digits, such as ``950``, ``12.3k`` and ``2.32M``."""
-    rounded = float(f"{number:.3g}")
-    for unit, name in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if rounded >= unit:
-            return f"{rounded / unit:,g}{name}"
-    return f"{rounded:g}"
-
-
-def short_duration(seconds: float) -> str:
-    """A duration in the largest fitting unit, such as ``40 s``, ``12 min``, ``5 h`` or ``31 d``."""
-    for limit, unit, name in ((60, 1, "s"), (3600, 60, "min"), (48 * 3600, 3600, "h")):
-        if seconds < limit:
-            return f"{seconds // unit:.0f} {name}"
-    return f"{seconds // 86400:,.0f} d"
-
-
-def series(points: Iterable[Point], kind: str, name: str) -> list[tuple[int, float]]:
-    """Step and value of a metric in the points of one kind, by step, where it is finite."""
-    values = {p.step: p[name] for p in points if p.kind == kind and name in p.figures}
-    return sorted((step, value) for step, value in values.items() if math.isfinite(value))
-
-
-def summarise(run: RunDirectory, *, now: float) -> RunSummary:
-    """Summarise a run; ``now`` is in seconds since 1970."""
-    problems: list[str] = []
-    config = _or_problem(problems, run.config_file, lambda: load_config(run.config_file))
-    points = _or_problem(problems, run.metrics_file, lambda: read_points(run.metrics_file)) or []
-    saved = _pointed_at(run.checkpoints_dir, problems)
-    latest, best = saved.get(LATEST), saved.get(BEST)
-    counters = None
-    if latest and (record := latest.record):
-        counters = _or_problem(problems, record.folder, lambda: read_counters(record))
-    if latest:
-        tokenizers = run.src_tokenizer_file, run.tgt_tokenizer_file
-        problems += [f"{file.name} is missing" for file in tokenizers if not file.is_file()]
-    newest = {name: value for p in points for name, value in p.figures.items() if math.isfinite(value)}
-    holder = run.holder()
-    step, epochs, num_tokens = None, None, None
-    if points and (holder or counters is None):
-        step = max(point.step for point in points)
-        epochs, num_tokens = (int(newest.get(name, 0)) for name in ("epoch", "num_target_tokens"))
-    elif counters is not None:
-        step, epochs, num_tokens = counters.step, counters.epoch, counters.num_target_tokens
-    state, detail = _state(config, counters, holder, problems)
-    scores = series(points, "validation", "bleu")
-    if not scores and best and best.record and "bleu" in best.record.metrics:
-        scores = [(best.record.step, best.record.metrics["bleu"])]
-    # The first of equal ones.
-    bleu_step, bleu = max(scores, key=lambda point: point[1], default=(None, None))
-    speeds = [speed for _, speed in series(points, "train", "tokens_per_second")]
-    files = [file for file in (run.metrics_file, run.config_file, run.checkpoints_dir) if file.exists()]
-    age = now - max((file.stat().st_mtime for file in files), default=math.nan)
-    return RunSummary(
-        run,
-        state,
-        detail,
-        step=step,
-        epochs=epochs,
-        num_target_tokens=num_tokens,
-        best_bleu=bleu,
-        best_bleu_step=bleu_step,
-        tokens_per_second=statistics.median(speeds[-_NUM_SPEEDS:]) if speeds else None,
-        age_seconds=round(max(0.0, age)) if files else None,
-        num_bytes=num_bytes(run.path),
-        seconds=newest.get("minutes", 0.0) * 60 if points else None,
-        config=config,
-        latest=latest,
-        best=best,
-        points=points,
-        problems=problems,
-    )
-
-
-def _state(
-    config: Config | None, counters: Counters | None, holder: str | None, problems: list[str]
-) -> tuple[State, str | None]:
-    if holder:
-        # Its files may be in the middle of a change.
-        return "running", holder
-    if problems or config is None:
-        return "damaged", "; ".join(problems)
-    if counters is None or counters.owes_validation:
-        return "stopped", None
-    limit = counters.reached_limit(config.training, config.validation)
-    return ("finished" if limit else "stopped"), limit
-
-
 def gather_facts(run: RunDirectory, *, now: float) -> RunFacts:
     """Read everything that a run has recorded about itself; ``now`` is in seconds since 1970."""
     summary = summarise(run, now=now)
-    problems, folder = summary.problems, run.checkpoints_dir
-    sessions = _or_problem(problems, run.sessions_file, lambda: read_sessions(run)) or []
+    problems, store = summary.problems, CheckpointDirectory(run.checkpoints_dir)
+    sessions = or_problem(problems, run.sessions_file, lambda: read_sessions(run)) or []
     if sessions and summary.state == "running":
         sessions[-1].outcome = STILL_RUNNING
-    folders = [folder / name for name in (*step_names(folder), *average_names(folder))]
+    folders = [store.directory / name for name in (*store.names(), *store.averages())]
     return RunFacts(
         **vars(summary),
-        corpus=_or_problem(
-            problems, run.corpus_file, lambda: _CORPUS.validate_json(run.read_corpus_report())
-        ),
+        corpus=or_problem(problems, run.corpus_file, lambda: _CORPUS.validate_json(run.read_corpus_report())),
         sessions=sessions,
-        evaluations=_or_problem(problems, run.evaluations_file, lambda: read_evaluations(run)) or [],
+        evaluations=or_problem(problems, run.evaluations_file, lambda: read_evaluations(run)) or [],
         # Training removes old ones.
         checkpoints=[inspect_checkpoint(checkpoint) for checkpoint in folders if checkpoint.is_dir()],
     )
-
-
-def _pointed_at(folder: Path, problems: list[str]) -> dict[str, SavedCheckpoint]:
-    """The latest checkpoint and the best one, by these names; those that there are."""
-    names = {pointer: read_pointer(folder, pointer) for pointer in (LATEST, BEST)}
-    for pointer, name in names.items():
-        if name is None and os.path.lexists(folder / pointer):
-            problems.append(f"checkpoints/{pointer} does not name a checkpoint")
-    # A process that was killed between writing the first checkpoint and the pointer has left no pointer.
-    latest = names[LATEST] or next(reversed(step_names(folder)), None)
-    if latest is None:
-        return {}
-    saved = {name: inspect_checkpoint(folder / name) for name in (names[BEST] or latest, latest)}
-    problems += [f"checkpoints/{name}: {one.problem}" for name, one in saved.items() if one.problem]
-    return {LATEST: saved[latest], BEST: saved[names[BEST] or latest]}
-
-
-def _or_problem(problems: list[str], file: Path, reader: Callable[[], T]) -> T | None:
-    """What ``reader`` reads from the file; if it cannot, None, and a sentence is added to ``problems``."""
-    try:
-        return reader()
-    except FileNotFoundError:
-        problems.append(f"{file.name} is missing")
-    except OSError as error:
-        problems.append(f"{file.name} cannot be read: {error.strerror}")
-    except ValidationError as error:
-        problems.append(f"{file.name} is not what training wrote: {first_complaint(error)}")
-    except ConfigError as error:
-        problems.append(error.message.split("\n", 1)[0])
-    except DamagedError as error:
-        problems.append(f"{file.name}: {error.message}")
-    return None

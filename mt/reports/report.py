@@ -22,8 +22,9 @@ from mt.display import counted, markdown_text, origin_of_split, visible
 from mt.errors import RunError
 from mt.evaluation.scores import SCORE_NAMES, Score
 from mt.reports.charts import line_chart
-from mt.reports.facts import RunFacts, series, short_count, short_duration
+from mt.reports.facts import RunFacts
 from mt.reports.samples import RankedSamples
+from mt.reports.summary import series, short_count, short_duration
 
 _FOLDER = Path(__file__).parent
 _LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z]{2,4})?", re.ASCII)

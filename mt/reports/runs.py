@@ -10,7 +10,7 @@ from mt.config.config import Config
 from mt.config.write import all_options
 from mt.display import aligned, one_line, size
 from mt.errors import RunError
-from mt.reports.facts import RunSummary, short_count, short_duration
+from mt.reports.summary import RunSummary, short_count, short_duration
 from mt.run_directory import TRAIN_ONE, RunDirectory, as_run
 
 _MAX_VALUE = 40

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from mt.display import aligned, counted, origin_of_split, size, visible
 from mt.reports.charts import sparkline
-from mt.reports.facts import CorpusFacts, RunFacts, series
+from mt.reports.facts import CorpusFacts, RunFacts
+from mt.reports.summary import series
 
 _MAX_ROWS = 20
 _MAX_LENGTH = 1000

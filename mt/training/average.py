@@ -2,8 +2,9 @@
 
 import logging
 
+from mt.checkpoint.directory import BEST
 from mt.checkpoint.record import Checkpoint
-from mt.checkpoint.store import BEST, CheckpointStore
+from mt.checkpoint.store import CheckpointStore
 from mt.config.load import load_config
 from mt.display import counted
 from mt.errors import CheckpointError

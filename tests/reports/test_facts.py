@@ -16,9 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mt.reports.facts import RunFacts, gather_facts, short_count
+from mt.reports.facts import RunFacts, gather_facts
 from mt.reports.report import render
 from mt.reports.show import describe
+from mt.reports.summary import short_count
 from mt.run_directory import RunDirectory
 from tests.forked import environment
 
