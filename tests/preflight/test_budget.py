@@ -172,4 +172,6 @@ def test_real_steps_are_timed_and_the_proposed_run_trains_to_its_end(
     assert "training.max_steps" in (outcome.finished or "")
     # Words, commas and points, and EOS.
     passes = outcome.counters.num_target_tokens / corpus_tokens(tiny_corpus)
-    assert f"passes   {passes:.1f} over the corpus" in text
+    foretold = float(text.partition("passes   ")[2].split()[0])
+    # The last step ends in the middle of a pass.
+    assert foretold == pytest.approx(passes, abs=0.2)

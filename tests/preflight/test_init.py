@@ -266,7 +266,7 @@ def test_little_text_is_learnt_as_aligned_words_although_some_are_unknown(
 @pytest.mark.slow
 def test_more_text_is_learnt_as_words_in_short_runs_only(tmp_path: Path) -> None:
     # About 180,000 running words.
-    write_corpus(tmp_path / "corpus", 20_000, 1500)
+    write_corpus(tmp_path / "corpus", 20_000, 6000)
 
     def kind(target_tokens: int) -> str:
         text = proposed(tmp_path / "corpus", budget=Budget(target_tokens=target_tokens))
