@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -17,8 +17,8 @@ T = TypeVar("T")
 
 SECONDS_BETWEEN_LINES = 10.0
 
-shows_progress = False
-"""Whether there are bars or log lines. The command line sets it: a library leaves the terminal alone."""
+new_bar: "Callable[..., tqdm[NoReturn]] | None" = None
+"""tqdm, once the command line has set it; until then nothing is drawn on the terminal of a library's user."""
 
 # C0 except tab and line feed, DEL, C1, and bidirectional controls, which reorder text. A surrogate stands for
 # a byte of a line or a name that is not UTF-8, and cannot be written as UTF-8.
@@ -115,9 +115,22 @@ class _LogFile:
         """Do nothing: a log line is complete."""
 
 
+class SilentBar:
+    """A progress bar that shows nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Do nothing."""
+
+    def update(self, count: int = 1) -> None:
+        """Do nothing."""
+
+
 def progress_bar(
     total: int | None, *, unit: str, description: str, shown: bool = True, delay_seconds: float = 0
-) -> "tqdm[NoReturn]":
+) -> "tqdm[NoReturn] | SilentBar":
     """A bar on stderr with the time left, removed when it is closed; without a terminal, log lines.
 
     Args:
@@ -127,26 +140,23 @@ def progress_bar(
         shown: False to show neither a bar nor log lines.
         delay_seconds: The bar appears after this time; log lines only after ten seconds.
     """
-    from tqdm import tqdm  # It is slow to import, and `mt --help` needs none.
-
-    disable = not (shown and shows_progress)
+    if new_bar is None or not shown:
+        return SilentBar()
     bar = "{percentage:3.0f}%|{bar}| " if total else ""
     of, left = (" of {total:,}", ", {remaining} left") if total else ("", "")
     text = "{n:,}" + of + f" {unit} [" + "{elapsed}" + left + "]"
     if terminal_width() is not None:
-        return tqdm(
+        return new_bar(
             total=total,
             desc=description,
-            disable=disable,
             bar_format="{desc}: " + bar + text,
             delay=delay_seconds,
             dynamic_ncols=True,
             leave=False,
         )
-    return tqdm(
+    return new_bar(
         total=total,
         desc=description,
-        disable=disable,
         bar_format="{desc}: " + text,
         delay=SECONDS_BETWEEN_LINES,
         mininterval=SECONDS_BETWEEN_LINES,
@@ -178,8 +188,8 @@ def waiting(description: str) -> Iterator[None]:
 
 def show_only_errors() -> None:
     """From now on print nothing on the terminal and log only errors, as all processes but the first do."""
-    global shows_progress
-    shows_progress = False
+    global new_bar
+    new_bar = None
     logger = logging.getLogger("mt")
     logger.setLevel(logging.ERROR)
     logger.handlers = []

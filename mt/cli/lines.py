@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
 from mt import processes
 from mt.cli.logs import invite_typing
 from mt.cli.options import on_one_line
-from mt.display import counted, one_line, progress_bar
+from mt.display import SilentBar, counted, one_line, progress_bar
 from mt.errors import LinesError
 from mt.inference.arriving_lines import (
     STDIN,
@@ -53,7 +53,7 @@ class Input(NamedTuple):
         is_stdin = not self.sentences and self.file is None and self.first == 1
         return is_stdin and not processes.are_several() and os.isatty(STDIN) and sys.stdout.isatty()
 
-    def bar(self) -> "tqdm[NoReturn]":
+    def bar(self) -> "tqdm[NoReturn] | SilentBar":
         """A progress bar for a file, unless the translations themselves appear on the terminal."""
         is_needed = self.file is not None and not sys.stdout.isatty()
         total = count_lines(self.file) if is_needed else None
