@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from mt.config.config import Config
 from mt.data.batches.alignment import Places
-from mt.data.batches.dataset import CHUNK_SIZE, DropCounts, EncodedPairs, encode_pairs
+from mt.data.batches.dataset import CHUNK_SIZE, DropCounts, encode_pairs
+from mt.data.batches.pairs import EncodedPairs
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.corpus_report import cleaning_table, leak_sentence, recorded_fingerprints, to_json
 from mt.data.prepared_cache import aligned_places, cached_tokenizers, encoded_training_pairs

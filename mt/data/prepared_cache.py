@@ -8,14 +8,8 @@ import numpy as np
 
 from mt.config.config import Config
 from mt.data.batches.alignment import ALIGNMENT_VERSION, Places, align
-from mt.data.batches.dataset import (
-    ENCODING_VERSION,
-    DropCounts,
-    EncodedPairs,
-    encode_pairs,
-    load_pairs,
-    mapped,
-)
+from mt.data.batches.dataset import ENCODING_VERSION, DropCounts, encode_pairs, load_pairs, mapped
+from mt.data.batches.pairs import EncodedPairs
 from mt.data.cache import cached, recipe
 from mt.data.corpus import Corpus
 from mt.data.pair_table import PAIRS_IN_MEMORY

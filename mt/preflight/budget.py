@@ -10,7 +10,8 @@ import numpy as np
 
 from mt.config.config import Config
 from mt.data.batches.alignment import Places, align
-from mt.data.batches.dataset import EncodedPairs, EncodedSentences, encode_pairs
+from mt.data.batches.dataset import encode_pairs
+from mt.data.batches.pairs import EncodedPairs, EncodedSentences
 from mt.data.corpus import Corpus
 from mt.errors import ConfigError
 from mt.preflight import rule

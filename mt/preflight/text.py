@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mt.config.config import Config
-from mt.data.batches.dataset import EncodedPairs, encode_pairs
+from mt.data.batches.dataset import encode_pairs
+from mt.data.batches.pairs import EncodedPairs
 from mt.data.batches.sampler import Share
 from mt.data.corpus import Corpus
 from mt.data.prepare import (

@@ -17,7 +17,8 @@ from mt import display
 from mt.config.config import Config
 from mt.data.batches.alignment import Places
 from mt.data.batches.batch import collate
-from mt.data.batches.dataset import EncodedPairs, encode_pairs
+from mt.data.batches.dataset import encode_pairs
+from mt.data.batches.pairs import EncodedPairs
 from mt.data.batches.sampler import Indices
 from mt.data.batches.stream import training_batches
 from mt.device import (

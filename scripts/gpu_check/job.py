@@ -41,7 +41,7 @@ class Job:
             "HF_HUB_OFFLINE": "1",
             "TOKENIZERS_PARALLELISM": "false",
             # Several processes compile at once, each with so many more.
-            "TORCHINDUCTOR_COMPILE_THREADS": "2",
+            "TORCHINDUCTOR_COMPILE_THREADS": "4",
         }
 
     @property

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mt.data.batches.alignment import NONE, Lexicon, align
-from mt.data.batches.dataset import EncodedPairs, EncodedSentences
+from mt.data.batches.pairs import EncodedPairs, EncodedSentences
 
 Pairs = Sequence[tuple[list[int], list[int]]]
 

@@ -8,7 +8,7 @@ import torch
 
 from mt.data.batches.batch import Batch
 from mt.data.batches.bpe_dropout import BpeDropout
-from mt.data.batches.dataset import EncodedPairs, EncodedSentences
+from mt.data.batches.pairs import EncodedPairs, EncodedSentences
 from mt.data.batches.sampler import Share
 from mt.data.batches.stream import BatchStream
 from mt.errors import TrainingError

@@ -9,7 +9,7 @@ import pytest
 
 from mt.config.data import TokenizerConfig
 from mt.data.batches.bpe_dropout import BpeDropout
-from mt.data.batches.dataset import EncodedSentences
+from mt.data.batches.pairs import EncodedSentences
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.tokenizers.train import train_tokenizer
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from mt.data.batches.batch import Batch, collate
-from mt.data.batches.dataset import EncodedPairs, EncodedSentences
+from mt.data.batches.pairs import EncodedPairs, EncodedSentences
 from mt.data.batches.stream import BatchStream
 from mt.errors import DataError
 

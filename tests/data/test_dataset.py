@@ -6,7 +6,8 @@ from pathlib import Path
 import datasets
 import numpy as np
 
-from mt.data.batches.dataset import EncodedPairs, encode_pairs, load_pairs
+from mt.data.batches.dataset import encode_pairs, load_pairs
+from mt.data.batches.pairs import EncodedPairs
 from mt.data.batches.sampler import Share
 from mt.data.tokenizers.tokenizer import Tokenizer
 

@@ -12,7 +12,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from mt.data.batches.dataset import EncodedPairs
+from mt.data.batches.pairs import EncodedPairs
 from mt.display import track
 
 ALIGNMENT_VERSION = 1

@@ -14,10 +14,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from mt.data.batches.pairs import EncodedSentences
 from mt.masks import padding_mask, target_mask
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID
 
-Sentences = Sequence[Sequence[int] | npt.NDArray[np.integer]]
+Sentences = Sequence[Sequence[int] | npt.NDArray[np.integer]] | EncodedSentences
 
 
 @dataclass(frozen=True)
@@ -121,14 +122,14 @@ def pad(sentences: Sentences, *, first: int | None = None, last: int | None = No
     Returns:
         ``(B, T)`` int64, where T is the longest sentence with the ids added to it.
     """
-    arrays = [np.asarray(sentence, dtype=np.int64) for sentence in sentences]
-    lengths = np.array([len(array) for array in arrays])[:, None]
+    sentences = _encoded(sentences)
+    lengths = sentences.lengths[:, None] - 1
     start = int(first is not None)
     width = start + int(lengths.max()) + int(last is not None)
-    padded = np.full((len(arrays), width), PAD_ID, dtype=np.int64)
+    padded = np.full((len(sentences), width), PAD_ID, dtype=np.int64)
     position = np.arange(width) - start
     # A boolean mask selects row by row, which is the order of the concatenated ids.
-    padded[(position >= 0) & (position < lengths)] = np.concatenate(arrays)
+    padded[(position >= 0) & (position < lengths)] = sentences.ids
     if first is not None:
         padded[:, 0] = first
     if last is not None:
@@ -144,17 +145,21 @@ def collate(src: Sentences, tgt: Sentences, places: Sentences | None = None) -> 
         tgt: Raw target ids, likewise; ``tgt[i]`` translates ``src[i]``.
         places: For each target token the position of the source token that it translates, or -1.
     """
+    src, tgt = _encoded(src), _encoded(tgt)
     src_ids = pad(src, last=EOS_ID)
-    tgt_ids = pad(tgt, first=BOS_ID)
     return Batch(
         src_ids=src_ids,
         src_mask=padding_mask(src_ids),
-        tgt_ids=tgt_ids,
+        tgt_ids=pad(tgt, first=BOS_ID),
         labels=pad(tgt, last=EOS_ID),
-        num_target_tokens=sum(len(sentence) + 1 for sentence in tgt),
+        num_target_tokens=int(tgt.lengths.sum()),
         alignment=None if places is None else _alignment(src, places),
         has_src_padding=bool((src_ids == PAD_ID).any()),
     )
+
+
+def _encoded(sentences: Sentences) -> EncodedSentences:
+    return sentences if isinstance(sentences, EncodedSentences) else EncodedSentences.of(sentences)
 
 
 def _alignment(src: Sentences, places: Sentences) -> Tensor:

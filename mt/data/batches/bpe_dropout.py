@@ -7,7 +7,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from mt.data.batches.dataset import EncodedSentences, Ids
+from mt.data.batches.pairs import EncodedSentences, Ids
 from mt.data.tokenizers.subwords import begin_pieces
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.display import track

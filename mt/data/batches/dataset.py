@@ -1,18 +1,17 @@
-"""Encoded sentence pairs: flat arrays of ids with offsets, in memory or memory-mapped."""
+"""The pairs of a split turned into ids, in memory or in files that are memory-mapped."""
 
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO
 
 import datasets
 import numpy as np
 import numpy.typing as npt
 
+from mt.data.batches.pairs import EncodedPairs, EncodedSentences
 from mt.data.batches.sampler import Share
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.display import track
@@ -24,76 +23,7 @@ CHUNK_SIZE = 10_000
 _FACTS = "facts.json"
 _ARRAYS: dict[str, npt.DTypeLike] = {"ids": np.int32, "offsets": np.int64, "lengths": np.int32}
 
-Ids = npt.NDArray[np.int32]
 DropCounts = dict[str, int]
-
-
-@dataclass(frozen=True)
-class EncodedSentences:
-    """Raw ids of N sentences, concatenated, with neither BOS nor EOS.
-
-    Attributes:
-        ids: ``(total,)`` int32.
-        offsets: ``(N + 1,)`` int64; sentence i is ``ids[offsets[i]:offsets[i + 1]]``.
-        lengths: ``(N,)`` int32, tokens of each sentence, EOS included.
-    """
-
-    ids: Ids
-    offsets: npt.NDArray[np.int64]
-    lengths: npt.NDArray[np.int32]
-
-    @classmethod
-    def of(cls, sentences: Sequence[Sequence[int]]) -> Self:
-        """Concatenate a few sentences."""
-        num_tokens = np.fromiter(map(len, sentences), dtype=np.int32, count=len(sentences))
-        ids = np.fromiter(chain.from_iterable(sentences), dtype=np.int32, count=int(num_tokens.sum()))
-        return cls.from_flat(ids, num_tokens)
-
-    @classmethod
-    def from_flat(cls, ids: Ids, num_tokens: npt.NDArray[np.int32]) -> Self:
-        """Sentences whose ids are concatenated in ``ids``, with ``num_tokens[i]`` for sentence i."""
-        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(num_tokens, dtype=np.int64)])
-        return cls(ids, offsets, num_tokens + np.int32(1))
-
-    def __len__(self) -> int:
-        return len(self.lengths)
-
-    def __getitem__(self, index: int) -> Ids:
-        return self.ids[self.offsets[index] : self.offsets[index + 1]]
-
-    def __iter__(self) -> Iterator[Ids]:
-        return (self[i] for i in range(len(self)))
-
-
-@dataclass(frozen=True)
-class EncodedPairs:
-    """Sentence pairs of one split; ``tgt[i]`` translates ``src[i]``.
-
-    Attributes:
-        src: The sources.
-        tgt: The targets.
-        shares: The sources that the pairs come from, in order; if empty, all have weight 1.
-    """
-
-    src: EncodedSentences
-    tgt: EncodedSentences
-    shares: tuple[Share, ...] = ()
-
-    def __len__(self) -> int:
-        return len(self.src)
-
-    @property
-    def target_ratio(self) -> float:
-        """Target tokens divided by source tokens over all pairs, EOS included."""
-        return float(self.tgt.lengths.sum(dtype="int64") / self.src.lengths.sum(dtype="int64"))
-
-    def num_positions(self, indices: npt.NDArray[np.integer]) -> int:
-        """Positions of a batch of the pairs at ``indices``, including padding (`Batch.num_positions`)."""
-        return len(indices) * int(self.src.lengths[indices].max() + self.tgt.lengths[indices].max())
-
-    def select(self, indices: npt.NDArray[np.integer]) -> tuple[list[Ids], list[Ids]]:
-        """Sources and targets at ``indices``, as `collate` takes them."""
-        return [self.src[i] for i in indices], [self.tgt[i] for i in indices]
 
 
 def encode_pairs(

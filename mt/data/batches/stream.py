@@ -12,7 +12,7 @@ from mt.config.config import Config
 from mt.data.batches.alignment import Places
 from mt.data.batches.batch import Batch, collate
 from mt.data.batches.bpe_dropout import BpeDropout
-from mt.data.batches.dataset import EncodedPairs, Ids
+from mt.data.batches.pairs import EncodedPairs, Ids
 from mt.data.batches.sampler import Batches, Indices, epoch_batches
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.errors import TrainingError
@@ -223,11 +223,12 @@ class BatchStream:
 
     def batch_of(self, indices: Indices, epoch: int, generator: np.random.Generator) -> Batch:
         """The batch of these pairs of an epoch; the generator draws the words that become UNK."""
-        src, tgt = self.epoch(epoch).pairs.select(indices)
+        pairs = self.epoch(epoch).pairs.select(indices)
         if self._places is None:
-            return collate(src, tgt)
+            return collate(*pairs)
         offsets = self._pairs.tgt.offsets
         places = [self._places[offsets[i] : offsets[i + 1]] for i in indices]
+        src, tgt = map(list, pairs)
         src, tgt = replace_some_with_unk(src, tgt, places, self._unknown_share, generator)
         return collate(src, tgt, places)
 

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from safetensors.torch import load_file
 
-from mt.data.batches.dataset import EncodedPairs, EncodedSentences
+from mt.data.batches.pairs import EncodedPairs, EncodedSentences
 from mt.data.batches.stream import BatchStream
 from mt.device import Precision, keep_freed_memory
 from mt.training.loss import Objective

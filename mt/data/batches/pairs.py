@@ -1,0 +1,88 @@
+"""Encoded sentence pairs: flat arrays of ids with offsets."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from mt.data.batches.sampler import Share
+
+Ids = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class EncodedSentences:
+    """Raw ids of N sentences, concatenated, with neither BOS nor EOS.
+
+    Attributes:
+        ids: ``(total,)`` int32.
+        offsets: ``(N + 1,)`` int64; sentence i is ``ids[offsets[i]:offsets[i + 1]]``.
+        lengths: ``(N,)`` int32, tokens of each sentence, EOS included.
+    """
+
+    ids: Ids
+    offsets: npt.NDArray[np.int64]
+    lengths: npt.NDArray[np.int32]
+
+    @classmethod
+    def of(cls, sentences: Sequence[Sequence[int] | npt.NDArray[np.integer]]) -> Self:
+        """Concatenate a few sentences."""
+        num_tokens = np.fromiter(map(len, sentences), dtype=np.int32, count=len(sentences))
+        ids = np.fromiter(chain.from_iterable(sentences), dtype=np.int32, count=int(num_tokens.sum()))
+        return cls.from_flat(ids, num_tokens)
+
+    @classmethod
+    def from_flat(cls, ids: Ids, num_tokens: npt.NDArray[np.int32]) -> Self:
+        """Sentences whose ids are concatenated in ``ids``, with ``num_tokens[i]`` for sentence i."""
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(num_tokens, dtype=np.int64)])
+        return cls(ids, offsets, num_tokens + np.int32(1))
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __getitem__(self, index: int) -> Ids:
+        return self.ids[self.offsets[index] : self.offsets[index + 1]]
+
+    def __iter__(self) -> Iterator[Ids]:
+        return (self[i] for i in range(len(self)))
+
+    def select(self, indices: npt.NDArray[np.integer]) -> Self:
+        """A copy of the sentences at ``indices``, in this order."""
+        selected = self.from_flat(np.empty(0, np.int32), self.lengths[indices] - np.int32(1))
+        # How far each sentence moves, for each of its ids.
+        moves = np.repeat(self.offsets[indices] - selected.offsets[:-1], selected.lengths - 1)
+        return replace(selected, ids=self.ids[moves + np.arange(len(moves))])
+
+
+@dataclass(frozen=True)
+class EncodedPairs:
+    """Sentence pairs of one split; ``tgt[i]`` translates ``src[i]``.
+
+    Attributes:
+        src: The sources.
+        tgt: The targets.
+        shares: The sources that the pairs come from, in order; if empty, all have weight 1.
+    """
+
+    src: EncodedSentences
+    tgt: EncodedSentences
+    shares: tuple[Share, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.src)
+
+    @property
+    def target_ratio(self) -> float:
+        """Target tokens divided by source tokens over all pairs, EOS included."""
+        return float(self.tgt.lengths.sum(dtype="int64") / self.src.lengths.sum(dtype="int64"))
+
+    def num_positions(self, indices: npt.NDArray[np.integer]) -> int:
+        """Positions of a batch of the pairs at ``indices``, including padding (`Batch.num_positions`)."""
+        return len(indices) * int(self.src.lengths[indices].max() + self.tgt.lengths[indices].max())
+
+    def select(self, indices: npt.NDArray[np.integer]) -> tuple[EncodedSentences, EncodedSentences]:
+        """Sources and targets at ``indices``, as `collate` takes them."""
+        return self.src.select(indices), self.tgt.select(indices)
