@@ -5,6 +5,9 @@ import io
 import os
 import sys
 import threading
+from typing import Any
+
+from typer.exceptions import TyperException
 
 from mt import processes
 from mt.cli.app import app
@@ -27,27 +30,32 @@ def main() -> None:
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
     try:
         # Completion must be for this command even where `python -m mt` installs it.
-        app(prog_name="mt")
+        code = app(sys.argv[1:] or ["--help"], prog_name="mt", standalone_mode=False)
     except KeyboardInterrupt:
-        sys.exit(130)
-    except SystemExit as end:
-        # Typer raises this for Ctrl-C. The shell's prompt must not follow the ^C on the same line.
-        if end.code == 130 and sys.stderr.isatty():
-            print(file=sys.stderr)
-        raise
+        code = 130
     except Exception as error:
         if os.environ.get("MT_DEBUG"):
             raise
         who = "mt" if processes.is_first() else f"mt: process {processes.rank()}"
         code, sentence = _explain(error)
         print(f"{who}: {visible(sentence)}", file=sys.stderr)
-        sys.exit(code)
+    if code == 130 and sys.stderr.isatty():
+        # The shell's prompt must not follow the ^C on the same line.
+        print(file=sys.stderr)
+    sys.exit(code)
 
 
 def _explain(error: Exception) -> tuple[int, str]:
     """The exit code and the sentence for an error that ends the command."""
     if isinstance(error, MtError):
         return 2, str(error)
+    if isinstance(error, TyperException):
+        # A mistake in the command line itself.
+        usage: Any = error
+        message = str(usage.format_message())
+        end = "" if message.endswith((".", "?")) else "."
+        where = usage.ctx.command_path if usage.ctx else "mt"
+        return 2, f"{message}{end} See {where} --help."
     is_out_of_memory = isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM
     if is_out_of_memory or any(text in str(error) for text in _TEXTS_OF_NO_MEMORY):
         return 1, (

@@ -58,7 +58,6 @@ class _Program(TyperGroup):
 app = typer.Typer(
     name="mt",
     cls=_Program,
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

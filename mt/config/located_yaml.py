@@ -4,6 +4,7 @@ Plain scalars follow YAML 1.2: in YAML 1.1, PyYAML's own, ``no`` (Norwegian) is 
 ``1:30`` is 90 and ``010`` is 8.
 """
 
+import contextlib
 import re
 from collections.abc import Callable
 from typing import NamedTuple
@@ -26,6 +27,10 @@ _WORDS: dict[str, Scalar] = {
 }
 # Where a value, or an item of a list, begins with a character that means something else to YAML.
 _SPECIAL_VALUE = re.compile(r"(?:^|: |- )\s*[*&!\[{|>@`%]")
+# What libyaml reads differently, or does not report: tabs, byte order marks, anchors, aliases and tags.
+_NOT_FOR_LIBYAML = re.compile(r"[\t\ufeff]|(?<![^\s\[{,:])(?:[&*][^\s*]|!\S)")
+# With many of these, it may be nested so deeply that libyaml exhausts the stack.
+_OPENINGS, _MOST_OPENINGS = ("[", "{", "- ", "? "), 100
 _MAX_SHOWN = 60
 
 
@@ -83,7 +88,7 @@ def read_yaml(text: str, where: Callable[[int], str]) -> tuple[object, dict[KeyP
         return mapping if isinstance(node, yaml.MappingNode) else []
 
     try:
-        root = _Loader(text).get_single_node()
+        root = _compose(text)
         return None if root is None else value_of(root, (), root.start_mark.line), locations
     except yaml.MarkedYAMLError as error:
         line, problem = _syntax_error(error, text)
@@ -93,6 +98,16 @@ def read_yaml(text: str, where: Callable[[int], str]) -> tuple[object, dict[KeyP
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         line, problem = 1, str(error).partition("\n")[0]
     raise ConfigError(f"{where(line)}: this is not valid YAML: {problem}.")
+
+
+def _compose(text: str) -> yaml.Node | None:
+    """The root of the document, by libyaml if it can: it takes a tenth of the time."""
+    is_flat = sum(map(text.count, _OPENINGS)) < _MOST_OPENINGS
+    if is_flat and not _NOT_FOR_LIBYAML.search(text):
+        # What libyaml cannot read is read again, because its messages are different.
+        with contextlib.suppress(yaml.YAMLError, AttributeError):
+            return yaml.compose(text, yaml.CSafeLoader)
+    return _Loader(text).get_single_node()
 
 
 def plain_scalar(text: str) -> Scalar:
