@@ -30,7 +30,7 @@ def main() -> None:
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
     try:
         # Completion must be for this command even where `python -m mt` installs it.
-        code = app(sys.argv[1:] or ["--help"], prog_name="mt", standalone_mode=False)
+        code = app(sys.argv[1:] or ["--help"], prog_name="mt", standalone_mode=False) or 0
     except KeyboardInterrupt:
         code = 130
     except Exception as error:
