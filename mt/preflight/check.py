@@ -25,7 +25,6 @@ from mt.preflight.forecast import (
     warn_of_schedule,
     warn_of_text,
     warn_of_validation,
-    warn_of_validation_lengths,
     warn_of_vocabulary,
 )
 from mt.preflight.text import (
@@ -38,7 +37,6 @@ from mt.preflight.text import (
     lengths,
     look_at,
     num_running_words,
-    share_without_loss,
     spread,
     unknown_words,
 )
@@ -93,8 +91,7 @@ def preflight(config: Config, run: RunDirectory, show: Callable[[Section], objec
     show(_vocabulary_section(text, unknown, ceilings))
     pairs, dropped = encode(config, text)
     src_lengths, tgt_lengths = lengths(text)
-    left_out = share_without_loss(config, text)
-    show(_length_section(text, src_lengths, tgt_lengths, dropped, left_out))
+    show(_length_section(text, src_lengths, tgt_lengths, dropped))
     places = aligned_places(pairs) if config.training.guided_alignment else None
     start_seconds = FIXED_SECONDS + time.perf_counter() - started
     with explain_out_of_memory(config):
@@ -116,7 +113,6 @@ def preflight(config: Config, run: RunDirectory, show: Callable[[Section], objec
         *warn_of_held_out_pairs(config, corpus),
         *warn_of_vocabulary(config, unknown, ceilings, num_running_words(text.train) * text.scale),
         *warn_of_text(config, text, dropped["too long"] / len(text.train), longest),
-        *warn_of_validation_lengths(config, left_out),
         *filter(None, [config.useless_r_drop()]),
         *warn_of_schedule(config, expected),
         *warn_of_validation(config, expected),
@@ -175,9 +171,7 @@ def _vocabulary_section(
     )
 
 
-def _length_section(
-    text: Text, src: Numbers, tgt: Numbers, dropped: Mapping[str, int], left_out: float
-) -> Section:
+def _length_section(text: Text, src: Numbers, tgt: Numbers, dropped: Mapping[str, int]) -> Section:
     details = [
         (f"95 % of {name}", f"up to {int(np.quantile(side, 0.95, method='inverted_cdf'))} tokens")
         for name, side in (("sources", src), ("targets", tgt))
@@ -187,9 +181,6 @@ def _length_section(
         for reason, number in dropped.items()
         if number
     ]
-    if left_out:
-        number = round(left_out * len(text.evaluation["validation"]) * text.validation_scale)
-        details.append(("without loss", f"{counted(number, 'validation pair')} ({left_out:.1%})"))
     return Section(
         "lengths",
         f"{src.mean():.1f} source and {tgt.mean():.1f} target tokens on average, with EOS; "

@@ -156,16 +156,6 @@ def warn_of_vocabulary(
         )
 
 
-def warn_of_validation_lengths(config: Config, left_out: float) -> Iterator[str]:
-    """A large share, from 0 to 1, of the validation pairs without a validation loss."""
-    if left_out > MOST_DROPPED:
-        yield (
-            f"{left_out:.1%} of the validation pairs are empty or have more tokens than data.max_length "
-            f"({config.data.max_length}), so they do not count in the validation loss. Raise it, or use "
-            "shorter pairs with text on both sides."
-        )
-
-
 def warn_of_text(config: Config, text: Text, dropped: float, longest: int) -> Iterator[str]:
     """A metric, a maximum length or a batch that does not suit the text; ``dropped`` is from 0 to 1."""
     max_length, batch_tokens = config.data.max_length, config.training.batch_tokens

@@ -104,17 +104,17 @@ Options = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Affordable:
-    """What a budget pays for, before the settings are chosen."""
+class Budget:
+    """What a run may take: a time, or a number of target tokens."""
 
     target_tokens: float
     """How many target tokens `USUAL_MODEL` can be trained on without R-Drop."""
-    in_time: bool
-    """Whether the budget is a time, in which a larger model, or one with R-Drop, sees fewer tokens."""
+    minutes: float | None = None
+    """From its start to its end; a larger model, or one with R-Drop, sees fewer tokens in this time."""
 
     def at_cost(self, cost: float) -> float:
         """The target tokens if each takes ``cost`` times as long."""
-        return self.target_tokens / cost if self.in_time else self.target_tokens
+        return self.target_tokens if self.minutes is None else self.target_tokens / cost
 
     def has_r_drop(self, corpus_tokens: float, cost: float = 1.0) -> bool:
         """Whether R-Drop pays off for a model of this cost; a pass has ``corpus_tokens`` target tokens."""
@@ -122,7 +122,7 @@ class Affordable:
 
     def prefers_words(self, corpus_tokens: float) -> bool:
         """Whether so short a run learns more from words than from subwords."""
-        has_few_passes = self.in_time and self.target_tokens <= FEW_PASSES * corpus_tokens
+        has_few_passes = self.minutes is not None and self.target_tokens <= FEW_PASSES * corpus_tokens
         return has_few_passes or not self.has_r_drop(corpus_tokens)
 
     def aligns_subwords(self, corpus_tokens: float) -> bool:
@@ -145,7 +145,7 @@ def num_subwords(num_words: float, *, shared: bool, unsegmented: bool = False) -
     return max(least, entries if shared else entries // 2)
 
 
-def choose(budget: Affordable, corpus_tokens: float, num_entries: int, longest: int) -> Options:
+def choose(budget: Budget, corpus_tokens: float, num_entries: int, longest: int) -> Options:
     """The options of a run; a pass has ``corpus_tokens`` target tokens, a sentence at most ``longest``."""
     for shape in reversed(SHAPES):
         cost = relative_cost(shape.model, num_entries)
@@ -161,12 +161,13 @@ def choose(budget: Affordable, corpus_tokens: float, num_entries: int, longest: 
     peak = shape.learning_rate * (batch_tokens / USUAL_BATCH) ** 0.25
     dropout = next(share for most, share in DROPOUTS if tokens <= most * corpus_tokens)
     return {
-        "model": shape.model.model_dump() | {"dropout": dropout},
+        "model": shape.model.model_dump(exclude_unset=True) | {"dropout": dropout},
         "schedule": {"learning_rate": float(f"{peak:.2g}")},
         "training": {
             "batch_tokens": batch_tokens,
             "r_drop": R_DROP if with_r_drop else 0.0,
             "muon": shape.muon,
+            "ema_decay": ema_decay(0),  # Until the number of steps is known.
             "weight_decay": DECAY if shape.muon and tokens > DECAY_PASSES * corpus_tokens else 0.0,
         },
     }

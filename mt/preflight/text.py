@@ -113,9 +113,13 @@ def unknown_words(text: Text) -> dict[str, Unknown]:
 
 def encode(config: Config, text: Text) -> tuple[EncodedPairs, dict[str, int]]:
     """The examined training pairs as a run encodes them, and how many of them are dropped for each reason."""
-    max_length = config.data.max_length
+    max_length, validation = config.data.max_length, text.evaluation["validation"]
     pairs, dropped = encode_pairs(text.train, *text.tokenizers, max_length=max_length, shares=text.shares)
     check_pairs_left(pairs, dropped, config)
+    # The rest of a larger split may have a loss even if no examined pair does.
+    if text.validation_scale == 1:
+        encoded, _ = encode_pairs(validation, *text.tokenizers, max_length=max_length)
+        check_validation_loss(encoded, len(validation), config)
     return pairs, dropped
 
 
@@ -123,16 +127,6 @@ def lengths(text: Text) -> tuple[Numbers, Numbers]:
     """The tokens, with EOS, of sources and targets of a part of the training pairs."""
     pairs, _ = encode_pairs(spread(text.train, PAIRS_ENCODED), *text.tokenizers, max_length=None)
     return pairs.src.lengths, pairs.tgt.lengths
-
-
-def share_without_loss(config: Config, text: Text) -> float:
-    """The share of the examined validation pairs, from 0 to 1, without a validation loss."""
-    examined = text.evaluation["validation"]
-    pairs, _ = encode_pairs(examined, *text.tokenizers, max_length=config.data.max_length)
-    # The rest of the split may have a loss even if no pair of a sample does.
-    if text.validation_scale == 1:
-        check_validation_loss(pairs, len(examined), config)
-    return 1 - len(pairs) / len(examined)
 
 
 def spread(pairs: datasets.Dataset, most: int) -> datasets.Dataset:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from tempfile import TemporaryFile
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
@@ -70,6 +70,26 @@ class ModelSize:
         """The size of a checkpoint, except for names and the record, which are small."""
         return FLOAT_BYTES * (self.num_parameters + self.num_moments + self.num_averages)
 
+    @classmethod
+    def of(cls, model: Transformer, config: Config) -> Self:
+        """What training keeps for ``model``."""
+        parts = Counter[str]()
+        for name, parameter in model.named_parameters():
+            parts[name.split(".")[0]] += parameter.numel()
+        num_averages = 0 if config.training.ema_decay is None else parts.total()
+        return cls(dict(parts), count_moments(model, config.training), num_averages)
+
+    def check_fits(self, device: torch.device) -> None:
+        """Check that the model can be trained if its batches are small enough."""
+        needed, free = self.saved_bytes + FLOAT_BYTES * self.num_parameters, free_memory(device)
+        if free is not None and needed > free:
+            kept = "gradients, moments and moving average" if self.num_averages else "gradients and moments"
+            raise TrainingError(
+                f"the model's {self.num_parameters:,} parameters with their {kept} take "
+                f"{display.size(needed)}, but only {display.size(free)} of memory are free. Lower "
+                "model.d_model, model.d_ff or tokenizer.max_size."
+            )
+
 
 class LargestStep(NamedTuple):
     """A training step on the largest batches."""
@@ -82,35 +102,12 @@ class LargestStep(NamedTuple):
     activations: int | None
 
 
-def measure_size(model: Transformer, config: Config) -> ModelSize:
-    """What training keeps for a model."""
-    parts = Counter[str]()
-    for name, parameter in model.named_parameters():
-        parts[name.split(".")[0]] += parameter.numel()
-    num_averages = 0 if config.training.ema_decay is None else parts.total()
-    return ModelSize(dict(parts), count_moments(model, config.training), num_averages)
-
-
-def check_fits(size: ModelSize, device: torch.device) -> None:
-    """Check that the model can be trained if its batches are small enough."""
-    needed, free = size.saved_bytes + FLOAT_BYTES * size.num_parameters, free_memory(device)
-    if free is not None and needed > free:
-        kept = "gradients, moments and moving average" if size.num_averages else "gradients and moments"
-        raise TrainingError(
-            f"the model's {size.num_parameters:,} parameters with their {kept} take "
-            f"{display.size(needed)}, but only {display.size(free)} of memory are free. Lower model.d_model, "
-            "model.d_ff or tokenizer.max_size."
-        )
-
-
 def largest_batches(pairs: EncodedPairs, batches: Sequence[Indices]) -> list[Indices]:
-    """The batch with the most positions, including padding, and the one with the longest sentence."""
-
-    def longest(batch: Indices) -> int:
-        return int(max(pairs.src.lengths[batch].max(), pairs.tgt.lengths[batch].max()))
-
-    widest, longest_of_all = max(batches, key=pairs.num_positions), max(batches, key=longest)
-    return [widest] if longest(widest) == longest(longest_of_all) else [widest, longest_of_all]
+    """The batch with the most positions, with padding, and one with the longest sentence if that has not."""
+    longest = np.maximum(pairs.src.lengths, pairs.tgt.lengths)
+    widest = max(batches, key=pairs.num_positions)
+    tallest = max(batches, key=lambda batch: int(longest[batch].max()))
+    return [widest] if longest[widest].max() == longest[tallest].max() else [widest, tallest]
 
 
 class Trial:
@@ -124,8 +121,8 @@ class Trial:
         keep_freed_memory()
         torch.manual_seed(config.training.seed)
         model = build_model(config, *text.tokenizers)
-        self.size = measure_size(model, config)
-        check_fits(self.size, device)
+        self.size = ModelSize.of(model, config)
+        self.size.check_fits(device)
         precision = Precision(config.training.precision, device, tf32=config.training.tf32)
         self.batches = training_batches(config, pairs, text.tokenizers, places)
         self._train_state = new_train_state(model.to(device), config, precision, Counters())

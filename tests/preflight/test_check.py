@@ -127,30 +127,6 @@ def test_leaked_pairs_are_warned_of_unless_they_are_removed(
         assert sum(" exactly), " in text for text in texts) == 1
 
 
-FITS, EMPTY, TOO_LONG = ("a dog", "ein Hund"), ("", "ein Hund"), ("a dog", "Hund " * 16)
-
-
-@pytest.mark.parametrize(
-    ("left_out", "number"),
-    [([], None), ([EMPTY], "1 validation pair (5.0%)"), ([EMPTY, TOO_LONG], "2 validation pairs (10.0%)")],
-)
-def test_validation_pairs_without_a_loss_are_counted_and_many_of_them_are_warned_of(
-    left_out: list[tuple[str, str]], number: str | None, check: Check, tiny_corpus: Path, tmp_path: Path
-) -> None:
-    corpus = shutil.copytree(tiny_corpus, tmp_path / "corpus")
-    pairs = [*left_out, *[FITS] * (20 - len(left_out))]
-    for side, language in enumerate(("en", "de")):
-        lines = "".join(f"{pair[side]}\n" for pair in pairs)
-        (corpus / f"validation.{language}").write_text(lines, encoding="utf-8")
-    report = check(f"data.path={corpus}")
-    shown = [value for name, value in report["lengths"].details if name == "without loss"]
-    assert shown == ([number] if number else [])
-    reported = "10.0% of the validation pairs are empty or have more tokens than data.max_length (16), so"
-    # One in twenty is not worth a warning.
-    is_due = any(reported in warning for warning in report.conclusion.warnings)
-    assert is_due == (len(left_out) == 2)
-
-
 def test_a_moving_average_of_the_weights_takes_memory(check: Check) -> None:
     assert not any(name == "average" for name, _ in check()["memory"].details)
     averaged = check("training.ema_decay=0.9")

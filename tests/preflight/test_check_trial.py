@@ -26,7 +26,7 @@ from mt.device import forget_peak
 from mt.errors import TrainingError
 from mt.inference.loaded_model import build_model
 from mt.preflight.text import Text, encode, look_at
-from mt.preflight.trial import ModelSize, Trial, check_fits, largest_batches, measure_size, time_saving
+from mt.preflight.trial import ModelSize, Trial, largest_batches, time_saving
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
 
@@ -55,7 +55,7 @@ def tokenizer_of(num_words: int) -> Tokenizer:
 
 
 def size_of(config: Config, src: Tokenizer, tgt: Tokenizer) -> ModelSize:
-    return measure_size(build_model(config, src, tgt), config)
+    return ModelSize.of(build_model(config, src, tgt), config)
 
 
 def test_parameters_by_hand(make_config: MakeConfig) -> None:
@@ -164,15 +164,15 @@ def test_the_size_is_that_of_a_real_checkpoint(
 def test_a_model_that_cannot_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = ModelSize({"encoder": 600, "decoder": 400}, num_moments=2_000, num_averages=0)
     averaged = replace(plain, num_averages=1_000)
-    check_fits(averaged, CPU)
+    averaged.check_fits(CPU)
     # Weights, gradients and two moments, of four bytes each, fit, and an average of the weights does not.
     monkeypatch.setattr(mt.preflight.trial, "free_memory", lambda device: 19_999)
-    check_fits(plain, CPU)
+    plain.check_fits(CPU)
     what = r"1,000 parameters with their gradients, moments and moving average .* Lower model\.d_model"
     with pytest.raises(TrainingError, match=what):
-        check_fits(averaged, CPU)
+        averaged.check_fits(CPU)
     monkeypatch.setattr(mt.preflight.trial, "free_memory", lambda device: None)
-    check_fits(replace(averaged, num_moments=10**15), CPU)
+    replace(averaged, num_moments=10**15).check_fits(CPU)
 
 
 @pytest.mark.skipif(not forget_peak(CPU), reason="for Linux, which counts the peak of a process")
