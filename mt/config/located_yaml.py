@@ -44,15 +44,9 @@ class Location(NamedTuple):
 
 
 def read_yaml(text: str, where: Callable[[int], str]) -> tuple[object, dict[KeyPath, Location]]:
-    """Read one YAML document made of mappings and scalars; a list becomes an empty one.
+    """Read a document of mappings and scalars (a list becomes an empty one), and locate each of its values.
 
-    Args:
-        text: The document.
-        where: Names a line, counted from 1, for error messages.
-
-    Returns:
-        The value, None for an empty text, and the location of each value by its key path, in the order of
-        the text.
+    ``where`` names a line, counted from 1, for error messages. The locations are in the order of the text.
     """
     locations: dict[KeyPath, Location] = {}
 

@@ -46,17 +46,14 @@ class Sample:
 
     @classmethod
     def of(cls, corpus: Corpus, config: Config, load_seconds: float) -> Self:
-        """Tokenize the corpus, and choose `data.max_length` so that all but one in a thousand pairs fit.
-
-        A corpus of fewer pairs may also lose its longest one, but no more pairs than `mt check` accepts.
-        """
+        """Tokenize the corpus, and choose `data.max_length` so that all but one in a thousand pairs fit."""
         started = time.perf_counter()
         text = look_at(corpus, config, most=PAIRS_ENCODED)
         encoding = time.perf_counter()
         everything, _ = encode_pairs(text.train, *text.tokenizers, max_length=None)
         encode_seconds = (time.perf_counter() - encoding) * text.scale
         longest = np.maximum(everything.src.lengths, everything.tgt.lengths)
-        # "lower", so that a single long line does not count in a small corpus.
+        # "lower", so that a small corpus may lose its longest pair, but no more than `mt check` accepts.
         fits_most = int(np.quantile(longest, 0.999, method="lower"))
         if np.mean(longest > fits_most) > MOST_DROPPED:
             fits_most = int(longest.max())

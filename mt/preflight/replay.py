@@ -38,10 +38,7 @@ class Replay:
     """Label-smoothed, in nats per target token."""
     gradient_norm: float
     not_finite: dict[str, str]
-    """The first weight, module output and gradient that are not finite, by these names, where there are any.
-
-    Outputs and gradients are in the order of computation, so that the first output is of an innermost module.
-    """
+    """The first weight, (module) output and gradient that are not finite, in the order of computation."""
     pairs: list[PairLoss]
     """Its sentence pairs, by descending loss."""
 
@@ -54,8 +51,7 @@ class Replay:
 def replay(run: RunDirectory, file: Path, *, checkpoint: str | None, device: torch.device) -> Replay:
     """Compute loss and gradient of the batch in ``file`` in float32, without dropout.
 
-    Without a ``checkpoint``, which may be best, latest or a name, the weights are those of the newest one
-    before the skipped step, or of the latest if training has removed that.
+    The default of ``checkpoint`` is the newest before the skipped step, or the latest if that is gone.
     """
     store, bad = CheckpointStore(run.checkpoints_dir), read_bad_batch(file)
     before = bad.after_checkpoint if bad.after_checkpoint in store.names() else None

@@ -174,10 +174,7 @@ def choose(budget: Budget, corpus_tokens: float, num_entries: int, longest: int)
 
 
 def relative_cost(model: ModelConfig, num_entries: int) -> float:
-    """Roughly how many times as long as `USUAL_MODEL` this model takes for a target token.
-
-    This is the ratio of their multiplications, with a lower bound because narrow models are not that fast.
-    """
+    """Roughly how many times as long as `USUAL_MODEL` this model takes for a target token."""
 
     def multiplications(shape: ModelConfig) -> int:
         attention, feed_forward = 4 * shape.d_model**2, 2 * shape.d_model * shape.d_ff
@@ -185,6 +182,7 @@ def relative_cost(model: ModelConfig, num_entries: int) -> float:
         decoder = shape.num_decoder_layers * (2 * attention + feed_forward)
         return encoder + decoder + shape.d_model * num_entries
 
+    # Narrow models are slower than that.
     return max(LEAST_COST, multiplications(model) / multiplications(USUAL_MODEL))
 
 
@@ -199,11 +197,7 @@ def ema_decay(num_steps: int) -> float:
 
 
 def sensible_passes(corpus_tokens: float) -> float:
-    """How many passes over a corpus of this many target tokens are worth their time.
-
-    Fewer for a large corpus, where each pass teaches more, but at least three, and never so many that the
-    sentences of a small one are only memorised.
-    """
+    """Passes that are worth their time: fewer over a large corpus, where each of them teaches more."""
     return min(45.0, max(3.0, 25 * math.sqrt(400_000 / corpus_tokens)))
 
 

@@ -148,13 +148,11 @@ def _shares_of_spread(shares: Sequence[Share], num_pairs: int, number: int) -> t
 
 
 def num_running_words(pairs: datasets.Dataset) -> float:
-    """Words on an average side, or characters where a script is unsegmented; an estimate for many pairs.
-
-    A few lines that are longer than nearly all others count only as much as those: they will be dropped.
-    """
+    """Words on an average side, or characters where a script is unsegmented; an estimate for many pairs."""
     sample = spread(pairs, PAIRS_COUNTED)
     sides = [[len(split_letters(text).split()) for text in sample[side]] for side in ("src", "tgt")]
     counts = np.mean(sides, axis=0)
+    # Of the longest lines, which will be dropped, only a part counts.
     return len(pairs) * float(np.minimum(counts, np.quantile(counts, 0.999, method="lower")).mean())
 
 
@@ -171,15 +169,11 @@ def bleu_is_always_0(pairs: datasets.Dataset) -> bool:
 
 
 def find_ceiling(references: Sequence[str], tokenizer: Tokenizer) -> Ceiling:
-    """Encode and decode the references, and score them against themselves.
-
-    An unknown word counts as one wrong word, because the model outputs another word instead of UNK.
-    """
-    decoded = []
-    num_changed = 0
+    """Encode and decode the references, and score them against themselves."""
+    decoded, num_changed = [], 0
     for reference, ids in zip(references, tokenizer.encode_batch(references), strict=True):
         text = tokenizer.decode(ids)
         num_changed += normalise_spacing(text) != normalise_spacing(reference)
-        # sacreBLEU would split <unk> into three.
+        # The model outputs another word instead. As <unk>, it would count as three words.
         decoded.append(text.replace(UNK, WRONG_WORD) if UNK_ID in ids else text)
     return Ceiling(score_translations(decoded, references)["bleu"], num_changed)

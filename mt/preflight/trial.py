@@ -145,12 +145,10 @@ class Trial:
         return LargestStep(shapes, result.loss, peak, activations)
 
     def time_steps(self, *, max_steps: int, max_seconds: float) -> float:
-        """Seconds of a step for each of its target tokens, from the first steps of the run.
-
-        Half as many steps before them are not counted, because the libraries prepare for new batch sizes.
-        """
+        """Seconds of a step for each of its target tokens, from the first steps of the run."""
         log_every = self._config.training.log_every_steps
         epoch = batch = 0
+        # The first third is not counted, because the libraries prepare for new batch sizes.
         for share in (0.5, 1.0):
             num_tokens = num_steps = 0
             started = time.perf_counter()
@@ -164,18 +162,15 @@ class Trial:
         return (time.perf_counter() - started) / num_tokens
 
     def time_validation(self) -> float:
-        """Seconds that a validation on the examined part of its split will take.
-
-        One batch of medium length is timed, and the rest is expected to take as long for its text. A new
-        model would not know where to end, so all translations get the mean length of the references.
-        """
+        """Seconds that a validation on the examined part of its split will take, as timed on one batch."""
         config, tokenizers, split = self._config, self._text.tokenizers, self._text.evaluation["validation"]
         sizes = np.array([len(reference) + 1 for reference in split["tgt"]])
         num_rows = config.validation.batch_sentences
-        # Batches are of like length.
+        # Batches are of like length; this one has the medium lengths.
         middle = np.argsort(sizes, kind="stable")[max(0, len(sizes) - num_rows) // 2 :][:num_rows]
         rows = split.select(middle)
         pairs, _ = encode_pairs(rows, *tokenizers, max_length=config.data.max_length)
+        # A new model would not know where to end.
         length = round(float(pairs.tgt.lengths.mean())) - 1 if len(pairs) else 1
         ratio = self.batches.epoch(0).pairs.target_ratio
         state, objective = self._train_state, self._train_state.objective.eval()
