@@ -40,7 +40,7 @@ from mt.preflight.text import (
     spread,
     unknown_words,
 )
-from mt.preflight.trial import FIXED_SECONDS, FLOAT_BYTES, LargestStep, ModelSize, Trial
+from mt.preflight.trial import FIXED_SECONDS, LargestStep, ModelSize, Trial
 from mt.run_directory import RunDirectory
 from mt.training.counters import Counters
 from mt.training.resume import foresee_resume_point
@@ -190,13 +190,7 @@ def _length_section(text: Text, src: Numbers, tgt: Numbers, dropped: Mapping[str
 
 
 def _memory_section(step: LargestStep, model_size: ModelSize) -> Section:
-    known = {
-        "weights": FLOAT_BYTES * model_size.num_parameters,
-        "gradients": FLOAT_BYTES * model_size.num_parameters,
-        "moments": FLOAT_BYTES * model_size.num_moments,
-        "average": FLOAT_BYTES * model_size.num_averages,
-        "activations": step.activations or 0,
-    }
+    known = model_size.num_bytes | {"activations": step.activations or 0}
     details = [("batch", f"{rows} x {src} source and {tgt} target tokens") for rows, src, tgt in step.shapes]
     details.append(("loss", f"{step.loss:.2f} before training"))
     details += [(name, size(num_bytes)) for name, num_bytes in known.items() if num_bytes]

@@ -53,12 +53,23 @@ SAVED_PART_BYTES = 2**25
 
 @dataclass(frozen=True)
 class ModelSize:
-    """How many float32 numbers training keeps for a model: parameters, optimizer state, moving average."""
+    """What training keeps for a model in float32: parameters, gradients, optimizer state, moving average."""
 
     parts: dict[str, int]
     """Parameters by module; shared or tied ones count once, in their first module."""
-    num_moments: int
-    num_averages: int
+    num_bytes: dict[str, int]
+    """The size of weights, gradients, moments and average."""
+
+    @classmethod
+    def of(cls, model: Transformer, config: Config) -> Self:
+        """What training keeps for ``model``."""
+        parts = Counter[str]()
+        for name, parameter in model.named_parameters():
+            parts[name.split(".")[0]] += parameter.numel()
+        weights, moments = parts.total(), count_moments(model, config.training)
+        average = 0 if config.training.ema_decay is None else weights
+        numbers = {"weights": weights, "gradients": weights, "moments": moments, "average": average}
+        return cls(dict(parts), {name: FLOAT_BYTES * number for name, number in numbers.items()})
 
     @property
     def num_parameters(self) -> int:
@@ -68,22 +79,13 @@ class ModelSize:
     @property
     def saved_bytes(self) -> int:
         """The size of a checkpoint, except for names and the record, which are small."""
-        return FLOAT_BYTES * (self.num_parameters + self.num_moments + self.num_averages)
-
-    @classmethod
-    def of(cls, model: Transformer, config: Config) -> Self:
-        """What training keeps for ``model``."""
-        parts = Counter[str]()
-        for name, parameter in model.named_parameters():
-            parts[name.split(".")[0]] += parameter.numel()
-        num_averages = 0 if config.training.ema_decay is None else parts.total()
-        return cls(dict(parts), count_moments(model, config.training), num_averages)
+        return sum(self.num_bytes.values()) - self.num_bytes["gradients"]
 
     def check_fits(self, device: torch.device) -> None:
         """Check that the model can be trained if its batches are small enough."""
-        needed, free = self.saved_bytes + FLOAT_BYTES * self.num_parameters, free_memory(device)
+        needed, free = sum(self.num_bytes.values()), free_memory(device)
         if free is not None and needed > free:
-            kept = "gradients, moments and moving average" if self.num_averages else "gradients and moments"
+            kept = " and ".join(name for name, number in self.num_bytes.items() if number and name != "weights")
             raise TrainingError(
                 f"the model's {self.num_parameters:,} parameters with their {kept} take "
                 f"{display.size(needed)}, but only {display.size(free)} of memory are free. Lower "

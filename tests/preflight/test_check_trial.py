@@ -162,17 +162,18 @@ def test_the_size_is_that_of_a_real_checkpoint(
 
 
 def test_a_model_that_cannot_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = ModelSize({"encoder": 600, "decoder": 400}, num_moments=2_000, num_averages=0)
-    averaged = replace(plain, num_averages=1_000)
+    numbers = {"weights": 4_000, "gradients": 4_000, "moments": 8_000}
+    plain = ModelSize({"encoder": 600, "decoder": 400}, numbers)
+    averaged = replace(plain, num_bytes=numbers | {"average": 4_000})
     averaged.check_fits(CPU)
     # Weights, gradients and two moments, of four bytes each, fit, and an average of the weights does not.
     monkeypatch.setattr(mt.preflight.trial, "free_memory", lambda device: 19_999)
     plain.check_fits(CPU)
-    what = r"1,000 parameters with their gradients, moments and moving average .* Lower model\.d_model"
+    what = r"1,000 parameters with their gradients and moments and average .* Lower model\.d_model"
     with pytest.raises(TrainingError, match=what):
         averaged.check_fits(CPU)
     monkeypatch.setattr(mt.preflight.trial, "free_memory", lambda device: None)
-    replace(averaged, num_moments=10**15).check_fits(CPU)
+    replace(averaged, num_bytes=numbers | {"moments": 10**15}).check_fits(CPU)
 
 
 @pytest.mark.skipif(not forget_peak(CPU), reason="for Linux, which counts the peak of a process")
