@@ -85,7 +85,7 @@ class ModelSize:
         """Check that the model can be trained if its batches are small enough."""
         needed, free = sum(self.num_bytes.values()), free_memory(device)
         if free is not None and needed > free:
-            kept = " and ".join(name for name, number in self.num_bytes.items() if number and name != "weights")
+            kept = " and ".join(name for name, size in self.num_bytes.items() if size and name != "weights")
             raise TrainingError(
                 f"the model's {self.num_parameters:,} parameters with their {kept} take "
                 f"{display.size(needed)}, but only {display.size(free)} of memory are free. Lower "
