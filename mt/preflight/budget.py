@@ -86,7 +86,8 @@ class Plan:
     config: Config
     pace: Pace
     run: Forecast
-    notes: list[str]
+    note: str
+    """Why it is shorter than its budget, or nothing."""
 
     @property
     def num_passes(self) -> float:
@@ -135,10 +136,10 @@ def make_plan(budget: Budget, sample: Sample) -> Plan:
     config = update(sample.config, **options)
     pace = measure(config, sample)
     num_steps, num_validations = _length_within(budget, pace)
-    most_steps, notes = math.ceil(rule.MOST_PASSES * pace.steps_per_epoch), []
+    most_steps, note = math.ceil(rule.MOST_PASSES * pace.steps_per_epoch), ""
     if num_steps > most_steps:
         num_steps = most_steps
-        notes.append(
+        note = (
             f"The run ends after {rule.MOST_PASSES:,} passes over the corpus, before the budget is used up: "
             "more passes over the same sentences would not help. Add more sentences."
         )
@@ -151,7 +152,7 @@ def make_plan(budget: Budget, sample: Sample) -> Plan:
         validation={"every_steps": every},
         checkpoint={"every_steps": every},
     )
-    return Plan(config, pace, forecast(config, pace), notes)
+    return Plan(config, pace, forecast(config, pace), note)
 
 
 def _length_within(budget: Budget, pace: Pace) -> tuple[int, int]:

@@ -87,7 +87,7 @@ def propose_config(
     if chosen.tokenizer.kind != "word" and budget.aligns_subwords(sample.corpus_tokens):
         sample = sample.aligned(rule.ALIGNMENT_OF_FEW)
     plan = make_plan(budget, sample)
-    config, notes = plan.config, [why] if why else []
+    config, notes = plan.config, [why]
     if bleu_is_always_0(corpus.validation):
         config = update(config, validation={"metric": "chrf"})
         notes.append(
@@ -102,7 +102,7 @@ def propose_config(
         *_about_text(sample),
         *summary,
         *notes,
-        *plan.notes,
+        plan.note,
         *(warning[0].upper() + warning[1:] for warning in warn_of_held_out_pairs(config, corpus)),
         "Options that are not listed here keep their defaults; mt config lists all options.",
     ]
@@ -205,14 +205,12 @@ def _about_other_budgets(plan: Plan) -> str:
     # Those that would fit into the same time without R-Drop.
     passes = plan.num_passes * (rule.R_DROP_COST if plan.config.training.r_drop else 1.0)
     less, more = rule.gain_of_doubling(passes / 2), rule.gain_of_doubling(passes)
-    measured = [
-        f"{change} about {gain:.1f} BLEU"
-        for change, gain in (("halving it cost", less), ("doubling it gained", more))
-        if gain is not None
-    ]
-    if not measured:
+    if less is None or more is None:
         return "The effect of halving or doubling it has not been measured for this number of passes."
-    return f"On 29,000 captions, {' and '.join(measured)}; other corpora differ."
+    return (
+        f"On 29,000 captions, halving it cost about {less:.1f} BLEU and doubling it gained about {more:.1f} "
+        "BLEU; other corpora differ."
+    )
 
 
 def _summary(plan: Plan, sample: Sample) -> list[str]:

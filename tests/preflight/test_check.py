@@ -65,6 +65,7 @@ def test_figures_by_hand(check: Check, tiny_corpus: Path, tmp_path: Path) -> Non
     assert list(report.sections) == [
         *("run", "corpus", "vocabulary", "lengths", "model", "memory", "time", "disk")
     ]
+    assert report["run"].summary == "runs/tiny, which is new, on cpu in float32"
     assert report.conclusion.verdict == "This run can begin."
     assert report["corpus"].summary == "160 training pairs and 0 dropped, 12 validation, 22 test"
     known = {side: set(words_of(tiny_corpus / f"train.{side}")) for side in ("en", "de")}
@@ -323,10 +324,3 @@ def test_batches_are_those_of_sentences_with_bpe_dropout(check: Check) -> None:
         for share in (0, 0.5)
     )
     assert cut > whole
-
-
-@pytest.mark.parametrize("is_fast", [True, False])
-def test_auto_shows_its_precision(is_fast: bool, check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mt.device.multiplies_bf16_fast", lambda _: is_fast)
-    summary = check("training.precision=auto")["run"].summary
-    assert summary.endswith("in bf16" if is_fast else "in float32")
