@@ -4,12 +4,12 @@ import logging
 import math
 import time
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from mt.config.config import Config
-from mt.data.batches.alignment import Places, align
+from mt.data.batches.alignment import align
 from mt.data.batches.dataset import encode_pairs
 from mt.data.batches.pairs import EncodedPairs
 from mt.data.corpus import Corpus
@@ -17,8 +17,8 @@ from mt.errors import ConfigError
 from mt.preflight import rule
 from mt.preflight.forecast import MOST_DROPPED, Forecast, Pace, forecast
 from mt.preflight.rule import Budget
-from mt.preflight.text import PAIRS_ENCODED, Text, look_at
-from mt.preflight.trial import FIXED_SECONDS, Trial
+from mt.preflight.text import PAIRS_ENCODED, look_at
+from mt.preflight.trial import FIXED_SECONDS, Sample, Trial
 from mt.training.step import explain_out_of_memory
 
 LOG = logging.getLogger(__name__)
@@ -30,53 +30,6 @@ VALIDATION_SHARE, MOST_VALIDATIONS = 0.05, 12
 # How long the usual model is timed.
 GAUGE_STEPS, GAUGE_SECONDS = 8, 1.0
 NICE_MINUTES = (1, 2, 3, 5, 7, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240)
-
-
-@dataclass(frozen=True)
-class Sample:
-    """A part of a corpus as a run with this config will see it."""
-
-    config: Config
-    text: Text
-    pairs: EncodedPairs
-    start_seconds: float
-    """The time of a run before its first step and after its last."""
-    places: Places | None = None
-    """The source position of each target token; None without guided alignment."""
-
-    @classmethod
-    def of(cls, corpus: Corpus, config: Config, load_seconds: float) -> Self:
-        """Tokenize the corpus, and choose `data.max_length` so that all but one in a thousand pairs fit."""
-        started = time.perf_counter()
-        text = look_at(corpus, config, most=PAIRS_ENCODED)
-        encoding = time.perf_counter()
-        everything, _ = encode_pairs(text.train, *text.tokenizers, max_length=None)
-        encode_seconds = (time.perf_counter() - encoding) * text.scale
-        longest = np.maximum(everything.src.lengths, everything.tgt.lengths)
-        # "lower", so that a small corpus may lose its longest pair, but no more than `mt check` accepts.
-        fits_most = int(np.quantile(longest, 0.999, method="lower"))
-        if np.mean(longest > fits_most) > MOST_DROPPED:
-            fits_most = int(longest.max())
-        max_length = max(32, 16 * math.ceil(fits_most / 16))
-        has_text = np.minimum(everything.src.lengths, everything.tgt.lengths) > 1
-        pairs = EncodedPairs(*everything.select(np.flatnonzero((longest <= max_length) & has_text)))
-        start_seconds = FIXED_SECONDS + load_seconds + encoding - started + encode_seconds
-        sample = cls(update(config, data={"max_length": max_length}), text, pairs, start_seconds)
-        weight = config.training.guided_alignment
-        return sample.aligned(weight) if weight else sample
-
-    def aligned(self, weight: float) -> Self:
-        """This sample with guided alignment of this weight, which takes its time at the start of the run."""
-        started = time.perf_counter()
-        places = np.concatenate(list(align(self.pairs)))
-        seconds = self.start_seconds + (time.perf_counter() - started) * self.text.scale
-        config = update(self.config, training={"guided_alignment": weight})
-        return replace(self, config=config, start_seconds=seconds, places=places)
-
-    @property
-    def corpus_tokens(self) -> float:
-        """Target tokens of one pass over the whole corpus."""
-        return float(self.pairs.tgt.lengths.sum(dtype="int64")) * self.text.scale
 
 
 @dataclass(frozen=True)
@@ -95,6 +48,36 @@ class Plan:
         return self.run.num_steps / self.pace.steps_per_epoch
 
 
+def take_sample(corpus: Corpus, config: Config, load_seconds: float) -> Sample:
+    """Tokenize the corpus, and choose `data.max_length` so that all but one in a thousand pairs fit."""
+    started = time.perf_counter()
+    text = look_at(corpus, config, most=PAIRS_ENCODED)
+    encoding = time.perf_counter()
+    everything, _ = encode_pairs(text.train, *text.tokenizers, max_length=None)
+    encode_seconds = (time.perf_counter() - encoding) * text.scale
+    longest = np.maximum(everything.src.lengths, everything.tgt.lengths)
+    # "lower", so that a small corpus may lose its longest pair, but no more than `mt check` accepts.
+    fits_most = int(np.quantile(longest, 0.999, method="lower"))
+    if np.mean(longest > fits_most) > MOST_DROPPED:
+        fits_most = int(longest.max())
+    max_length = max(32, 16 * math.ceil(fits_most / 16))
+    has_text = np.minimum(everything.src.lengths, everything.tgt.lengths) > 1
+    pairs = EncodedPairs(*everything.select(np.flatnonzero((longest <= max_length) & has_text)))
+    start_seconds = FIXED_SECONDS + load_seconds + encoding - started + encode_seconds
+    sample = Sample(update(config, data={"max_length": max_length}), text, pairs, start_seconds)
+    weight = config.training.guided_alignment
+    return with_alignment(sample, weight) if weight else sample
+
+
+def with_alignment(sample: Sample, weight: float) -> Sample:
+    """The sample with guided alignment of this weight, which takes its time at the start of the run."""
+    started = time.perf_counter()
+    places = np.concatenate(list(align(sample.pairs)))
+    seconds = sample.start_seconds + (time.perf_counter() - started) * sample.text.scale
+    config = update(sample.config, training={"guided_alignment": weight})
+    return replace(sample, config=config, start_seconds=seconds, places=places)
+
+
 def gauge(sample: Sample) -> float:
     """Target tokens per second of the usual model on this machine, by which the settings are chosen."""
     LOG.info("timing steps of a small model")
@@ -102,7 +85,7 @@ def gauge(sample: Sample) -> float:
     training = {"batch_tokens": batch_tokens, "muon": True, "ema_decay": rule.ema_decay(0)}
     config = update(sample.config, model=rule.USUAL_MODEL.model_dump(exclude_unset=True), training=training)
     with explain_out_of_memory(config):
-        trial = Trial(config, sample.text, sample.pairs, sample.places)
+        trial = Trial(replace(sample, config=config))
         return 1 / trial.time_steps(max_steps=GAUGE_STEPS, max_seconds=GAUGE_SECONDS)
 
 
@@ -110,7 +93,7 @@ def measure(config: Config, sample: Sample) -> Pace:
     """Train a new model for some seconds on the first batches of the run, and time all that a run does."""
     LOG.info("timing steps of the proposed run")
     with explain_out_of_memory(config):
-        return Trial(config, sample.text, sample.pairs, sample.places).measure_pace(sample.start_seconds)
+        return Trial(replace(sample, config=config)).measure_pace()
 
 
 def make_budget(minutes: float | None, target_tokens: int | None, sample: Sample) -> Budget:

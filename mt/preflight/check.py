@@ -40,7 +40,7 @@ from mt.preflight.text import (
     spread,
     unknown_words,
 )
-from mt.preflight.trial import FIXED_SECONDS, LargestStep, ModelSize, Trial
+from mt.preflight.trial import FIXED_SECONDS, LargestStep, ModelSize, Sample, Trial
 from mt.run_directory import RunDirectory
 from mt.training.counters import Counters
 from mt.training.resume import foresee_resume_point
@@ -93,13 +93,13 @@ def preflight(config: Config, run: RunDirectory, show: Callable[[Section], objec
     src_lengths, tgt_lengths = lengths(text)
     show(_length_section(text, src_lengths, tgt_lengths, dropped))
     places = aligned_places(pairs) if config.training.guided_alignment else None
-    start_seconds = FIXED_SECONDS + time.perf_counter() - started
+    sample = Sample(config, text, pairs, FIXED_SECONDS + time.perf_counter() - started, places)
     with explain_out_of_memory(config):
-        trial = Trial(config, text, pairs, places)
+        trial = Trial(sample)
         parts = [(name, f"{number:,}") for name, number in trial.size.parts.items()]
         show(Section("model", counted(trial.size.num_parameters, "parameter"), parts))
         show(_memory_section(trial.take_largest_step(), trial.size))
-        pace = trial.measure_pace(start_seconds)
+        pace = trial.measure_pace()
     expected = forecast(config, pace)
     show(_time_section(config, pace, expected, done))
     one, free = trial.size.saved_bytes, shutil.disk_usage(run.nearest_folder()).free

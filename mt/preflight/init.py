@@ -16,7 +16,7 @@ from mt.data.corpus import Corpus, load_corpus
 from mt.data.prepare import unsegmented_hint
 from mt.errors import ConfigError, DataError, SplitError
 from mt.preflight import rule
-from mt.preflight.budget import Plan, Sample, make_budget, make_plan, update
+from mt.preflight.budget import Plan, make_budget, make_plan, take_sample, update, with_alignment
 from mt.preflight.forecast import warn_of_held_out_pairs
 from mt.preflight.text import (
     PAIRS_COUNTED,
@@ -26,6 +26,7 @@ from mt.preflight.text import (
     spread,
     unknown_words,
 )
+from mt.preflight.trial import Sample
 
 # Options written even where they are the default; others only where they are not, or have none.
 ALWAYS = {
@@ -77,15 +78,15 @@ def propose_config(
     num_words = num_running_words(corpus.train)
     subwords = _subwords(corpus, start, num_words)
     chosen, why = _words(corpus, start, num_words, subwords[0].tokenizer.max_size) or subwords
-    sample = Sample.of(corpus, chosen, load_seconds)
+    sample = take_sample(corpus, chosen, load_seconds)
     budget = make_budget(minutes, target_tokens, sample)
     has_rare_words = chosen.training.guided_alignment == rule.ALIGNMENT_OF_FEW
     is_large = has_rare_words and num_words > rule.FEW_WORDS
     if is_large and not budget.prefers_words(sample.corpus_tokens):
         chosen, why = subwords
-        sample = Sample.of(corpus, chosen, load_seconds)
+        sample = take_sample(corpus, chosen, load_seconds)
     if chosen.tokenizer.kind != "word" and budget.aligns_subwords(sample.corpus_tokens):
-        sample = sample.aligned(rule.ALIGNMENT_OF_FEW)
+        sample = with_alignment(sample, rule.ALIGNMENT_OF_FEW)
     plan = make_plan(budget, sample)
     config, notes = plan.config, [why]
     if bleu_is_always_0(corpus.validation):

@@ -112,11 +112,30 @@ def largest_batches(pairs: EncodedPairs, batches: Sequence[Indices]) -> list[Ind
     return [widest] if longest[widest].max() == longest[tallest].max() else [widest, tallest]
 
 
+@dataclass(frozen=True)
+class Sample:
+    """A part of a corpus as a run with this config will see it."""
+
+    config: Config
+    text: Text
+    pairs: EncodedPairs
+    start_seconds: float
+    """The time of a run before its first step and after its last."""
+    places: Places | None = None
+    """The source position of each target token; None without guided alignment."""
+
+    @property
+    def corpus_tokens(self) -> float:
+        """Target tokens of one pass over the whole corpus."""
+        return float(self.pairs.tgt.lengths.sum(dtype="int64")) * self.text.scale
+
+
 class Trial:
     """A newly initialised model and the batches of a run; the model is thrown away afterwards."""
 
-    def __init__(self, config: Config, text: Text, pairs: EncodedPairs, places: Places | None) -> None:
-        """Build the model, and the batches of the examined ``pairs``, aligned by ``places``."""
+    def __init__(self, sample: Sample) -> None:
+        """Build the model and the batches."""
+        config, text = sample.config, sample.text
         device = choose_device(config.training.device)
         # As in a run.
         fix_num_threads()
@@ -126,16 +145,16 @@ class Trial:
         self.size = ModelSize.of(model, config)
         self.size.check_fits(device)
         precision = Precision(config.training.precision, device, tf32=config.training.tf32)
-        self.batches = training_batches(config, pairs, text.tokenizers, places)
+        self.batches = training_batches(config, sample.pairs, text.tokenizers, sample.places)
         self._train_state = new_train_state(model.to(device), config, precision, Counters())
-        self._config, self._text, self._device = config, text, device
+        self._sample, self._device = sample, device
 
     def take_largest_step(self) -> LargestStep:
         """Train on the largest batches of the first epoch as the micro-batches of one step."""
         epoch = self.batches.epoch(0)
         largest = largest_batches(epoch.pairs, list(epoch.batches))
         # A first step on a single pair allocates what persists: gradients, moments, library buffers.
-        generator = np.random.default_rng(self._config.training.seed)
+        generator = np.random.default_rng(self._sample.config.training.seed)
         self._train_state.step([self.batches.batch_of(largest[0][:1], 0, generator)])
         batches = [self.batches.batch_of(indices, 0, generator) for indices in largest]
         can_tell = forget_peak(self._device)
@@ -148,7 +167,7 @@ class Trial:
 
     def time_steps(self, *, max_steps: int, max_seconds: float) -> float:
         """Seconds of a step for each of its target tokens, from the first steps of the run."""
-        log_every = self._config.training.log_every_steps
+        log_every = self._sample.config.training.log_every_steps
         epoch = batch = 0
         # The first third is not counted, because the libraries prepare for new batch sizes.
         for share in (0.5, 1.0):
@@ -165,7 +184,8 @@ class Trial:
 
     def time_validation(self) -> float:
         """Seconds that a validation on the examined part of its split will take, as timed on one batch."""
-        config, tokenizers, split = self._config, self._text.tokenizers, self._text.evaluation["validation"]
+        config, text = self._sample.config, self._sample.text
+        tokenizers, split = text.tokenizers, text.evaluation["validation"]
         sizes = np.array([len(reference) + 1 for reference in split["tgt"]])
         num_rows = config.validation.batch_sentences
         # Batches are of like length; this one has the medium lengths.
@@ -201,20 +221,21 @@ class Trial:
         seconds_once = time.perf_counter() - validated
         return seconds_once + (validated - started) * float(sizes.sum() / sizes[middle].sum())
 
-    def measure_pace(self, start_seconds: float) -> Pace:
+    def measure_pace(self) -> Pace:
         """Time the first steps of the run, the beginning of an epoch, a validation, and a checkpoint."""
+        text = self._sample.text
         token_seconds = self.time_steps(max_steps=TIMED_STEPS, max_seconds=TIMED_SECONDS)
-        validation_seconds = self.time_validation() * self._text.validation_scale
+        validation_seconds = self.time_validation() * text.validation_scale
         started = time.perf_counter()
         num_steps, num_tokens = self.batches.num_steps(1), self.batches.num_target_tokens(1)
         epoch_seconds = time.perf_counter() - started
         return Pace(
-            num_steps * self._text.scale,
-            num_tokens * self._text.scale,
+            num_steps * text.scale,
+            num_tokens * text.scale,
             (num_tokens * token_seconds + epoch_seconds) / num_steps,
             validation_seconds,
             time_saving(self.size.saved_bytes),
-            start_seconds,
+            self._sample.start_seconds,
             self.size.num_parameters,
         )
 

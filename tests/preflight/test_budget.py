@@ -11,9 +11,10 @@ from mt.config.load import load_config
 from mt.errors import ConfigError
 from mt.preflight import budget as budget_module
 from mt.preflight import rule
-from mt.preflight.budget import Sample, num_steps_within
+from mt.preflight.budget import num_steps_within
 from mt.preflight.forecast import Pace
 from mt.preflight.init import propose_config
+from mt.preflight.trial import Sample
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
 from mt.training.schedule import learning_rate

@@ -26,7 +26,7 @@ from mt.device import forget_peak
 from mt.errors import TrainingError
 from mt.inference.loaded_model import build_model
 from mt.preflight.text import Text, encode, look_at
-from mt.preflight.trial import ModelSize, Trial, largest_batches
+from mt.preflight.trial import ModelSize, Sample, Trial, largest_batches
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
 
@@ -42,7 +42,7 @@ def text(make_config: MakeConfig) -> Text:
 
 @pytest.fixture
 def trial(make_config: MakeConfig, text: Text) -> Trial:
-    return Trial(make_config(), text, encode(make_config(), text)[0], None)
+    return Trial(Sample(make_config(), text, encode(make_config(), text)[0], 5.0))
 
 
 def indices(*numbers: int) -> Indices:
@@ -132,7 +132,8 @@ def test_the_pace_of_a_part_is_scaled_to_the_whole(make_config: MakeConfig, text
     config = make_config()
     part = replace(text, scale=2.0, validation_scale=3.0)
     paces = [
-        Trial(config, examined, encode(config, text)[0], None).measure_pace(5.0) for examined in (text, part)
+        Trial(Sample(config, examined, encode(config, text)[0], 5.0)).measure_pace()
+        for examined in (text, part)
     ]
     whole, scaled = paces
     assert scaled.steps_per_epoch == 2 * whole.steps_per_epoch
