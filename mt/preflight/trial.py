@@ -202,7 +202,7 @@ class Trial:
                 started = time.perf_counter()
                 validate(
                     objective,
-                    [collate(*pairs.select(np.arange(len(pairs))))] if len(pairs) else [],
+                    [collate(pairs.src, pairs.tgt)] if len(pairs) else [],
                     state.precision,
                     translate=partial(
                         translator.translate, max_length=length, constraints=Constraints(min_length=length)
