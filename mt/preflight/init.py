@@ -80,9 +80,8 @@ def propose_config(
     chosen, why = _words(corpus, start, num_words, subwords[0].tokenizer.max_size) or subwords
     sample = take_sample(corpus, chosen, load_seconds)
     budget = make_budget(minutes, target_tokens, sample)
-    has_rare_words = chosen.training.guided_alignment == rule.ALIGNMENT_OF_FEW
-    is_large = has_rare_words and num_words > rule.FEW_WORDS
-    if is_large and not budget.prefers_words(sample.corpus_tokens):
+    needs_short_run = chosen.training.guided_alignment == rule.ALIGNMENT_OF_FEW and num_words > rule.FEW_WORDS
+    if needs_short_run and not budget.prefers_words(sample.corpus_tokens):
         chosen, why = subwords
         sample = take_sample(corpus, chosen, load_seconds)
     if chosen.tokenizer.kind != "word" and budget.aligns_subwords(sample.corpus_tokens):
