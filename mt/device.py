@@ -1,12 +1,11 @@
 """The device that a model runs on: its choice, its precision, its memory, and running out of memory."""
 
-import contextlib
 import ctypes
 import os
-import re
+import resource
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import torch
@@ -228,36 +227,16 @@ def keep_freed_memory() -> None:
         mallopt(_M_ARENA_MAX, os.cpu_count() or 1)
 
 
-def free_memory(device: torch.device) -> int | None:
-    """Free bytes on this device; None if unknown."""
+def usable_memory(device: torch.device) -> int | None:
+    """Free bytes on a CUDA device, or all bytes of memory for the CPU; None if unknown."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    return _proc("meminfo", "MemAvailable") if device.type == "cpu" else None
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if device.type == "cpu" else None
 
 
-def memory_in_use(device: torch.device) -> tuple[int | None, int | None]:
-    """Bytes in use, by tensors on CUDA and by the process on the CPU, and the most since `forget_peak`."""
+def peak_memory(device: torch.device) -> int | None:
+    """The most bytes that this process has used, on CUDA those of its tensors; None if unknown."""
     if device.type == "cuda":
-        return torch.cuda.memory_allocated(device), torch.cuda.max_memory_allocated(device)
-    if device.type != "cpu":
-        return None, None
-    return _proc("self/status", "VmRSS"), _proc("self/status", "VmHWM")
-
-
-def forget_peak(device: torch.device) -> bool:
-    """Reset the peak; return whether that is possible here."""
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-        return True
-    with contextlib.suppress(OSError):
-        # Linux: 5 sets the peak to what is in use now (man 5 proc).
-        Path("/proc/self/clear_refs").write_text("5")
-        return device.type == "cpu"
-    return False
-
-
-def _proc(file: str, name: str) -> int | None:
-    """A line such as ``VmRSS:  12345 kB`` of a file of Linux in ``/proc``, in bytes."""
-    path = Path("/proc", file)
-    match = re.search(rf"^{name}:\s+(\d+) kB$", path.read_text() if path.exists() else "", re.MULTILINE)
-    return int(match[1]) * 1024 if match else None
+        return torch.cuda.max_memory_allocated(device)
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit if device.type == "cpu" else None

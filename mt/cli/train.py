@@ -63,7 +63,7 @@ def train(
         _check_is_of_no_run(config)
     directory = as_run(run or RUNS / config.stem)
     if processes.is_first():
-        directory.check_not_in_use()
+        directory.check_usable()
     # After the checks above, because importing torch is slow.
     from mt.training.run import run_training
 

@@ -168,8 +168,8 @@ def _translate_all(source: Input, lines: LineTranslator, at_once: int) -> None:
     """Translate and write block by block, then print the warnings, or what stopped it."""
     number = source.first
     try:
-        with source.bar() as bar:
-            translate_block = partial(lines.translate, advance=bar.update)
+        with source.progress() as advance:
+            translate_block = partial(lines.translate, advance=advance)
             with closing(_in_order(translate_block, source.blocks(), number, at_once)) as blocks:
                 for block in blocks:
                     lines.write(block.translations, number)

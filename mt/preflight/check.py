@@ -204,7 +204,6 @@ def _memory_section(step: LargestStep, model_size: ModelSize) -> Section:
         "gradients": FLOAT_BYTES * model_size.num_parameters,
         "moments": FLOAT_BYTES * model_size.num_moments,
         "average": FLOAT_BYTES * model_size.num_averages,
-        "activations": step.activations or 0,
     }
     details = [("batch", f"{rows} x {src} source and {tgt} target tokens") for rows, src, tgt in step.shapes]
     details.append(("loss", f"{step.loss:.2f} before training"))

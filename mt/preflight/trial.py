@@ -25,10 +25,9 @@ from mt.device import (
     Precision,
     choose_device,
     fix_num_threads,
-    forget_peak,
-    free_memory,
     keep_freed_memory,
-    memory_in_use,
+    peak_memory,
+    usable_memory,
 )
 from mt.errors import OverflowedLinesError, TrainingError
 from mt.inference.loaded_model import build_model
@@ -78,8 +77,7 @@ class LargestStep(NamedTuple):
     """For each batch, the number of pairs, and the source and target tokens per row."""
     loss: float
     peak: int | None
-    """Bytes at the peak of memory, and those that the step has added to reach it; None if unknown."""
-    activations: int | None
+    """The most bytes of memory that were used; None if unknown."""
 
 
 def measure_size(model: Transformer, config: Config) -> ModelSize:
@@ -93,13 +91,13 @@ def measure_size(model: Transformer, config: Config) -> ModelSize:
 
 def check_fits(size: ModelSize, device: torch.device) -> None:
     """Check that the model can be trained if its batches are small enough."""
-    needed, free = size.saved_bytes + FLOAT_BYTES * size.num_parameters, free_memory(device)
-    if free is not None and needed > free:
+    needed, usable = size.saved_bytes + FLOAT_BYTES * size.num_parameters, usable_memory(device)
+    if usable is not None and needed > usable:
         kept = "gradients, moments and moving average" if size.num_averages else "gradients and moments"
         raise TrainingError(
             f"the model's {size.num_parameters:,} parameters with their {kept} take "
-            f"{display.size(needed)}, but only {display.size(free)} of memory are free. Lower model.d_model, "
-            "model.d_ff or tokenizer.max_size."
+            f"{display.size(needed)}, but only {display.size(usable)} of memory can be used. Lower "
+            "model.d_model, model.d_ff or tokenizer.max_size."
         )
 
 
@@ -135,17 +133,11 @@ class Trial:
         """Train on the largest batches of the first epoch as the micro-batches of one step."""
         epoch = self.batches.epoch(0)
         largest = largest_batches(epoch.pairs, list(epoch.batches))
-        # A first step on a single pair allocates what persists: gradients, moments, library buffers.
         generator = np.random.default_rng(self._config.training.seed)
-        self._train_state.step([self.batches.batch_of(largest[0][:1], 0, generator)])
         batches = [self.batches.batch_of(indices, 0, generator) for indices in largest]
-        can_tell = forget_peak(self._device)
-        before, _ = memory_in_use(self._device)
         result = self._train_state.step(batches)
-        peak = memory_in_use(self._device)[1] if can_tell else None
-        activations = max(0, peak - before) if peak is not None and before is not None else None
         shapes = [(len(batch.labels), batch.src_ids.size(1), batch.labels.size(1)) for batch in batches]
-        return LargestStep(shapes, result.loss, peak, activations)
+        return LargestStep(shapes, result.loss, peak_memory(self._device))
 
     def time_steps(self, *, max_steps: int, max_seconds: float) -> float:
         """Seconds of a step for each of its target tokens, from the first steps of the run.
