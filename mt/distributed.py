@@ -171,7 +171,7 @@ def first_rank_first(work: Callable[[], T]) -> T:
 
     The later ones read what the earlier ones have left on disk.
     """
-    turn = 0 if processes.is_first() else 1 if processes.is_first_on_machine() else 2
+    turn = 0 if processes.is_first() else 1 if processes.local_rank() == 0 else 2
     for current in range(3):
         if current == turn:
             result = work()

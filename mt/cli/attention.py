@@ -1,6 +1,5 @@
 """`mt attention`: what the model attends to, as a page, a picture, word alignments or raw weights."""
 
-import importlib.util
 import sys
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, cast
 from typer import Argument, Option
 
 from mt.cli import options
-from mt.cli.extras import missing_package
 from mt.cli.logs import invite_typing, say, show_logs
 from mt.display import counted
 from mt.errors import ConfigError, DataError
@@ -22,6 +20,7 @@ if TYPE_CHECKING:
     from mt.inference.alignment_layer import AlignmentLayer
 
 Format = Literal["html", "png", "svg", "json", "pharaoh"]
+FORMATS: dict[str, Format] = {".png": "png", ".svg": "svg", ".json": "json"}
 picture_option = partial(Option, rich_help_panel="Pictures")
 
 
@@ -69,19 +68,18 @@ def attention(
     Writes a web page that needs no server, or with --format a picture, the weights or the alignments.
     """
     show_logs()
-    suffix = out.suffix[1:].lower() if out else ""
-    formats: dict[str, Format] = {"png": "png", "svg": "svg", "json": "json"}
-    made = format or formats.get(suffix, "html")
+    made = format or FORMATS.get(out.suffix if out else "", "html")
     is_picture = made in ("png", "svg")
     options.check_needs("a picture: add --format svg", is_picture, kind=kind != "cross", head=head != "mean")
-    if is_picture and importlib.util.find_spec("matplotlib") is None:
-        raise missing_package("matplotlib", "pictures")
+    if is_picture:
+        with options.installed_with("mt-from-scratch[pictures]"):
+            import matplotlib  # noqa: F401
     heads = _heads(head)
     if out is None and made not in ("json", "pharaoh"):
         out = Path(f"attention.{made}")
     strategy = options.choose_beam(beam, length_penalty, length_normalization)
     found = options.find_run(run)
-    options.check_output(out, file, found.path)
+    options.check_output(out, file)
     pairs = _read(sentences, file, target, target_column)
     _check_number(made, len(pairs.sources))
     from mt.attention_maps.alignment import attention_line_by_line, attention_maps

@@ -6,9 +6,9 @@ from typing import Annotated
 from typer import Option, echo
 
 from mt.cli.logs import show_logs
-from mt.cli.options import RUNS, OverridesOption, check_needs
+from mt.cli.options import OverridesOption, check_needs, run_of_config
 from mt.display import aligned, counted
-from mt.errors import ConfigError, DataError
+from mt.errors import ConfigError
 
 
 def check(
@@ -69,7 +69,7 @@ def _check_config(file: Path, overrides: list[str], run: Path | None, *, verbose
         if verbose and section.details:
             echo("".join(f"    {line}\n" for line in aligned(section.details)))
 
-    conclusion = preflight(config, RunDirectory(run or RUNS / file.stem), show)
+    conclusion = preflight(config, RunDirectory(run) if run else run_of_config(file), show)
     for warning in conclusion.warnings:
         echo(f"warning: {warning}")
     echo(conclusion.verdict)
@@ -78,12 +78,7 @@ def _check_config(file: Path, overrides: list[str], run: Path | None, *, verbose
 def _check_batch(batch: Path, run: Path | None, checkpoint: str | None, device: str) -> None:
     from mt.run_directory import RunDirectory
 
-    if not batch.is_file():
-        raise DataError(f"there is no file {batch}: give one of the folder bad_batches of a run.")
-    directory = RunDirectory(run or batch.absolute().parent.parent)
-    if run is None and not directory.exists:
-        raise ConfigError(f"{batch} is not in the folder bad_batches of a run: give its run with --run PATH.")
-    directory.require()
+    directory = RunDirectory(run or batch.absolute().parent.parent).require()
     from mt.device import choose_device
     from mt.preflight.replay import replay
 

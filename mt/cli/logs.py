@@ -5,11 +5,10 @@ import io
 import logging
 import os
 import sys
-import textwrap
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mt import display, processes
-from mt.display import show_only_errors, terminal_width, visible
+from mt.display import show_only_errors, visible
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -79,17 +78,9 @@ class _BesideProgressBar(logging.Handler):
 
 class _Plain(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        """The message, with its level from a warning on; on a terminal, wrapped between words."""
+        """The message, with its level from a warning on."""
         prefix = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
-        text = visible(prefix + record.getMessage())
-        if (width := terminal_width()) is None:
-            return text
-        wrapper = textwrap.TextWrapper(width, break_long_words=False, break_on_hyphens=False)
-        lines = []
-        for line in text.split("\n"):
-            wrapper.subsequent_indent = " " * (len(line) - len(line.lstrip()) + 2)
-            lines.append(wrapper.fill(line))
-        return "\n".join(lines)
+        return visible(prefix + record.getMessage())
 
 
 class _Forgiving(io.FileIO):

@@ -48,7 +48,7 @@ def report(
     """
     show_logs()
     found = find_run(run)
-    check_output(out, found.path)
+    check_output(out)
     from mt.attention_maps.page import script_hash
     from mt.checkpoint.store import CheckpointStore
     from mt.device import choose_device

@@ -4,8 +4,6 @@ import json
 import logging
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,6 @@ import pytest
 
 from mt.config.config import Config
 from mt.run_directory import RunDirectory
-from tests.forked import environment
 
 Call = Callable[..., Any]
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -72,20 +69,6 @@ def test_a_damaged_run_is_named_and_does_not_keep_the_others_from_being_listed(c
     assert re.search(r"^done +finished", out, re.MULTILINE)
 
 
-@pytest.mark.usefixtures("two_runs")
-@pytest.mark.parametrize("command", [("runs",), ("show", "runs/done")], ids=" ".join)
-def test_neither_the_table_nor_the_story_imports_torch(command: tuple[str, ...]) -> None:
-    code = (
-        "import sys; from mt.__main__ import main\n"
-        "try: main()\nfinally: print('torch' in sys.modules, file=sys.stderr)"
-    )
-    ended = subprocess.run(
-        [sys.executable, "-c", code, *command], capture_output=True, text=True, env=environment()
-    )
-    assert ended.stderr == "False\n", ended.stderr
-    assert "600" in ended.stdout
-
-
 @pytest.mark.parametrize(
     "command", [("runs",), ("runs", "here"), ("show", "here"), ("report", "--run", "here")]
 )
@@ -129,23 +112,6 @@ def test_a_story_tells_of_corpus_resuming_killing_and_evaluations(
         r"BLEU \d+\.\d\d \[.*\] \(nrefs:1\|.*version:",
     ):
         assert re.search(expected, out), f"{expected}\n{out}"
-
-
-@pytest.mark.usefixtures("two_runs")
-def test_a_split_that_was_held_out_is_called_so_everywhere(call: Call) -> None:
-    file = RunDirectory(Path("runs/done")).corpus_file
-    corpus = json.loads(file.read_text())
-    corpus["splits"]["test"]["origin"] = "carved"
-    file.write_text(json.dumps(corpus))
-    told = call("show", "runs/done").out
-    assert re.search(r"test: \d+ pairs \(held out\)", told)
-    texts = [told] + [
-        call("report", "--run", "runs/done", "--sentences", 0, "--format", format).out
-        for format in ("html", "md")
-    ]
-    for text in texts:
-        assert "held out" in text
-        assert "carved" not in text
 
 
 def test_names_and_records_cannot_control_the_terminal(call: Call) -> None:
