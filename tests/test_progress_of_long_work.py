@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-from tqdm import tqdm
 
 from mt import display
 from mt.config.config import Config
@@ -76,7 +75,7 @@ def always_drawn(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixtu
     """Each unit at once: otherwise what takes no time is drawn once, and logged never."""
     caplog.set_level(logging.INFO, "mt")
     monkeypatch.setattr(display, "SECONDS_BETWEEN_LINES", 0.0)
-    monkeypatch.setattr(display, "new_bar", tqdm)
+    monkeypatch.setattr(display, "draws_bars", True)
 
 
 def prepare(make_config: MakeConfig, run: RunDirectory) -> None:
@@ -165,7 +164,7 @@ def test_short_work_leaves_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_library_draws_nothing(
     make_config: MakeConfig, trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(display, "new_bar", None)
+    monkeypatch.setattr(display, "draws_bars", False)
     with stderr_of("a terminal") as screen:
         prepare(make_config, trained)
     assert not re.search(r"%\||reading:|encoding:", screen.text)

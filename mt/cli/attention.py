@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 from typer import Argument, Option
 
@@ -81,7 +81,7 @@ def attention(
     found = options.find_run(run)
     options.check_output(out, file)
     pairs = _read(sentences, file, target, target_column)
-    _check_number(made, len(pairs.sources))
+    _check_number(made, len(pairs[0]))
     from mt.attention_maps.alignment import attention_line_by_line, attention_maps
     from mt.device import choose_device
     from mt.inference.loaded_model import load_model
@@ -110,17 +110,10 @@ def attention(
         _write(picture(maps, kind, heads, layer=index, format=made), out)
 
 
-class _Pairs(NamedTuple):
-    """The sentences, and their translations if those are given."""
-
-    sources: Sequence[str]
-    targets: Sequence[str] | None
-
-
 def _read(
     sentences: list[str] | None, file: Path | None, targets: list[str] | None, target_column: bool
-) -> _Pairs:
-    """The input: sentences, the lines of a file, or the lines of standard input."""
+) -> tuple[Sequence[str], Sequence[str] | None]:
+    """The sentences, of the command line, a file or standard input, and the translations that are given."""
     options.check_sentences(sentences, file)
     options.check_at_most_one(target=targets, target_column=target_column)
     options.check_needs("lines, not sentences: use --target", not sentences, target_column=target_column)
@@ -131,15 +124,15 @@ def _read(
                 f"--target was given {len(targets)} times for {len(sentences)} sentences: give it once for "
                 "each sentence, in the same order."
             )
-        return _Pairs(options.on_one_line(sentences), targets)
+        return options.on_one_line(sentences), targets
     if file is None:
         invite_typing("Type a sentence and press Enter;")
     lines = list(lines_of_stdin() if file is None else lines_of_file(file))
     if not target_column:
-        return _Pairs(lines, None)
+        return lines, None
     name = str(file or STDIN_NAME)
     pairs = [options.two_columns(line, name, number) for number, line in enumerate(lines, start=1)]
-    return _Pairs([source for source, _ in pairs], [translation for _, translation in pairs])
+    return [source for source, _ in pairs], [translation for _, translation in pairs]
 
 
 def _check_number(made: Format, num_sentences: int) -> None:

@@ -5,13 +5,10 @@ import io
 import logging
 import os
 import sys
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any
 
 from mt import display, processes
 from mt.display import show_only_errors, visible
-
-if TYPE_CHECKING:
-    from tqdm import tqdm
 
 STDIN, STDERR = 0, 2
 
@@ -34,14 +31,12 @@ def say(text: str) -> None:
 
 def show_logs() -> None:
     """From now on show log lines and progress bars of the first process, and escape control characters."""
-    display.new_bar = _new_bar
+    display.draws_bars = True
     escape_on_terminal()
     logger = logging.getLogger("mt")
     logger.setLevel(logging.INFO)
     logger.propagate = False
-    handler = _BesideProgressBar()
-    handler.setFormatter(_Plain())
-    logger.handlers = [handler]
+    logger.handlers = [_BesideProgressBar()]
     if not processes.is_first():
         show_only_errors()
 
@@ -59,13 +54,12 @@ def invite_typing(how: str) -> None:
         say(f"{how} Ctrl-D ends.")
 
 
-def _new_bar(**options: Any) -> "tqdm[NoReturn]":
-    from tqdm import tqdm  # Importing it takes as long as translating a sentence.
-
-    return tqdm(**options)
-
-
 class _BesideProgressBar(logging.Handler):
+    def format(self, record: logging.LogRecord) -> str:
+        """The message, with its level from a warning on."""
+        prefix = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
+        return visible(prefix + record.getMessage())
+
     def emit(self, record: logging.LogRecord) -> None:
         """Write a log line above the progress bars, if any was drawn."""
         if "tqdm" not in sys.modules:
@@ -74,13 +68,6 @@ class _BesideProgressBar(logging.Handler):
         from tqdm import tqdm
 
         tqdm.write(self.format(record), file=sys.stderr)
-
-
-class _Plain(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        """The message, with its level from a warning on."""
-        prefix = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
-        return visible(prefix + record.getMessage())
 
 
 class _Forgiving(io.FileIO):

@@ -249,22 +249,6 @@ def test_only_an_earlier_export_to_which_nothing_was_added_is_replaced(exported:
         assert (code, reason in err, sorted(Path(folder).rglob("*"))) == (2, True, before)
 
 
-def test_an_export_with_folders_is_replaced_unless_something_else_is_in_them(
-    trained: RunDirectory, call: Call
-) -> None:
-    pytest.importorskip("transformers")
-    for _ in range(2):
-        code, _, err = call(*EXPORT, "transformers", "out")
-        assert code == 0, err
-    assert call(*EXPORT, "transformers", "--precision", "int8", "out")[0] == 2
-    other = Path("out/source_tokenizer/notes.txt")
-    other.write_text("years of work")
-    code, _, err = call(*EXPORT, "transformers", "out")
-    assert code == 2
-    assert f"{other} is not part of" in err
-    assert other.exists()
-
-
 def test_copying_is_named_as_what_does_not_travel_to_other_programs(
     make_config: Callable[..., object], call: Call
 ) -> None:

@@ -83,7 +83,7 @@ def test_newcomers_are_sent_to_a_recipe(call: Call) -> None:
 
 
 def fail_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(prog_name: str) -> NoReturn:
+    def fail(*_: object, **__: object) -> NoReturn:
         raise error
 
     monkeypatch.setattr("mt.__main__.app", fail)
@@ -120,7 +120,7 @@ def test_a_full_disk_in_a_writing_thread_is_reported_once(
     def fail() -> NoReturn:
         raise full
 
-    def app(prog_name: str) -> NoReturn:
+    def app(*_: object, **__: object) -> NoReturn:
         thread = threading.Thread(target=fail)
         thread.start()
         thread.join()
