@@ -91,13 +91,12 @@ def markdown_text(text: str) -> str:
     return re.sub(r"[\\`*_\[\]()!|]", r"\\\g<0>", on_one_line)
 
 
-def terminal_width() -> int | None:
-    """The width in columns of the terminal on stderr; None if stderr is not a terminal, or has no size."""
+def on_terminal() -> bool:
+    """Whether stderr is a terminal that has a size."""
     try:
-        columns, lines = os.get_terminal_size(sys.stderr.fileno())
+        return all(os.get_terminal_size(sys.stderr.fileno()))
     except (OSError, ValueError):  # A file, a pipe, or a stream that has no descriptor.
-        return None
-    return columns if columns and lines else None
+        return False
 
 
 class _LogFile:
@@ -127,7 +126,7 @@ def progress(
 
     options: dict[str, Any]
     bar, of, left = "{percentage:3.0f}%|{bar}| ", " of {total:,}", ", {remaining} left"
-    if terminal_width() is not None:
+    if on_terminal():
         options = {"delay": delay_seconds, "dynamic_ncols": True, "leave": False}
     else:
         bar, seconds = "", SECONDS_BETWEEN_LINES

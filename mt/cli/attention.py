@@ -1,7 +1,6 @@
 """`mt attention`: what the model attends to, as a page, a picture, word alignments or raw weights."""
 
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, cast
@@ -12,7 +11,6 @@ from mt.cli import options
 from mt.cli.logs import invite_typing, say, show_logs
 from mt.display import counted
 from mt.errors import ConfigError, DataError
-from mt.files import write_atomically
 from mt.inference.arriving_lines import STDIN_NAME, lines_of_file, lines_of_stdin
 
 if TYPE_CHECKING:
@@ -95,7 +93,7 @@ def attention(
 
         aligning, recorded = attention_line_by_line(translator, *pairs, strategy=strategy, layer=index)
         say(_how_aligned(aligning))
-        _write((as_json if made == "json" else as_pharaoh)(aligning, recorded), out)
+        options.write_output((as_json if made == "json" else as_pharaoh)(aligning, recorded), out)
         return
     from mt.attention_maps.page import attention_page, check_shows_something
 
@@ -103,11 +101,11 @@ def attention(
     say(_how_aligned(maps.layer))
     check_shows_something(maps)
     if made == "html":
-        _write([attention_page(maps, f"{found.name}, {loaded.checkpoint.name}")], out)
+        options.write_output([attention_page(maps, f"{found.name}, {loaded.checkpoint.name}")], out)
     else:
         from mt.attention_maps.picture import picture
 
-        _write(picture(maps, kind, heads, layer=index, format=made), out)
+        options.write_output(picture(maps, kind, heads, layer=index, format=made), out)
 
 
 def _read(
@@ -160,13 +158,3 @@ def _how_aligned(layer: "AlignmentLayer") -> str:
     if layer.agreement is None:
         return text
     return f"{text}; it agrees with what the predictions depend on for {layer.agreement:.0%} of the tokens"
-
-
-def _write(content: bytes | Iterable[str], out: Path | None) -> None:
-    if out is None:
-        assert not isinstance(content, bytes)
-        sys.stdout.writelines(content)
-        sys.stdout.flush()
-        return
-    write_atomically(out, content)
-    say(f"Wrote {out}.")

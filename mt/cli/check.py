@@ -43,18 +43,17 @@ def check(
     130  stopped by Ctrl-C.
     """
     show_logs()
-    if (config is None) == (batch is None):
+    if config is not None and batch is None:
+        check_needs("--batch", False, checkpoint=checkpoint, device=device)
+        _check_config(config, overrides or [], run, verbose=verbose)
+    elif batch is not None and config is None:
+        check_needs("--config", False, set=overrides, verbose=verbose)
+        _check_batch(batch, run, checkpoint, device or "auto")
+    else:
         raise ConfigError(
             "give either --config FILE, to check a run before it begins, or --batch FILE, to examine a "
             "skipped batch."
         )
-    check_needs("--batch", batch is not None, checkpoint=checkpoint)
-    check_needs("--batch: for --config use --set training.device=...", batch is not None, device=device)
-    check_needs("--config", config is not None, set=overrides, verbose=verbose or None)
-    if config is not None:
-        _check_config(config, overrides or [], run, verbose=verbose)
-    elif batch is not None:
-        _check_batch(batch, run, checkpoint, device or "auto")
 
 
 def _check_config(file: Path, overrides: list[str], run: Path | None, *, verbose: bool) -> None:

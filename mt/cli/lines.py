@@ -78,10 +78,9 @@ class Input(NamedTuple):
         """Say how to continue after translating has stopped at this line."""
         if self.sentences:
             return ""
-        before = "There is no line before it" if line == 1 else "All lines before it are translated"
         return (
-            f" {before}. Continue after it with --start-line {line + 1}, or do not stop at such lines with "
-            "--on-error empty or --on-error copy."
+            f" All lines before it are translated. Continue after it with --start-line {line + 1}, or do not "
+            "stop at such lines with --on-error empty or --on-error copy."
         )
 
 
@@ -154,6 +153,8 @@ class LineTranslator:
 
     def write(self, translations: "list[list[Translation]]", first_line: int) -> None:
         """Write the best translation of each line; for n-best lists all of them, numbered and scored."""
+        if not processes.is_first():
+            return
         for line, best_first in enumerate(translations, first_line):
             if self.options["with_scores"]:
                 for best in best_first:

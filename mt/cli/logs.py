@@ -25,8 +25,9 @@ def survive_losing_stderr() -> None:
 
 
 def say(text: str) -> None:
-    """Print a line beside the output, on stderr; its control characters are made visible."""
-    print(visible(text), file=sys.stderr, flush=True)
+    """Print a line on stderr, in the first process only, with its control characters escaped."""
+    if processes.is_first():
+        print(visible(text), file=sys.stderr, flush=True)
 
 
 def show_logs() -> None:

@@ -1,7 +1,8 @@
 """Options of several commands, the rules about giving them together, and what they name."""
 
 import re
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -10,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Option
 
-from mt import processes
 from mt.cli.logs import say
 from mt.errors import ConfigError, DataError
+from mt.files import write_atomically
 from mt.inference.arriving_lines import is_stdin
 
 if TYPE_CHECKING:
@@ -145,6 +146,17 @@ def check_output(out: Path | None, *inputs: Path | None, data: str | None = None
         raise ConfigError(f"{out} would be replaced by the output, but is an input: choose another file.")
 
 
+def write_output(content: str | bytes | Iterable[str], out: Path | None) -> None:
+    """Write a file, or text to standard output."""
+    if out is None:
+        assert not isinstance(content, bytes)
+        sys.stdout.writelines(content)
+        sys.stdout.flush()
+        return
+    write_atomically(out, content)
+    say(f"Wrote {out}.")
+
+
 def run_of_config(config: Path) -> "RunDirectory":
     """The run that a config file trains by default: the one it belongs to, or ``runs/NAME`` for NAME.yaml."""
     from mt.run_directory import RunDirectory
@@ -160,8 +172,7 @@ def find_run(path: Path | None) -> "RunDirectory":
     if path is not None:
         return RunDirectory(path).require()
     run = newest_run(RUNS)
-    if processes.is_first():
-        say(f"run: {run.path}")
+    say(f"run: {run.path}")
     return run
 
 

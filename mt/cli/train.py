@@ -65,9 +65,8 @@ def train(
     outcome = run_training(
         loaded, directory, restart=restart, from_checkpoint=from_checkpoint, max_seconds=max_seconds
     )
-    if processes.is_first():
-        flag = "--restart" if restart else "--from-checkpoint" if from_checkpoint else None
-        say(_what_to_do_next(outcome, directory, loaded, flag))
+    flag = "--restart" if restart else "--from-checkpoint" if from_checkpoint else None
+    say(_what_to_do_next(outcome, directory, loaded, flag))
     raise Exit(outcome.exit_code)
 
 

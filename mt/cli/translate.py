@@ -1,11 +1,10 @@
 """`mt translate`: translate sentences, one line out for one line in."""
 
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
-from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout
+from contextlib import closing, contextmanager
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -145,7 +144,7 @@ def translate(
 
 @contextmanager
 def _together(device: str) -> Iterator[None]:
-    """Work with the processes that torchrun has started, of which only the first one writes."""
+    """Connect the processes, if torchrun has started several, of which only the first one writes."""
     if not processes.are_several():
         yield
         return
@@ -153,15 +152,7 @@ def _together(device: str) -> Iterator[None]:
     from mt.device import choose_device
 
     with distributed.connected(choose_device(device).type):
-        if processes.is_first():
-            yield
-            return
-        with (
-            Path(os.devnull).open("w", encoding="utf-8", errors="surrogateescape") as nowhere,
-            redirect_stdout(nowhere),
-            redirect_stderr(nowhere),
-        ):
-            yield
+        yield
 
 
 def _translate_all(source: Input, lines: LineTranslator, at_once: int) -> None:

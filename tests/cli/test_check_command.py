@@ -72,7 +72,7 @@ def test_a_good_config(call: Call, tiny_config_file: Path) -> None:
         ([], "give either --config FILE, to check a run before it begins, or --batch FILE"),
         (["--config", "a.yaml", "--batch", "b.json"], "give either --config FILE"),
         (["--config", "a.yaml", "--checkpoint", "best"], "--checkpoint needs --batch."),
-        (["--config", "a.yaml", "--device", "cpu"], "--device needs --batch: for --config use --set"),
+        (["--config", "a.yaml", "--device", "cpu"], "--device needs --batch."),
         (["--batch", "b.json", "--set", "training.seed=2"], "--set needs --config."),
     ],
 )
