@@ -7,15 +7,18 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 
 SECONDS_BETWEEN_LINES = 10.0
 
-draws_bars = False
-"""Whether progress is shown, which the command line decides; who uses mt as a library sees none."""
+new_bar: "Callable[..., tqdm[NoReturn]] | None" = None
+"""tqdm, once the command line has set it; until then nothing is drawn on the terminal of a library's user."""
 
 # C0 except tab and line feed, DEL, C1, and bidirectional controls, which reorder text. A surrogate stands for
 # a byte of a line or a name that is not UTF-8, and cannot be written as UTF-8.
@@ -119,11 +122,9 @@ def progress(
     It advances by the number with which the yielded function is called. ``total`` is None if it is unknown;
     log lines appear after ten seconds, whatever ``delay_seconds``.
     """
-    if not (draws_bars and shown):
+    if new_bar is None or not shown:
         yield lambda count: None
         return
-    from tqdm import tqdm  # Importing it takes as long as translating a sentence.
-
     options: dict[str, Any]
     bar, of, left = "{percentage:3.0f}%|{bar}| ", " of {total:,}", ", {remaining} left"
     if on_terminal():
@@ -135,14 +136,14 @@ def progress(
     if not total:
         bar = of = left = ""
     layout = "{desc}: " + bar + "{n:,}" + of + f" {unit} [" + "{elapsed}" + left + "]"
-    with tqdm(total=total, desc=description, bar_format=layout, **options) as drawn:
+    with new_bar(total=total, desc=description, bar_format=layout, **options) as drawn:
         yield drawn.update
 
 
 def show_only_errors() -> None:
     """From now on print nothing on the terminal and log only errors, as all processes but the first do."""
-    global draws_bars
-    draws_bars = False
+    global new_bar
+    new_bar = None
     logger = logging.getLogger("mt")
     logger.setLevel(logging.ERROR)
     logger.handlers = []

@@ -5,10 +5,13 @@ import io
 import logging
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from mt import display, processes
 from mt.display import show_only_errors, visible
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
 
 STDIN, STDERR = 0, 2
 
@@ -32,7 +35,7 @@ def say(text: str) -> None:
 
 def show_logs() -> None:
     """From now on show log lines and progress bars of the first process, and escape control characters."""
-    display.draws_bars = True
+    display.new_bar = _new_bar
     escape_on_terminal()
     logger = logging.getLogger("mt")
     logger.setLevel(logging.INFO)
@@ -53,6 +56,12 @@ def invite_typing(how: str) -> None:
     """Say on stderr how to type the input, if standard input is a terminal."""
     if os.isatty(STDIN):
         say(f"{how} Ctrl-D ends.")
+
+
+def _new_bar(**options: Any) -> "tqdm[NoReturn]":
+    from tqdm import tqdm  # Importing it takes as long as translating a sentence.
+
+    return tqdm(**options)
 
 
 class _BesideProgressBar(logging.Handler):

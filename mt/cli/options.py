@@ -146,7 +146,7 @@ def check_output(out: Path | None, *inputs: Path | None, data: str | None = None
         raise ConfigError(f"{out} would be replaced by the output, but is an input: choose another file.")
 
 
-def write_output(content: str | bytes | Iterable[str], out: Path | None) -> None:
+def write_output(content: bytes | Iterable[str], out: Path | None) -> None:
     """Write a file, or text to standard output."""
     if out is None:
         assert not isinstance(content, bytes)

@@ -71,7 +71,7 @@ def report(
         LOG.warning("%s", reason)
     hash_of_script = script_hash() if maps else ""
     text = render(facts, format, samples, attention=maps, script_hash=hash_of_script, left_out=left_out)
-    write_output(text, out)
+    write_output([text], out)
 
 
 def _samples(

@@ -138,17 +138,3 @@ def test_names_and_records_cannot_control_the_terminal(call: Call) -> None:
         assert r"\x1b]0;owned\x07" in out or r"\u001b]0;owned\u0007" in out
     story = call("show", run.path).out
     assert story.count(r"\x1b]0;owned\x07") >= 8
-
-
-def test_a_damaged_run_is_told_as_far_as_it_can_be_read(call: Call) -> None:
-    run = RunDirectory(Path(shutil.copytree(GOLDEN / "format_2" / "run", Path("runs") / "broken")))
-    run.config_file.unlink()
-    run.corpus_file.write_text('{"path": 1}')
-    (run.checkpoints_dir / "step_0000600" / "checkpoint.json").write_text("{}")
-    code, out, _ = call("show", run.path)
-    assert code == 0
-    assert re.search(r"state +damaged: .*config\.yaml", out)
-    assert re.search(r"problems\n +corpus.json is not what training wrote", out)
-    assert re.search(r"step_0000600 .*damaged: checkpoint\.json", out)
-    assert re.search(r"training loss +[▁-█]+", out)
-    assert call("report", "--run", run.path)[:2] == (2, "")
