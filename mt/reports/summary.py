@@ -27,9 +27,6 @@ from mt.training.metrics_file import Point, read_points
 T = TypeVar("T")
 State = Literal["running", "stopped", "finished", "damaged"]
 
-# Speed is the median of this many points of the curve, because single points can be slow on a busy machine.
-_NUM_SPEEDS = 20
-
 
 @dataclass(frozen=True)
 class RunSummary:
@@ -96,12 +93,11 @@ def summarise(run: RunDirectory, *, now: float) -> RunSummary:
     problems: list[str] = []
     config = or_problem(problems, run.config_file, lambda: load_config(run.config_file))
     points = or_problem(problems, run.metrics_file, lambda: read_points(run.metrics_file)) or []
-    saved = _pointed_at(CheckpointDirectory(run.checkpoints_dir), problems)
-    latest, best = saved.get(LATEST), saved.get(BEST)
+    latest, best = _pointed_at(CheckpointDirectory(run.checkpoints_dir), problems)
     counters = None
-    if latest and (record := latest.record):
-        counters = or_problem(problems, record.folder, lambda: read_counters(record))
     if latest:
+        if (record := latest.record) is not None:
+            counters = or_problem(problems, record.folder, lambda: read_counters(record))
         tokenizers = run.src_tokenizer_file, run.tgt_tokenizer_file
         problems += [f"{file.name} is missing" for file in tokenizers if not file.is_file()]
     newest = {name: value for p in points for name, value in p.figures.items() if math.isfinite(value)}
@@ -130,7 +126,8 @@ def summarise(run: RunDirectory, *, now: float) -> RunSummary:
         num_target_tokens=num_tokens,
         best_bleu=bleu,
         best_bleu_step=bleu_step,
-        tokens_per_second=statistics.median(speeds[-_NUM_SPEEDS:]) if speeds else None,
+        # The median, because single points can be slow on a busy machine.
+        tokens_per_second=statistics.median(speeds[-20:]) if speeds else None,
         age_seconds=round(max(0.0, age)) if files else None,
         num_bytes=num_bytes(run.path),
         seconds=newest.get("minutes", 0.0) * 60 if points else None,
@@ -156,19 +153,21 @@ def _state(
     return ("finished" if limit else "stopped"), limit
 
 
-def _pointed_at(store: CheckpointDirectory, problems: list[str]) -> dict[str, SavedCheckpoint]:
-    """The latest checkpoint and the best one, by these names; those that there are."""
-    names = {pointer: store.pointer(pointer) for pointer in (LATEST, BEST)}
-    for pointer, name in names.items():
-        if name is None and os.path.lexists(store.directory / pointer):
+def _pointed_at(
+    store: CheckpointDirectory, problems: list[str]
+) -> tuple[SavedCheckpoint | None, SavedCheckpoint | None]:
+    """The latest checkpoint and the best one, if there are any."""
+    for pointer in (LATEST, BEST):
+        if store.pointer(pointer) is None and os.path.lexists(store.directory / pointer):
             problems.append(f"checkpoints/{pointer} does not name a checkpoint")
     # A process that was killed between writing the first checkpoint and the pointer has left no pointer.
-    latest = names[LATEST] or next(reversed(store.names()), None)
+    latest = store.pointer(LATEST) or next(reversed(store.names()), None)
     if latest is None:
-        return {}
-    saved = {name: inspect_checkpoint(store.directory / name) for name in (names[BEST] or latest, latest)}
+        return None, None
+    best = store.pointer(BEST) or latest
+    saved = {name: inspect_checkpoint(store.directory / name) for name in (best, latest)}
     problems += [f"checkpoints/{name}: {one.problem}" for name, one in saved.items() if one.problem]
-    return {LATEST: saved[latest], BEST: saved[names[BEST] or latest]}
+    return saved[latest], saved[best]
 
 
 def or_problem(problems: list[str], file: Path, reader: Callable[[], T]) -> T | None:
@@ -181,8 +180,8 @@ def or_problem(problems: list[str], file: Path, reader: Callable[[], T]) -> T | 
         problems.append(f"{file.name} cannot be read: {error.strerror}")
     except ValidationError as error:
         problems.append(f"{file.name} is not what training wrote: {first_complaint(error)}")
-    except ConfigError as error:
-        problems.append(error.message.split("\n", 1)[0])
     except DamagedError as error:
         problems.append(f"{file.name}: {error.message}")
+    except ConfigError as error:
+        problems.append(error.message.split("\n", 1)[0])
     return None
