@@ -71,7 +71,7 @@ def large_maps(num_tokens: int = 40, layers: int = 6, heads: int = 8) -> Attenti
     text = " ".join(token.label for token in tokens[:-1])
     ids = list(range(num_tokens))
     sentence = SentenceAttention(1, text, text, tokens, tokens, ids, ids, encoder, decoder, cross)
-    return AttentionMaps([sentence], AlignmentLayer(4, 0.8))
+    return AttentionMaps([sentence], AlignmentLayer(layers - 1, 0.8))
 
 
 # ---- in a browser ----
