@@ -62,7 +62,6 @@ class Evaluation(RecordedEvaluation):
     """How well a run translates a test set."""
 
     hypotheses_file: Path
-    """The translations, one per line."""
     references_file: Path
     """The references, one per line, for sacreBLEU's own command."""
     exact_by_length: dict[int, tuple[int, float]] | None

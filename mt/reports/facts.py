@@ -50,7 +50,6 @@ class RunFacts(RunSummary):
     corpus: CorpusFacts | None
     sessions: list[TrainingSession]
     evaluations: list[RecordedEvaluation]
-    """From the oldest to the newest."""
     checkpoints: list[SavedCheckpoint]
     """From the oldest step to the newest, then the averages."""
 

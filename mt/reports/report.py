@@ -58,13 +58,8 @@ def render(
 ) -> str:
     """The report as a whole HTML document, or as a model card with the front matter that the Hub reads.
 
-    Args:
-        facts: The facts about the run, whose config must be readable.
-        format: The page or the card.
-        samples: Translations to show.
-        attention: Attention of some sentences as HTML that is safe to put into a page.
-        script_hash: The hash of the script in that HTML, as a Content-Security-Policy has it.
-        left_out: What is missing, and why, as sentences.
+    ``attention`` is HTML that is safe to put into a page, ``script_hash`` that of its script, and ``left_out``
+    says in sentences what is missing and why.
     """
     config = facts.config
     if config is None:

@@ -16,7 +16,6 @@ class TrainingSession:
     """What one process did."""
 
     started: datetime
-    """With the time zone of the machine that trained."""
     first_step: int | None = None
     """The step that it continued from, 0 for a new run; None if it did not get as far as training."""
     outcome: str = ""

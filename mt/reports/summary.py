@@ -39,7 +39,6 @@ class RunSummary:
     step: int | None
     """The step that it would resume from; for a run in training, the newest known step."""
     epochs: int | None
-    """Complete passes over the training split."""
     num_target_tokens: int | None
     best_bleu: float | None
     """The highest of all validations, and the first step that had it."""
@@ -48,12 +47,10 @@ class RunSummary:
     age_seconds: int | None
     """Time since training last wrote metrics or a checkpoint."""
     num_bytes: int
-    """Size of all its files."""
     seconds: float | None
     """Time of training and validation up to the newest point."""
     config: Config | None
     latest: SavedCheckpoint | None
-    """The one to resume from."""
     best: SavedCheckpoint | None
     """The one to translate with; until a validation has marked one, the latest."""
     points: list[Point]
