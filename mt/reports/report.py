@@ -58,8 +58,7 @@ def render(
 ) -> str:
     """The report as a whole HTML document, or as a model card with the front matter that the Hub reads.
 
-    ``attention`` is HTML that is safe to put into a page, ``script_hash`` that of its script, and ``left_out``
-    says in sentences what is missing and why.
+    ``attention`` is HTML that is safe to put into a page, and ``script_hash`` the hash of its script.
     """
     config = facts.config
     if config is None:
