@@ -45,16 +45,7 @@
 
   // ---- the weights ----
 
-  const unpacked = new Map();
-  function weightsOf(sentence, kind) {
-    const key = sentence + kind;
-    if (!unpacked.has(key)) {
-      const bytes = Uint8Array.from(atob(data.sentences[sentence].maps[kind].weights), (c) => c.charCodeAt(0));
-      unpacked.set(key, new Uint16Array(bytes.buffer));
-    }
-    return unpacked.get(key);
-  }
-
+  const unpack = (text) => new Uint16Array(Uint8Array.from(atob(text), (c) => c.charCodeAt(0)).buffer);
   const now = () => data.sentences[state.sentence];
   const rowTokens = (kind) => (kind === "encoder" ? now().src : now().tgt);
   function columnTokens(kind) {
@@ -63,14 +54,15 @@
 
   // One head, or the mean of all: weights from 0 to 1, row by row.
   function matrix(kind, layer, head) {
-    const { heads } = now().maps[kind];
-    const all = weightsOf(state.sentence, kind);
+    const map = now().maps[kind];
+    const { heads } = map;
+    map.unpacked ??= unpack(map.weights);
     const size = rowTokens(kind).length * columnTokens(kind).length;
     const [first, last] = head === MEAN ? [0, heads] : [head, head + 1];
     const weights = new Float32Array(size);
     for (let h = first; h < last; h++) {
       const start = (layer * heads + h) * size;
-      for (let i = 0; i < size; i++) weights[i] += all[start + i] / 65535 / (last - first);
+      for (let i = 0; i < size; i++) weights[i] += map.unpacked[start + i] / 65535 / (last - first);
     }
     return weights;
   }
@@ -269,6 +261,10 @@
     }
     frame = { left, top, cell, rows: rows.length, columns: columns.length };
     canvas.ariaLabel = title.textContent + ". The arrow keys move from cell to cell.";
+    for (const button of multiples.querySelectorAll("button")) {
+      button.ariaPressed = button.view[0] === layer && button.view[1] === head;
+    }
+    say();
   }
 
   function say() {
@@ -292,7 +288,6 @@
     if (row === state.row && col === state.col) return;
     Object.assign(state, { row, col });
     drawLarge();
-    say();
   }
 
   canvas.onpointermove = (event) => {
@@ -328,8 +323,6 @@
         const show = () => {
           Object.assign(state, { layer, head, row: null, col: null });
           drawLarge();
-          say();
-          press();
           const above = large.getBoundingClientRect();
           if (above.top < 0 || above.bottom > window.innerHeight + above.height / 2) {
             large.scrollIntoView({ block: "start" });
@@ -340,14 +333,6 @@
         grid.append(element("button", properties, picture(kind, layer, head), name));
       }
       multiples.append(element("h3", {}, `Layer ${layer + 1}` + (isAligning ? ", the lines above" : "")), grid);
-    }
-    press();
-  }
-
-  function press() {
-    for (const button of multiples.querySelectorAll("button")) {
-      const [layer, head] = button.view;
-      button.ariaPressed = layer === state.layer && head === state.head;
     }
   }
 
@@ -372,9 +357,8 @@
   function drawAll() {
     drawLines();
     paint(bar, Array.from({ length: 256 }, (_, i) => (i / 255) ** 2), 256);
-    drawLarge();
-    say();
     drawMultiples();
+    drawLarge();
   }
 
   for (const kind of Object.keys(KINDS)) {
