@@ -37,12 +37,6 @@
     return canvas;
   }
 
-  function element(tag, properties, ...children) {
-    const made = Object.assign(document.createElement(tag), properties);
-    made.append(...children);
-    return made;
-  }
-
   // ---- the weights ----
 
   const unpack = (text) => new Uint16Array(Uint8Array.from(atob(text), (c) => c.charCodeAt(0)).buffer);
@@ -124,51 +118,21 @@
     }));
   }
 
-  // The arrow keys move along a row of which only one element is reached by Tab.
-  function moveByArrows(row) {
-    row.onkeydown = (event) => {
-      const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-      const all = [...row.children];
-      const index = all.indexOf(document.activeElement);
-      if (!step || index < 0) return;
-      event.preventDefault();
-      const next = all[Math.max(0, Math.min(all.length - 1, index + step))];
-      for (const other of all) other.tabIndex = other === next ? 0 : -1;
-      next.focus();
-    };
-  }
-
   function drawLines() {
-    pair.className = "pair wide";
-    const wide = [source, target].every((row) => row.scrollWidth <= row.clientWidth + 1);
-    if (!wide) pair.className = "pair tall";
-    const box = pair.getBoundingClientRect();
-    const anchor = (token, isSource) => {
-      const at = token.getBoundingClientRect();
-      return wide
-        ? [at.left + at.width / 2 - box.left, (isSource ? at.bottom + 2 : at.top - 2) - box.top]
-        : [(isSource ? at.right + 2 : at.left - 2) - box.left, at.top + at.height / 2 - box.top];
-    };
-    lines.replaceChildren();
     const weights = matrix("cross", data.layer, MEAN);
     const width = now().src.length;
-    for (let t = 0; t < now().tgt.length - 1; t++) {
-      const row = weights.subarray(t * width, (t + 1) * width - 1);
+    const links = now().tgt.slice(0, -1).flatMap((_, t) => {
+      const row = [...weights.subarray(t * width, (t + 1) * width - 1)];
       const best = row.indexOf(Math.max(...row));
-      row.forEach((weight, s) => {
-        if (weight < SMALLEST && s !== best) return;
-        const [x1, y1] = anchor(source.children[s], true);
-        const [x2, y2] = anchor(target.children[t], false);
-        const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
-        const middle = wide ? (y1 + y2) / 2 : (x1 + x2) / 2;
-        const bend = wide ? `${x1} ${middle} ${x2} ${middle}` : `${middle} ${y1} ${middle} ${y2}`;
-        path.setAttribute("d", `M${x1} ${y1}C${bend} ${x2} ${y2}`);
-        path.setAttribute("stroke-width", s === best ? 3 : 1 + 2 * weight);
-        path.style.opacity = s === best ? 0.45 + 0.55 * weight : 0.15 + 0.6 * weight;
-        path.tokens = [s, t];
-        lines.append(path);
-      });
-    }
+      return row.map((weight, s) => ({ weight, tokens: [s, t], isBest: s === best }));
+    }).filter(({ weight, isBest }) => weight >= SMALLEST || isBest);
+    pair.classList.remove("focused");
+    lines.replaceChildren(...pathsBetween(pair, [source, target], links.map(({ tokens }) => tokens)));
+    links.forEach(({ weight, tokens, isBest }, index) => {
+      const path = Object.assign(lines.children[index], { tokens });
+      path.setAttribute("stroke-width", isBest ? 3 : 1 + 2 * weight);
+      path.style.opacity = isBest ? 0.45 + 0.55 * weight : 0.15 + 0.6 * weight;
+    });
   }
 
   function focusToken(index, isSource) {

@@ -24,7 +24,9 @@ from mt.inference.labels import Token
 LOG = logging.getLogger(__name__)
 
 _FOLDER = Path(__file__).parent
-_SCRIPT = (_FOLDER / "page.js").read_text(encoding="utf-8")
+_SCRIPT = "\n".join(
+    file.read_text(encoding="utf-8") for file in (_FOLDER.parent / "words.js", _FOLDER / "page.js")
+)
 _STYLE = (_FOLDER / "page.css").read_text(encoding="utf-8")
 
 # Weights are embedded as 16 bits: exact to 0.00001, in a quarter of the space of decimal numbers.

@@ -12,12 +12,6 @@
   let isAsking = false;
   let isStale = false; // Whether something has changed since the service was asked.
 
-  function element(tag, properties, ...children) {
-    const made = Object.assign(document.createElement(tag), properties);
-    made.append(...children);
-    return made;
-  }
-
   function say(text, isBad) {
     Object.assign(part("status"), { textContent: text, className: isBad ? "bad" : "" });
   }
@@ -113,25 +107,8 @@
   }
 
   function drawLines() {
-    const pair = part("pair");
-    pair.className = "wide";
-    const isWide = SIDES.every((id) => part(id).scrollWidth <= part(id).clientWidth + 1);
-    if (!isWide) pair.className = "tall";
-    const box = pair.getBoundingClientRect();
-    const anchor = (side, index) => {
-      const at = part(SIDES[side]).children[index].getBoundingClientRect();
-      return isWide
-        ? [at.left + at.width / 2 - box.left, (side ? at.top - 2 : at.bottom + 2) - box.top]
-        : [(side ? at.left - 2 : at.right + 2) - box.left, at.top + at.height / 2 - box.top];
-    };
-    part("lines").replaceChildren(...alignment().map((link) => {
-      const [[x1, y1], [x2, y2]] = link.map((index, side) => anchor(side, index));
-      const [x, y] = [(x1 + x2) / 2, (y1 + y2) / 2];
-      const bend = isWide ? `${x1} ${y} ${x2} ${y}` : `${x} ${y1} ${x} ${y2}`;
-      const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
-      path.setAttribute("d", `M${x1} ${y1}C${bend} ${x2} ${y2}`);
-      return path;
-    }));
+    part("pair").classList.remove("pointing");
+    part("lines").replaceChildren(...pathsBetween(part("pair"), SIDES.map(part), alignment()));
   }
 
   function alignment() {
@@ -160,18 +137,6 @@
     for (const lit of part("pair").querySelectorAll(".lit")) lit.classList.remove("lit");
   }
 
-  // The arrow keys move along the words, of which only one is reached by Tab.
-  function moveByArrows(event) {
-    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-    const words = [...event.currentTarget.children];
-    const index = words.indexOf(document.activeElement);
-    if (!step || index < 0) return;
-    event.preventDefault();
-    const next = words[Math.max(0, Math.min(words.length - 1, index + step))];
-    for (const word of words) word.tabIndex = word === next ? 0 : -1;
-    next.focus();
-  }
-
   function nameLanguages() {
     const run = runs[part("run").selectedIndex];
     part("src").textContent = "Text: " + run.src;
@@ -194,7 +159,7 @@
     part("run").onchange = nameLanguages;
     part("text").oninput = changed;
     part("token").onchange = changed;
-    for (const id of SIDES) part(id).onkeydown = moveByArrows;
+    SIDES.map(part).forEach(moveByArrows);
     // Drawing changes the height, which must not be a reason to draw again.
     let width = 0;
     new ResizeObserver(([{ contentRect }]) => {

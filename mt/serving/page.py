@@ -9,7 +9,9 @@ import hashlib
 from pathlib import Path
 
 _FOLDER = Path(__file__).parent
-_SCRIPT = (_FOLDER / "page.js").read_text(encoding="utf-8")
+_SCRIPT = "\n".join(
+    file.read_text(encoding="utf-8") for file in (_FOLDER.parent / "words.js", _FOLDER / "page.js")
+)
 _STYLE = (_FOLDER / "page.css").read_text(encoding="utf-8")
 
 
