@@ -142,7 +142,9 @@ def open_address() -> Iterator[Callable[..., Any]]:
             page.on("console", lambda message: said.append(message.text))
             page.on("pageerror", lambda error: said.append(str(error)))
             page.on("dialog", lambda dialog: said.append(dialog.message))
-            page.on("request", lambda asked: asked.url.startswith(address) or said.append(asked.url))
+            page.on(
+                "request", lambda asked: said.extend([] if asked.url.startswith(address) else [asked.url])
+            )
             page.goto(address)
             return page
 
