@@ -61,7 +61,8 @@ class RunSummary:
             scores = [(self.best.record.step, self.best.record.metrics["bleu"])]
         # The first of equal ones.
         best = max(scores, key=lambda point: point[1], default=None)
-        self.best_bleu_step, self.best_bleu = best or (None, None)
+        self.best_bleu_step = best[0] if best else None
+        self.best_bleu = best[1] if best else None
         files = [file for file in (run.metrics_file, run.config_file, run.checkpoints_dir) if file.exists()]
         age = now - max((file.stat().st_mtime for file in files), default=math.nan)
         self.age_seconds = round(max(0.0, age)) if files else None
