@@ -1,7 +1,7 @@
 """Attention as a page: one HTML file that opens from disk, with neither network nor build step.
 
-The drawing code is in `page.js`, the style in `page.css`. All text of the user is data: it is embedded as
-JSON and put into the page as text nodes, never as markup.
+The drawing code is in `page.js`, and in `words.js` what `mt serve` draws too; the style is in `page.css`. All
+text of the user is data: it is embedded as JSON and put into the page as text nodes, never as markup.
 """
 
 import base64

@@ -1,8 +1,7 @@
 """The page at ``/``: type a sentence, and read its translation while you type.
 
 It is one constant document without any user text: translations arrive as JSON and are put into the page as
-text nodes, never as markup. The style is in `page.css`, the behaviour in `page.js` and, where
-the page of `mt attention` shares it, in `words.js`.
+text nodes, never as markup. The style is in `page.css`, the behaviour in `page.js` and `words.js`.
 """
 
 import base64
