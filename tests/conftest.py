@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -121,6 +122,36 @@ def tiny_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
             lines = "".join(row[column] + "\n" for row in rows)
             (folder / f"{split}.{language}").write_text(lines, encoding="utf-8")
     return folder
+
+
+@pytest.fixture
+def open_address() -> Iterator[Callable[..., Any]]:
+    """Opens an address in Chromium; at the end, it has said nothing and asked nobody else for anything."""
+    api = pytest.importorskip("playwright.sync_api")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("there is no Chromium")
+    flags = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
+    flags += ["--disable-background-networking", "--disable-component-update"]
+    said: list[str] = []
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=flags)
+
+        def show(address: str, width: int, **options: Any) -> Any:
+            page = browser.new_page(viewport={"width": width, "height": 900}, **options)
+            page.on("console", lambda message: said.append(message.text))
+            page.on("pageerror", lambda error: said.append(str(error)))
+            page.on("dialog", lambda dialog: said.append(dialog.message))
+            page.on(
+                "request", lambda asked: said.extend([] if asked.url.startswith(address) else [asked.url])
+            )
+            page.goto(address)
+            return page
+
+        yield show
+        browser.close()
+    # What a browser says of every refusal of a service.
+    assert [text for text in said if "the server responded with a status of" not in text] == []
 
 
 @pytest.fixture

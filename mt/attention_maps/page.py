@@ -1,7 +1,7 @@
 """Attention as a page: one HTML file that opens from disk, with neither network nor build step.
 
-The drawing code is in `page.js`, the style in `page.css`. All text of the user is data: it is embedded as
-JSON and put into the page as text nodes, never as markup.
+The drawing code is in `page.js`, and in `words.js` what `mt serve` draws too; the style is in `page.css`. All
+text of the user is data: it is embedded as JSON and put into the page as text nodes, never as markup.
 """
 
 import base64
@@ -24,7 +24,7 @@ from mt.inference.labels import Token
 LOG = logging.getLogger(__name__)
 
 _FOLDER = Path(__file__).parent
-_SCRIPT = (_FOLDER / "page.js").read_text(encoding="utf-8")
+_SCRIPT = (_FOLDER.parent / "words.js").read_text("utf-8") + (_FOLDER / "page.js").read_text("utf-8")
 _STYLE = (_FOLDER / "page.css").read_text(encoding="utf-8")
 
 # Weights are embedded as 16 bits: exact to 0.00001, in a quarter of the space of decimal numbers.
@@ -70,7 +70,6 @@ def attention_page(maps: AttentionMaps, model_name: str) -> str:
 <title>Attention of {name}</title>
 <style>
 body {{ margin: 0 auto; max-width: 78rem; padding: 1rem clamp(0.75rem, 2.5vw, 2rem) 3rem; }}
-@media (prefers-color-scheme: dark) {{ @media screen {{ body {{ background: #14171c; }} }} }}
 h1 {{ font: 600 1.35rem/1.3 system-ui, sans-serif; margin: 0 0 0.75rem; }}
 h1 small {{ font-weight: 400; font-size: 0.95rem; opacity: 0.75; overflow-wrap: anywhere; }}
 </style>

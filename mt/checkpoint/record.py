@@ -33,13 +33,11 @@ class Checkpoint:
     """Its folder, whose name is the name of the checkpoint."""
 
     step: int
-    """Optimizer steps taken when it was saved."""
 
     best: bool
     """Whether it was the best of the run when it was saved."""
 
     metrics: dict[str, float]
-    """Its validation scores."""
 
     environment: dict[str, str | int]
     """How it was made: versions, device, threads."""

@@ -109,11 +109,9 @@ class CheckpointStore(CheckpointDirectory):
             remove_leftovers(self.directory)
 
     def recover(self) -> tuple[RecoveredCheckpoint | None, dict[str, str]]:
-        """`tidy_up`, and load the checkpoint to continue from.
+        """`tidy_up`, and load the newest sound checkpoint, to which ``latest`` now points.
 
-        Returns:
-            The newest sound checkpoint, to which ``latest`` now points; and the damaged ones that are newer,
-            each with the reason. ``(None, {})`` if nothing was ever saved.
+        Also returns the damaged ones that are newer, each with the reason.
         """
         self.tidy_up()
         newest, damaged = self.resumable()

@@ -53,21 +53,18 @@ def parse_model(content: bytes) -> dict[str, Tensor]:
 def mean_of(models: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     """The mean of each weight (Vaswani et al. 2017, section 6.1), in the weight's own dtype.
 
-    Args:
-        models: Weights by name. They are read one after another, so that only two are in memory at a time.
+    The models are read one after another, so that only two are in memory at a time.
     """
     sums: dict[str, Tensor] = {}
-    dtypes: dict[str, torch.dtype] = {}
     num_models = 0
     for num_models, weights in enumerate(models, 1):
         if num_models == 1:
-            dtypes = {name: weight.dtype for name, weight in weights.items()}
             sums = {name: torch.zeros_like(weight, dtype=torch.float64) for name, weight in weights.items()}
         if weights.keys() != sums.keys():
             raise ValueError("their weights have other names")
         for name, weight in weights.items():
             sums[name] += weight
-    return {name: (total / num_models).to(dtypes[name]) for name, total in sums.items()}
+    return {name: (total / num_models).to(weights[name].dtype) for name, total in sums.items()}
 
 
 def _is_finite(tensor: Tensor) -> bool:

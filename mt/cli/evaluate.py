@@ -95,10 +95,6 @@ def _show_scores(result: "Evaluation") -> None:
     for score in result.scores.values():
         echo(str(score))
     echo(f"exact sentences {result.exact:.2f} %")
-    if result.exact_by_length is not None:
-        echo("words  sentences  exact")
-        for length, (count, exact) in result.exact_by_length.items():
-            echo(f"{length:5}  {count:9,}  {exact:6.2f} %")
     for checkpoint, bleu in result.other_checkpoints.items():
         verdict = "a significant" if bleu.is_significant else "no significant"
         echo(

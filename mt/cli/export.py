@@ -47,8 +47,7 @@ def export(
 
             library = TRANSFORMERS
     from mt.evaluation.test_set import load_evaluation_set
-    from mt.export.card import agreement_rows, not_expressed
-    from mt.export.export import check_folder, export_model
+    from mt.export.export import agreement_rows, check_folder, export_model, not_expressed
     from mt.inference.loaded_model import check_finite_logits, load_model
 
     check_folder(folder)

@@ -51,14 +51,14 @@ def report(
     from mt.attention_maps.page import script_hash
     from mt.checkpoint.store import CheckpointStore
     from mt.device import choose_device
-    from mt.reports.facts import gather_facts
+    from mt.reports.facts import RunFacts
     from mt.reports.report import render
 
     chosen_device = choose_device(device)
     # Without the best one there is still a report, but one that was named must be there.
     if checkpoint != "best":
         CheckpointStore(found.checkpoints_dir).require(checkpoint)
-    facts = gather_facts(found, now=time.time())
+    facts = RunFacts(found, now=time.time())
     left_out = list(facts.problems)
     samples, maps = None, ""
     try:

@@ -26,11 +26,11 @@ def runs(
     """
     escape_on_terminal()
     from mt.reports.runs import differences_table, differing_options, find_runs, runs_json, runs_table
-    from mt.reports.summary import summarise
+    from mt.reports.summary import RunSummary
 
     now = time.time()
     summaries = {
-        str(run.path) if paths else run.path.name: summarise(run, now=now)
+        str(run.path) if paths else run.path.name: RunSummary(run, now=now)
         for run in find_runs(paths or [RUNS])
     }
     usable = {name: summary.config for name, summary in summaries.items() if summary.config}

@@ -27,7 +27,7 @@ def show(
     found = newest_run(RUNS) if run is None else RunDirectory(run)
     if not is_run(found.path):
         found.require()
-    from mt.reports.facts import gather_facts
+    from mt.reports.facts import RunFacts
     from mt.reports.show import describe
 
-    echo(describe(gather_facts(found, now=time.time())))
+    echo(describe(RunFacts(found, now=time.time())))

@@ -63,7 +63,6 @@ class SourceWords:
     num_copied: int
     """Words that occur unchanged in the translation of their sentence."""
     num_copied_by_reference: int
-    """Words that occur unchanged in its reference."""
     num_unknown: int | None
     """Words that never occur in the training sources; None if the training corpus could not be read."""
     num_unknown_copied: int | None

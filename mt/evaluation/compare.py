@@ -33,7 +33,6 @@ class Comparison:
     systems: tuple[str, str]
     """The files of their translations."""
     data: str
-    """The corpus and split of the sentences."""
     num_sentences: int
     scores: dict[str, Difference]
     sentences: list[SentenceOfTwo]

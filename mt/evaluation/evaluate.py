@@ -62,11 +62,8 @@ class Evaluation(RecordedEvaluation):
     """How well a run translates a test set."""
 
     hypotheses_file: Path
-    """The translations, one per line."""
     references_file: Path
     """The references, one per line, for sacreBLEU's own command."""
-    exact_by_length: dict[int, tuple[int, float]] | None
-    """For `builtin:reverse`, by number of source words: the number of sentences, and the percentage exact."""
     analysis: Analysis | None
     worst: list[ScoredSentence]
     ensemble: list[str]
@@ -142,7 +139,6 @@ def run_evaluation(
     scores = score_with_confidence(hypotheses, references)
     if literature:
         scores["literature_bleu"] = literature(hypotheses, references, config.data.tgt)
-    texts = test_set.sources, hypotheses, references
     evaluation = Evaluation(
         time=datetime.now(UTC).replace(microsecond=0),
         mt_version=mt.__version__,
@@ -158,9 +154,8 @@ def run_evaluation(
         exact=exact_match(hypotheses, references),
         hypotheses_file=translations.file,
         references_file=run.references_file(test_set.name),
-        exact_by_length=_exact_by_length(*texts) if test_set.where.startswith("builtin:reverse,") else None,
         analysis=analyse_translations(run, config, test_set, hypotheses) if analyse else None,
-        worst=worst_sentences(*texts, num_worst),
+        worst=worst_sentences(test_set.sources, hypotheses, references, num_worst),
         ensemble=[visible(str(model.checkpoint.folder)) for model in rest],
         other_checkpoints={},
     )
@@ -253,18 +248,6 @@ def _compare_with_other_checkpoints(
     metric = metrics_of_evaluation(test_set.references)["bleu"]
     of_others = differences(metric, lines, list(others.values()), test_set.references)
     return dict(zip(others, of_others, strict=True))
-
-
-def _exact_by_length(
-    sources: list[str], hypotheses: list[str], references: list[str]
-) -> dict[int, tuple[int, float]]:
-    groups: dict[int, list[tuple[str, str]]] = {}
-    for source, hypothesis, reference in zip(sources, hypotheses, references, strict=True):
-        groups.setdefault(len(source.split()), []).append((hypothesis, reference))
-    return {
-        length: (len(pairs), exact_match(*zip(*pairs, strict=True)))
-        for length, pairs in sorted(groups.items())
-    }
 
 
 def write_json(result: Any, file: Path) -> None:

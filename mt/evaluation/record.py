@@ -24,10 +24,8 @@ class RecordedEvaluation:
     setting: str
     """The test set, the checkpoint and the decoding strategy, as in the name of the translations' file."""
     data: str
-    """The corpus and split of the sentences."""
     checkpoint: str
     step: int
-    """The optimizer step of the checkpoint."""
     search: str
     """The decoding strategy in words."""
     engine: str | None = None

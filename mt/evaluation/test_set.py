@@ -24,9 +24,12 @@ from mt.data.sources.find import files_on_disk, find_source, mixed_sources
 from mt.data.sources.source import Split
 from mt.display import visible
 from mt.errors import ConfigError, DataError
+from mt.files import read_text
 from mt.run_directory import RunDirectory
 
 LOG = logging.getLogger(__name__)
+
+PREFIX = "sacrebleu:"
 
 
 @dataclass(frozen=True)
@@ -172,10 +175,8 @@ def warn_of_leaks(test_set: EvaluationSet, train: datasets.Dataset, unicode_form
     check.search(train)
     if num_leaked := check.report()[""].pair.normalised:
         LOG.warning(
-            "also in the training data: %s of the %s pairs of %s (ignoring case, spacing and punctuation), "
-            "which raises the scores",
-            f"{num_leaked:,}",
-            f"{len(test_set.sources):,}",
+            f"also in the training data: {num_leaked:,} of the {len(test_set.sources):,} pairs of %s "
+            "(ignoring case, spacing and punctuation), which raises the scores",
             test_set.where,
         )
 
@@ -183,10 +184,7 @@ def warn_of_leaks(test_set: EvaluationSet, train: datasets.Dataset, unicode_form
 def read_lines(file: Path) -> list[str]:
     """Read the lines of a UTF-8 file; lines end at line feeds only."""
     try:
-        text = file.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        raise DataError(f"{file}, line {line} is not UTF-8: save the file again as UTF-8.") from None
+        text = read_text(file, max_bytes=2**32)
     except OSError as error:
         raise DataError(f"{file} cannot be read: {error.strerror}.") from error
     return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
@@ -196,9 +194,6 @@ def _for_file_name(text: str) -> str:
     # A file name may have 255 bytes, and a Chinese character takes three.
     short = re.sub(r"[^\w.-]+", "-", text).encode()[:60].decode(errors="ignore")
     return short.strip("-.") or "data"
-
-
-PREFIX = "sacrebleu:"
 
 
 def load_standard_set(name: str, data: DataConfig) -> tuple[list[str], list[str]]:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import torch
 
+from mt.display import markdown_table, markdown_text
 from mt.errors import CheckpointError, ConfigError, ExportError
-from mt.export.card import model_card
 from mt.files import make_folder, new_folder
 from mt.inference.engine.verification import Agreement, Translate, verify
 from mt.inference.exported_folder import (
@@ -26,6 +26,36 @@ from mt.inference.loaded_model import LoadedModel
 LOG = logging.getLogger(__name__)
 
 EXAMPLE, CARD = "example.py", "README.md"
+_CARD = """\
+---
+library_name: {target}
+pipeline_tag: translation
+---
+
+# {run}: {src} to {tgt}
+
+A Transformer trained with mt {mt_version}, exported to {target} in {precision} from checkpoint {checkpoint} \
+of the run {run}. It reads and writes at most {max_length} tokens.
+
+## Use
+
+`example.py` translates the lines of its standard input without mt; its argument is the beam size:
+
+```bash
+python example.py 5 < lines.txt
+```
+
+## Verification
+
+Validation sentences were translated by mt and by the model in this folder. Speeds were measured on one \
+machine, with the same number of threads.
+
+{agreements}
+
+## Differences from mt
+
+{differences}
+"""
 
 
 @dataclass(frozen=True)
@@ -47,9 +77,8 @@ class Library:
 
 @dataclass(frozen=True)
 class Exported:
-    """An exported and verified folder."""
+    """What was exported, and how it was verified."""
 
-    folder: Path
     record: ExportRecord
     agreements: Sequence[Agreement]
 
@@ -87,10 +116,8 @@ def export_model(
         if not agreements:
             agreements = _verify(loaded, library, partial, pairs, precision)
         (partial / EXAMPLE).write_text(library.example, encoding="utf-8")
-        (partial / CARD).write_text(model_card(record, library.differences, agreements), encoding="utf-8")
-        # Verifying takes a while, and something else may have appeared there in the meantime.
-        check_folder(folder)
-    return Exported(folder, record, agreements)
+        (partial / CARD).write_text(_model_card(record, library.differences, agreements), encoding="utf-8")
+    return Exported(record, agreements)
 
 
 def check_folder(folder: Path) -> None:
@@ -118,18 +145,43 @@ def _verify(
     pairs: Sequence[tuple[str, str]],
     precision: ExportPrecision,
 ) -> list[Agreement]:
+    ids = loaded.src_tokenizer.encode_batch([src for src, _ in pairs])
     # Longer lines are split by mt only.
-    lengths = [len(ids) for ids in loaded.src_tokenizer.encode_batch([src for src, _ in pairs])]
-    short = [
-        pair for pair, length in zip(pairs, lengths, strict=True) if length < loaded.config.data.max_length
-    ]
+    short = [pair for pair, row in zip(pairs, ids, strict=True) if len(row) < loaded.config.data.max_length]
     if not short:
         raise ExportError("there are no validation sentences to verify the export with.")
     LOG.info("verifying with validation sentences")
-    return verify(
-        loaded,
-        library.load(folder),
-        [src for src, _ in short],
-        [tgt for _, tgt in short],
-        exact=library.exact if precision == "float32" else (),
+    sources, references = zip(*short, strict=True)
+    exact = library.exact if precision == "float32" else ()
+    return verify(loaded, library.load(folder), sources, references, exact=exact)
+
+
+def not_expressed(record: ExportRecord) -> list[str]:
+    """What the run can do but the exported model cannot, not even by `mt translate`."""
+    if not record.copies_words or record.target == "ctranslate2":
+        return []
+    return [
+        "copying of unknown words (training.guided_alignment): where the run copies a word that it does not "
+        "know from the source, the exported model guesses a translation, and it has no dictionaries"
+    ]
+
+
+def agreement_rows(agreements: Sequence[Agreement]) -> list[list[str]]:
+    """The comparisons as a table of text, with the header first."""
+    rows = [["", "sentences", "identical", "BLEU of mt", "exported", "sentences/s of mt", "exported"]]
+    for each in agreements:
+        bleu = f"{each.our_bleu:.2f}", f"{each.their_bleu:.2f} ({each.their_bleu - each.our_bleu:+.2f})"
+        speeds = f"{each.our_speed:,.0f}", f"{each.their_speed:,.0f}"
+        rows.append([each.strategy, str(each.num_sentences), str(each.num_same), *bleu, *speeds])
+    return rows
+
+
+def _model_card(record: ExportRecord, differences: Sequence[str], agreements: Sequence[Agreement]) -> str:
+    head, *rows = agreement_rows(agreements)
+    missing = [f"Not in this folder: {feature}." for feature in not_expressed(record)]
+    texts = {name: markdown_text(getattr(record, name)) for name in ("run", "checkpoint", "src", "tgt")}
+    return _CARD.format(
+        **vars(record) | texts,
+        agreements=markdown_table(head, rows),
+        differences="\n".join(f"- {sentence}" for sentence in (*missing, *differences)),
     )

@@ -5,7 +5,6 @@ the model depends on the order of the hidden dimensions, so they are permuted ev
 """
 
 import shutil
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -119,19 +118,17 @@ def load_transformers(folder: Path) -> Translate:
 
     def translate(texts: Sequence[str], strategy: Strategy) -> list[str]:
         beam = {"num_beams": strategy.size, "early_stopping": True} if isinstance(strategy, Beam) else {}
-        by_length = defaultdict[int, list[int]](list)
         ids: list[list[int]] = src(list(texts)).input_ids
-        for index, row in enumerate(ids):
-            by_length[len(row)].append(index)
-        translations: dict[int, str] = {}
+        translations = [""] * len(texts)
         # A call has one limit, which ours has for each length.
-        for length, indices in by_length.items():
+        for length in set(map(len, ids)):
+            indices = [index for index, row in enumerate(ids) if len(row) == length]
             limit = length_limit(length, record.max_length, target_ratio=record.target_ratio)
             batch = torch.tensor([ids[index] for index in indices])
             outputs = model.generate(batch, max_new_tokens=limit, **beam)
-            written = tgt.batch_decode(outputs, skip_special_tokens=True)
-            translations |= zip(indices, map(normalise_spacing, written), strict=True)
-        return [translations[index] for index in range(len(texts))]
+            for index, text in zip(indices, tgt.batch_decode(outputs, skip_special_tokens=True), strict=True):
+                translations[index] = normalise_spacing(text)
+        return translations
 
     return translate
 

@@ -39,7 +39,6 @@ class SavedCheckpoint:
     num_parameters: int | None
     """Weights of the model; tied ones count once."""
     problem: str | None
-    """Why it cannot be used."""
 
 
 def inspect_checkpoint(folder: Path) -> SavedCheckpoint:

@@ -7,10 +7,10 @@ from pydantic import TypeAdapter
 from mt.checkpoint.directory import CheckpointDirectory
 from mt.data.corpus_report import CorpusReport
 from mt.display import counted
-from mt.evaluation.record import RecordedEvaluation, read_evaluations
-from mt.reports.checkpoints import SavedCheckpoint, inspect_checkpoint
-from mt.reports.sessions import STILL_RUNNING, TrainingSession, read_sessions
-from mt.reports.summary import RunSummary, or_problem, short_duration, summarise, written
+from mt.evaluation.record import read_evaluations
+from mt.reports.checkpoints import inspect_checkpoint
+from mt.reports.sessions import STILL_RUNNING, read_sessions
+from mt.reports.summary import RunSummary, short_duration, written
 from mt.run_directory import RunDirectory
 
 
@@ -43,16 +43,21 @@ class CorpusFacts(CorpusReport):
 _CORPUS = TypeAdapter(CorpusFacts)
 
 
-@dataclass(frozen=True)
 class RunFacts(RunSummary):
-    """What `mt show` and `mt report` show."""
+    """What `mt show` and `mt report` show: everything that a run has recorded about itself."""
 
-    corpus: CorpusFacts | None
-    sessions: list[TrainingSession]
-    evaluations: list[RecordedEvaluation]
-    """From the oldest to the newest."""
-    checkpoints: list[SavedCheckpoint]
-    """From the oldest step to the newest, then the averages."""
+    def __init__(self, run: RunDirectory, *, now: float) -> None:
+        super().__init__(run, now=now)
+        self.corpus = self.read(run.corpus_file, lambda: _CORPUS.validate_json(run.read_corpus_report()))
+        self.sessions = self.read(run.sessions_file, lambda: read_sessions(run)) or []
+        if self.sessions and self.state == "running":
+            self.sessions[-1].outcome = STILL_RUNNING
+        # From the oldest to the newest.
+        self.evaluations = self.read(run.evaluations_file, lambda: read_evaluations(run)) or []
+        store = CheckpointDirectory(run.checkpoints_dir)
+        folders = [store.directory / name for name in (*store.names(), *store.averages())]
+        # Training removes old ones.
+        self.checkpoints = [inspect_checkpoint(folder) for folder in folders if folder.is_dir()]
 
     @property
     def environment(self) -> dict[str, str | int]:
@@ -87,21 +92,3 @@ class RunFacts(RunSummary):
             "time": short_duration(self.seconds) if self.seconds else "unknown",
             "speed": written(self.tokens_per_second, "{:,.0f} target tokens per second"),
         }
-
-
-def gather_facts(run: RunDirectory, *, now: float) -> RunFacts:
-    """Read everything that a run has recorded about itself; ``now`` is in seconds since 1970."""
-    summary = summarise(run, now=now)
-    problems, store = summary.problems, CheckpointDirectory(run.checkpoints_dir)
-    sessions = or_problem(problems, run.sessions_file, lambda: read_sessions(run)) or []
-    if sessions and summary.state == "running":
-        sessions[-1].outcome = STILL_RUNNING
-    folders = [store.directory / name for name in (*store.names(), *store.averages())]
-    return RunFacts(
-        **vars(summary),
-        corpus=or_problem(problems, run.corpus_file, lambda: _CORPUS.validate_json(run.read_corpus_report())),
-        sessions=sessions,
-        evaluations=or_problem(problems, run.evaluations_file, lambda: read_evaluations(run)) or [],
-        # Training removes old ones.
-        checkpoints=[inspect_checkpoint(checkpoint) for checkpoint in folders if checkpoint.is_dir()],
-    )

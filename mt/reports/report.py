@@ -8,9 +8,10 @@ import difflib
 import re
 import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -30,13 +31,20 @@ _FOLDER = Path(__file__).parent
 _LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z]{2,4})?", re.ASCII)
 # The names that the Hugging Face Hub has for sacreBLEU's metrics.
 _METRICS = {"bleu": "bleu", "chrf": "chrf", "chrfpp": "chrf", "ter": "ter"}
-_MAX_EVALUATIONS = 50
 _MAX_CHARACTERS = 2000
 _MAX_DIFFED = 400
 _TOKENS = re.compile(r"\w+|\s+|[^\w\s]+")
 
-Row = dict[str, Any]
-"""The scores of one evaluation, and what was evaluated, by the names that the templates use."""
+
+@dataclass(frozen=True)
+class _Row:
+    """The scores of one evaluation, and what was evaluated."""
+
+    data: str
+    checkpoint: str
+    search: str
+    num_sentences: int | None
+    scores: dict[str, Score]
 
 
 def render(
@@ -50,13 +58,7 @@ def render(
 ) -> str:
     """The report as a whole HTML document, or as a model card with the front matter that the Hub reads.
 
-    Args:
-        facts: The facts about the run, whose config must be readable.
-        format: The page or the card.
-        samples: Translations to show.
-        attention: Attention of some sentences as HTML that is safe to put into a page.
-        script_hash: The hash of the script in that HTML, as a Content-Security-Policy has it.
-        left_out: What is missing, and why, as sentences.
+    ``attention`` is HTML that is safe to put into a page, and ``script_hash`` the hash of its script.
     """
     config = facts.config
     if config is None:
@@ -114,20 +116,19 @@ def render(
         languages=list(filter(_LANGUAGE.fullmatch, (config.data.src, config.data.tgt))),
         datasets=list(dict.fromkeys(source.path for source in sources if source.kind == "hub")),
         metrics=_METRICS,
-        used_metrics=sorted({_METRICS[key] for row in scores for key in row["scores"] if key in _METRICS}),
+        used_metrics=sorted({_METRICS[key] for row in scores for key in row.scores if key in _METRICS}),
     )
 
 
 def figures(facts: RunFacts) -> dict[str, str]:
     """The most important numbers, by their names."""
-    newest: dict[str, Score] = {}
-    for row in _scores_of_the_model(facts):
-        if "bleu" in row["scores"]:
-            newest.setdefault(row["data"], row["scores"]["bleu"])
+    rows = [row for row in _scores_of_the_model(facts) if "bleu" in row.scores]
     # Of the run's own test split, else of its validation split, else of other data.
     own = {_own_split(facts, split): split for split in ("test", "validation")}
-    data = next((data for data in (*own, *newest) if data in newest), None)
-    return ({f"BLEU on {own.get(data, data)}": f"{newest[data].value:.1f}"} if data else {}) | {
+    rows.sort(key=lambda row: [*own, row.data].index(row.data))
+    return {
+        f"BLEU on {own.get(row.data, row.data)}": f"{row.scores['bleu'].value:.1f}" for row in rows[:1]
+    } | {
         what: form(number)
         for what, form, number in (
             ("training pairs", short_count, facts.corpus and facts.corpus.splits.train.pairs),
@@ -145,12 +146,9 @@ def _own_split(facts: RunFacts, split: str) -> str:
     return visible(f"{facts.config.data.path}, {split}") if facts.config else ""
 
 
-def _scores(facts: RunFacts) -> list[Row]:
+def _scores(facts: RunFacts) -> list[_Row]:
     """The scores of all evaluations, the newest first, then those of validation."""
-    rows: list[Row] = [
-        {**vars(evaluation), "search": evaluation.how}
-        for evaluation in facts.evaluations[: -_MAX_EVALUATIONS - 1 : -1]
-    ]
+    rows = [_Row(e.data, e.checkpoint, e.how, e.num_sentences, e.scores) for e in reversed(facts.evaluations)]
     metrics = facts.best.record.metrics if facts.best and facts.best.record else {}
     signatures = {name: text for session in facts.sessions for name, text in session.signatures.items()}
     scores = {
@@ -159,28 +157,22 @@ def _scores(facts: RunFacts) -> list[Row]:
         if key in metrics
     }
     if facts.best and scores:
-        rows.append(
-            {
-                "data": _own_split(facts, "validation"),
-                "checkpoint": facts.best.name,
-                "search": "greedy search, during training",
-                "num_sentences": facts.corpus.splits.validation.pairs if facts.corpus else None,
-                "scores": scores,
-            }
-        )
+        data, search = _own_split(facts, "validation"), "greedy search, during training"
+        num_sentences = facts.corpus.splits.validation.pairs if facts.corpus else None
+        rows.append(_Row(data, facts.best.name, search, num_sentences, scores))
     return rows
 
 
-def _scores_of_the_model(facts: RunFacts) -> list[Row]:
+def _scores_of_the_model(facts: RunFacts) -> list[_Row]:
     """The scores that say how good the model is: by the best checkpoint, and not on training data.
 
     Of several with the same data and search only the newest counts: the files behind a name may have changed
     in between.
     """
-    newest: dict[tuple[str, str], Row] = {}
+    newest: dict[tuple[str, str], _Row] = {}
     for row in _scores(facts):
-        if facts.best and row["checkpoint"] == facts.best.name and not row["data"].endswith(", train"):
-            newest.setdefault((row["data"], row["search"]), row)
+        if facts.best and row.checkpoint == facts.best.name and not row.data.endswith(", train"):
+            newest.setdefault((row.data, row.search), row)
     return list(newest.values())
 
 

@@ -13,8 +13,6 @@ from mt.errors import RunError
 from mt.reports.summary import RunSummary, short_count, short_duration
 from mt.run_directory import TRAIN_ONE, RunDirectory, as_run
 
-_MAX_VALUE = 40
-
 # The title of each column, the field of a summary, and how it is written.
 _COLUMNS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("state", "state", str),
@@ -76,7 +74,7 @@ def differences_table(differing: Mapping[str, Sequence[str]], names: Iterable[st
     """One line for each option, with its value in each run."""
     if not differing:
         return "no option differs"
-    rows = [(key, *(one_line(value, _MAX_VALUE) for value in values)) for key, values in differing.items()]
+    rows = [(key, *(one_line(value, max_length=40) for value in values)) for key, values in differing.items()]
     return "\n".join(aligned([("option", *map(one_line, names)), *rows]))
 
 

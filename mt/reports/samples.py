@@ -23,10 +23,8 @@ class RankedSamples:
     """Some of a model's translations, ranked by the chrF2++ of each sentence."""
 
     data: str
-    """The corpus and the split."""
     checkpoint: str
     num_sentences: int
-    """The sentences that were ranked."""
     num_in_split: int
     best: list[ScoredSentence]
     """The best first; of equally good ones, the longest first."""

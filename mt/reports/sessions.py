@@ -6,10 +6,8 @@ from datetime import datetime
 
 from pydantic import TypeAdapter, ValidationError
 
-from mt.files import read_bytes
 from mt.run_directory import RunDirectory
 
-_MAX_BYTES = 100_000_000
 STILL_RUNNING = "still running"
 
 
@@ -18,7 +16,6 @@ class TrainingSession:
     """What one process did."""
 
     started: datetime
-    """With the time zone of the machine that trained."""
     first_step: int | None = None
     """The step that it continued from, 0 for a new run; None if it did not get as far as training."""
     outcome: str = ""
@@ -53,8 +50,7 @@ _EVENT = TypeAdapter(_Event)
 def read_sessions(run: RunDirectory) -> list[TrainingSession]:
     """Read the sessions; a missing file has none, and lines that are no events are skipped."""
     sessions: list[TrainingSession] = []
-    content = read_bytes(run.sessions_file, max_bytes=_MAX_BYTES) if run.sessions_file.exists() else b""
-    for line in content.split(b"\n"):
+    for line in run.sessions_file.read_bytes().split(b"\n") if run.sessions_file.exists() else []:
         with contextlib.suppress(ValidationError, IndexError):
             event = _EVENT.validate_json(line)
             match event.event:

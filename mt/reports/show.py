@@ -8,7 +8,6 @@ from mt.reports.facts import CorpusFacts, RunFacts
 from mt.reports.summary import series
 
 _MAX_ROWS = 20
-_MAX_LENGTH = 1000
 
 
 def describe(facts: RunFacts) -> str:
@@ -33,9 +32,8 @@ def describe(facts: RunFacts) -> str:
 
 
 def _shown(line: str) -> str:
-    """Untrusted text on one line, shortened if it is long; the spaces that align it are kept."""
-    line = visible(line.replace("\n", " ").replace("\t", " ")).rstrip()
-    return line if len(line) <= _MAX_LENGTH else line[: _MAX_LENGTH - 1] + "…"
+    """Untrusted text on one line, in which the spaces that align it are kept."""
+    return visible(line.replace("\n", " ").replace("\t", " ")).rstrip()
 
 
 def _pairs(rows: dict[str, str]) -> list[str]:

@@ -7,7 +7,6 @@ import math
 import os
 import statistics
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -15,7 +14,6 @@ from pydantic import ValidationError
 
 from mt.checkpoint.directory import BEST, LATEST, CheckpointDirectory
 from mt.checkpoint.record import DamagedError
-from mt.config.config import Config
 from mt.config.explain import first_complaint
 from mt.config.load import load_config
 from mt.errors import ConfigError
@@ -27,40 +25,101 @@ from mt.training.metrics_file import Point, read_points
 T = TypeVar("T")
 State = Literal["running", "stopped", "finished", "damaged"]
 
-# Speed is the median of this many points of the curve, because single points can be slow on a busy machine.
-_NUM_SPEEDS = 20
 
-
-@dataclass(frozen=True)
 class RunSummary:
-    """What `mt runs` shows."""
+    """What `mt runs` shows of a run, read when this is created; ``now`` is in seconds since 1970."""
 
-    run: RunDirectory
-    state: State
-    detail: str | None
-    """Which process is training, why the run is finished, or what is damaged."""
-    step: int | None
-    """The step that it would resume from; for a run in training, the newest known step."""
-    epochs: int | None
-    """Complete passes over the training split."""
-    num_target_tokens: int | None
-    best_bleu: float | None
-    """The highest of all validations, and the first step that had it."""
-    best_bleu_step: int | None
-    tokens_per_second: float | None
-    age_seconds: int | None
-    """Time since training last wrote metrics or a checkpoint."""
-    num_bytes: int
-    """Size of all its files."""
-    seconds: float | None
-    """Time of training and validation up to the newest point."""
-    config: Config | None
-    latest: SavedCheckpoint | None
-    """The one to resume from."""
-    best: SavedCheckpoint | None
-    """The one to translate with; until a validation has marked one, the latest."""
-    points: list[Point]
-    problems: list[str]
+    def __init__(self, run: RunDirectory, *, now: float) -> None:
+        self.run = run
+        self.problems: list[str] = []
+        self.config = self.read(run.config_file, lambda: load_config(run.config_file))
+        self.points = self.read(run.metrics_file, lambda: read_points(run.metrics_file)) or []
+        # What to resume from, and what to translate with: until a validation has marked one, the latest.
+        self.latest, self.best = self._pointed_at()
+        counters, holder = self._counters(), run.holder()
+        self.state, self.detail = self._state(counters, holder)
+        newest = {name: x for point in self.points for name, x in point.figures.items() if math.isfinite(x)}
+        # Where it would resume; for a run in training, the newest known step.
+        self.step: int | None = None
+        self.epochs: int | None = None
+        self.num_target_tokens: int | None = None
+        if self.points and (holder or counters is None):
+            self.step = max(point.step for point in self.points)
+            self.epochs, self.num_target_tokens = (
+                int(newest.get(name, 0)) for name in ("epoch", "num_target_tokens")
+            )
+        elif counters is not None:
+            self.step, self.epochs = counters.step, counters.epoch
+            self.num_target_tokens = counters.num_target_tokens
+        # Of training and validation, up to the newest point.
+        self.seconds = newest.get("minutes", 0.0) * 60 if self.points else None
+        speeds = [speed for _, speed in series(self.points, "train", "tokens_per_second")]
+        # The median, because single points can be slow on a busy machine.
+        self.tokens_per_second = statistics.median(speeds[-20:]) if speeds else None
+        scores = series(self.points, "validation", "bleu")
+        if not scores and self.best and self.best.record and "bleu" in self.best.record.metrics:
+            scores = [(self.best.record.step, self.best.record.metrics["bleu"])]
+        # The first of equal ones.
+        best = max(scores, key=lambda point: point[1], default=None)
+        self.best_bleu_step = best[0] if best else None
+        self.best_bleu = best[1] if best else None
+        files = [file for file in (run.metrics_file, run.config_file, run.checkpoints_dir) if file.exists()]
+        age = now - max((file.stat().st_mtime for file in files), default=math.nan)
+        self.age_seconds = round(max(0.0, age)) if files else None
+        self.num_bytes = num_bytes(run.path)
+
+    def read(self, file: Path, reader: Callable[[], T]) -> T | None:
+        """What ``reader`` reads from the file; if it cannot, None, and the problem is added to the others."""
+        try:
+            return reader()
+        except FileNotFoundError:
+            self.problems.append(f"{file.name} is missing")
+        except OSError as error:
+            self.problems.append(f"{file.name} cannot be read: {error.strerror}")
+        except ValidationError as error:
+            self.problems.append(f"{file.name} is not what training wrote: {first_complaint(error)}")
+        except ConfigError as error:
+            self.problems.append(error.message.split("\n", 1)[0])
+        except DamagedError as error:
+            self.problems.append(f"{file.name}: {error.message}")
+        return None
+
+    def _pointed_at(self) -> tuple[SavedCheckpoint | None, SavedCheckpoint | None]:
+        """The latest checkpoint and the best one, if there are any."""
+        store = CheckpointDirectory(self.run.checkpoints_dir)
+        for pointer in (LATEST, BEST):
+            if store.pointer(pointer) is None and os.path.lexists(store.directory / pointer):
+                self.problems.append(f"checkpoints/{pointer} does not name a checkpoint")
+        # A process that was killed between writing the first checkpoint and the pointer has left no pointer.
+        latest = store.pointer(LATEST) or next(reversed(store.names()), None)
+        if latest is None:
+            return None, None
+        best = store.pointer(BEST) or latest
+        saved = {name: inspect_checkpoint(store.directory / name) for name in (best, latest)}
+        self.problems += [f"checkpoints/{name}: {one.problem}" for name, one in saved.items() if one.problem]
+        return saved[latest], saved[best]
+
+    def _counters(self) -> Counters | None:
+        """Where training was when the latest checkpoint was saved."""
+        if self.latest is None:
+            return None
+        record = self.latest.record
+        counters = self.read(record.folder, lambda: read_counters(record)) if record else None
+        tokenizers = self.run.src_tokenizer_file, self.run.tgt_tokenizer_file
+        self.problems += [f"{file.name} is missing" for file in tokenizers if not file.is_file()]
+        return counters
+
+    def _state(self, counters: Counters | None, holder: str | None) -> tuple[State, str | None]:
+        """The state; and which process is training, why the run is finished, or what is damaged."""
+        if holder:
+            # Its files may be in the middle of a change.
+            return "running", holder
+        if self.problems or self.config is None:
+            return "damaged", "; ".join(self.problems)
+        if counters is None or counters.owes_validation:
+            return "stopped", None
+        limit = counters.reached_limit(self.config.training, self.config.validation)
+        return ("finished" if limit else "stopped"), limit
 
 
 def written(number: float | None, form: str) -> str:
@@ -89,100 +148,3 @@ def series(points: Iterable[Point], kind: str, name: str) -> list[tuple[int, flo
     """Step and value of a metric in the points of one kind, by step, where it is finite."""
     values = {p.step: p[name] for p in points if p.kind == kind and name in p.figures}
     return sorted((step, value) for step, value in values.items() if math.isfinite(value))
-
-
-def summarise(run: RunDirectory, *, now: float) -> RunSummary:
-    """Summarise a run; ``now`` is in seconds since 1970."""
-    problems: list[str] = []
-    config = or_problem(problems, run.config_file, lambda: load_config(run.config_file))
-    points = or_problem(problems, run.metrics_file, lambda: read_points(run.metrics_file)) or []
-    saved = _pointed_at(CheckpointDirectory(run.checkpoints_dir), problems)
-    latest, best = saved.get(LATEST), saved.get(BEST)
-    counters = None
-    if latest and (record := latest.record):
-        counters = or_problem(problems, record.folder, lambda: read_counters(record))
-    if latest:
-        tokenizers = run.src_tokenizer_file, run.tgt_tokenizer_file
-        problems += [f"{file.name} is missing" for file in tokenizers if not file.is_file()]
-    newest = {name: value for p in points for name, value in p.figures.items() if math.isfinite(value)}
-    holder = run.holder()
-    step, epochs, num_tokens = None, None, None
-    if points and (holder or counters is None):
-        step = max(point.step for point in points)
-        epochs, num_tokens = (int(newest.get(name, 0)) for name in ("epoch", "num_target_tokens"))
-    elif counters is not None:
-        step, epochs, num_tokens = counters.step, counters.epoch, counters.num_target_tokens
-    state, detail = _state(config, counters, holder, problems)
-    scores = series(points, "validation", "bleu")
-    if not scores and best and best.record and "bleu" in best.record.metrics:
-        scores = [(best.record.step, best.record.metrics["bleu"])]
-    # The first of equal ones.
-    bleu_step, bleu = max(scores, key=lambda point: point[1], default=(None, None))
-    speeds = [speed for _, speed in series(points, "train", "tokens_per_second")]
-    files = [file for file in (run.metrics_file, run.config_file, run.checkpoints_dir) if file.exists()]
-    age = now - max((file.stat().st_mtime for file in files), default=math.nan)
-    return RunSummary(
-        run,
-        state,
-        detail,
-        step=step,
-        epochs=epochs,
-        num_target_tokens=num_tokens,
-        best_bleu=bleu,
-        best_bleu_step=bleu_step,
-        tokens_per_second=statistics.median(speeds[-_NUM_SPEEDS:]) if speeds else None,
-        age_seconds=round(max(0.0, age)) if files else None,
-        num_bytes=num_bytes(run.path),
-        seconds=newest.get("minutes", 0.0) * 60 if points else None,
-        config=config,
-        latest=latest,
-        best=best,
-        points=points,
-        problems=problems,
-    )
-
-
-def _state(
-    config: Config | None, counters: Counters | None, holder: str | None, problems: list[str]
-) -> tuple[State, str | None]:
-    if holder:
-        # Its files may be in the middle of a change.
-        return "running", holder
-    if problems or config is None:
-        return "damaged", "; ".join(problems)
-    if counters is None or counters.owes_validation:
-        return "stopped", None
-    limit = counters.reached_limit(config.training, config.validation)
-    return ("finished" if limit else "stopped"), limit
-
-
-def _pointed_at(store: CheckpointDirectory, problems: list[str]) -> dict[str, SavedCheckpoint]:
-    """The latest checkpoint and the best one, by these names; those that there are."""
-    names = {pointer: store.pointer(pointer) for pointer in (LATEST, BEST)}
-    for pointer, name in names.items():
-        if name is None and os.path.lexists(store.directory / pointer):
-            problems.append(f"checkpoints/{pointer} does not name a checkpoint")
-    # A process that was killed between writing the first checkpoint and the pointer has left no pointer.
-    latest = names[LATEST] or next(reversed(store.names()), None)
-    if latest is None:
-        return {}
-    saved = {name: inspect_checkpoint(store.directory / name) for name in (names[BEST] or latest, latest)}
-    problems += [f"checkpoints/{name}: {one.problem}" for name, one in saved.items() if one.problem]
-    return {LATEST: saved[latest], BEST: saved[names[BEST] or latest]}
-
-
-def or_problem(problems: list[str], file: Path, reader: Callable[[], T]) -> T | None:
-    """What ``reader`` reads from the file; if it cannot, None, and a sentence is added to ``problems``."""
-    try:
-        return reader()
-    except FileNotFoundError:
-        problems.append(f"{file.name} is missing")
-    except OSError as error:
-        problems.append(f"{file.name} cannot be read: {error.strerror}")
-    except ValidationError as error:
-        problems.append(f"{file.name} is not what training wrote: {first_complaint(error)}")
-    except ConfigError as error:
-        problems.append(error.message.split("\n", 1)[0])
-    except DamagedError as error:
-        problems.append(f"{file.name}: {error.message}")
-    return None

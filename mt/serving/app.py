@@ -38,11 +38,9 @@ class Service:
 
     runs: Sequence[BatchedTranslator]
     max_characters: int = 5_000
-    """The most characters in a text."""
     max_seconds: float = 30.0
     """How long a request takes at most, from the first byte of its body to the last of its answer."""
     hosts: Sequence[str] = ("*",)
-    """The host names that it answers to."""
     token: str | None = None
     """The bearer token that a request to translate needs."""
     logs_texts: bool = False

@@ -3,6 +3,7 @@
   "use strict";
   const PAUSE = 250; // Milliseconds without a key before the service is asked.
   const ALTERNATIVES = 5;
+  const SIDES = ["source", "target"];
   const part = (id) => document.getElementById(id);
   let runs = [];
   let shown = null; // The result of the newest answer, and which of its translations is chosen.
@@ -11,16 +12,8 @@
   let isAsking = false;
   let isStale = false; // Whether something has changed since the service was asked.
 
-  function element(tag, className, text) {
-    const made = document.createElement(tag);
-    if (className) made.className = className;
-    if (text !== undefined) made.textContent = text;
-    return made;
-  }
-
   function say(text, isBad) {
-    part("status").textContent = text;
-    part("status").className = isBad ? "bad" : "";
+    Object.assign(part("status"), { textContent: text, className: isBad ? "bad" : "" });
   }
 
   // ---- asking ----
@@ -50,12 +43,10 @@
   }
 
   async function translate(text) {
-    const run = runs[part("run").selectedIndex];
-    const wanted = { text, run: run.run };
-    const more = { beam: ALTERNATIVES, n_best: ALTERNATIVES, alignment: run.alignment };
-    let answer = await post({ ...wanted, ...more });
+    const { run, alignment } = runs[part("run").selectedIndex];
+    let answer = await post({ text, run, alignment, beam: ALTERNATIVES, n_best: ALTERNATIVES });
     // A long text is translated in parts, which have no alternatives.
-    if (answer.status === 422) answer = await post(wanted);
+    if (answer.status === 422) answer = await post({ text, run });
     const said = await answer.json();
     if (answer.ok) {
       show(said.results[0]);
@@ -63,11 +54,11 @@
     } else if (answer.status === 401) {
       part("key").hidden = false;
       say("This service needs its token.", true);
-    } else if (answer.status === 429 || answer.status === 503) {
-      say(said.error, true);
-      timer = setTimeout(ask, 1000 * Number(answer.headers.get("Retry-After") || 1));
     } else {
       say(said.error, true);
+      // It is busy.
+      const seconds = answer.headers.get("Retry-After");
+      if (seconds) timer = setTimeout(ask, 1000 * Number(seconds));
     }
   }
 
@@ -82,30 +73,22 @@
 
   function show(result) {
     shown = result;
-    chosen = 0;
     part("translation").className = "";
     const translations = result ? result.translations : [];
     part("others").hidden = translations.length < 2;
     part("alternatives").replaceChildren(...translations.map((translation, index) => {
-      const button = element("button");
-      button.type = "button";
-      const words = element("span", "", translation.text);
-      words.dir = "auto";
-      button.append(words, element("span", "score", translation.score.toFixed(2)));
-      button.addEventListener("click", () => { chosen = index; draw(); });
-      const item = element("li");
-      item.append(button);
-      return item;
+      const words = element("span", { dir: "auto" }, translation.text);
+      const score = element("span", { className: "score" }, translation.score.toFixed(2));
+      return element("li", {}, element("button", { type: "button", onclick: () => choose(index) }, words, score));
     }));
-    draw();
+    choose(0);
   }
 
-  function draw() {
+  function choose(index) {
+    chosen = index;
     const translation = shown ? shown.translations[chosen] : { text: "" };
     part("translation").textContent = translation.text;
-    [...part("alternatives").querySelectorAll("button")].forEach((button, index) => {
-      button.setAttribute("aria-pressed", String(index === chosen));
-    });
+    part("alternatives").querySelectorAll("button").forEach((button, i) => { button.ariaPressed = i === chosen; });
     part("words").hidden = !(translation.alignment && translation.alignment.length);
     if (part("words").hidden) return;
     fill("source", shown.source, 0);
@@ -116,39 +99,16 @@
 
   function fill(id, text, side) {
     part(id).replaceChildren(...text.split(" ").filter(Boolean).map((word, index) => {
-      const made = element("span", "word", word);
-      made.setAttribute("role", "listitem");
-      made.tabIndex = index === 0 ? 0 : -1;
-      made.addEventListener("pointerenter", () => point(side, index));
-      made.addEventListener("focus", () => point(side, index));
-      made.addEventListener("pointerleave", unpoint);
-      made.addEventListener("blur", unpoint);
-      return made;
+      const enter = () => point(side, index);
+      const handlers = { onpointerenter: enter, onfocus: enter, onpointerleave: unpoint, onblur: unpoint };
+      const tabIndex = index === 0 ? 0 : -1;
+      return element("span", { className: "word", role: "listitem", tabIndex, ...handlers }, word);
     }));
   }
 
-  const SIDES = ["source", "target"];
-
   function drawLines() {
-    const pair = part("pair");
-    pair.className = "wide";
-    if (SIDES.some((id) => part(id).scrollWidth > part(id).clientWidth + 1)) pair.className = "tall";
-    const isWide = pair.className === "wide";
-    const box = pair.getBoundingClientRect();
-    const anchor = (side, index) => {
-      const at = part(SIDES[side]).children[index].getBoundingClientRect();
-      return isWide
-        ? [at.left + at.width / 2 - box.left, (side ? at.top - 2 : at.bottom + 2) - box.top]
-        : [(side ? at.left - 2 : at.right + 2) - box.left, at.top + at.height / 2 - box.top];
-    };
-    part("lines").replaceChildren(...alignment().map((link) => {
-      const [[x1, y1], [x2, y2]] = link.map((index, side) => anchor(side, index));
-      const [x, y] = [(x1 + x2) / 2, (y1 + y2) / 2];
-      const bend = isWide ? `${x1} ${y} ${x2} ${y}` : `${x} ${y1} ${x} ${y2}`;
-      const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
-      path.setAttribute("d", `M${x1} ${y1}C${bend} ${x2} ${y2}`);
-      return path;
-    }));
+    part("pair").classList.remove("pointing");
+    part("lines").replaceChildren(...pathsBetween(part("pair"), SIDES.map(part), alignment()));
   }
 
   function alignment() {
@@ -177,20 +137,6 @@
     for (const lit of part("pair").querySelectorAll(".lit")) lit.classList.remove("lit");
   }
 
-  // The arrow keys move along the words, of which only one is reached by Tab.
-  for (const id of SIDES) {
-    part(id).addEventListener("keydown", (event) => {
-      const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-      const words = [...part(id).children];
-      const index = words.indexOf(document.activeElement);
-      if (!step || index < 0) return;
-      event.preventDefault();
-      const next = words[Math.max(0, Math.min(words.length - 1, index + step))];
-      for (const word of words) word.tabIndex = word === next ? 0 : -1;
-      next.focus();
-    });
-  }
-
   function nameLanguages() {
     const run = runs[part("run").selectedIndex];
     part("src").textContent = "Text: " + run.src;
@@ -207,12 +153,13 @@
     }
     const isPair = (run) => runs.filter((other) => other.src === run.src && other.tgt === run.tgt).length === 1;
     part("run").append(...runs.map((run) => {
-      return element("option", "", `${run.src} → ${run.tgt}` + (isPair(run) ? "" : ` (${run.run})`));
+      return element("option", {}, `${run.src} → ${run.tgt}` + (isPair(run) ? "" : ` (${run.run})`));
     }));
     part("choice").hidden = runs.length < 2;
-    part("run").addEventListener("change", nameLanguages);
-    part("text").addEventListener("input", changed);
-    part("token").addEventListener("change", changed);
+    part("run").onchange = nameLanguages;
+    part("text").oninput = changed;
+    part("token").onchange = changed;
+    SIDES.map(part).forEach(moveByArrows);
     // Drawing changes the height, which must not be a reason to draw again.
     let width = 0;
     new ResizeObserver(([{ contentRect }]) => {

@@ -1,7 +1,7 @@
 """The page at ``/``: type a sentence, and read its translation while you type.
 
 It is one constant document without any user text: translations arrive as JSON and are put into the page as
-text nodes, never as markup. The style is in `page.css`, the behaviour in `page.js`.
+text nodes, never as markup. The style is in `page.css`, the behaviour in `page.js` and `words.js`.
 """
 
 import base64
@@ -9,7 +9,7 @@ import hashlib
 from pathlib import Path
 
 _FOLDER = Path(__file__).parent
-_SCRIPT = (_FOLDER / "page.js").read_text(encoding="utf-8")
+_SCRIPT = (_FOLDER.parent / "words.js").read_text("utf-8") + (_FOLDER / "page.js").read_text("utf-8")
 _STYLE = (_FOLDER / "page.css").read_text(encoding="utf-8")
 
 

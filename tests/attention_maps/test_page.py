@@ -3,8 +3,7 @@
 import base64
 import json
 import re
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,10 +20,6 @@ from mt.inference.labels import Token
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
-
 
 SCRIPTS = re.compile("<script.*?>(.*?)</script>", re.DOTALL)
 
@@ -71,7 +66,7 @@ def large_maps(num_tokens: int = 40, layers: int = 6, heads: int = 8) -> Attenti
     text = " ".join(token.label for token in tokens[:-1])
     ids = list(range(num_tokens))
     sentence = SentenceAttention(1, text, text, tokens, tokens, ids, ids, encoder, decoder, cross)
-    return AttentionMaps([sentence], AlignmentLayer(4, 0.8))
+    return AttentionMaps([sentence], AlignmentLayer(layers - 1, 0.8))
 
 
 # ---- in a browser ----
@@ -80,31 +75,16 @@ Open = Callable[..., "Page"]
 
 
 @pytest.fixture
-def open_page(tmp_path: Path) -> Iterator[Open]:
-    """Opens a page at a width, and demands at the end that nothing was said in its console."""
-    api = pytest.importorskip("playwright.sync_api")
-    if CHROMIUM is None:
-        pytest.skip("there is no Chromium")
-    said: list[str] = []
-    with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+def open_page(tmp_path: Path, open_address: Open) -> Open:
+    """Opens a page at a width."""
 
-        def show(maps: AttentionMaps, width: int, **options: Any) -> Any:
-            file = tmp_path / "attention.html"
-            file.write_text(attention_page(maps, "run <b>x</b>"), encoding="utf-8")
-            page = browser.new_page(viewport={"width": width, "height": 900}, **options)
-            page.on("console", lambda message: said.append(message.text))
-            page.on("pageerror", lambda error: said.append(str(error)))
-            page.on("dialog", lambda dialog: said.append(dialog.message))
-            page.on(
-                "request", lambda request: said.extend([] if request.url == file.as_uri() else [request.url])
-            )
-            page.goto(file.as_uri())
-            return page
+    def show(maps: AttentionMaps, width: int, **options: Any) -> "Page":
+        file = tmp_path / "attention.html"
+        file.write_text(attention_page(maps, "run <b>x</b>"), encoding="utf-8")
+        page: Page = open_address(file.as_uri(), width, **options)
+        return page
 
-        yield show
-        browser.close()
-    assert said == []
+    return show
 
 
 @pytest.mark.parametrize("width", [1280, 390])

@@ -87,7 +87,7 @@ def test_what_does_not_belong_together_is_refused(trained: RunDirectory, tmp_pat
     assert not list(trained.path.glob("hypotheses.*"))
     with pytest.raises(DataError, match="ref, sentence 2: the reference is empty"):
         run_comparison((short, short), **ARGUMENTS, references=references)
-    with pytest.raises(DataError, match="latin, line 2 is not UTF-8"):
+    with pytest.raises(DataError, match="latin cannot be read: line 2 is not UTF-8"):
         run_comparison((latin, trained.path), **ARGUMENTS)
     with pytest.raises(ConfigError, match="a file of references has none"):
         run_comparison((short, trained.path), **ARGUMENTS, references=references)

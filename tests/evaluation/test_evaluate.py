@@ -13,7 +13,6 @@ from mt.config.config import Config
 from mt.config.data import DataConfig
 from mt.config.load import load_config
 from mt.config.training import TrainingConfig
-from mt.data.sources import find
 from mt.data.sources.source import Split
 from mt.errors import ConfigError, DataError
 from mt.evaluation.evaluate import Evaluation, run_evaluation, show_in_tensorboard
@@ -47,7 +46,6 @@ def test_scores_are_those_of_the_file_that_is_written(
     num_exact = sum(map(str.__eq__, hypotheses, references))
     assert result.exact == pytest.approx(100 * num_exact / len(references))
     assert num_exact > 0
-    assert result.exact_by_length is None
 
 
 def test_every_line_of_another_corpus_is_scored(trained: RunDirectory, tmp_path: Path) -> None:
@@ -63,22 +61,6 @@ def test_every_line_of_another_corpus_is_scored(trained: RunDirectory, tmp_path:
     assert result.num_sentences == len(hypotheses) == 4
     assert hypotheses[:2] == ["Anna sieht Milch.", ""]
     assert hypotheses[2].count("Milch") == 9
-
-
-def test_reversing_is_scored_by_length(
-    make_config: Callable[..., Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sizes = {"train": 50, "validation": 5, "test": 40}
-    monkeypatch.setitem(find.NUM_PAIRS, find.REVERSE, sizes)
-    run = RunDirectory(tmp_path)
-    run_training(make_config("data.path=builtin:reverse", "data.max_length=32", "training.max_steps=1"), run)
-    result = run_evaluation(run, split="test", checkpoint="latest", device=CPU)
-    assert result.exact_by_length is not None
-    assert list(result.exact_by_length) == sorted(result.exact_by_length)
-    assert set(result.exact_by_length) <= set(range(4, 17))
-    assert sum(count for count, _ in result.exact_by_length.values()) == result.num_sentences == 40
-    by_hand = sum(count * exact for count, exact in result.exact_by_length.values()) / 40
-    assert result.exact == pytest.approx(by_hand)
 
 
 def test_an_ensemble_is_scored_apart_from_its_first_run(

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mt.reports.facts import RunFacts, gather_facts
+from mt.reports.facts import RunFacts
 from mt.reports.report import render
 from mt.reports.show import describe
 from mt.reports.summary import short_count
@@ -47,7 +47,7 @@ PARTS = [
 
 
 def facts_of(run: RunDirectory) -> RunFacts:
-    return gather_facts(run, now=time.time())
+    return RunFacts(run, now=time.time())
 
 
 def all_texts(facts: RunFacts) -> list[str]:

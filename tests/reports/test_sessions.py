@@ -11,7 +11,7 @@ import pytest
 
 from mt.config.config import Config
 from mt.errors import DataError
-from mt.reports.facts import RunFacts, gather_facts
+from mt.reports.facts import RunFacts
 from mt.reports.show import describe
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
@@ -20,7 +20,7 @@ MakeConfig = Callable[..., Config]
 
 
 def facts_of(run: RunDirectory) -> RunFacts:
-    return gather_facts(run, now=0.0)
+    return RunFacts(run, now=0.0)
 
 
 def told(run: RunDirectory) -> list[str]:

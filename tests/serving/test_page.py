@@ -4,7 +4,6 @@ import base64
 import hashlib
 import json
 import re
-import shutil
 import signal
 import socket
 import urllib.request
@@ -24,11 +23,6 @@ from tests.serving.conftest import serving
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FLAGS = [
-    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
-    *("--disable-background-networking", "--disable-component-update"),
-]
 SENTENCE = "Anna buys two red apples today."
 
 
@@ -55,34 +49,15 @@ Open = Callable[..., "Page"]
 
 
 @pytest.fixture
-def open_page(_trained: Path) -> Iterator[Open]:
-    """Opens the page at a width; demands at the end that its console was silent and nobody else was asked."""
-    api = pytest.importorskip("playwright.sync_api")
-    if CHROMIUM is None:
-        pytest.skip("there is no Chromium")
-    said: list[str] = []
+def open_page(_trained: Path, open_address: Open) -> Iterator[Open]:
+    """Serves the page, and opens it at a width."""
     with ExitStack() as stack:
-        browser = stack.enter_context(api.sync_playwright()).chromium.launch(
-            executable_path=CHROMIUM, args=FLAGS
-        )
-        stack.callback(browser.close)
 
         def show(width: int, *options: str) -> Any:
             address, _ = stack.enter_context(serving(_trained, *options))
-            page = browser.new_page(viewport={"width": width, "height": 900})
-            page.on("console", lambda message: said.append(message.text))
-            page.on("pageerror", lambda error: said.append(str(error)))
-            page.on("dialog", lambda dialog: said.append(dialog.message))
-            page.on(
-                "request",
-                lambda request: said.extend([] if request.url.startswith(address) else [request.url]),
-            )
-            page.goto(address)
-            return page
+            return open_address(address, width)
 
         yield show
-    # What a browser says of every refusal.
-    assert [text for text in said if "the server responded with a status of" not in text] == []
 
 
 def expect(locator: Any) -> Any:
