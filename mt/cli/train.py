@@ -29,6 +29,10 @@ def train(
         str | None, Option(help="Save and stop after 90s, 45m, 3h50m or 1d2h, with exit code 75.")
     ] = None,
     restart: Annotated[bool, Option("--restart", help="Move an existing run aside and start over.")] = False,
+    init_from: Annotated[
+        str | None,
+        Option(help="Begin a new run with the weights of another: RUN or RUN@CHECKPOINT. Data may differ."),
+    ] = None,
     from_checkpoint: Annotated[
         Path | None,
         Option(help="Start a new --run from an older checkpoint, as runs/x/checkpoints/step_0002000."),
@@ -56,6 +60,10 @@ def train(
 
     show_logs()
     check_at_most_one(restart=restart, from_checkpoint=from_checkpoint)
+    check_at_most_one(init_from=init_from, from_checkpoint=from_checkpoint)
+    if init_from is not None:
+        origin, _, name = init_from.partition("@")
+        overrides = [*(overrides or []), f"init_from.run={origin}", f"init_from.checkpoint={name or 'best'}"]
     max_seconds = None if max_time is None else _seconds(max_time)
     with _said_once_a_machine():
         loaded = load_config(config, overrides or [], label="--set")
