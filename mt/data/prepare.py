@@ -14,7 +14,7 @@ from mt.config.config import Config
 from mt.data.batches.alignment import Places
 from mt.data.batches.dataset import CHUNK_SIZE, DropCounts, encode_pairs
 from mt.data.batches.pairs import EncodedPairs
-from mt.data.corpus import Corpus, load_corpus
+from mt.data.corpus import Corpus, load_corpus, other_validation_splits
 from mt.data.corpus_report import cleaning_table, leak_sentence, recorded_fingerprints, to_json
 from mt.data.prepared_cache import aligned_places, cached_tokenizers, encoded_training_pairs
 from mt.data.tokenizers.extend import extended
@@ -39,6 +39,8 @@ class Prepared:
     tgt_tokenizer: Tokenizer
     train: EncodedPairs
     validation: EncodedPairs
+    other_validation: dict[str, datasets.Dataset]
+    """The validation splits of ``data.mix``, which are scored as well, by name."""
     places: Places | None
     """The source position of each target token of ``train``; None if the model does not learn it."""
     report: str
@@ -84,7 +86,8 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
     all_dropped = corpus.report.splits.train.dropped | {
         reason: count for reason, count in dropped.items() if count
     }
-    return Prepared(corpus, *tokenizers, train, validation, places, report, all_dropped)
+    others = other_validation_splits(config.data) if config.data.mix else {}
+    return Prepared(corpus, *tokenizers, train, validation, others, places, report, all_dropped)
 
 
 def make_tokenizers(pairs: datasets.Dataset, config: Config) -> tuple[Tokenizer, Tokenizer]:
