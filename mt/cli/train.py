@@ -128,7 +128,10 @@ def _what_to_do_next(outcome: "Outcome", run: "RunDirectory", config: "Config", 
             otherwise = "" if flag else otherwise
         elif flag:
             otherwise = "; leave out --from-checkpoint"
-        return f"{run.path} is finished: {outcome.finished}. To train longer, raise {limits}{otherwise}."
+        return (
+            f"{run.path} is finished: {outcome.finished}. To train longer, raise {limits}{otherwise}. "
+            f"A new run from its weights: {run.adapt_command(config.data.path)}"
+        )
     path = quote(str(run.path))
     return (
         f'Translate with it:  mt translate --run {path} "..."\n'

@@ -219,7 +219,8 @@ def check_same_corpus(run: RunDirectory, corpus: Corpus) -> None:
         raise RunError(
             f"the corpus is not the one that {run.path} began with: {' and '.join(changed)} differ. Restore "
             f"the old one{on_hub}, use another run directory with --run PATH, or start over with --restart, "
-            "which moves the old run aside."
+            "which moves the old run aside. A new run from its weights on this corpus: "
+            f"{run.adapt_command(corpus.report.path)}"
         )
 
 
