@@ -24,8 +24,8 @@ from mt.config.load import load_config
 from mt.data.batches.batch import Batch
 from mt.inference.translator import Translator
 from mt.preflight import budget
-from mt.preflight.budget import Sample
 from mt.preflight.forecast import Pace
+from mt.preflight.trial import Sample
 from mt.run_directory import RunDirectory
 from mt.search.model import TeacherForced
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID

@@ -78,11 +78,18 @@ def init(
     if not file.parent.is_dir():
         raise ConfigError(f"There is no folder {file.parent} for {file.name}. Choose one with --output.")
     from mt.config.schema import SCHEMA_FILE
-    from mt.preflight.budget import Budget
     from mt.preflight.init import propose_config
 
-    budget = Budget(minutes, target_tokens)
-    proposal = propose_config(data, src, tgt, name=name, columns=columns, delimiter=delimiter, budget=budget)
+    proposal = propose_config(
+        data,
+        src,
+        tgt,
+        name=name,
+        columns=columns,
+        delimiter=delimiter,
+        minutes=minutes,
+        target_tokens=target_tokens,
+    )
     yaml = proposal.yaml
     if Path(SCHEMA_FILE).is_file():
         yaml = f"# yaml-language-server: $schema={os.path.relpath(SCHEMA_FILE, file.parent)}\n{yaml}"

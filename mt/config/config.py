@@ -50,10 +50,7 @@ class Config(Section):
         return self.tokenizer.kind == "word" and self.training.guided_alignment > 0
 
     def computation(self) -> dict[str, Scalar]:
-        """The options, such as ``model.num_heads``, that determine what weights compute, with their values.
-
-        Options that only have an effect in training are left out.
-        """
+        """The options, such as ``model.num_heads``, that determine what weights compute outside training."""
         model = self.model.model_dump(exclude=IN_TRAINING_ALONE)
         return {
             **{f"model.{key}": value for key, value in model.items()},
@@ -63,10 +60,7 @@ class Config(Section):
         }
 
     def useless_r_drop(self) -> str | None:
-        """A warning if `training.r_drop` costs time without an effect; None if it does not.
-
-        It is not refused, because such a run may have begun.
-        """
+        """A warning if `training.r_drop` costs time without an effect; no error, as such a run may exist."""
         model, weight = self.model, self.training.r_drop
         dropouts = model.dropout, model.attention_dropout, model.activation_dropout, model.word_dropout
         if not weight or any(dropouts):

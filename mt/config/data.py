@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from mt.config.section import MAY_CHANGE, Section
+from mt.config.section import Section, may_change
 from mt.config.sources import Delimiter, parse_columns, parse_mix
 from mt.special_tokens import SPECIAL_TOKENS
 
@@ -23,13 +23,13 @@ UnicodeForm = Literal["none", "NFC", "NFKC"]
 class DataConfig(Section):
     """Where the sentence pairs come from."""
 
-    path: str = Field(min_length=1, json_schema_extra=MAY_CHANGE)
+    path: str = Field(min_length=1, json_schema_extra=may_change)
     """Folder, file, pattern (part-*.csv), two files (en.txt,de.txt), Hub id, or name of a built-in corpus."""
 
     name: str | None = None
     """The configuration of a Hub corpus that has several, such as en-it."""
 
-    revision: str | None = Field(default=None, json_schema_extra=MAY_CHANGE)
+    revision: str | None = Field(default=None, json_schema_extra=may_change)
     """The commit, branch or tag of a Hub corpus; null takes the newest and records its commit."""
 
     src: str = Field(min_length=1)
@@ -38,10 +38,10 @@ class DataConfig(Section):
     tgt: str = Field(min_length=1)
     """The target language, likewise."""
 
-    columns: str | None = Field(default=None, json_schema_extra=MAY_CHANGE)
+    columns: str | None = Field(default=None, json_schema_extra=may_change)
     """The two columns if not named after the languages, such as english,german; 1,2 if there is no header."""
 
-    delimiter: Delimiter = Field(default="auto", json_schema_extra=MAY_CHANGE)
+    delimiter: Delimiter = Field(default="auto", json_schema_extra=may_change)
     """Column separator of .csv, .tsv and, unless auto, .txt files; auto detects it in the header line."""
 
     mix: str | None = None
@@ -56,7 +56,7 @@ class DataConfig(Section):
     max_length: int = Field(default=128, ge=4)
     """Maximum sentence length in tokens, including EOS; longer training pairs are dropped and counted."""
 
-    hub_timeout_seconds: float = Field(default=10.0, gt=0, lt=10**9, json_schema_extra=MAY_CHANGE)
+    hub_timeout_seconds: float = Field(default=10.0, gt=0, lt=10**9, json_schema_extra=may_change)
     """How long to wait for the Hub to answer before it is considered unreachable."""
 
     @model_validator(mode="after")

@@ -1,7 +1,4 @@
-"""Turns pydantic's errors about a config into sentences: location, key, the value given, what is accepted.
-
-An error about a file that only `mt` writes is told in fewer words.
-"""
+"""Turns pydantic's errors about a config into sentences: location, key, the value given, what is accepted."""
 
 import re
 
@@ -24,13 +21,7 @@ _YES_NO = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 
 
 def explain(error: ValidationError, locations: dict[KeyPath, Location], file: str) -> str:
-    """A sentence for each error in ``error``, one per line, in the order of the file.
-
-    Args:
-        error: What validating a ``Config`` raised.
-        locations: Where each value is written, in the order of the file.
-        file: What to name for a value that is missing.
-    """
+    """A sentence for each error, on its own line, in the order of the file."""
     order = list(locations)
     lines: list[tuple[int, str]] = []
     for details in error.errors(include_url=False):
@@ -43,7 +34,7 @@ def explain(error: ValidationError, locations: dict[KeyPath, Location], file: st
 
 
 def first_complaint(error: ValidationError) -> str:
-    """The first error, without the value itself, which may be of any length."""
+    """The first error in a file that only `mt` writes; its value, which may be of any length, is left out."""
     first = error.errors(include_input=False, include_url=False, include_context=False)[0]
     where = one_short_line(".".join(map(str, first["loc"])))
     return f"{where}: {first['msg']}" if where else first["msg"]

@@ -4,7 +4,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from mt.config.section import MAY_CHANGE, Section
+from mt.config.section import Section, may_change
 
 PARTS = ("encoder", "decoder", "src_embedding", "tgt_embedding", "output")
 
@@ -15,13 +15,13 @@ class InitFromConfig(Section):
     run: str | None = Field(default=None, min_length=1)
     """The run directory of the model to begin from, such as runs/general; null: random weights."""
 
-    checkpoint: str = Field(default="best", min_length=1, json_schema_extra=MAY_CHANGE)
+    checkpoint: str = Field(default="best", min_length=1, json_schema_extra=may_change)
     """Its checkpoint: best, latest or a name; training writes the name here."""
 
     parts: str | None = Field(default=None, min_length=1)
     """Only these of encoder, decoder, src_embedding, tgt_embedding and output, with commas; null: all."""
 
-    sha256: str | None = Field(default=None, min_length=1, json_schema_extra=MAY_CHANGE)
+    sha256: str | None = Field(default=None, min_length=1, json_schema_extra=may_change)
     """The checksum of the weights, which training writes here."""
 
     @property

@@ -4,7 +4,6 @@ Plain scalars follow YAML 1.2: in YAML 1.1, PyYAML's own, ``no`` (Norwegian) is 
 ``1:30`` is 90 and ``010`` is 8.
 """
 
-import contextlib
 import re
 from collections.abc import Callable
 from typing import NamedTuple
@@ -27,10 +26,10 @@ _WORDS: dict[str, Scalar] = {
 }
 # Where a value, or an item of a list, begins with a character that means something else to YAML.
 _SPECIAL_VALUE = re.compile(r"(?:^|: |- )\s*[*&!\[{|>@`%]")
-# What libyaml reads differently, or does not report: tabs, byte order marks, anchors, aliases and tags.
-_NOT_FOR_LIBYAML = re.compile(r"[\t\ufeff]|(?<![^\s\[{,:])(?:[&*][^\s*]|!\S)")
-# With many of these, it may be nested so deeply that libyaml exhausts the stack.
-_OPENINGS, _MOST_OPENINGS = ("[", "{", "- ", "? "), 100
+# libyaml takes a tenth of the time, but not every build of PyYAML has it.
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+# Much deeper nesting would exhaust libyaml's stack.
+_MOST_LEVELS = 100
 _MAX_SHOWN = 60
 
 
@@ -44,28 +43,10 @@ class Location(NamedTuple):
     """The value as the user wrote it, quotes included, in one short line; empty where nothing is written."""
 
 
-class _Loader(yaml.SafeLoader):
-    """Composes YAML without tags, and without aliases, with which a small file can grow huge."""
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """Compose one node, as the base class does."""
-        event = self.peek_event()  # type: ignore[no-untyped-call]
-        if getattr(event, "anchor", None) or getattr(event, "tag", None):
-            problem = "anchors, aliases and tags (&, * and !) are not used here; write the value out"
-            raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
-        return super().compose_node(parent, index)
-
-
 def read_yaml(text: str, where: Callable[[int], str]) -> tuple[object, dict[KeyPath, Location]]:
-    """Read one YAML document made of mappings and scalars; a list of scalars becomes text with commas.
+    """Read a document of mappings and scalars (a list becomes text with commas), and locate each value.
 
-    Args:
-        text: The document.
-        where: Names a line, counted from 1, for error messages.
-
-    Returns:
-        The value, None for an empty text, and the location of each value by its key path, in the order of
-        the text.
+    ``where`` names a line, counted from 1, for error messages. The locations are in the order of the text.
     """
     locations: dict[KeyPath, Location] = {}
 
@@ -94,10 +75,7 @@ def read_yaml(text: str, where: Callable[[int], str]) -> tuple[object, dict[KeyP
         return None if root is None else value_of(root, (), root.start_mark.line), locations
     except yaml.MarkedYAMLError as error:
         line, problem = _syntax_error(error, text)
-    except RecursionError:
-        line, problem = 1, "it is nested too deeply"
-    # PyYAML lets a ValueError through, as for "\UFFFFFFFF".
-    except (yaml.YAMLError, ValueError, OverflowError) as error:
+    except (yaml.YAMLError, ValueError) as error:  # For characters that YAML does not allow.
         line, problem = 1, str(error).partition("\n")[0]
     raise ConfigError(f"{where(line)}: this is not valid YAML: {problem}.")
 
@@ -109,13 +87,16 @@ def _joined(node: yaml.SequenceNode) -> object:
 
 
 def _compose(text: str) -> yaml.Node | None:
-    """The root of the document, by libyaml if it can: it takes a tenth of the time."""
-    is_flat = sum(map(text.count, _OPENINGS)) < _MOST_OPENINGS
-    if is_flat and not _NOT_FOR_LIBYAML.search(text):
-        # What libyaml cannot read is read again, because its messages are different.
-        with contextlib.suppress(yaml.YAMLError, AttributeError):
-            return yaml.compose(text, yaml.CSafeLoader)
-    return _Loader(text).get_single_node()
+    """The root of the document, without tags, and without aliases, with which a small file can grow huge."""
+    level = 0
+    for event in yaml.parse(text, _LOADER):
+        level += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        problem = "it is nested too deeply" if level > _MOST_LEVELS else ""
+        if getattr(event, "anchor", None) or getattr(event, "tag", None):
+            problem = "anchors, aliases and tags (&, * and !) are not used here; write the value out"
+        if problem:
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)  # type: ignore[arg-type]
+    return yaml.compose(text, _LOADER)
 
 
 def plain_scalar(text: str) -> Scalar:
@@ -146,7 +127,7 @@ def _syntax_error(error: yaml.MarkedYAMLError, text: str) -> tuple[int, str]:
     problem = str(error.problem)
     if error.context and error.context_mark and error.context_mark.line + 1 != line:
         problem = f"{error.context} from line {error.context_mark.line + 1}, {problem}"
-    if "'\\t'" in problem:
+    if text[index : index + 1] == "\t":
         return line, f"{problem}. Indent with spaces, not with tabs"
     if _SPECIAL_VALUE.search(text[text.rfind("\n", 0, index) + 1 :].partition("\n")[0]):
         return line, f"{problem}. Text that begins with one of * & ! [ {{ | > @ ` % must be in quotes"

@@ -9,12 +9,7 @@ SCHEMA_FILE = "mt.schema.json"
 
 
 def config_schema() -> dict[str, Any]:
-    """A JSON Schema of config files: sections, options, types, bounds, defaults and documentation.
-
-    It follows draft 7, which the YAML plug-ins of editors support. A config that it accepts may still be
-    refused when it is loaded, because checks between options, such as that of ``model.num_heads``, are not
-    in it.
-    """
+    """A JSON Schema of config files, in draft 7 for editors, without the checks between two options."""
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "A config of mt",
@@ -36,6 +31,4 @@ def _section(name: str) -> dict[str, Any]:
         schema["type"] = ["object", "null"]
     for option in schema["properties"].values():
         del option["title"]
-        if option.pop("may_change", False):
-            option["description"] += " May change when a run is resumed."
     return schema

@@ -8,9 +8,6 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel, ConfigDict
 from pydantic.fields import FieldInfo
 
-# Marks a field that does not change the mathematics of a run, and so may differ when the run is resumed.
-MAY_CHANGE: dict[str, Any] = {"may_change": True}
-
 
 class Section(BaseModel):
     """One section, frozen; the string below each field is its documentation everywhere."""
@@ -18,6 +15,11 @@ class Section(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
+
+
+def may_change(schema: dict[str, Any]) -> None:
+    """Marks a field that does not change the mathematics of a run, as its ``json_schema_extra``."""
+    schema["description"] += " May change when a run is resumed."
 
 
 _KINDS: dict[Any, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}

@@ -1,7 +1,4 @@
-"""Names of options in OpenNMT, fairseq, JoeyNMT, Hugging Face and Marian, and what they are called here.
-
-Those that are similar to the name here are recognised without this table.
-"""
+"""Names of options elsewhere (OpenNMT, fairseq, JoeyNMT, Hugging Face, Marian) that are unlike those here."""
 
 # For each option or section, or two options with " and " between them, its names elsewhere; and the sentences
 # about settings that are not in a config.

@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from mt.config.section import MAY_CHANGE, Section
+from mt.config.section import Section, may_change
 
 # Torch takes these numbers in float32, and Muon multiplies the learning rate by the square root of the width.
 _TOO_LARGE = 1e35
@@ -46,7 +46,7 @@ class TrainingConfig(Section):
     seed: int = Field(default=1, ge=0, lt=10**18)  # torch takes no seed of 2**64.
     """Random seed of weights, dropout and the order of the data."""
 
-    device: Literal["auto", "cpu", "cuda", "mps"] = Field(default="auto", json_schema_extra=MAY_CHANGE)
+    device: Literal["auto", "cpu", "cuda", "mps"] = Field(default="auto", json_schema_extra=may_change)
     """auto uses CUDA if available, else Apple's MPS, else the CPU."""
 
     precision: Literal["auto", "float32", "bf16", "fp16"] = "float32"
@@ -103,52 +103,52 @@ class TrainingConfig(Section):
     freeze: str | None = Field(default=None, min_length=1)
     """Patterns of the names of weights that stay as they are, with commas, such as encoder.*; null: none."""
 
-    max_steps: int | None = Field(default=None, ge=1, json_schema_extra=MAY_CHANGE)
+    max_steps: int | None = Field(default=None, ge=1, json_schema_extra=may_change)
     """Stop after this many steps."""
 
-    max_epochs: int | None = Field(default=None, ge=1, json_schema_extra=MAY_CHANGE)
+    max_epochs: int | None = Field(default=None, ge=1, json_schema_extra=may_change)
     """Stop after this many passes over the training split."""
 
-    max_target_tokens: int | None = Field(default=None, ge=1, json_schema_extra=MAY_CHANGE)
+    max_target_tokens: int | None = Field(default=None, ge=1, json_schema_extra=may_change)
     """Stop after this many target tokens, not counting padding."""
 
-    max_minutes: float | None = Field(default=None, gt=0, lt=10**9, json_schema_extra=MAY_CHANGE)
+    max_minutes: float | None = Field(default=None, gt=0, lt=10**9, json_schema_extra=may_change)
     """Stop after this many minutes of training, including those before a resume."""
 
-    max_skipped_steps: int = Field(default=20, ge=1, json_schema_extra=MAY_CHANGE)
+    max_skipped_steps: int = Field(default=20, ge=1, json_schema_extra=may_change)
     """Stop after this many steps in a row with a NaN or infinite gradient, which are skipped."""
 
-    log_every_steps: int = Field(default=20, ge=1, json_schema_extra=MAY_CHANGE)
+    log_every_steps: int = Field(default=20, ge=1, json_schema_extra=may_change)
     """Steps between log entries, which are also the points of the training curves."""
 
 
 class ValidationConfig(Section):
     """How the model is validated during training."""
 
-    every_steps: int = Field(default=500, ge=1, json_schema_extra=MAY_CHANGE)
+    every_steps: int = Field(default=500, ge=1, json_schema_extra=may_change)
     """Steps between two validations; there is always one at the end."""
 
     metric: Literal["bleu", "chrf", "loss"] = "bleu"
     """The metric that decides which checkpoint is the best, and when to stop early."""
 
-    patience: int | None = Field(default=None, ge=1, json_schema_extra=MAY_CHANGE)
+    patience: int | None = Field(default=None, ge=1, json_schema_extra=may_change)
     """Stop after this many validations without improvement; null: never."""
 
-    num_samples: int = Field(default=4, ge=0, json_schema_extra=MAY_CHANGE)
+    num_samples: int = Field(default=4, ge=0, json_schema_extra=may_change)
     """Validation sentences whose translations are shown."""
 
-    batch_sentences: int = Field(default=384, ge=1, json_schema_extra=MAY_CHANGE)
+    batch_sentences: int = Field(default=384, ge=1, json_schema_extra=may_change)
     """Maximum number of sentences translated at once; fewer if they are long."""
 
 
 class CheckpointConfig(Section):
     """How often the run is saved, and how many checkpoints are kept."""
 
-    every_steps: int = Field(default=500, ge=1, json_schema_extra=MAY_CHANGE)
+    every_steps: int = Field(default=500, ge=1, json_schema_extra=may_change)
     """Steps between two checkpoints; each new best and the last step are saved as well."""
 
-    every_epochs: int | None = Field(default=None, ge=1, json_schema_extra=MAY_CHANGE)
+    every_epochs: int | None = Field(default=None, ge=1, json_schema_extra=may_change)
     """Also save at the end of every Nth epoch, such as 1; null: only every every_steps steps."""
 
-    keep: int = Field(default=3, ge=1, json_schema_extra=MAY_CHANGE)
+    keep: int = Field(default=3, ge=1, json_schema_extra=may_change)
     """How many of the newest checkpoints to keep; the best one is always kept."""

@@ -10,7 +10,7 @@ from pydantic.fields import FieldInfo
 from mt.config.config import Config
 from mt.config.explain import SECTIONS, unknown_key
 from mt.config.located_yaml import Scalar
-from mt.config.section import accepted, choices
+from mt.config.section import accepted, choices, may_change
 from mt.config.sources import MixedSource, parse_mix
 from mt.errors import ConfigError
 
@@ -24,23 +24,13 @@ _PLAIN = re.compile(
 
 
 def config_to_yaml(config: Config, *, comments: bool = True, keys: Collection[str] | None = None) -> str:
-    """The YAML that loads back to ``config``, every default written out.
-
-    Args:
-        config: What to write.
-        comments: Put the documentation of each section and field above it.
-        keys: Write only these, such as ``data.path``; None writes all.
-    """
+    """The YAML that loads back to ``config``, with ``comments`` above each option, or only these ``keys``."""
     values = {name: text for name, text in all_options(config).items() if keys is None or name in keys}
     return _document(values, _documentation if comments else None)
 
 
 def options_to_yaml(name: str | None) -> str:
-    """Options with their defaults and documentation, as in a config.
-
-    Args:
-        name: A section, an option such as ``schedule.kind`` or ``kind``, or None for all.
-    """
+    """All options, or those of a section or a name such as ``schedule.kind`` or ``kind``, as in a config."""
     values = {
         option: " # has no default" if field.is_required() else _scalar(field.default)
         for option, field in _OPTIONS.items()
@@ -72,16 +62,13 @@ def changed_options(config: Config) -> set[str]:
 
 
 def differences(old: Config, new: Config) -> list[str]:
-    """What keeps a run of ``old`` from being resumed with ``new``, such as 'training.seed: 1 -> 2'.
-
-    Fields that do not change the mathematics of a run (limits, intervals, the device) are not listed.
-    """
+    """What keeps a run of ``old`` from being resumed with ``new``, such as 'training.seed: 1 -> 2'."""
     lines: list[str] = []
     for name, field in _OPTIONS.items():
         before, after = _value(old, name), _value(new, name)
         # The text of the corpus is compared when it is loaded, wherever it is now.
         is_moved = name == "data.mix" and _without_paths(before) == _without_paths(after)
-        if before != after and not is_moved and not _may_change(field):
+        if before != after and not is_moved and field.json_schema_extra is not may_change:
             lines.append(f"{name}: {_scalar(before)} -> {_scalar(after)}")
     return lines
 
@@ -92,7 +79,7 @@ def fixed_options(config: Config) -> dict[str, Scalar]:
     return {
         name: _value(config, name)
         for name, field in _OPTIONS.items()
-        if name.startswith(sections) and not _may_change(field)
+        if name.startswith(sections) and field.json_schema_extra is not may_change
     }
 
 
@@ -121,10 +108,6 @@ def _value(config: Config, name: str) -> Scalar:
     section, key = name.split(".")
     value: Scalar = getattr(getattr(config, section), key)
     return value
-
-
-def _may_change(field: FieldInfo) -> bool:
-    return isinstance(field.json_schema_extra, dict) and field.json_schema_extra.get("may_change") is True
 
 
 def _documentation(field: FieldInfo) -> str:

@@ -4,21 +4,21 @@ import logging
 import math
 import time
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from mt.config.config import Config
-from mt.data.batches.alignment import Places, align
+from mt.data.batches.alignment import align
 from mt.data.batches.dataset import encode_pairs
-from mt.data.batches.pairs import EncodedPairs, EncodedSentences
+from mt.data.batches.pairs import EncodedPairs
 from mt.data.corpus import Corpus
 from mt.errors import ConfigError
 from mt.preflight import rule
-from mt.preflight.forecast import MOST_DROPPED, Pace
-from mt.preflight.rule import Affordable, Options
-from mt.preflight.text import PAIRS_ENCODED, Text, look_at
-from mt.preflight.trial import FIXED_SECONDS, Trial
+from mt.preflight.forecast import MOST_DROPPED, Forecast, Pace, forecast
+from mt.preflight.rule import Budget
+from mt.preflight.text import PAIRS_ENCODED, look_at
+from mt.preflight.trial import FIXED_SECONDS, Sample, Trial
 from mt.training.step import explain_out_of_memory
 
 LOG = logging.getLogger(__name__)
@@ -33,90 +33,59 @@ NICE_MINUTES = (1, 2, 3, 5, 7, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240)
 
 
 @dataclass(frozen=True)
-class Budget:
-    """What a run may take: minutes from its start to its end, or target tokens, or what is proposed."""
-
-    minutes: float | None = None
-    target_tokens: int | None = None
-
-
-@dataclass(frozen=True)
-class Sample:
-    """A part of a corpus as a run with this config will see it."""
-
-    config: Config
-    text: Text
-    pairs: EncodedPairs
-    start_seconds: float
-    """The time of a run before its first step and after its last."""
-    places: Places | None = None
-    """The source position of each target token; None without guided alignment."""
-
-    @classmethod
-    def of(cls, corpus: Corpus, config: Config, load_seconds: float) -> Self:
-        """Tokenize the corpus, and choose `data.max_length` so that all but one in a thousand pairs fit.
-
-        A corpus of fewer pairs may also lose its longest one, but no more pairs than `mt check` accepts.
-        """
-        started = time.perf_counter()
-        text = look_at(corpus, config, most=PAIRS_ENCODED)
-        encoding = time.perf_counter()
-        everything, _ = encode_pairs(text.train, *text.tokenizers, max_length=None)
-        encode_seconds = (time.perf_counter() - encoding) * text.scale
-        longest = np.maximum(everything.src.lengths, everything.tgt.lengths)
-        # "lower", so that a single long line does not count in a small corpus.
-        fits_most = int(np.quantile(longest, 0.999, method="lower"))
-        if np.mean(longest > fits_most) > MOST_DROPPED:
-            fits_most = int(longest.max())
-        max_length = max(32, 16 * math.ceil(fits_most / 16))
-        has_text = np.minimum(everything.src.lengths, everything.tgt.lengths) > 1
-        kept = everything.select(np.flatnonzero((longest <= max_length) & has_text))
-        src, tgt = (EncodedSentences.of([ids.tolist() for ids in side]) for side in kept)
-        start_seconds = FIXED_SECONDS + load_seconds + encoding - started + encode_seconds
-        config = update(config, data={"max_length": max_length})
-        sample = cls(config, text, EncodedPairs(src, tgt), start_seconds)
-        weight = config.training.guided_alignment
-        return sample.aligned(weight) if weight else sample
-
-    def aligned(self, weight: float) -> Self:
-        """This sample with guided alignment of this weight, which takes its time at the start of the run."""
-        started = time.perf_counter()
-        places = np.concatenate(list(align(self.pairs)))
-        seconds = self.start_seconds + (time.perf_counter() - started) * self.text.scale
-        config = update(self.config, training={"guided_alignment": weight})
-        return replace(self, config=config, start_seconds=seconds, places=places)
-
-    @property
-    def corpus_tokens(self) -> float:
-        """Target tokens of one pass over the whole corpus."""
-        return float(self.pairs.tgt.lengths.sum(dtype="int64")) * self.text.scale
-
-
-@dataclass(frozen=True)
 class Plan:
     """A run that fits into its budget."""
 
     config: Config
     pace: Pace
-    num_steps: int
-    minutes: float
-    """From the start of the program to its end."""
-    notes: list[str]
+    run: Forecast
+    note: str
+    """Why it is shorter than its budget, or nothing."""
 
     @property
     def num_passes(self) -> float:
         """Passes over the corpus."""
-        return self.num_steps / self.pace.steps_per_epoch
+        return self.run.num_steps / self.pace.steps_per_epoch
+
+
+def take_sample(corpus: Corpus, config: Config, load_seconds: float) -> Sample:
+    """Tokenize the corpus, and choose `data.max_length` so that all but one in a thousand pairs fit."""
+    started = time.perf_counter()
+    text = look_at(corpus, config, most=PAIRS_ENCODED)
+    encoding = time.perf_counter()
+    everything, _ = encode_pairs(text.train, *text.tokenizers, max_length=None)
+    encode_seconds = (time.perf_counter() - encoding) * text.scale
+    longest = np.maximum(everything.src.lengths, everything.tgt.lengths)
+    # "lower", so that a small corpus may lose its longest pair, but no more than `mt check` accepts.
+    fits_most = int(np.quantile(longest, 0.999, method="lower"))
+    if np.mean(longest > fits_most) > MOST_DROPPED:
+        fits_most = int(longest.max())
+    max_length = max(32, 16 * math.ceil(fits_most / 16))
+    has_text = np.minimum(everything.src.lengths, everything.tgt.lengths) > 1
+    pairs = EncodedPairs(*everything.select(np.flatnonzero((longest <= max_length) & has_text)))
+    start_seconds = FIXED_SECONDS + load_seconds + encoding - started + encode_seconds
+    sample = Sample(update(config, data={"max_length": max_length}), text, pairs, start_seconds)
+    weight = config.training.guided_alignment
+    return with_alignment(sample, weight) if weight else sample
+
+
+def with_alignment(sample: Sample, weight: float) -> Sample:
+    """The sample with guided alignment of this weight, which takes its time at the start of the run."""
+    started = time.perf_counter()
+    places = np.concatenate(list(align(sample.pairs)))
+    seconds = sample.start_seconds + (time.perf_counter() - started) * sample.text.scale
+    config = update(sample.config, training={"guided_alignment": weight})
+    return replace(sample, config=config, start_seconds=seconds, places=places)
 
 
 def gauge(sample: Sample) -> float:
     """Target tokens per second of the usual model on this machine, by which the settings are chosen."""
     LOG.info("timing steps of a small model")
     batch_tokens = max(rule.USUAL_BATCH, sample.config.data.max_length)
-    training = {"batch_tokens": batch_tokens, "muon": True}
-    config = _with_options(sample, {"model": rule.USUAL_MODEL.model_dump(), "training": training})
+    training = {"batch_tokens": batch_tokens, "muon": True, "ema_decay": rule.ema_decay(0)}
+    config = update(sample.config, model=rule.USUAL_MODEL.model_dump(exclude_unset=True), training=training)
     with explain_out_of_memory(config):
-        trial = Trial(config, sample.text, sample.pairs, sample.places)
+        trial = Trial(replace(sample, config=config))
         return 1 / trial.time_steps(max_steps=GAUGE_STEPS, max_seconds=GAUGE_SECONDS)
 
 
@@ -124,54 +93,36 @@ def measure(config: Config, sample: Sample) -> Pace:
     """Train a new model for some seconds on the first batches of the run, and time all that a run does."""
     LOG.info("timing steps of the proposed run")
     with explain_out_of_memory(config):
-        return Trial(config, sample.text, sample.pairs, sample.places).measure_pace(sample.start_seconds)
+        return Trial(replace(sample, config=config)).measure_pace()
 
 
-def afford(budget: Budget, sample: Sample) -> tuple[Budget, Affordable]:
-    """The budget, in minutes if it was open, and what can be trained in it."""
-    if budget.target_tokens is not None:
-        return budget, Affordable(budget.target_tokens, in_time=False)
+def make_budget(minutes: float | None, target_tokens: int | None, sample: Sample) -> Budget:
+    """A budget of this time or of these tokens; without either, of a time that suits the corpus."""
+    if target_tokens is not None:
+        return Budget(target_tokens)
     rate, tokens = gauge(sample), sample.corpus_tokens
-    minutes = budget.minutes
     if minutes is None:
         needed = (rule.sensible_passes(tokens) * tokens / rate + sample.start_seconds) / 60
         minutes = next((nice for nice in NICE_MINUTES if nice >= needed), 60 * math.ceil(needed / 60))
-    affordable = Affordable(rate * max(60 * minutes - sample.start_seconds, 1.0), in_time=True)
-    return Budget(minutes=minutes), affordable
+    return Budget(rate * max(60 * minutes - sample.start_seconds, 1.0), minutes)
 
 
-def make_plan(budget: Budget, affordable: Affordable, sample: Sample) -> Plan:
+def make_plan(budget: Budget, sample: Sample) -> Plan:
     """Choose the settings of a run, time it, and fix its number of steps."""
-    enough = min(affordable.target_tokens, rule.MOST_PASSES * sample.corpus_tokens)
+    enough = min(budget.target_tokens, rule.MOST_PASSES * sample.corpus_tokens)
     options = rule.choose(
-        replace(affordable, target_tokens=enough),
+        replace(budget, target_tokens=enough),
         sample.corpus_tokens,
         sample.text.tokenizers[1].size,
         sample.config.data.max_length,
     )
-    config = _with_options(sample, options)
+    config = update(sample.config, **options)
     pace = measure(config, sample)
-    if budget.target_tokens is not None:
-        num_steps = math.floor(budget.target_tokens / pace.tokens_per_step)
-        if num_steps < FEWEST_STEPS:
-            raise ConfigError(
-                f"{budget.target_tokens:,} target tokens are not enough for {FEWEST_STEPS} steps. Give at "
-                f"least {math.ceil(FEWEST_STEPS * pace.tokens_per_step):,}."
-            )
-        _, num_validations = num_steps_within(num_steps * pace.step_seconds, pace)
-    else:
-        assert budget.minutes is not None
-        num_steps, num_validations = num_steps_within(60 * budget.minutes - pace.start_seconds, pace)
-        least = (pace.start_seconds + pace.pause_seconds + FEWEST_STEPS * pace.step_seconds) / 60
-        if budget.minutes < least:
-            raise ConfigError(
-                f"{budget.minutes:g} minutes are not enough on this machine, where a training step takes "
-                f"{pace.step_seconds:.2f} seconds. Give at least {math.ceil(10 * least) / 10:g} minutes."
-            )
-    most_steps, notes = math.ceil(rule.MOST_PASSES * pace.steps_per_epoch), []
+    num_steps, num_validations = _length_within(budget, pace)
+    most_steps, note = math.ceil(rule.MOST_PASSES * pace.steps_per_epoch), ""
     if num_steps > most_steps:
         num_steps = most_steps
-        notes.append(
+        note = (
             f"The run ends after {rule.MOST_PASSES:,} passes over the corpus, before the budget is used up: "
             "more passes over the same sentences would not help. Add more sentences."
         )
@@ -184,8 +135,26 @@ def make_plan(budget: Budget, affordable: Affordable, sample: Sample) -> Plan:
         validation={"every_steps": every},
         checkpoint={"every_steps": every},
     )
-    seconds = pace.start_seconds + num_steps * pace.step_seconds + num_validations * pace.pause_seconds
-    return Plan(config, pace, num_steps, seconds / 60, notes)
+    return Plan(config, pace, forecast(config, pace), note)
+
+
+def _length_within(budget: Budget, pace: Pace) -> tuple[int, int]:
+    """The steps of training, and the validations, that the budget pays for."""
+    if budget.minutes is None:
+        num_steps = math.floor(budget.target_tokens / pace.tokens_per_step)
+        if num_steps < FEWEST_STEPS:
+            raise ConfigError(
+                f"{budget.target_tokens:,} target tokens are not enough for {FEWEST_STEPS} steps. Give at "
+                f"least {math.ceil(FEWEST_STEPS * pace.tokens_per_step):,}."
+            )
+        return num_steps, num_steps_within(num_steps * pace.step_seconds, pace)[1]
+    least = (pace.start_seconds + pace.pause_seconds + FEWEST_STEPS * pace.step_seconds) / 60
+    if budget.minutes < least:
+        raise ConfigError(
+            f"{budget.minutes:g} minutes are not enough on this machine, where a training step takes "
+            f"{pace.step_seconds:.2f} seconds. Give at least {math.ceil(10 * least) / 10:g} minutes."
+        )
+    return num_steps_within(60 * budget.minutes - pace.start_seconds, pace)
 
 
 def num_steps_within(seconds: float, pace: Pace) -> tuple[int, int]:
@@ -202,10 +171,3 @@ def update(config: Config, **sections: dict[str, Any]) -> Config:
     for section, options in sections.items():
         values[section] |= options
     return Config.model_validate(values)
-
-
-def _with_options(sample: Sample, options: Options) -> Config:
-    """The sample's config with these options; its average will depend on the number of steps."""
-    model = options["model"] | {"share_embeddings": sample.config.tokenizer.shared}
-    training = options["training"] | {"ema_decay": rule.ema_decay(FEWEST_STEPS)}
-    return update(sample.config, **options | {"model": model, "training": training})

@@ -25,7 +25,6 @@ from mt.preflight.forecast import (
     warn_of_schedule,
     warn_of_text,
     warn_of_validation,
-    warn_of_validation_lengths,
     warn_of_vocabulary,
 )
 from mt.preflight.text import (
@@ -38,11 +37,10 @@ from mt.preflight.text import (
     lengths,
     look_at,
     num_running_words,
-    share_without_loss,
     spread,
     unknown_words,
 )
-from mt.preflight.trial import FIXED_SECONDS, FLOAT_BYTES, LargestStep, ModelSize, Trial
+from mt.preflight.trial import FIXED_SECONDS, LargestStep, ModelSize, Sample, Trial
 from mt.run_directory import RunDirectory
 from mt.training.counters import Counters
 from mt.training.resume import foresee_resume_point
@@ -93,16 +91,15 @@ def preflight(config: Config, run: RunDirectory, show: Callable[[Section], objec
     show(_vocabulary_section(text, unknown, ceilings))
     pairs, dropped = encode(config, text)
     src_lengths, tgt_lengths = lengths(text)
-    left_out = share_without_loss(config, text)
-    show(_length_section(text, src_lengths, tgt_lengths, dropped, left_out))
+    show(_length_section(text, src_lengths, tgt_lengths, dropped))
     places = aligned_places(pairs) if config.training.guided_alignment else None
-    start_seconds = FIXED_SECONDS + time.perf_counter() - started
+    sample = Sample(config, text, pairs, FIXED_SECONDS + time.perf_counter() - started, places)
     with explain_out_of_memory(config):
-        trial = Trial(config, text, pairs, places)
+        trial = Trial(sample)
         parts = [(name, f"{number:,}") for name, number in trial.size.parts.items()]
         show(Section("model", counted(trial.size.num_parameters, "parameter"), parts))
         show(_memory_section(trial.take_largest_step(), trial.size))
-        pace = trial.measure_pace(start_seconds)
+        pace = trial.measure_pace()
     expected = forecast(config, pace)
     show(_time_section(config, pace, expected, done))
     one, free = trial.size.saved_bytes, shutil.disk_usage(run.nearest_folder()).free
@@ -116,7 +113,6 @@ def preflight(config: Config, run: RunDirectory, show: Callable[[Section], objec
         *warn_of_held_out_pairs(config, corpus),
         *warn_of_vocabulary(config, unknown, ceilings, num_running_words(text.train) * text.scale),
         *warn_of_text(config, text, dropped["too long"] / len(text.train), longest),
-        *warn_of_validation_lengths(config, left_out),
         *filter(None, [config.useless_r_drop()]),
         *warn_of_schedule(config, expected),
         *warn_of_validation(config, expected),
@@ -175,9 +171,7 @@ def _vocabulary_section(
     )
 
 
-def _length_section(
-    text: Text, src: Numbers, tgt: Numbers, dropped: Mapping[str, int], left_out: float
-) -> Section:
+def _length_section(text: Text, src: Numbers, tgt: Numbers, dropped: Mapping[str, int]) -> Section:
     details = [
         (f"95 % of {name}", f"up to {int(np.quantile(side, 0.95, method='inverted_cdf'))} tokens")
         for name, side in (("sources", src), ("targets", tgt))
@@ -187,9 +181,6 @@ def _length_section(
         for reason, number in dropped.items()
         if number
     ]
-    if left_out:
-        number = round(left_out * len(text.evaluation["validation"]) * text.validation_scale)
-        details.append(("without loss", f"{counted(number, 'validation pair')} ({left_out:.1%})"))
     return Section(
         "lengths",
         f"{src.mean():.1f} source and {tgt.mean():.1f} target tokens on average, with EOS; "
@@ -199,13 +190,7 @@ def _length_section(
 
 
 def _memory_section(step: LargestStep, model_size: ModelSize) -> Section:
-    known = {
-        "weights": FLOAT_BYTES * model_size.num_parameters,
-        "gradients": FLOAT_BYTES * model_size.num_parameters,
-        "moments": FLOAT_BYTES * model_size.num_moments,
-        "average": FLOAT_BYTES * model_size.num_averages,
-        "activations": step.activations or 0,
-    }
+    known = model_size.num_bytes | {"activations": step.activations or 0}
     details = [("batch", f"{rows} x {src} source and {tgt} target tokens") for rows, src, tgt in step.shapes]
     details.append(("loss", f"{step.loss:.2f} before training"))
     details += [(name, size(num_bytes)) for name, num_bytes in known.items() if num_bytes]

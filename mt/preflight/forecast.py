@@ -37,7 +37,6 @@ class Pace:
     start_seconds: float = 0.0
     """The time from the start of the program to the first step, and from the last step to the end."""
     num_parameters: int = 0
-    """The parameters of the model."""
 
     @property
     def tokens_per_step(self) -> float:
@@ -63,7 +62,6 @@ class Forecast:
     num_checkpoints: int
     """The checkpoints saved at intervals; each new best is saved as well."""
     seconds: float
-    """The time of the whole run."""
     validating_seconds: float
 
     @property
@@ -137,13 +135,10 @@ def warn_of_held_out_pairs(config: Config, corpus: Corpus) -> Iterator[str]:
 def warn_of_vocabulary(
     config: Config, unknown: Mapping[str, Unknown], ceilings: Mapping[str, Ceiling], num_words: float
 ) -> Iterator[str]:
-    """Words that cannot be read or written, and text that is not the same after decoding.
-
-    Not where words can be copied and the rule of `mt init` prefers them to subwords: it depends on the
-    running words per side of the training text, ``num_words``.
-    """
+    """Words that cannot be read or written, and text that is not the same after decoding."""
     where = max(unknown, key=lambda name: unknown[name].share)
     share = unknown[where].share
+    # Then `mt init` would choose words as well.
     if words_suffice(num_words, share, is_short=config.copies_words):
         return
     if share > MOST_UNKNOWN:
@@ -153,16 +148,6 @@ def warn_of_vocabulary(
         yield (
             f"with this vocabulary, a model that makes no mistakes scores {ceilings[split].value:.2f} BLEU "
             f"on the {split} split. {LARGER_VOCABULARY}"
-        )
-
-
-def warn_of_validation_lengths(config: Config, left_out: float) -> Iterator[str]:
-    """A large share, from 0 to 1, of the validation pairs without a validation loss."""
-    if left_out > MOST_DROPPED:
-        yield (
-            f"{left_out:.1%} of the validation pairs are empty or have more tokens than data.max_length "
-            f"({config.data.max_length}), so they do not count in the validation loss. Raise it, or use "
-            "shorter pairs with text on both sides."
         )
 
 

@@ -16,17 +16,17 @@ from mt.data.corpus import Corpus, load_corpus
 from mt.data.prepare import unsegmented_hint
 from mt.errors import ConfigError, DataError, SplitError
 from mt.preflight import rule
-from mt.preflight.budget import Budget, Plan, Sample, afford, make_plan, update
-from mt.preflight.forecast import warn_of_held_out_pairs, warn_of_validation_lengths
+from mt.preflight.budget import Plan, make_budget, make_plan, take_sample, update, with_alignment
+from mt.preflight.forecast import warn_of_held_out_pairs
 from mt.preflight.text import (
     PAIRS_COUNTED,
     bleu_is_always_0,
     look_at,
     num_running_words,
-    share_without_loss,
     spread,
     unknown_words,
 )
+from mt.preflight.trial import Sample
 
 # Options written even where they are the default; others only where they are not, or have none.
 ALWAYS = {
@@ -38,8 +38,6 @@ ALWAYS = {
     "validation": ("every_steps",),
     "checkpoint": ("every_steps",),
 }
-# Neither minutes nor tokens: a budget is proposed.
-OPEN = Budget()
 
 
 class Proposal(NamedTuple):
@@ -63,9 +61,10 @@ def propose_config(
     name: str | None = None,
     columns: str | None = None,
     delimiter: Delimiter = "auto",
-    budget: Budget = OPEN,
+    minutes: float | None = None,
+    target_tokens: int | None = None,
 ) -> Proposal:
-    """Propose a config for the corpus at ``path``."""
+    """Propose a config for the corpus at ``path``, and a budget if none is given."""
     try:
         parse_columns("src,tgt" if columns is None else columns)
     except ValueError as error:
@@ -79,37 +78,33 @@ def propose_config(
     num_words = num_running_words(corpus.train)
     subwords = _subwords(corpus, start, num_words)
     chosen, why = _words(corpus, start, num_words, subwords[0].tokenizer.max_size) or subwords
-    sample = Sample.of(corpus, chosen, load_seconds)
-    budget_in_minutes, affordable = afford(budget, sample)
+    sample = take_sample(corpus, chosen, load_seconds)
+    budget = make_budget(minutes, target_tokens, sample)
     has_rare_words = chosen.training.guided_alignment == rule.ALIGNMENT_OF_FEW
     is_large = has_rare_words and num_words > rule.FEW_WORDS
-    if is_large and not affordable.prefers_words(sample.corpus_tokens):
+    if is_large and not budget.prefers_words(sample.corpus_tokens):
         chosen, why = subwords
-        sample = Sample.of(corpus, chosen, load_seconds)
-    if chosen.tokenizer.kind != "word" and affordable.aligns_subwords(sample.corpus_tokens):
-        sample = sample.aligned(rule.ALIGNMENT_OF_FEW)
-    plan = make_plan(budget_in_minutes, affordable, sample)
-    config, notes = plan.config, [why] if why else []
+        sample = take_sample(corpus, chosen, load_seconds)
+    if chosen.tokenizer.kind != "word" and budget.aligns_subwords(sample.corpus_tokens):
+        sample = with_alignment(sample, rule.ALIGNMENT_OF_FEW)
+    plan = make_plan(budget, sample)
+    config, notes = plan.config, [why]
     if bleu_is_always_0(corpus.validation):
         config = update(config, validation={"metric": "chrf"})
         notes.append(
             "Metric: chrF, because BLEU counts sequences of four words and no held-out target is that long."
         )
     summary = _summary(plan, sample)
-    if budget == OPEN:
+    if minutes is None and target_tokens is None:
         notes.append("This budget is a proposal for a corpus of this size.")
-    warnings = [
-        *warn_of_held_out_pairs(config, corpus),
-        *warn_of_validation_lengths(config, share_without_loss(config, sample.text)),
-    ]
     head = [
         f"{path}: {len(corpus.train):,} training pairs, "
         f"{len(corpus.validation):,} validation, {len(corpus.test):,} test.",
         *_about_text(sample),
         *summary,
         *notes,
-        *plan.notes,
-        *(warning[0].upper() + warning[1:] for warning in warnings),
+        plan.note,
+        *(warning[0].upper() + warning[1:] for warning in warn_of_held_out_pairs(config, corpus)),
         "Options that are not listed here keep their defaults; mt config lists all options.",
     ]
     # The name of the corpus may contain characters that YAML does not allow, or that would end the comment.
@@ -149,7 +144,11 @@ def _subwords(corpus: Corpus, start: Config, num_words: float) -> Tokenized:
         kind, name, why = ("bpe_metaspace", "BPE of characters", f"; {hint.split('. ')[0]}")
     one = "one vocabulary for both languages" if shared else "a vocabulary for each language"
     return (
-        update(start, tokenizer={"kind": kind, "max_size": entries, "shared": shared}),
+        update(
+            start,
+            tokenizer={"kind": kind, "max_size": entries, "shared": shared},
+            model={"share_embeddings": shared},
+        ),
         f"Tokenizer: {name} with at most {entries:,} entries for about {num_words:,.0f} running words, "
         f"{one}{why}.",
     )
@@ -207,24 +206,22 @@ def _about_other_budgets(plan: Plan) -> str:
     # Those that would fit into the same time without R-Drop.
     passes = plan.num_passes * (rule.R_DROP_COST if plan.config.training.r_drop else 1.0)
     less, more = rule.gain_of_doubling(passes / 2), rule.gain_of_doubling(passes)
-    measured = [
-        f"{change} about {gain:.1f} BLEU"
-        for change, gain in (("halving it cost", less), ("doubling it gained", more))
-        if gain is not None
-    ]
-    if not measured:
+    if less is None or more is None:
         return "The effect of halving or doubling it has not been measured for this number of passes."
-    return f"On 29,000 captions, {' and '.join(measured)}; other corpora differ."
+    return (
+        f"On 29,000 captions, halving it cost about {less:.1f} BLEU and doubling it gained about {more:.1f} "
+        "BLEU; other corpora differ."
+    )
 
 
 def _summary(plan: Plan, sample: Sample) -> list[str]:
-    config, model = plan.config, plan.config.model
+    config, model, minutes = plan.config, plan.config.model, plan.run.seconds / 60
     unknown = max(words.share for words in unknown_words(sample.text).values())
     layers = f"{model.num_encoder_layers} + {model.num_decoder_layers}"
     copied = ", which are copied" if config.copies_words else ""
     return [
-        f"passes   {plan.num_passes:.1f} over the corpus, about {plan.minutes:.1f} minutes on this machine",
-        f"steps    {plan.num_steps:,} of {config.training.batch_tokens:,} tokens"
+        f"passes   {plan.num_passes:.1f} over the corpus, about {minutes:.1f} minutes on this machine",
+        f"steps    {plan.run.num_steps:,} of {config.training.batch_tokens:,} tokens"
         f"{', with R-Drop' if config.training.r_drop else ''}",
         f"model    {plan.pace.num_parameters:,} parameters: {layers} layers of width {model.d_model}",
         f"unknown  up to {unknown:.1%} of the words in the held-out text{copied}",

@@ -14,8 +14,6 @@ from torch import Tensor, nn
 from mt.checkpoint.directory import LATEST
 from mt.checkpoint.store import CheckpointStore
 from mt.data.batches.batch import collate
-from mt.device import is_out_of_memory
-from mt.errors import TrainingError
 from mt.inference.loaded_model import load_model
 from mt.run_directory import RunDirectory
 from mt.training.bad_batches import BadBatch, read_bad_batch
@@ -40,10 +38,7 @@ class Replay:
     """Label-smoothed, in nats per target token."""
     gradient_norm: float
     not_finite: dict[str, str]
-    """The first weight, module output and gradient that are not finite, by these names, where there are any.
-
-    Outputs and gradients are in the order of computation, so that the first output is of an innermost module.
-    """
+    """The first weight, (module) output and gradient that are not finite, in the order of computation."""
     pairs: list[PairLoss]
     """Its sentence pairs, by descending loss."""
 
@@ -56,8 +51,7 @@ class Replay:
 def replay(run: RunDirectory, file: Path, *, checkpoint: str | None, device: torch.device) -> Replay:
     """Compute loss and gradient of the batch in ``file`` in float32, without dropout.
 
-    Without a ``checkpoint``, which may be best, latest or a name, the weights are those of the newest one
-    before the skipped step, or of the latest if training has removed that.
+    The default of ``checkpoint`` is the newest before the skipped step, or the latest if that is gone.
     """
     store, bad = CheckpointStore(run.checkpoints_dir), read_bad_batch(file)
     before = bad.after_checkpoint if bad.after_checkpoint in store.names() else None
@@ -68,57 +62,35 @@ def replay(run: RunDirectory, file: Path, *, checkpoint: str | None, device: tor
     if trained.config.training.ema_decay is not None and not saved.average_of:
         # The model is a moving average of the weights that took the step.
         trained.model.load_weights(store.load_training_state(saved).weights())
-    weights = trained.model.weights().items()
     not_finite: dict[str, str] = {}
-    if bad_weight := next((name for name, weight in weights if not _is_finite(weight)), None):
-        not_finite["weight"] = bad_weight
-    with _explain_batch_too_large(bad, device):
-        objective = Objective(trained.model).to(device).eval()
-        batches = [collate(pairs.src_ids, pairs.tgt_ids).to(device) for pairs in bad.micro_batches]
-        num_target_tokens = sum(batch.num_target_tokens for batch in batches)
-        loss = 0.0
-        with _watching(objective, not_finite):
-            for batch in batches:
-                smoothed = objective(batch, trained.config.training.label_smoothing) / num_target_tokens
-                smoothed.backward()
-                loss += float(smoothed.detach())
-        gradients = [parameter.grad for parameter in objective.parameters() if parameter.grad is not None]
-        pairs = [
-            PairLoss(
-                _loss(objective, *ids, device), *(t.decode(i) for t, i in zip(tokenizers, ids, strict=True))
-            )
-            for micro_batch in bad.micro_batches
-            for ids in zip(micro_batch.src_ids, micro_batch.tgt_ids, strict=True)
-        ]
+    objective = Objective(trained.model).to(device).eval()
+    batches = [collate(pairs.src_ids, pairs.tgt_ids).to(device) for pairs in bad.micro_batches]
+    num_target_tokens = sum(batch.num_target_tokens for batch in batches)
+    loss = 0.0
+    with _watching(objective, not_finite):
+        for batch in batches:
+            smoothed = objective(batch, trained.config.training.label_smoothing) / num_target_tokens
+            smoothed.backward()
+            loss += float(smoothed.detach())
+    gradients = [parameter.grad for parameter in objective.parameters() if parameter.grad is not None]
+    pairs = []
+    for micro_batch in bad.micro_batches:
+        for src, tgt in zip(micro_batch.src_ids, micro_batch.tgt_ids, strict=True):
+            alone = collate([src], [tgt]).to(device)
+            with torch.inference_mode():
+                pair_loss = float(objective(alone, 0.0)) / alone.num_target_tokens
+            pairs.append(PairLoss(pair_loss, tokenizers[0].decode(src), tokenizers[1].decode(tgt)))
     pairs.sort(key=lambda pair: pair.loss if math.isfinite(pair.loss) else math.inf, reverse=True)
     norm = float(nn.utils.get_total_norm(gradients))
     return Replay(bad, trained.checkpoint.name, loss, norm, not_finite, pairs)
 
 
 @contextmanager
-def _explain_batch_too_large(bad: BadBatch, device: torch.device) -> Iterator[None]:
-    try:
-        yield
-    except RuntimeError as error:
-        if not is_out_of_memory(error):
-            raise
-        raise TrainingError(
-            f"the batch of step {bad.step:,} does not fit, in float32 and unsplit, into the free memory of "
-            f"the device ({device.type}). Try again with --device cpu, or when no other program uses it."
-        ) from error
-
-
-@torch.inference_mode()
-def _loss(objective: Objective, src: list[int], tgt: list[int], device: torch.device) -> float:
-    return float(objective(collate([src], [tgt]).to(device), 0.0)) / (len(tgt) + 1)
-
-
-@contextmanager
 def _watching(objective: Objective, not_finite: dict[str, str]) -> Iterator[None]:
-    """Note the first output and the first gradient that are not finite, in the order of computation."""
+    """Note the first weight, output and gradient that are not finite, in the order of computation."""
 
     def note(kind: str, name: str, value: Any) -> None:
-        if kind not in not_finite and isinstance(value, Tensor) and not _is_finite(value):
+        if kind not in not_finite and isinstance(value, Tensor) and not value.isfinite().all():
             not_finite[kind] = name.removeprefix("model.") or "the loss"
 
     def look_at_output(name: str, module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
@@ -131,10 +103,7 @@ def _watching(objective: Objective, not_finite: dict[str, str]) -> Iterator[None
         for name, module in objective.named_modules():
             hooks.enter_context(module.register_forward_hook(partial(look_at_output, name)))
         for name, parameter in objective.named_parameters():
+            note("weight", name, parameter)
             look = partial(look_at_gradient, name)
             hooks.enter_context(parameter.register_post_accumulate_grad_hook(look))  # type: ignore[no-untyped-call]
         yield
-
-
-def _is_finite(tensor: Tensor) -> bool:
-    return bool(tensor.isfinite().all())

@@ -104,17 +104,17 @@ Options = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Affordable:
-    """What a budget pays for, before the settings are chosen."""
+class Budget:
+    """What a run may take: a time, or a number of target tokens."""
 
     target_tokens: float
     """How many target tokens `USUAL_MODEL` can be trained on without R-Drop."""
-    in_time: bool
-    """Whether the budget is a time, in which a larger model, or one with R-Drop, sees fewer tokens."""
+    minutes: float | None = None
+    """From its start to its end; a larger model, or one with R-Drop, sees fewer tokens in this time."""
 
     def at_cost(self, cost: float) -> float:
         """The target tokens if each takes ``cost`` times as long."""
-        return self.target_tokens / cost if self.in_time else self.target_tokens
+        return self.target_tokens if self.minutes is None else self.target_tokens / cost
 
     def has_r_drop(self, corpus_tokens: float, cost: float = 1.0) -> bool:
         """Whether R-Drop pays off for a model of this cost; a pass has ``corpus_tokens`` target tokens."""
@@ -122,7 +122,7 @@ class Affordable:
 
     def prefers_words(self, corpus_tokens: float) -> bool:
         """Whether so short a run learns more from words than from subwords."""
-        has_few_passes = self.in_time and self.target_tokens <= FEW_PASSES * corpus_tokens
+        has_few_passes = self.minutes is not None and self.target_tokens <= FEW_PASSES * corpus_tokens
         return has_few_passes or not self.has_r_drop(corpus_tokens)
 
     def aligns_subwords(self, corpus_tokens: float) -> bool:
@@ -145,7 +145,7 @@ def num_subwords(num_words: float, *, shared: bool, unsegmented: bool = False) -
     return max(least, entries if shared else entries // 2)
 
 
-def choose(budget: Affordable, corpus_tokens: float, num_entries: int, longest: int) -> Options:
+def choose(budget: Budget, corpus_tokens: float, num_entries: int, longest: int) -> Options:
     """The options of a run; a pass has ``corpus_tokens`` target tokens, a sentence at most ``longest``."""
     for shape in reversed(SHAPES):
         cost = relative_cost(shape.model, num_entries)
@@ -161,22 +161,20 @@ def choose(budget: Affordable, corpus_tokens: float, num_entries: int, longest: 
     peak = shape.learning_rate * (batch_tokens / USUAL_BATCH) ** 0.25
     dropout = next(share for most, share in DROPOUTS if tokens <= most * corpus_tokens)
     return {
-        "model": shape.model.model_dump() | {"dropout": dropout},
+        "model": shape.model.model_dump(exclude_unset=True) | {"dropout": dropout},
         "schedule": {"learning_rate": float(f"{peak:.2g}")},
         "training": {
             "batch_tokens": batch_tokens,
             "r_drop": R_DROP if with_r_drop else 0.0,
             "muon": shape.muon,
+            "ema_decay": ema_decay(0),  # Until the number of steps is known.
             "weight_decay": DECAY if shape.muon and tokens > DECAY_PASSES * corpus_tokens else 0.0,
         },
     }
 
 
 def relative_cost(model: ModelConfig, num_entries: int) -> float:
-    """Roughly how many times as long as `USUAL_MODEL` this model takes for a target token.
-
-    This is the ratio of their multiplications, with a lower bound because narrow models are not that fast.
-    """
+    """Roughly how many times as long as `USUAL_MODEL` this model takes for a target token."""
 
     def multiplications(shape: ModelConfig) -> int:
         attention, feed_forward = 4 * shape.d_model**2, 2 * shape.d_model * shape.d_ff
@@ -184,6 +182,7 @@ def relative_cost(model: ModelConfig, num_entries: int) -> float:
         decoder = shape.num_decoder_layers * (2 * attention + feed_forward)
         return encoder + decoder + shape.d_model * num_entries
 
+    # Narrow models are slower than that.
     return max(LEAST_COST, multiplications(model) / multiplications(USUAL_MODEL))
 
 
@@ -198,11 +197,7 @@ def ema_decay(num_steps: int) -> float:
 
 
 def sensible_passes(corpus_tokens: float) -> float:
-    """How many passes over a corpus of this many target tokens are worth their time.
-
-    Fewer for a large corpus, where each pass teaches more, but at least three, and never so many that the
-    sentences of a small one are only memorised.
-    """
+    """Passes that are worth their time: fewer over a large corpus, where each of them teaches more."""
     return min(45.0, max(3.0, 25 * math.sqrt(400_000 / corpus_tokens)))
 
 

@@ -113,9 +113,13 @@ def unknown_words(text: Text) -> dict[str, Unknown]:
 
 def encode(config: Config, text: Text) -> tuple[EncodedPairs, dict[str, int]]:
     """The examined training pairs as a run encodes them, and how many of them are dropped for each reason."""
-    max_length = config.data.max_length
+    max_length, validation = config.data.max_length, text.evaluation["validation"]
     pairs, dropped = encode_pairs(text.train, *text.tokenizers, max_length=max_length, shares=text.shares)
     check_pairs_left(pairs, dropped, config)
+    # The rest of a larger split may have a loss even if no examined pair does.
+    if text.validation_scale == 1:
+        encoded, _ = encode_pairs(validation, *text.tokenizers, max_length=max_length)
+        check_validation_loss(encoded, len(validation), config)
     return pairs, dropped
 
 
@@ -123,16 +127,6 @@ def lengths(text: Text) -> tuple[Numbers, Numbers]:
     """The tokens, with EOS, of sources and targets of a part of the training pairs."""
     pairs, _ = encode_pairs(spread(text.train, PAIRS_ENCODED), *text.tokenizers, max_length=None)
     return pairs.src.lengths, pairs.tgt.lengths
-
-
-def share_without_loss(config: Config, text: Text) -> float:
-    """The share of the examined validation pairs, from 0 to 1, without a validation loss."""
-    examined = text.evaluation["validation"]
-    pairs, _ = encode_pairs(examined, *text.tokenizers, max_length=config.data.max_length)
-    # The rest of the split may have a loss even if no pair of a sample does.
-    if text.validation_scale == 1:
-        check_validation_loss(pairs, len(examined), config)
-    return 1 - len(pairs) / len(examined)
 
 
 def spread(pairs: datasets.Dataset, most: int) -> datasets.Dataset:
@@ -154,13 +148,11 @@ def _shares_of_spread(shares: Sequence[Share], num_pairs: int, number: int) -> t
 
 
 def num_running_words(pairs: datasets.Dataset) -> float:
-    """Words on an average side, or characters where a script is unsegmented; an estimate for many pairs.
-
-    A few lines that are longer than nearly all others count only as much as those: they will be dropped.
-    """
+    """Words on an average side, or characters where a script is unsegmented; an estimate for many pairs."""
     sample = spread(pairs, PAIRS_COUNTED)
     sides = [[len(split_letters(text).split()) for text in sample[side]] for side in ("src", "tgt")]
     counts = np.mean(sides, axis=0)
+    # Of the longest lines, which will be dropped, only a part counts.
     return len(pairs) * float(np.minimum(counts, np.quantile(counts, 0.999, method="lower")).mean())
 
 
@@ -177,15 +169,11 @@ def bleu_is_always_0(pairs: datasets.Dataset) -> bool:
 
 
 def find_ceiling(references: Sequence[str], tokenizer: Tokenizer) -> Ceiling:
-    """Encode and decode the references, and score them against themselves.
-
-    An unknown word counts as one wrong word, because the model outputs another word instead of UNK.
-    """
-    decoded = []
-    num_changed = 0
+    """Encode and decode the references, and score them against themselves."""
+    decoded, num_changed = [], 0
     for reference, ids in zip(references, tokenizer.encode_batch(references), strict=True):
         text = tokenizer.decode(ids)
         num_changed += normalise_spacing(text) != normalise_spacing(reference)
-        # sacreBLEU would split <unk> into three.
+        # The model outputs another word instead. As <unk>, it would count as three words.
         decoded.append(text.replace(UNK, WRONG_WORD) if UNK_ID in ids else text)
     return Ceiling(score_translations(decoded, references)["bleu"], num_changed)

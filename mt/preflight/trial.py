@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from tempfile import TemporaryFile
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
@@ -53,12 +53,23 @@ SAVED_PART_BYTES = 2**25
 
 @dataclass(frozen=True)
 class ModelSize:
-    """How many float32 numbers training keeps for a model: parameters, optimizer state, moving average."""
+    """What training keeps for a model in float32: parameters, gradients, optimizer state, moving average."""
 
     parts: dict[str, int]
     """Parameters by module; shared or tied ones count once, in their first module."""
-    num_moments: int
-    num_averages: int
+    num_bytes: dict[str, int]
+    """The size of weights, gradients, moments and average."""
+
+    @classmethod
+    def of(cls, model: Transformer, config: Config) -> Self:
+        """What training keeps for ``model``."""
+        parts = Counter[str]()
+        for name, parameter in model.named_parameters():
+            parts[name.split(".")[0]] += parameter.numel()
+        weights, moments = parts.total(), count_moments(model, config.training)
+        average = 0 if config.training.ema_decay is None else weights
+        numbers = {"weights": weights, "gradients": weights, "moments": moments, "average": average}
+        return cls(dict(parts), {name: FLOAT_BYTES * number for name, number in numbers.items()})
 
     @property
     def num_parameters(self) -> int:
@@ -68,7 +79,18 @@ class ModelSize:
     @property
     def saved_bytes(self) -> int:
         """The size of a checkpoint, except for names and the record, which are small."""
-        return FLOAT_BYTES * (self.num_parameters + self.num_moments + self.num_averages)
+        return sum(self.num_bytes.values()) - self.num_bytes["gradients"]
+
+    def check_fits(self, device: torch.device) -> None:
+        """Check that the model can be trained if its batches are small enough."""
+        needed, free = sum(self.num_bytes.values()), free_memory(device)
+        if free is not None and needed > free:
+            kept = " and ".join(name for name, size in self.num_bytes.items() if size and name != "weights")
+            raise TrainingError(
+                f"the model's {self.num_parameters:,} parameters with their {kept} take "
+                f"{display.size(needed)}, but only {display.size(free)} of memory are free. Lower "
+                "model.d_model, model.d_ff or tokenizer.max_size."
+            )
 
 
 class LargestStep(NamedTuple):
@@ -82,61 +104,57 @@ class LargestStep(NamedTuple):
     activations: int | None
 
 
-def measure_size(model: Transformer, config: Config) -> ModelSize:
-    """What training keeps for a model."""
-    parts = Counter[str]()
-    for name, parameter in model.named_parameters():
-        parts[name.split(".")[0]] += parameter.numel()
-    num_averages = 0 if config.training.ema_decay is None else parts.total()
-    return ModelSize(dict(parts), count_moments(model, config.training), num_averages)
-
-
-def check_fits(size: ModelSize, device: torch.device) -> None:
-    """Check that the model can be trained if its batches are small enough."""
-    needed, free = size.saved_bytes + FLOAT_BYTES * size.num_parameters, free_memory(device)
-    if free is not None and needed > free:
-        kept = "gradients, moments and moving average" if size.num_averages else "gradients and moments"
-        raise TrainingError(
-            f"the model's {size.num_parameters:,} parameters with their {kept} take "
-            f"{display.size(needed)}, but only {display.size(free)} of memory are free. Lower model.d_model, "
-            "model.d_ff or tokenizer.max_size."
-        )
-
-
 def largest_batches(pairs: EncodedPairs, batches: Sequence[Indices]) -> list[Indices]:
-    """The batch with the most positions, including padding, and the one with the longest sentence."""
+    """The batch with the most positions, with padding, and one with the longest sentence if that has not."""
+    longest = np.maximum(pairs.src.lengths, pairs.tgt.lengths)
+    widest = max(batches, key=pairs.num_positions)
+    tallest = max(batches, key=lambda batch: int(longest[batch].max()))
+    return [widest] if longest[widest].max() == longest[tallest].max() else [widest, tallest]
 
-    def longest(batch: Indices) -> int:
-        return int(max(pairs.src.lengths[batch].max(), pairs.tgt.lengths[batch].max()))
 
-    widest, longest_of_all = max(batches, key=pairs.num_positions), max(batches, key=longest)
-    return [widest] if longest(widest) == longest(longest_of_all) else [widest, longest_of_all]
+@dataclass(frozen=True)
+class Sample:
+    """A part of a corpus as a run with this config will see it."""
+
+    config: Config
+    text: Text
+    pairs: EncodedPairs
+    start_seconds: float
+    """The time of a run before its first step and after its last."""
+    places: Places | None = None
+    """The source position of each target token; None without guided alignment."""
+
+    @property
+    def corpus_tokens(self) -> float:
+        """Target tokens of one pass over the whole corpus."""
+        return float(self.pairs.tgt.lengths.sum(dtype="int64")) * self.text.scale
 
 
 class Trial:
     """A newly initialised model and the batches of a run; the model is thrown away afterwards."""
 
-    def __init__(self, config: Config, text: Text, pairs: EncodedPairs, places: Places | None) -> None:
-        """Build the model, and the batches of the examined ``pairs``, aligned by ``places``."""
+    def __init__(self, sample: Sample) -> None:
+        """Build the model and the batches."""
+        config, text = sample.config, sample.text
         device = choose_device(config.training.device)
         # As in a run.
         fix_num_threads()
         keep_freed_memory()
         torch.manual_seed(config.training.seed)
         model = build_model(config, *text.tokenizers)
-        self.size = measure_size(model, config)
-        check_fits(self.size, device)
+        self.size = ModelSize.of(model, config)
+        self.size.check_fits(device)
         precision = Precision(config.training.precision, device, tf32=config.training.tf32)
-        self.batches = training_batches(config, pairs, text.tokenizers, places)
+        self.batches = training_batches(config, sample.pairs, text.tokenizers, sample.places)
         self._train_state = new_train_state(model.to(device), config, precision, Counters())
-        self._config, self._text, self._device = config, text, device
+        self._sample, self._device = sample, device
 
     def take_largest_step(self) -> LargestStep:
         """Train on the largest batches of the first epoch as the micro-batches of one step."""
         epoch = self.batches.epoch(0)
         largest = largest_batches(epoch.pairs, list(epoch.batches))
         # A first step on a single pair allocates what persists: gradients, moments, library buffers.
-        generator = np.random.default_rng(self._config.training.seed)
+        generator = np.random.default_rng(self._sample.config.training.seed)
         self._train_state.step([self.batches.batch_of(largest[0][:1], 0, generator)])
         batches = [self.batches.batch_of(indices, 0, generator) for indices in largest]
         can_tell = forget_peak(self._device)
@@ -148,12 +166,10 @@ class Trial:
         return LargestStep(shapes, result.loss, peak, activations)
 
     def time_steps(self, *, max_steps: int, max_seconds: float) -> float:
-        """Seconds of a step for each of its target tokens, from the first steps of the run.
-
-        Half as many steps before them are not counted, because the libraries prepare for new batch sizes.
-        """
-        log_every = self._config.training.log_every_steps
+        """Seconds of a step for each of its target tokens, from the first steps of the run."""
+        log_every = self._sample.config.training.log_every_steps
         epoch = batch = 0
+        # The first third is not counted, because the libraries prepare for new batch sizes.
         for share in (0.5, 1.0):
             num_tokens = num_steps = 0
             started = time.perf_counter()
@@ -167,18 +183,16 @@ class Trial:
         return (time.perf_counter() - started) / num_tokens
 
     def time_validation(self) -> float:
-        """Seconds that a validation on the examined part of its split will take.
-
-        One batch of medium length is timed, and the rest is expected to take as long for its text. A new
-        model would not know where to end, so all translations get the mean length of the references.
-        """
-        config, tokenizers, split = self._config, self._text.tokenizers, self._text.evaluation["validation"]
+        """Seconds that a validation on the examined part of its split will take, as timed on one batch."""
+        config, text = self._sample.config, self._sample.text
+        tokenizers, split = text.tokenizers, text.evaluation["validation"]
         sizes = np.array([len(reference) + 1 for reference in split["tgt"]])
         num_rows = config.validation.batch_sentences
-        # Batches are of like length.
+        # Batches are of like length; this one has the medium lengths.
         middle = np.argsort(sizes, kind="stable")[max(0, len(sizes) - num_rows) // 2 :][:num_rows]
         rows = split.select(middle)
         pairs, _ = encode_pairs(rows, *tokenizers, max_length=config.data.max_length)
+        # A new model would not know where to end.
         length = round(float(pairs.tgt.lengths.mean())) - 1 if len(pairs) else 1
         ratio = self.batches.epoch(0).pairs.target_ratio
         state, objective = self._train_state, self._train_state.objective.eval()
@@ -188,7 +202,7 @@ class Trial:
                 started = time.perf_counter()
                 validate(
                     objective,
-                    [collate(*pairs.select(np.arange(len(pairs))))] if len(pairs) else [],
+                    [collate(pairs.src, pairs.tgt)] if len(pairs) else [],
                     state.precision,
                     translate=partial(
                         translator.translate, max_length=length, constraints=Constraints(min_length=length)
@@ -207,20 +221,21 @@ class Trial:
         seconds_once = time.perf_counter() - validated
         return seconds_once + (validated - started) * float(sizes.sum() / sizes[middle].sum())
 
-    def measure_pace(self, start_seconds: float) -> Pace:
+    def measure_pace(self) -> Pace:
         """Time the first steps of the run, the beginning of an epoch, a validation, and a checkpoint."""
+        text = self._sample.text
         token_seconds = self.time_steps(max_steps=TIMED_STEPS, max_seconds=TIMED_SECONDS)
-        validation_seconds = self.time_validation() * self._text.validation_scale
+        validation_seconds = self.time_validation() * text.validation_scale
         started = time.perf_counter()
         num_steps, num_tokens = self.batches.num_steps(1), self.batches.num_target_tokens(1)
         epoch_seconds = time.perf_counter() - started
         return Pace(
-            num_steps * self._text.scale,
-            num_tokens * self._text.scale,
+            num_steps * text.scale,
+            num_tokens * text.scale,
             (num_tokens * token_seconds + epoch_seconds) / num_steps,
             validation_seconds,
             time_saving(self.size.saved_bytes),
-            start_seconds,
+            self._sample.start_seconds,
             self.size.num_parameters,
         )
 

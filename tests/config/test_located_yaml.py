@@ -72,7 +72,7 @@ def test_locations_hold_the_line_of_the_key_and_the_value_as_written() -> None:
         ("? [a]\n: 1\n", f"line 1: {INVALID}a key must be a word"),
         ("a: 1\n---\nb: 1\n", "line 2: .*single document"),
         ("a: 1\nb: [1, 2\n", "line 3: this is not valid YAML"),
-        ("a: b: c\n", "line 1: this is not valid YAML: mapping values are not allowed here"),
+        ("a: b: c\n", "line 1: this is not valid YAML: mapping values are not allowed"),
         ("a:\n\tb: 1\n", r"line 2: this is not valid YAML.*Indent with spaces, not with tabs\."),
         ("a: 1\nb: *.tsv\n", f"line 2: this is not valid YAML.*{QUOTES}"),
         ("a: @x", f"line 1: this is not valid YAML.*{QUOTES}"),

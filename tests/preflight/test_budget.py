@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,9 +11,10 @@ from mt.config.load import load_config
 from mt.errors import ConfigError
 from mt.preflight import budget as budget_module
 from mt.preflight import rule
-from mt.preflight.budget import Budget, Sample, num_steps_within
+from mt.preflight.budget import num_steps_within
 from mt.preflight.forecast import Pace
 from mt.preflight.init import propose_config
+from mt.preflight.trial import Sample
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
 from mt.training.schedule import learning_rate
@@ -43,8 +45,8 @@ def set_pace(monkeypatch: pytest.MonkeyPatch) -> SetPace:
     return choose
 
 
-def propose(corpus: Path, tmp_path: Path, budget: Budget) -> tuple[Config, str]:
-    proposal = propose_config(str(corpus), "en", "de", budget=budget)
+def propose(corpus: Path, tmp_path: Path, **budget: Any) -> tuple[Config, str]:
+    proposal = propose_config(str(corpus), "en", "de", **budget)
     file = tmp_path / "proposed.yaml"
     file.write_text(proposal.yaml, encoding="utf-8")
     return load_config(file), proposal.yaml.replace("\n# ", " ") + "\n".join(proposal.summary)
@@ -79,7 +81,7 @@ def test_the_run_takes_the_given_minutes_and_is_timed_once(
     minutes: float, tiny_corpus: Path, tmp_path: Path, set_pace: SetPace
 ) -> None:
     timed = set_pace(0.6)
-    config, text = propose(tiny_corpus, tmp_path, Budget(minutes=minutes))
+    config, text = propose(tiny_corpus, tmp_path, minutes=minutes)
     assert 0.97 * 60 * minutes <= seconds_of(config, 0.6) <= 60 * minutes
     assert f"steps    {config.training.max_steps:,} of" in text
     # What was timed is what is written, apart from the number of steps.
@@ -95,7 +97,7 @@ def test_the_rate_ends_at_zero_with_the_run_after_a_short_warmup(
 ) -> None:
     set_pace()
     for minutes in (0.3, 1, 30):
-        config, _ = propose(tiny_corpus, tmp_path, Budget(minutes=minutes))
+        config, _ = propose(tiny_corpus, tmp_path, minutes=minutes)
         steps = config.training.max_steps
         assert steps is not None
         assert steps == config.schedule.total_steps
@@ -107,7 +109,7 @@ def test_the_rate_ends_at_zero_with_the_run_after_a_short_warmup(
 
 def test_target_tokens_give_the_number_of_steps(tiny_corpus: Path, tmp_path: Path, set_pace: SetPace) -> None:
     set_pace()
-    config, text = propose(tiny_corpus, tmp_path, Budget(target_tokens=40_000))
+    config, text = propose(tiny_corpus, tmp_path, target_tokens=40_000)
     assert config.training.max_steps == 40_000 // round(0.9 * config.training.batch_tokens)
     assert "This budget is a proposal" not in text
 
@@ -116,7 +118,7 @@ def test_the_fewest_round_minutes_with_the_sensible_passes_are_proposed(
     tiny_corpus: Path, tmp_path: Path, set_pace: SetPace
 ) -> None:
     set_pace(6.0)
-    config, text = propose(tiny_corpus, tmp_path, Budget())
+    config, text = propose(tiny_corpus, tmp_path)
     assert "This budget is a proposal" in text
     tokens = corpus_tokens(tiny_corpus)
     needed = 6.0 * rule.sensible_passes(tokens) * tokens / (0.9 * 1024)
@@ -130,10 +132,10 @@ def test_another_budget_is_weighed_where_that_was_measured(
 ) -> None:
     set_pace()
     tokens = corpus_tokens(tiny_corpus)
-    _, text = propose(tiny_corpus, tmp_path, Budget(target_tokens=8 * tokens))
+    _, text = propose(tiny_corpus, tmp_path, target_tokens=8 * tokens)
     assert "halving it cost about" in text
     assert "doubling it gained about" in text
-    _, text = propose(tiny_corpus, tmp_path, Budget(target_tokens=500 * tokens))
+    _, text = propose(tiny_corpus, tmp_path, target_tokens=500 * tokens)
     assert "has not been measured" in text
 
 
@@ -142,21 +144,21 @@ def test_too_small_a_budget_is_an_error_that_names_one_that_is_enough(
 ) -> None:
     set_pace()
     with pytest.raises(ConfigError, match=r"0.01 minutes are not enough .* at least 0\.\d minutes") as error:
-        propose(tiny_corpus, tmp_path, Budget(minutes=0.01))
+        propose(tiny_corpus, tmp_path, minutes=0.01)
     enough = float(str(error.value).rsplit(" ", 2)[1])
-    assert propose(tiny_corpus, tmp_path, Budget(minutes=enough))[0].training.max_steps
+    assert propose(tiny_corpus, tmp_path, minutes=enough)[0].training.max_steps
     with pytest.raises(ConfigError, match=r"10 target tokens are not enough .* at least [\d,]+\.") as error:
-        propose(tiny_corpus, tmp_path, Budget(target_tokens=10))
+        propose(tiny_corpus, tmp_path, target_tokens=10)
     fewest = int(str(error.value).rsplit(" ", 1)[1].rstrip(".").replace(",", ""))
-    assert propose(tiny_corpus, tmp_path, Budget(target_tokens=fewest))[0].training.max_steps
+    assert propose(tiny_corpus, tmp_path, target_tokens=fewest)[0].training.max_steps
 
 
 def test_a_huge_budget_ends_where_the_sentences_have_been_seen_often_enough(
     tiny_corpus: Path, tmp_path: Path, set_pace: SetPace
 ) -> None:
     set_pace()
-    for budget in (Budget(minutes=1e5), Budget(target_tokens=10**12)):
-        config, text = propose(tiny_corpus, tmp_path, budget)
+    for budget in ({"minutes": 1e5}, {"target_tokens": 10**12}):
+        config, text = propose(tiny_corpus, tmp_path, **budget)
         assert "The run ends after 1,000 passes" in text
         tokens = 0.9 * config.training.batch_tokens * (config.training.max_steps or 0)
         assert tokens < 1100 * corpus_tokens(tiny_corpus)
@@ -166,7 +168,7 @@ def test_a_huge_budget_ends_where_the_sentences_have_been_seen_often_enough(
 def test_real_steps_are_timed_and_the_proposed_run_trains_to_its_end(
     tiny_corpus: Path, tmp_path: Path
 ) -> None:
-    config, text = propose(tiny_corpus, tmp_path, Budget(target_tokens=6000))
+    config, text = propose(tiny_corpus, tmp_path, target_tokens=6000)
     outcome = run_training(config, RunDirectory(tmp_path / "run"))
     assert outcome.counters.step == config.training.max_steps
     assert "training.max_steps" in (outcome.finished or "")

@@ -65,6 +65,7 @@ def test_figures_by_hand(check: Check, tiny_corpus: Path, tmp_path: Path) -> Non
     assert list(report.sections) == [
         *("run", "corpus", "vocabulary", "lengths", "model", "memory", "time", "disk")
     ]
+    assert report["run"].summary == "runs/tiny, which is new, on cpu in float32"
     assert report.conclusion.verdict == "This run can begin."
     assert report["corpus"].summary == "160 training pairs and 0 dropped, 12 validation, 22 test"
     known = {side: set(words_of(tiny_corpus / f"train.{side}")) for side in ("en", "de")}
@@ -125,30 +126,6 @@ def test_leaked_pairs_are_warned_of_unless_they_are_removed(
         assert any("remove_leaks: true" in warning for warning in report.conclusion.warnings) == is_due
         texts = [*report.conclusion.warnings, *(value for _, value in report["corpus"].details)]
         assert sum(" exactly), " in text for text in texts) == 1
-
-
-FITS, EMPTY, TOO_LONG = ("a dog", "ein Hund"), ("", "ein Hund"), ("a dog", "Hund " * 16)
-
-
-@pytest.mark.parametrize(
-    ("left_out", "number"),
-    [([], None), ([EMPTY], "1 validation pair (5.0%)"), ([EMPTY, TOO_LONG], "2 validation pairs (10.0%)")],
-)
-def test_validation_pairs_without_a_loss_are_counted_and_many_of_them_are_warned_of(
-    left_out: list[tuple[str, str]], number: str | None, check: Check, tiny_corpus: Path, tmp_path: Path
-) -> None:
-    corpus = shutil.copytree(tiny_corpus, tmp_path / "corpus")
-    pairs = [*left_out, *[FITS] * (20 - len(left_out))]
-    for side, language in enumerate(("en", "de")):
-        lines = "".join(f"{pair[side]}\n" for pair in pairs)
-        (corpus / f"validation.{language}").write_text(lines, encoding="utf-8")
-    report = check(f"data.path={corpus}")
-    shown = [value for name, value in report["lengths"].details if name == "without loss"]
-    assert shown == ([number] if number else [])
-    reported = "10.0% of the validation pairs are empty or have more tokens than data.max_length (16), so"
-    # One in twenty is not worth a warning.
-    is_due = any(reported in warning for warning in report.conclusion.warnings)
-    assert is_due == (len(left_out) == 2)
 
 
 def test_a_moving_average_of_the_weights_takes_memory(check: Check) -> None:
@@ -347,10 +324,3 @@ def test_batches_are_those_of_sentences_with_bpe_dropout(check: Check) -> None:
         for share in (0, 0.5)
     )
     assert cut > whole
-
-
-@pytest.mark.parametrize("is_fast", [True, False])
-def test_auto_shows_its_precision(is_fast: bool, check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mt.device.multiplies_bf16_fast", lambda _: is_fast)
-    summary = check("training.precision=auto")["run"].summary
-    assert summary.endswith("in bf16" if is_fast else "in float32")

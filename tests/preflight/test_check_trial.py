@@ -26,7 +26,7 @@ from mt.device import forget_peak
 from mt.errors import TrainingError
 from mt.inference.loaded_model import build_model
 from mt.preflight.text import Text, encode, look_at
-from mt.preflight.trial import ModelSize, Trial, check_fits, largest_batches, measure_size, time_saving
+from mt.preflight.trial import ModelSize, Sample, Trial, largest_batches
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
 
@@ -42,7 +42,7 @@ def text(make_config: MakeConfig) -> Text:
 
 @pytest.fixture
 def trial(make_config: MakeConfig, text: Text) -> Trial:
-    return Trial(make_config(), text, encode(make_config(), text)[0], None)
+    return Trial(Sample(make_config(), text, encode(make_config(), text)[0], 5.0))
 
 
 def indices(*numbers: int) -> Indices:
@@ -55,7 +55,7 @@ def tokenizer_of(num_words: int) -> Tokenizer:
 
 
 def size_of(config: Config, src: Tokenizer, tgt: Tokenizer) -> ModelSize:
-    return measure_size(build_model(config, src, tgt), config)
+    return ModelSize.of(build_model(config, src, tgt), config)
 
 
 def test_parameters_by_hand(make_config: MakeConfig) -> None:
@@ -132,17 +132,14 @@ def test_the_pace_of_a_part_is_scaled_to_the_whole(make_config: MakeConfig, text
     config = make_config()
     part = replace(text, scale=2.0, validation_scale=3.0)
     paces = [
-        Trial(config, examined, encode(config, text)[0], None).measure_pace(5.0) for examined in (text, part)
+        Trial(Sample(config, examined, encode(config, text)[0], 5.0)).measure_pace()
+        for examined in (text, part)
     ]
     whole, scaled = paces
     assert scaled.steps_per_epoch == 2 * whole.steps_per_epoch
     assert scaled.target_tokens_per_epoch == 2 * whole.target_tokens_per_epoch
     assert min(whole.step_seconds, whole.validation_seconds, whole.checkpoint_seconds) > 0
     assert whole.start_seconds == 5.0
-
-
-def test_saving_takes_longer_for_larger_checkpoints() -> None:
-    assert time_saving(2**30) > time_saving(2**20) > 0
 
 
 @pytest.mark.parametrize(
@@ -162,17 +159,18 @@ def test_the_size_is_that_of_a_real_checkpoint(
 
 
 def test_a_model_that_cannot_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = ModelSize({"encoder": 600, "decoder": 400}, num_moments=2_000, num_averages=0)
-    averaged = replace(plain, num_averages=1_000)
-    check_fits(averaged, CPU)
+    numbers = {"weights": 4_000, "gradients": 4_000, "moments": 8_000}
+    plain = ModelSize({"encoder": 600, "decoder": 400}, numbers)
+    averaged = replace(plain, num_bytes=numbers | {"average": 4_000})
+    averaged.check_fits(CPU)
     # Weights, gradients and two moments, of four bytes each, fit, and an average of the weights does not.
     monkeypatch.setattr(mt.preflight.trial, "free_memory", lambda device: 19_999)
-    check_fits(plain, CPU)
-    what = r"1,000 parameters with their gradients, moments and moving average .* Lower model\.d_model"
+    plain.check_fits(CPU)
+    what = r"1,000 parameters with their gradients and moments and average .* Lower model\.d_model"
     with pytest.raises(TrainingError, match=what):
-        check_fits(averaged, CPU)
+        averaged.check_fits(CPU)
     monkeypatch.setattr(mt.preflight.trial, "free_memory", lambda device: None)
-    check_fits(replace(averaged, num_moments=10**15), CPU)
+    replace(averaged, num_bytes=numbers | {"moments": 10**15}).check_fits(CPU)
 
 
 @pytest.mark.skipif(not forget_peak(CPU), reason="for Linux, which counts the peak of a process")

@@ -17,7 +17,7 @@ from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
 from mt.data.batches.batch import Batch, collate
 from mt.device import Precision
-from mt.errors import DataError, TrainingError
+from mt.errors import DataError
 from mt.inference.loaded_model import load_model
 from mt.preflight.replay import replay
 from mt.run_directory import RunDirectory
@@ -183,19 +183,6 @@ def test_the_first_value_that_is_not_finite_is_named(
     parameter.data.fill_(math.nan)
     monkeypatch.setattr(mt.preflight.replay, "load_model", lambda *_: trained)
     assert replay(run, file, checkpoint="latest", device=CPU).not_finite["weight"] == f"decoder.{name}"
-
-
-def test_a_batch_too_large_for_the_device_may_be_computed_on_the_cpu(
-    kept: list[Batch], run: RunDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (file,) = (run.path / "bad_batches").iterdir()
-
-    def full(self: Objective, batch: Batch, smoothing: float) -> torch.Tensor:
-        raise torch.OutOfMemoryError("CUDA out of memory.")
-
-    monkeypatch.setattr(Objective, "forward", full)
-    with pytest.raises(TrainingError, match=r"batch of step 7 does not fit.*--device cpu"):
-        replay(run, file, checkpoint="latest", device=CPU)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from mt.preflight.rule import (
     R_DROP_PASSES,
     SHAPES,
     USUAL_MODEL,
-    Affordable,
+    Budget,
     choose,
     ema_decay,
     gain_of_doubling,
@@ -31,11 +31,15 @@ CORPORA = [200, 14_000, 70_000, 400_000, 3_500_000, 130_000_000]
 BUDGETS = [10.0**power for power in range(3, 11)]
 
 
+def budget_of(tokens: float, *, in_time: bool) -> Budget:
+    return Budget(tokens, minutes=1.0 if in_time else None)
+
+
 def chosen(
     tokens: float, corpus_tokens: float, num_entries: int = 8000, longest: int = 32, *, in_time: bool = True
 ) -> dict[str, Any]:
     """The chosen options in one dictionary; no key is in two sections."""
-    sections = choose(Affordable(tokens, in_time), corpus_tokens, num_entries, longest)
+    sections = choose(budget_of(tokens, in_time=in_time), corpus_tokens, num_entries, longest)
     return {key: value for options in sections.values() for key, value in options.items()}
 
 
@@ -60,19 +64,19 @@ def test_warmup_is_at_most_a_tenth_and_the_rate_ends_near_zero(num_steps: int) -
 def test_subwords_are_aligned_in_few_passes_over_a_corpus_that_is_not_large(
     passes: float, corpus_tokens: float, expected: bool
 ) -> None:
-    assert Affordable(passes * corpus_tokens, in_time=True).aligns_subwords(corpus_tokens) == expected
+    assert budget_of(passes * corpus_tokens, in_time=True).aligns_subwords(corpus_tokens) == expected
 
 
 @pytest.mark.parametrize("corpus_tokens", [70_000, 170_000, 400_000, 2e6])
 @pytest.mark.parametrize("in_time", [True, False])
 def test_subwords_have_r_drop_or_are_aligned_but_never_both(corpus_tokens: float, in_time: bool) -> None:
     for passes in range(1, 200):
-        budget = Affordable(passes * corpus_tokens, in_time)
+        budget = budget_of(passes * corpus_tokens, in_time=in_time)
         with_r_drop = chosen(budget.target_tokens, corpus_tokens, in_time=in_time)["r_drop"] > 0
         assert not (with_r_drop and budget.aligns_subwords(corpus_tokens))
         # Without R-Drop, words were ahead of subwords in each pair of runs.
         assert with_r_drop or budget.prefers_words(corpus_tokens)
-    assert not Affordable(1000 * corpus_tokens, in_time).prefers_words(corpus_tokens)
+    assert not budget_of(1000 * corpus_tokens, in_time=in_time).prefers_words(corpus_tokens)
 
 
 @pytest.mark.parametrize(
