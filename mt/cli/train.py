@@ -55,6 +55,7 @@ def train(
     A signal that is ignored at the start (nohup) stays ignored. If stderr
     is closed, training continues; all messages are in the run's train.log.
     """
+    from mt.config.init_from import parse_origin
     from mt.config.load import load_config
     from mt.run_directory import as_run
 
@@ -62,8 +63,12 @@ def train(
     check_at_most_one(restart=restart, from_checkpoint=from_checkpoint)
     check_at_most_one(init_from=init_from, from_checkpoint=from_checkpoint)
     if init_from is not None:
-        origin, _, name = init_from.partition("@")
-        overrides = [*(overrides or []), f"init_from.run={origin}", f"init_from.checkpoint={name or 'best'}"]
+        origin = parse_origin(init_from)
+        overrides = [
+            *(overrides or []),
+            f"init_from.run={origin.run}",
+            f"init_from.checkpoint={origin.checkpoint}",
+        ]
     max_seconds = None if max_time is None else _seconds(max_time)
     with _said_once_a_machine():
         loaded = load_config(config, overrides or [], label="--set")

@@ -45,3 +45,9 @@ class InitFromConfig(Section):
         if self.run is None and self.parts is not None:
             raise ValueError("init_from.parts needs init_from.run, the run to take them from.")
         return self
+
+
+def parse_origin(text: str) -> InitFromConfig:
+    """The origin of ``RUN`` or ``RUN@CHECKPOINT``."""
+    run, _, checkpoint = text.partition("@")
+    return InitFromConfig(run=run, checkpoint=checkpoint or "best")

@@ -27,10 +27,10 @@ _NOISE = 0.1
 """Of a new row, as a share of the deviation of the old rows."""
 
 
-def with_origin(config: Config, run: RunDirectory, *, restart: bool = False) -> Config:
+def with_origin(config: Config, run: RunDirectory | None, *, restart: bool = False) -> Config:
     """The config with the shape of the model that the run begins from, whose checkpoint is resolved.
 
-    A run that has begun knows them itself, so that its origin may be gone.
+    A ``run`` that has begun knows them itself, so that its origin may be gone.
 
     Raises:
         ConfigError: If an option of the config says otherwise; all of them, one per line.
@@ -39,12 +39,12 @@ def with_origin(config: Config, run: RunDirectory, *, restart: bool = False) -> 
     if origin.run is None:
         return config
     directory = RunDirectory(Path(origin.run))
-    if run.exists and not restart:
+    if run is not None and run.exists and not restart:
         source = load_config(run.config_file)
         if source.init_from.run == origin.run:
             origin = source.init_from
     else:
-        if directory.path.resolve() == run.path.resolve():
+        if run is not None and directory.path.resolve() == run.path.resolve():
             raise ConfigError(f"init_from.run: {origin.run} is this run itself. Use another --run.")
         directory.require()
         checkpoint = CheckpointStore(directory.checkpoints_dir).require(origin.checkpoint)
