@@ -80,9 +80,8 @@ def propose_config(
     chosen, why = _words(corpus, start, num_words, subwords[0].tokenizer.max_size) or subwords
     sample = take_sample(corpus, chosen, load_seconds)
     budget = make_budget(minutes, target_tokens, sample)
-    has_rare_words = chosen.training.guided_alignment == rule.ALIGNMENT_OF_FEW
-    is_large = has_rare_words and num_words > rule.FEW_WORDS
-    if is_large and not budget.prefers_words(sample.corpus_tokens):
+    needs_short_run = chosen.training.guided_alignment == rule.ALIGNMENT_OF_FEW and num_words > rule.FEW_WORDS
+    if needs_short_run and not budget.prefers_words(sample.corpus_tokens):
         chosen, why = subwords
         sample = take_sample(corpus, chosen, load_seconds)
     if chosen.tokenizer.kind != "word" and budget.aligns_subwords(sample.corpus_tokens):
@@ -205,13 +204,14 @@ def _about_other_budgets(plan: Plan) -> str:
     """The effect of halving and doubling the budget, in BLEU, where that was measured."""
     # Those that would fit into the same time without R-Drop.
     passes = plan.num_passes * (rule.R_DROP_COST if plan.config.training.r_drop else 1.0)
-    less, more = rule.gain_of_doubling(passes / 2), rule.gain_of_doubling(passes)
-    if less is None or more is None:
+    gains = {
+        "halving it cost": rule.gain_of_doubling(passes / 2),
+        "doubling it gained": rule.gain_of_doubling(passes),
+    }
+    measured = [f"{change} about {gain:.1f} BLEU" for change, gain in gains.items() if gain is not None]
+    if not measured:
         return "The effect of halving or doubling it has not been measured for this number of passes."
-    return (
-        f"On 29,000 captions, halving it cost about {less:.1f} BLEU and doubling it gained about {more:.1f} "
-        "BLEU; other corpora differ."
-    )
+    return f"On 29,000 captions, {' and '.join(measured)}; other corpora differ."
 
 
 def _summary(plan: Plan, sample: Sample) -> list[str]:

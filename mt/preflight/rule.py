@@ -9,10 +9,7 @@ import numpy as np
 from mt.config.model import ModelConfig
 
 # Most running words of the training text, and entries of a BPE vocabulary shared by both languages.
-VOCABULARIES = (
-    *((100_000, 2000), (250_000, 4000), (2_000_000, 8000)),
-    *((10_000_000, 12_000), (50_000_000, 16_000), (math.inf, 32_000)),
-)
+VOCABULARIES = ((1e5, 2000), (2.5e5, 4000), (2e6, 8000), (1e7, 12_000), (5e7, 16_000), (math.inf, 32_000))
 # A vocabulary of one language needs the 256 bytes and the frequent pairs, however small the corpus is. One
 # with an unsegmented script must have room for subwords besides up to two thousand characters.
 FEWEST_ENTRIES, FEWEST_ENTRIES_IF_UNSEGMENTED = 1000, 4000
