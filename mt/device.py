@@ -1,13 +1,12 @@
 """The device that a model runs on: its choice, its precision, its memory, and running out of memory."""
 
-import contextlib
 import ctypes
 import os
-import re
+import resource
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 import torch
 from torch import Tensor
@@ -94,30 +93,24 @@ def multiplies_bf16_fast(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
-def _fastest_precision(device: torch.device) -> Literal["float32", "bf16", "fp16"]:
-    """What ``auto`` selects: bf16 where it is fast, fp16 on other GPUs with tensor cores, since Volta."""
-    if multiplies_bf16_fast(device):
-        return "bf16"
-    has_tensor_cores = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (7, 0)
-    return "fp16" if has_tensor_cores else "float32"
-
-
 def choose_search_precision(name: PrecisionName, device: torch.device) -> SearchPrecision:
     """The precision of that name; ``auto`` selects 16 bits where that is faster, and never 8."""
+    return _choose(name, device, f"precision {name}", "Use another precision, such as --precision auto.")
+
+
+def _choose(name: PrecisionName, device: torch.device, what: str, remedy: str) -> SearchPrecision:
+    """The precision; ``auto`` is bf16 where that is fast, or fp16 on other GPUs with tensor cores."""
+    if name == "auto" and multiplies_bf16_fast(device):
+        return "bf16"
     if name == "auto":
-        return _fastest_precision(device)
-    _check_precision(name, device, f"precision {name}", "Use another precision, such as --precision auto.")
-    return name
-
-
-def _check_precision(name: SearchPrecision, device: torch.device, what: str, remedy: str) -> None:
-    if name == "float32":
-        return
-    if name not in _NEEDS:
+        has_tensor_cores = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (7, 0)
+        return "fp16" if has_tensor_cores else "float32"
+    if name not in get_args(SearchPrecision):
         raise ValueError(f"precision must be auto, float32, bf16, fp16 or int8, not {name!r}")
-    device_type = {"fp16": "cuda", "int8": "cpu"}.get(name)
-    if not (multiplies_bf16_fast(device) if name == "bf16" else device.type == device_type):
+    device_type = {"fp16": "cuda", "int8": "cpu"}.get(name, device.type)
+    if device.type != device_type or (name == "bf16" and not multiplies_bf16_fast(device)):
         raise DeviceError(f"{what} needs {_NEEDS[name]}, which this device ({device.type}) is not. {remedy}")
+    return name
 
 
 def overflow_remedy(precision: SearchPrecision) -> str:
@@ -187,11 +180,9 @@ class Precision:
         With ``tf32``, float32 products of this process on CUDA are computed in TF32 if the GPU supports it.
         """
         self.is_automatic = name == "auto"
-        self.name = _fastest_precision(device) if name == "auto" else name
+        self.name = _choose(name, device, f"training.precision: {name}", "Set training.precision=auto.")
         self.device = device
-        what, remedy = f"training.precision: {name}", "Set training.precision=auto."
-        _check_precision(self.name, device, what, remedy)
-        self._dtype = {"float32": None, "bf16": torch.bfloat16, "fp16": torch.float16}[self.name]
+        self._dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.name)
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.name == "fp16")
         if device.type == "cuda":
             # Torch sets this for the whole process. Setting only the newer name would contradict the old one,
@@ -228,36 +219,16 @@ def keep_freed_memory() -> None:
         mallopt(_M_ARENA_MAX, os.cpu_count() or 1)
 
 
-def free_memory(device: torch.device) -> int | None:
-    """Free bytes on this device; None if unknown."""
+def usable_memory(device: torch.device) -> int | None:
+    """Free bytes on a CUDA device, or all bytes of memory for the CPU; None if unknown."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    return _proc("meminfo", "MemAvailable") if device.type == "cpu" else None
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if device.type == "cpu" else None
 
 
-def memory_in_use(device: torch.device) -> tuple[int | None, int | None]:
-    """Bytes in use, by tensors on CUDA and by the process on the CPU, and the most since `forget_peak`."""
+def peak_memory(device: torch.device) -> int | None:
+    """The most bytes that this process has used, on CUDA those of its tensors; None if unknown."""
     if device.type == "cuda":
-        return torch.cuda.memory_allocated(device), torch.cuda.max_memory_allocated(device)
-    if device.type != "cpu":
-        return None, None
-    return _proc("self/status", "VmRSS"), _proc("self/status", "VmHWM")
-
-
-def forget_peak(device: torch.device) -> bool:
-    """Reset the peak; return whether that is possible here."""
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-        return True
-    with contextlib.suppress(OSError):
-        # Linux: 5 sets the peak to what is in use now (man 5 proc).
-        Path("/proc/self/clear_refs").write_text("5")
-        return device.type == "cpu"
-    return False
-
-
-def _proc(file: str, name: str) -> int | None:
-    """A line such as ``VmRSS:  12345 kB`` of a file of Linux in ``/proc``, in bytes."""
-    path = Path("/proc", file)
-    match = re.search(rf"^{name}:\s+(\d+) kB$", path.read_text() if path.exists() else "", re.MULTILINE)
-    return int(match[1]) * 1024 if match else None
+        return torch.cuda.max_memory_allocated(device)
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit if device.type == "cpu" else None

@@ -1,13 +1,13 @@
 """Output for people: escaping untrusted text, counts and sizes, progress bars."""
 
+import html
 import logging
 import os
 import re
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -29,7 +29,6 @@ _CONTROL_CHARACTERS = (
     *range(0x2066, 0x206A),
     *range(0xD800, 0xE000),
 )
-_ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 _VISIBLE = {code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" for code in _CONTROL_CHARACTERS}
 
 
@@ -91,17 +90,16 @@ def in_precision(precision: str) -> str:
 
 def markdown_text(text: str) -> str:
     """``text`` escaped for TensorBoard's Markdown, on one line."""
-    on_one_line = visible(text.replace("\n", " ")).translate(_ENTITIES)
+    on_one_line = html.escape(visible(text.replace("\n", " ")), quote=False)
     return re.sub(r"[\\`*_\[\]()!|]", r"\\\g<0>", on_one_line)
 
 
-def terminal_width() -> int | None:
-    """The width in columns of the terminal on stderr; None if stderr is not a terminal, or has no size."""
+def on_terminal() -> bool:
+    """Whether stderr is a terminal that has a size."""
     try:
-        columns, lines = os.get_terminal_size(sys.stderr.fileno())
+        return all(os.get_terminal_size(sys.stderr.fileno()))
     except (OSError, ValueError):  # A file, a pipe, or a stream that has no descriptor.
-        return None
-    return columns if columns and lines else None
+        return False
 
 
 class _LogFile:
@@ -115,75 +113,31 @@ class _LogFile:
         """Do nothing: a log line is complete."""
 
 
-class SilentBar:
-    """A progress bar that shows nothing."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Do nothing."""
-
-    def update(self, count: int = 1) -> None:
-        """Do nothing."""
-
-
-def progress_bar(
+@contextmanager
+def progress(
     total: int | None, *, unit: str, description: str, shown: bool = True, delay_seconds: float = 0
-) -> "tqdm[NoReturn] | SilentBar":
-    """A bar on stderr with the time left, removed when it is closed; without a terminal, log lines.
+) -> Iterator[Callable[[int], object]]:
+    """A bar on stderr with the time left, removed at the end; without a terminal, log lines.
 
-    Args:
-        total: How many units there are; None if unknown.
-        unit: What is counted, in the plural.
-        description: What is being done, such as "translating".
-        shown: False to show neither a bar nor log lines.
-        delay_seconds: The bar appears after this time; log lines only after ten seconds.
+    It advances by the number with which the yielded function is called. ``total`` is None if it is unknown;
+    log lines appear after ten seconds, whatever ``delay_seconds``.
     """
     if new_bar is None or not shown:
-        return SilentBar()
-    bar = "{percentage:3.0f}%|{bar}| " if total else ""
-    of, left = (" of {total:,}", ", {remaining} left") if total else ("", "")
-    text = "{n:,}" + of + f" {unit} [" + "{elapsed}" + left + "]"
-    if terminal_width() is not None:
-        return new_bar(
-            total=total,
-            desc=description,
-            bar_format="{desc}: " + bar + text,
-            delay=delay_seconds,
-            dynamic_ncols=True,
-            leave=False,
-        )
-    return new_bar(
-        total=total,
-        desc=description,
-        bar_format="{desc}: " + text,
-        delay=SECONDS_BETWEEN_LINES,
-        mininterval=SECONDS_BETWEEN_LINES,
-        miniters=1,
-        smoothing=0,
-        position=0,
-        file=_LogFile(),
-    )
-
-
-@contextmanager
-def waiting(description: str) -> Iterator[None]:
-    """Show the elapsed seconds of work that cannot report its progress, and that lets other threads run."""
-    ended = threading.Event()
-    with progress_bar(None, unit="seconds", description=description) as bar:
-
-        def tick() -> None:
-            while not ended.wait(1.0):
-                bar.update()
-
-        thread = threading.Thread(target=tick, daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            thread.join()
+        yield lambda count: None
+        return
+    options: dict[str, Any]
+    bar, of, left = "{percentage:3.0f}%|{bar}| ", " of {total:,}", ", {remaining} left"
+    if on_terminal():
+        options = {"delay": delay_seconds, "dynamic_ncols": True, "leave": False}
+    else:
+        bar, seconds = "", SECONDS_BETWEEN_LINES
+        options = {"delay": seconds, "mininterval": seconds, "miniters": 1, "smoothing": 0, "position": 0}
+        options["file"] = _LogFile()
+    if not total:
+        bar = of = left = ""
+    layout = "{desc}: " + bar + "{n:,}" + of + f" {unit} [" + "{elapsed}" + left + "]"
+    with new_bar(total=total, desc=description, bar_format=layout, **options) as drawn:
+        yield drawn.update
 
 
 def show_only_errors() -> None:
@@ -204,13 +158,13 @@ def track(
     size: Callable[[T], int] | None = None,
     delay_seconds: float = 0,
 ) -> Iterator[T]:
-    """The items, with a `progress_bar` that advances as they are consumed.
+    """The items, with a `progress` bar that advances as they are consumed.
 
     ``total`` is the number of items by default, if that is known, and ``size`` of an item is one.
     """
     if total is None and size is None and isinstance(items, Sized):
         total = len(items)
-    with progress_bar(total, unit=unit, description=description, delay_seconds=delay_seconds) as bar:
+    with progress(total, unit=unit, description=description, delay_seconds=delay_seconds) as advance:
         for item in items:
             yield item
-            bar.update(size(item) if size else 1)
+            advance(size(item) if size else 1)

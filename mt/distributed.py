@@ -58,7 +58,6 @@ def connected(device_type: str) -> Iterator[None]:
     is_sound = False
     try:
         _store, rank, size = next(rendezvous("env://", timeout=limit))
-        _check_same_device(device_type)
         if device_type == "cuda":
             torch.cuda.set_device(processes.local_rank())
         dist.init_process_group(backend, store=_store, rank=rank, world_size=size, timeout=limit)
@@ -86,17 +85,6 @@ def connected(device_type: str) -> Iterator[None]:
         # NCCL waits here for the other processes, which do not come after an error in this one.
         if dist.is_initialized() and (is_sound or backend != "nccl"):
             dist.destroy_process_group()
-
-
-def _check_same_device(device_type: str) -> None:
-    """Check that all processes compute on the same kind of device, because otherwise they cannot connect."""
-    if processes.is_first():
-        _store.set("mt/device", device_type)
-    elif (first := _store.get("mt/device").decode()) != device_type:
-        raise TrainingError(
-            f"this process computes on {device_type}, but the first one on {first}. Choose a device that all "
-            "machines have."
-        )
 
 
 def is_lost_connection(error: Exception) -> bool:
@@ -183,11 +171,10 @@ def first_rank_first(work: Callable[[], T]) -> T:
 
     The later ones read what the earlier ones have left on disk.
     """
-    turn = 0 if processes.is_first() else 1 if processes.is_first_on_machine() else 2
-    for _ in range(turn):
-        barrier()
-    result = work()
-    for _ in range(turn, 3):
+    turn = 0 if processes.is_first() else 1 if processes.local_rank() == 0 else 2
+    for current in range(3):
+        if current == turn:
+            result = work()
         barrier()
     return result
 

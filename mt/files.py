@@ -22,15 +22,6 @@ def named_path(text: str) -> Path:
     return Path(os.path.expanduser(text))  # noqa: PTH111
 
 
-def is_utf8(path: Path | str) -> bool:
-    """Whether a path, or text from the command line, is UTF-8; many libraries cannot open other paths."""
-    try:
-        str(path).encode()
-    except UnicodeEncodeError:  # Python keeps the bytes that are not UTF-8 as lone surrogates.
-        return False
-    return True
-
-
 def read_bytes(path: Path, *, max_bytes: int) -> bytes:
     """The content of a file."""
     with path.open("rb") as file:

@@ -41,11 +41,6 @@ def is_first() -> bool:
     return rank() == 0
 
 
-def is_first_on_machine() -> bool:
-    """Whether this is the process that prepares what all processes on its machine read."""
-    return local_rank() == 0
-
-
 def end_with_launcher() -> None:
     """Let Linux end this process when torchrun has died, because otherwise nobody would."""
     if sys.platform == "linux" and _IS_TORCHRUN:

@@ -57,6 +57,8 @@ class RunDirectory:
     engine_dir = _Entry("engine")
     """The converted models of its checkpoints, by the checksum of their weights."""
     checkpoints_dir = _Entry("checkpoints")
+    latest_file = _Entry("checkpoints/latest")
+    """The name of the newest checkpoint, written after each."""
     lock_file = _Entry("lock")
     """Locked by the process that trains here; the file remains afterwards, unlocked and empty."""
     stopped_file = _Entry("stopped")
@@ -93,13 +95,6 @@ class RunDirectory:
     def bad_batch_file(self, step: int) -> Path:
         """The sentence pairs of this step."""
         return self.bad_batches_dir / f"step_{step:07d}.json"
-
-    def is_own_file(self, file: Path) -> bool:
-        """Whether ``file`` is one that training or evaluation writes, such as the config or a checkpoint."""
-        entries = [self.path / entry.name for entry in vars(type(self)).values() if isinstance(entry, _Entry)]
-        translations = self.path.glob("hypotheses.*.txt"), self.path.glob("references.*.txt")
-        own = itertools.chain(entries, *translations)
-        return any(file.resolve().is_relative_to(path.resolve()) for path in own)
 
     @property
     def exists(self) -> bool:
@@ -164,14 +159,10 @@ class RunDirectory:
                     return name
         return None
 
-    def check_not_in_use(self) -> None:
-        """Check early that no other process trains here; only `lock` is safe, because one may start later."""
+    def check_usable(self) -> None:
+        """Check early, without creating or locking anything, that `lock` will probably succeed."""
         if holder := self.holder():
             raise self._in_use(holder)
-
-    def check_usable(self) -> None:
-        """Check, without creating or locking anything, that `lock` will succeed."""
-        self.check_not_in_use()
         folder = self.nearest_folder()
         if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
             raise self._unusable(f"{folder} is not a folder, or cannot be written")
@@ -211,14 +202,6 @@ class RunDirectory:
             sync(aside.parent)
         return aside
 
-    def _newest_checkpoint_time(self) -> float:
-        """When its newest checkpoint was written; 0 if it has none."""
-        times = [0.0]
-        for record in self.checkpoints_dir.glob("step_*/checkpoint.json"):
-            with contextlib.suppress(FileNotFoundError):  # Training may just have pruned it.
-                times.append(record.stat().st_mtime)
-        return max(times)
-
 
 def as_run(run: str | Path | RunDirectory) -> RunDirectory:
     """A run directory, given as such or by its path."""
@@ -226,11 +209,11 @@ def as_run(run: str | Path | RunDirectory) -> RunDirectory:
 
 
 def newest_run(runs: Path) -> RunDirectory:
-    """The run in the folder ``runs`` whose newest checkpoint is the newest of all."""
-    newest = max(_runs_in(runs), key=RunDirectory._newest_checkpoint_time, default=None)
-    if newest is None or not newest._newest_checkpoint_time():
+    """The run in the folder ``runs`` that has saved a checkpoint last."""
+    with_checkpoint = [run for run in _runs_in(runs) if run.latest_file.exists()]
+    if not with_checkpoint:
         raise RunError(f"No run in {runs} has a checkpoint yet. {TRAIN_ONE}")
-    return newest
+    return max(with_checkpoint, key=lambda run: run.latest_file.stat().st_mtime)
 
 
 def _runs_in(folder: Path) -> list[RunDirectory]:

@@ -230,14 +230,6 @@ def test_a_precision_that_the_device_lacks_is_refused_with_a_remedy(
             Precision(name, torch.device(device))
 
 
-@pytest.mark.parametrize("device", ["cpu", "mps", "cuda"])
-def test_training_in_float32_changes_nothing(device: str) -> None:
-    precision = Precision("float32", torch.device(device))
-    assert not precision.scaler.is_enabled()
-    with precision.autocast():
-        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.float32
-
-
 @pytest.mark.parametrize("name", ["bf16", "auto"])
 def test_training_in_bf16_on_a_cpu_that_is_fast_at_it(
     name: Literal["bf16", "auto"], monkeypatch: pytest.MonkeyPatch

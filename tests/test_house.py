@@ -78,7 +78,7 @@ SPINE_IMPORTS = {
     "mt.config.training",
     "mt.data.batches.alignment",
     "mt.data.batches.bpe_dropout",
-    "mt.data.batches.dataset",
+    "mt.data.batches.pairs",
     "mt.data.tokenizers.tokenizer",
     "mt.device",
     "mt.distributed",

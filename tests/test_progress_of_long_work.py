@@ -7,7 +7,6 @@ import pty
 import re
 import termios
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -20,7 +19,7 @@ from mt.data.batches.dataset import encode_pairs
 from mt.data.corpus import load_corpus
 from mt.data.prepare import make_tokenizers
 from mt.data.prepared_cache import aligned_places
-from mt.display import progress_bar, track, waiting
+from mt.display import progress, track
 from mt.evaluation.evaluate import run_evaluation
 from mt.run_directory import RunDirectory
 from mt.training.average import average_checkpoints
@@ -158,8 +157,8 @@ def test_short_work_leaves_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(display, "SECONDS_BETWEEN_LINES", 10.0)
     with stderr_of("a pipe") as screen:
         assert list(track([1, 2, 3], "counting", unit="numbers")) == [1, 2, 3]
-        with progress_bar(3, unit="lines", description="x", shown=False) as bar:
-            bar.update(3)
+        with progress(3, unit="lines", description="x", shown=False) as advance:
+            advance(3)
     assert screen.text == ""
 
 
@@ -170,13 +169,3 @@ def test_a_library_draws_nothing(
     with stderr_of("a terminal") as screen:
         prepare(make_config, trained)
     assert not re.search(r"%\||reading:|encoding:", screen.text)
-
-
-@pytest.mark.parametrize("kind", ["a pipe", "a terminal"])
-def test_work_that_cannot_say_how_far_it_is_shows_its_seconds(kind: str) -> None:
-    deadline = time.monotonic() + 30
-    with stderr_of(kind) as screen:
-        with waiting("learning subwords"):
-            while "learning subwords: 1 seconds" not in screen.text and time.monotonic() < deadline:
-                time.sleep(0.01)
-        assert "learning subwords: 1 seconds" in screen.text

@@ -28,37 +28,18 @@ def make_run(path: Path, *, checkpoint_time: float | None = None) -> RunDirector
     path.mkdir(parents=True)
     run.config_file.write_text("data: {}\n")
     if checkpoint_time is not None:
-        record = run.checkpoints_dir / "step_0000001" / "checkpoint.json"
-        record.parent.mkdir(parents=True)
-        record.write_text("{}")
-        os.utime(record, (checkpoint_time, checkpoint_time))
+        run.checkpoints_dir.mkdir()
+        run.latest_file.write_text("step_0000001")
+        os.utime(run.latest_file, (checkpoint_time, checkpoint_time))
     return run
-
-
-def test_it_knows_its_own_files(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "disk" / "x")
-    (tmp_path / "link").symlink_to(run.path)
-    own = [run.config_file, run.hypotheses_file("test"), run.references_file("test"), run.bad_batch_file(7)]
-    for file in (*own, run.checkpoints_dir / "best"):
-        file.parent.mkdir(exist_ok=True)
-        file.touch()
-        assert file.is_relative_to(run.path)
-        assert RunDirectory(tmp_path / "link").is_own_file(file)
-    others = (run.path / "report.html", run.path / "notes/config.yaml", tmp_path / "config.yaml", run.path)
-    assert not any(run.is_own_file(file) for file in others)
-
-
-def test_a_run_is_a_folder_with_a_config(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "x")
-    assert run.require() is run
-    assert not RunDirectory(tmp_path).exists
 
 
 def test_a_missing_run_is_explained_by_what_is_there(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"no run in .*Train one with mt init"):
         RunDirectory(tmp_path / "c").require()
     make_run(tmp_path / "b")
-    make_run(tmp_path / "a")
+    run = make_run(tmp_path / "a")
+    assert run.require() is run
     (tmp_path / "no-run").mkdir()
     with pytest.raises(RunError, match=re.escape(f"no run in {tmp_path / 'c'}") + r".*beside it: a, b\."):
         RunDirectory(tmp_path / "c").require()
@@ -75,13 +56,13 @@ def test_its_lock_can_be_taken_once(tmp_path: Path) -> None:
     holder = f"process {os.getpid()} on {re.escape(socket.gethostname())}"
     for _ in range(2):
         with run.lock():
-            for refuses in (run.lock().__enter__, run.check_not_in_use, run.check_usable):
+            for refuses in (run.lock().__enter__, run.check_usable):
                 with pytest.raises(RunError, match=f"in use by {holder}.*--run"):
                     refuses()
         with pytest.raises(KeyboardInterrupt), run.lock():
             raise KeyboardInterrupt
         assert run.lock_file.read_text() == ""
-        run.check_not_in_use()
+        run.check_usable()
 
 
 def test_another_process_is_named_and_a_killed_one_does_not_block(tmp_path: Path) -> None:
@@ -97,16 +78,11 @@ def test_another_process_is_named_and_a_killed_one_does_not_block(tmp_path: Path
         process.send_signal(signal.SIGKILL)
         process.wait()
     assert str(process.pid) in run.lock_file.read_text()
-    run.check_not_in_use()
-    with run.lock():
-        pass
-
-
-def test_its_lock_removes_half_written_files_and_nothing_else(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "x")
+    run.check_usable()
     for name in (".corpus.json.partial-0000beef", ".notes"):
         (run.path / name).write_text("{")
     with run.lock():
+        # What a killed process had half written is removed.
         assert {path.name for path in run.path.iterdir()} == {".notes", "config.yaml", "lock"}
 
 
@@ -152,15 +128,6 @@ def test_a_run_named_by_dots_has_the_name_of_its_folder(
     assert as_run(path).name == "x"
     as_run(path).set_aside()
     assert RunDirectory(tmp_path / "x.old-1").exists
-
-
-def test_a_link_to_a_run_has_its_own_name(tmp_path: Path) -> None:
-    make_run(tmp_path / "disk" / "x")
-    (tmp_path / "link").symlink_to(tmp_path / "disk" / "x")
-    run = RunDirectory(tmp_path / "link")
-    assert run.name == "link"
-    with run.lock():
-        pass
 
 
 def test_the_newest_run_is_the_one_whose_checkpoint_is_newest(tmp_path: Path) -> None:

@@ -1,20 +1,16 @@
 """`mt attention`: what the model attends to, as a page, a picture, word alignments or raw weights."""
 
-import importlib.util
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 from typer import Argument, Option
 
 from mt.cli import options
-from mt.cli.extras import missing_package
 from mt.cli.logs import invite_typing, say, show_logs
 from mt.display import counted
 from mt.errors import ConfigError, DataError
-from mt.files import write_atomically
 from mt.inference.arriving_lines import STDIN_NAME, lines_of_file, lines_of_stdin
 
 if TYPE_CHECKING:
@@ -22,6 +18,7 @@ if TYPE_CHECKING:
     from mt.inference.alignment_layer import AlignmentLayer
 
 Format = Literal["html", "png", "svg", "json", "pharaoh"]
+FORMATS: dict[str, Format] = {".png": "png", ".svg": "svg", ".json": "json"}
 picture_option = partial(Option, rich_help_panel="Pictures")
 
 
@@ -69,21 +66,20 @@ def attention(
     Writes a web page that needs no server, or with --format a picture, the weights or the alignments.
     """
     show_logs()
-    suffix = out.suffix[1:].lower() if out else ""
-    formats: dict[str, Format] = {"png": "png", "svg": "svg", "json": "json"}
-    made = format or formats.get(suffix, "html")
+    made = format or FORMATS.get(out.suffix if out else "", "html")
     is_picture = made in ("png", "svg")
     options.check_needs("a picture: add --format svg", is_picture, kind=kind != "cross", head=head != "mean")
-    if is_picture and importlib.util.find_spec("matplotlib") is None:
-        raise missing_package("matplotlib", "pictures")
+    if is_picture:
+        with options.installed_with("mt-from-scratch[pictures]"):
+            import matplotlib  # noqa: F401
     heads = _heads(head)
     if out is None and made not in ("json", "pharaoh"):
         out = Path(f"attention.{made}")
     strategy = options.choose_beam(beam, length_penalty, length_normalization)
     found = options.find_run(run)
-    options.check_output(out, file, found.path)
+    options.check_output(out, file)
     pairs = _read(sentences, file, target, target_column)
-    _check_number(made, len(pairs.sources))
+    _check_number(made, len(pairs[0]))
     from mt.attention_maps.alignment import attention_line_by_line, attention_maps
     from mt.device import choose_device
     from mt.inference.loaded_model import load_model
@@ -97,7 +93,7 @@ def attention(
 
         aligning, recorded = attention_line_by_line(translator, *pairs, strategy=strategy, layer=index)
         say(_how_aligned(aligning))
-        _write((as_json if made == "json" else as_pharaoh)(aligning, recorded), out)
+        options.write_output((as_json if made == "json" else as_pharaoh)(aligning, recorded), out)
         return
     from mt.attention_maps.page import attention_page, check_shows_something
 
@@ -105,24 +101,17 @@ def attention(
     say(_how_aligned(maps.layer))
     check_shows_something(maps)
     if made == "html":
-        _write([attention_page(maps, f"{found.name}, {loaded.checkpoint.name}")], out)
+        options.write_output([attention_page(maps, f"{found.name}, {loaded.checkpoint.name}")], out)
     else:
         from mt.attention_maps.picture import picture
 
-        _write(picture(maps, kind, heads, layer=index, format=made), out)
-
-
-class _Pairs(NamedTuple):
-    """The sentences, and their translations if those are given."""
-
-    sources: Sequence[str]
-    targets: Sequence[str] | None
+        options.write_output(picture(maps, kind, heads, layer=index, format=made), out)
 
 
 def _read(
     sentences: list[str] | None, file: Path | None, targets: list[str] | None, target_column: bool
-) -> _Pairs:
-    """The input: sentences, the lines of a file, or the lines of standard input."""
+) -> tuple[Sequence[str], Sequence[str] | None]:
+    """The sentences, of the command line, a file or standard input, and the translations that are given."""
     options.check_sentences(sentences, file)
     options.check_at_most_one(target=targets, target_column=target_column)
     options.check_needs("lines, not sentences: use --target", not sentences, target_column=target_column)
@@ -133,15 +122,15 @@ def _read(
                 f"--target was given {len(targets)} times for {len(sentences)} sentences: give it once for "
                 "each sentence, in the same order."
             )
-        return _Pairs(options.on_one_line(sentences), targets)
+        return options.on_one_line(sentences), targets
     if file is None:
         invite_typing("Type a sentence and press Enter;")
     lines = list(lines_of_stdin() if file is None else lines_of_file(file))
     if not target_column:
-        return _Pairs(lines, None)
+        return lines, None
     name = str(file or STDIN_NAME)
     pairs = [options.two_columns(line, name, number) for number, line in enumerate(lines, start=1)]
-    return _Pairs([source for source, _ in pairs], [translation for _, translation in pairs])
+    return [source for source, _ in pairs], [translation for _, translation in pairs]
 
 
 def _check_number(made: Format, num_sentences: int) -> None:
@@ -169,13 +158,3 @@ def _how_aligned(layer: "AlignmentLayer") -> str:
     if layer.agreement is None:
         return text
     return f"{text}; it agrees with what the predictions depend on for {layer.agreement:.0%} of the tokens"
-
-
-def _write(content: bytes | Iterable[str], out: Path | None) -> None:
-    if out is None:
-        assert not isinstance(content, bytes)
-        sys.stdout.writelines(content)
-        sys.stdout.flush()
-        return
-    write_atomically(out, content)
-    say(f"Wrote {out}.")

@@ -6,9 +6,9 @@ from typing import Annotated
 from typer import Option, echo
 
 from mt.cli.logs import show_logs
-from mt.cli.options import RUNS, OverridesOption, check_needs
+from mt.cli.options import OverridesOption, check_needs, run_of_config
 from mt.display import aligned, counted
-from mt.errors import ConfigError, DataError
+from mt.errors import ConfigError
 
 
 def check(
@@ -43,18 +43,17 @@ def check(
     130  stopped by Ctrl-C.
     """
     show_logs()
-    if (config is None) == (batch is None):
+    if config is not None and batch is None:
+        check_needs("--batch", False, checkpoint=checkpoint, device=device)
+        _check_config(config, overrides or [], run, verbose=verbose)
+    elif batch is not None and config is None:
+        check_needs("--config", False, set=overrides, verbose=verbose)
+        _check_batch(batch, run, checkpoint, device or "auto")
+    else:
         raise ConfigError(
             "give either --config FILE, to check a run before it begins, or --batch FILE, to examine a "
             "skipped batch."
         )
-    check_needs("--batch", batch is not None, checkpoint=checkpoint)
-    check_needs("--batch: for --config use --set training.device=...", batch is not None, device=device)
-    check_needs("--config", config is not None, set=overrides, verbose=verbose or None)
-    if config is not None:
-        _check_config(config, overrides or [], run, verbose=verbose)
-    elif batch is not None:
-        _check_batch(batch, run, checkpoint, device or "auto")
 
 
 def _check_config(file: Path, overrides: list[str], run: Path | None, *, verbose: bool) -> None:
@@ -69,7 +68,7 @@ def _check_config(file: Path, overrides: list[str], run: Path | None, *, verbose
         if verbose and section.details:
             echo("".join(f"    {line}\n" for line in aligned(section.details)))
 
-    conclusion = preflight(config, RunDirectory(run or RUNS / file.stem), show)
+    conclusion = preflight(config, RunDirectory(run) if run else run_of_config(file), show)
     for warning in conclusion.warnings:
         echo(f"warning: {warning}")
     echo(conclusion.verdict)
@@ -78,12 +77,7 @@ def _check_config(file: Path, overrides: list[str], run: Path | None, *, verbose
 def _check_batch(batch: Path, run: Path | None, checkpoint: str | None, device: str) -> None:
     from mt.run_directory import RunDirectory
 
-    if not batch.is_file():
-        raise DataError(f"there is no file {batch}: give one of the folder bad_batches of a run.")
-    directory = RunDirectory(run or batch.absolute().parent.parent)
-    if run is None and not directory.exists:
-        raise ConfigError(f"{batch} is not in the folder bad_batches of a run: give its run with --run PATH.")
-    directory.require()
+    directory = RunDirectory(run or batch.absolute().parent.parent).require()
     from mt.device import choose_device
     from mt.preflight.replay import replay
 

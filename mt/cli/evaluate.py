@@ -49,7 +49,7 @@ def evaluate(
     """
     show_logs()
     found = options.find_run(run)
-    options.check_output(json, found.path, *(ensemble or ()), data=data)
+    options.check_output(json, data=data)
     strategy = options.choose_beam(beam, length_penalty, length_normalization)
     from mt.device import choose_device
     from mt.evaluation.evaluate import described, run_evaluation, show_in_tensorboard, write_json
@@ -63,7 +63,7 @@ def evaluate(
         checkpoint=checkpoint,
         device=choose_device(device),
         precision=precision,
-        engine=options.engine_name(engine),
+        engine="torch" if engine == "mt" else engine,
         data_path=data,
         data_name=name,
         beam=strategy,

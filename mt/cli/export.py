@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, Option, echo
 
-from mt.cli.extras import extra
 from mt.cli.logs import say, show_logs
-from mt.cli.options import CheckpointOption, RunOption, find_run
+from mt.cli.options import CheckpointOption, RunOption, find_run, installed_with
 from mt.display import aligned, visible
 
 if TYPE_CHECKING:
-    from mt.export.export import Library
     from mt.run_directory import RunDirectory
 
 
@@ -39,7 +37,15 @@ def export(
     """
     show_logs()
     directory = find_run(run)
-    library = _library(to)
+    with installed_with("mt-from-scratch[transformers]" if to == "transformers" else to):
+        if to == "ctranslate2":
+            from mt.export.ctranslate2_model import CTRANSLATE2
+
+            library = CTRANSLATE2
+        else:
+            from mt.export.transformers_model import TRANSFORMERS
+
+            library = TRANSFORMERS
     from mt.evaluation.test_set import load_evaluation_set
     from mt.export.card import agreement_rows, not_expressed
     from mt.export.export import check_folder, export_model
@@ -79,14 +85,3 @@ def _converted(run: "RunDirectory", checkpoint: str) -> Path:
     if (folder / REFUSED).exists():
         raise ExportError((folder / REFUSED).read_text(encoding="utf-8"))
     return folder / "float32"
-
-
-def _library(name: str) -> "Library":
-    with extra(name):
-        if name == "ctranslate2":
-            from mt.export.ctranslate2_model import CTRANSLATE2
-
-            return CTRANSLATE2
-        from mt.export.transformers_model import TRANSFORMERS
-
-        return TRANSFORMERS

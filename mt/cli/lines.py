@@ -3,13 +3,14 @@
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from mt import processes
 from mt.cli.logs import invite_typing
 from mt.cli.options import on_one_line
-from mt.display import SilentBar, counted, one_line, progress_bar
+from mt.display import counted, one_line, progress
 from mt.errors import LinesError
 from mt.inference.arriving_lines import (
     STDIN,
@@ -24,8 +25,6 @@ from mt.special_tokens import UNK_ID
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from tqdm import tqdm
 
     from mt.inference.segments import Translation
     from mt.inference.translator import Translator
@@ -53,12 +52,12 @@ class Input(NamedTuple):
         is_stdin = not self.sentences and self.file is None and self.first == 1
         return is_stdin and not processes.are_several() and os.isatty(STDIN) and sys.stdout.isatty()
 
-    def bar(self) -> "tqdm[NoReturn] | SilentBar":
+    def progress(self) -> AbstractContextManager[Callable[[int], object]]:
         """A progress bar for a file, unless the translations themselves appear on the terminal."""
         is_needed = self.file is not None and not sys.stdout.isatty()
         total = count_lines(self.file) if is_needed else None
         left = None if total is None else max(0, total - self.first + 1)
-        return progress_bar(left, unit="lines", description="translating", shown=is_needed)
+        return progress(left, unit="lines", description="translating", shown=is_needed)
 
     def blocks(self) -> Iterator[list[str]]:
         """Yield the lines in blocks, as they arrive, in every process those of the first one."""
@@ -79,10 +78,9 @@ class Input(NamedTuple):
         """Say how to continue after translating has stopped at this line."""
         if self.sentences:
             return ""
-        before = "There is no line before it" if line == 1 else "All lines before it are translated"
         return (
-            f" {before}. Continue after it with --start-line {line + 1}, or do not stop at such lines with "
-            "--on-error empty or --on-error copy."
+            f" All lines before it are translated. Continue after it with --start-line {line + 1}, or do not "
+            "stop at such lines with --on-error empty or --on-error copy."
         )
 
 
@@ -155,6 +153,8 @@ class LineTranslator:
 
     def write(self, translations: "list[list[Translation]]", first_line: int) -> None:
         """Write the best translation of each line; for n-best lists all of them, numbered and scored."""
+        if not processes.is_first():
+            return
         for line, best_first in enumerate(translations, first_line):
             if self.options["with_scores"]:
                 for best in best_first:

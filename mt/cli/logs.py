@@ -5,11 +5,10 @@ import io
 import logging
 import os
 import sys
-import textwrap
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mt import display, processes
-from mt.display import show_only_errors, terminal_width, visible
+from mt.display import show_only_errors, visible
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -29,8 +28,9 @@ def survive_losing_stderr() -> None:
 
 
 def say(text: str) -> None:
-    """Print a line beside the output, on stderr; its control characters are made visible."""
-    print(visible(text), file=sys.stderr, flush=True)
+    """Print a line on stderr, in the first process only, with its control characters escaped."""
+    if processes.is_first():
+        print(visible(text), file=sys.stderr, flush=True)
 
 
 def show_logs() -> None:
@@ -40,9 +40,7 @@ def show_logs() -> None:
     logger = logging.getLogger("mt")
     logger.setLevel(logging.INFO)
     logger.propagate = False
-    handler = _BesideProgressBar()
-    handler.setFormatter(_Plain())
-    logger.handlers = [handler]
+    logger.handlers = [_BesideProgressBar()]
     if not processes.is_first():
         show_only_errors()
 
@@ -67,6 +65,11 @@ def _new_bar(**options: Any) -> "tqdm[NoReturn]":
 
 
 class _BesideProgressBar(logging.Handler):
+    def format(self, record: logging.LogRecord) -> str:
+        """The message, with its level from a warning on."""
+        prefix = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
+        return visible(prefix + record.getMessage())
+
     def emit(self, record: logging.LogRecord) -> None:
         """Write a log line above the progress bars, if any was drawn."""
         if "tqdm" not in sys.modules:
@@ -75,21 +78,6 @@ class _BesideProgressBar(logging.Handler):
         from tqdm import tqdm
 
         tqdm.write(self.format(record), file=sys.stderr)
-
-
-class _Plain(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        """The message, with its level from a warning on; on a terminal, wrapped between words."""
-        prefix = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
-        text = visible(prefix + record.getMessage())
-        if (width := terminal_width()) is None:
-            return text
-        wrapper = textwrap.TextWrapper(width, break_long_words=False, break_on_hyphens=False)
-        lines = []
-        for line in text.split("\n"):
-            wrapper.subsequent_indent = " " * (len(line) - len(line.lstrip()) + 2)
-            lines.append(wrapper.fill(line))
-        return "\n".join(lines)
 
 
 class _Forgiving(io.FileIO):

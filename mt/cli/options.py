@@ -1,27 +1,29 @@
 """Options of several commands, the rules about giving them together, and what they name."""
 
 import re
-from contextlib import suppress
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Option
 
-from mt import processes
 from mt.cli.logs import say
 from mt.errors import ConfigError, DataError
+from mt.files import write_atomically
 from mt.inference.arriving_lines import is_stdin
 
 if TYPE_CHECKING:
-    from mt.inference.translator import EngineChoice
+    from mt.device import PrecisionName
+    from mt.inference.translator import EngineChoice, Translator
     from mt.run_directory import RunDirectory
     from mt.search.hypothesis import LengthNormalization
     from mt.search.strategy import Beam
 
 RUNS = Path("runs")
-LARGEST_BEAM = 100
 
 input_option = partial(Option, rich_help_panel="Input")
 beam_option = partial(Option, rich_help_panel="Beam search")
@@ -45,7 +47,7 @@ CheckpointOption = Annotated[
 ]
 FileOption = Annotated[Path | None, input_option("--file", "-f", help="Translate the lines of a UTF-8 file.")]
 BeamOption = Annotated[
-    int, beam_option(min=1, max=LARGEST_BEAM, help="Partial translations to keep; 1 is greedy search.")
+    int, beam_option(min=1, max=100, help="Partial translations to keep; 1 is greedy search.")
 ]
 LengthPenaltyOption = Annotated[
     float, beam_option(min=0.0, max=10.0, help="With --beam: higher values favour longer translations.")
@@ -132,25 +134,35 @@ def two_columns(line: str, name: str, number: int) -> tuple[str, str]:
 
 
 def check_output(out: Path | None, *inputs: Path | None, data: str | None = None) -> None:
-    """Check that ``out`` can be written, and replaces no input, no corpus ``data``, and no file of a run."""
+    """Check that ``out`` can be written, and replaces no input and no corpus ``data``."""
     if out is None:
         return
     if out.is_dir() or not out.parent.is_dir():
         raise ConfigError(f"{out} cannot be written: it must be a file, and its folder must exist.")
-    # A terminal may be both input and output; only a regular file is replaced.
-    if not out.is_file():
-        return
-    from mt.run_directory import RunDirectory
-
     given = (*inputs, *map(Path, data.split(",") if data else ()))
     existing = [path for path in given if path is not None and path.exists()]
-    around = (*existing, *(parent for path in (out, *existing) for parent in path.resolve().parents))
-    runs = [run for run in map(RunDirectory, around) if run.exists]
-    if is_stdin(out) or any(map(out.samefile, existing)) or any(run.is_own_file(out) for run in runs):
-        raise ConfigError(
-            f"{out} would be replaced by the output, but it is an input or belongs to a run: choose another "
-            "file to write."
-        )
+    # A terminal may be both input and output; only a regular file is replaced.
+    if out.is_file() and (is_stdin(out) or any(map(out.samefile, existing))):
+        raise ConfigError(f"{out} would be replaced by the output, but is an input: choose another file.")
+
+
+def write_output(content: bytes | Iterable[str], out: Path | None) -> None:
+    """Write a file, or text to standard output."""
+    if out is None:
+        assert not isinstance(content, bytes)
+        sys.stdout.writelines(content)
+        sys.stdout.flush()
+        return
+    write_atomically(out, content)
+    say(f"Wrote {out}.")
+
+
+def run_of_config(config: Path) -> "RunDirectory":
+    """The run that a config file trains by default: the one it belongs to, or ``runs/NAME`` for NAME.yaml."""
+    from mt.run_directory import RunDirectory
+
+    is_of_run = config.name == "config.yaml" and (config.parent / "checkpoints").is_dir()
+    return RunDirectory(config.parent if is_of_run else RUNS / config.stem)
 
 
 def find_run(path: Path | None) -> "RunDirectory":
@@ -160,8 +172,7 @@ def find_run(path: Path | None) -> "RunDirectory":
     if path is not None:
         return RunDirectory(path).require()
     run = newest_run(RUNS)
-    if processes.is_first():
-        say(f"run: {run.path}")
+    say(f"run: {run.path}")
     return run
 
 
@@ -170,9 +181,48 @@ def find_ensemble(paths: list[Path] | None) -> "list[RunDirectory]":
     return [find_run(path) for path in paths or []]
 
 
-def engine_name(given: str) -> "EngineChoice":
-    """The engine of that name; ``mt`` is the former name of torch."""
-    return cast("EngineChoice", "torch" if given == "mt" else given)
+@contextmanager
+def installed_with(what: str) -> Iterator[None]:
+    """Explain how to install a package that an import in the ``with`` block needs."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        missing = f"this needs the package {error.name}, which is not installed"
+        raise ConfigError(f"{missing}. Install it with pip install '{what}'.") from error
+
+
+def load_translator(
+    path: Path | None,
+    checkpoint: str,
+    device: str,
+    precision: "PrecisionName",
+    engine: "EngineChoice | Literal['mt']",
+    *,
+    ensemble: list[Path] | None = None,
+    dictionary: Mapping[str, str] | None = None,
+) -> "Translator":
+    """Load a run, by default the newest one in ``runs/``, or an exported folder."""
+    from mt.inference.exported_folder import is_exported
+    from mt.inference.translator import Translator, load_exported
+
+    engine = "torch" if engine == "mt" else engine
+    if path is None or not is_exported(path):
+        return Translator.from_run(
+            find_run(path),
+            checkpoint=checkpoint,
+            device=device,
+            dictionary=dictionary,
+            others=find_ensemble(ensemble),
+            precision=precision,
+            engine=engine,
+        )
+    if checkpoint != "best" or ensemble or engine == "torch":
+        raise ConfigError(
+            f"{path} is an exported folder: leave out --checkpoint, --ensemble, --layer and --engine torch, "
+            "which are for runs."
+        )
+    with installed_with("ctranslate2"):
+        return load_exported(path, device=device, precision=precision, dictionary=dictionary)
 
 
 def choose_beam(

@@ -6,12 +6,11 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from typer import Option, echo
+from typer import Option
 
-from mt.cli.logs import say, show_logs
-from mt.cli.options import CheckpointOption, DeviceOption, RunOption, check_output, find_run
+from mt.cli.logs import show_logs
+from mt.cli.options import CheckpointOption, DeviceOption, RunOption, check_output, find_run, write_output
 from mt.errors import MtError
-from mt.files import write_atomically
 
 if TYPE_CHECKING:
     import torch
@@ -48,7 +47,7 @@ def report(
     """
     show_logs()
     found = find_run(run)
-    check_output(out, found.path)
+    check_output(out)
     from mt.attention_maps.page import script_hash
     from mt.checkpoint.store import CheckpointStore
     from mt.device import choose_device
@@ -72,11 +71,7 @@ def report(
         LOG.warning("%s", reason)
     hash_of_script = script_hash() if maps else ""
     text = render(facts, format, samples, attention=maps, script_hash=hash_of_script, left_out=left_out)
-    if out is None:
-        echo(text, nl=False)
-        return
-    write_atomically(out, text)
-    say(f"Wrote {out}.")
+    write_output([text], out)
 
 
 def _samples(

@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from mt.cli import options
 from mt.cli.logs import invite_typing, say, show_logs
-from mt.display import counted, in_precision, progress_bar
+from mt.display import counted, in_precision, progress
 from mt.errors import DataError, LinesError
 from mt.inference.arriving_lines import STDIN_NAME, arriving, count_lines, lines_of_file, lines_of_stdin
 
@@ -59,7 +59,7 @@ def score(
     log_prob = 0.0
     is_file = files is not None and not sys.stdout.isatty()
     total = count_lines(files[0]) if files and is_file else None
-    with progress_bar(total, unit="lines", description="scoring", shown=is_file) as bar:
+    with progress(total, unit="lines", description="scoring", shown=is_file) as advance:
         for pairs in arriving(_pairs_of_files(*files) if files else _pairs_of_stdin()):
             scored, stopped_by = _score(translator, pairs, num_pairs + 1)
             for pair in scored:
@@ -77,7 +77,7 @@ def score(
                     columns.append(" ".join(map("{}={:.4f}".format, pair.tokens, pair.log_probs)))
                 sys.stdout.write("\t".join(columns) + "\n")
             sys.stdout.flush()
-            bar.update(len(scored))
+            advance(len(scored))
             if stopped_by is not None:
                 raise stopped_by
     if num_pairs:

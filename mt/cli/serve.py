@@ -10,9 +10,7 @@ from typer import Option
 
 from mt import processes
 from mt.cli import options
-from mt.cli.extras import extra
 from mt.cli.logs import show_logs
-from mt.cli.translators import load_translator
 from mt.display import visible
 from mt.errors import ConfigError, DataError
 
@@ -62,7 +60,7 @@ def serve(
     show_logs()
     # The threads of the service and its clients compete for the same cores.
     processes.let_threads_look(0)
-    with extra("serve", "fastapi", "uvicorn"):
+    with options.installed_with("mt-from-scratch[serve]"):
         from mt.serving.app import Service, listen
         from mt.serving.app import serve as serve_app
         from mt.serving.batching import BatchedTranslator
@@ -89,7 +87,7 @@ def serve(
         runs = []
         for name, path in zip(names, paths, strict=True):
             LOG.info("loading %s", path)
-            translator = load_translator(path, checkpoint, device, precision, engine)
+            translator = options.load_translator(path, checkpoint, device, precision, engine)
             if verbose:
                 LOG.info("%s: %s", name, translator.described)
             align = _aligner(translator, layer)

@@ -2,8 +2,6 @@
 
 import operator
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
@@ -12,8 +10,8 @@ from typer import Exit, Option
 
 from mt import processes
 from mt.cli.logs import say, show_logs
-from mt.cli.options import RUNS, OverridesOption, check_at_most_one
-from mt.errors import ConfigError, MtError
+from mt.cli.options import OverridesOption, check_at_most_one, run_of_config
+from mt.errors import ConfigError
 
 if TYPE_CHECKING:
     from mt.config.config import Config
@@ -57,7 +55,7 @@ def train(
     """
     from mt.config.init_from import parse_origin
     from mt.config.load import load_config
-    from mt.run_directory import as_run
+    from mt.run_directory import RunDirectory
 
     show_logs()
     check_at_most_one(restart=restart, from_checkpoint=from_checkpoint)
@@ -70,22 +68,18 @@ def train(
             f"init_from.checkpoint={origin.checkpoint}",
         ]
     max_seconds = None if max_time is None else _seconds(max_time)
-    with _said_once_a_machine():
-        loaded = load_config(config, overrides or [], label="--set")
-    if run is None:
-        _check_is_of_no_run(config)
-    directory = as_run(run or RUNS / config.stem)
+    loaded = load_config(config, overrides or [], label="--set")
+    directory = RunDirectory(run) if run else run_of_config(config)
     if processes.is_first():
-        directory.check_not_in_use()
+        directory.check_usable()
     # After the checks above, because importing torch is slow.
     from mt.training.run import run_training
 
     outcome = run_training(
         loaded, directory, restart=restart, from_checkpoint=from_checkpoint, max_seconds=max_seconds
     )
-    if processes.is_first():
-        flag = "--restart" if restart else "--from-checkpoint" if from_checkpoint else None
-        say(_what_to_do_next(outcome, directory, loaded, flag))
+    flag = "--restart" if restart else "--from-checkpoint" if from_checkpoint else None
+    say(_what_to_do_next(outcome, directory, loaded, flag))
     raise Exit(outcome.exit_code)
 
 
@@ -99,26 +93,6 @@ def _seconds(text: str) -> float:
     return float(seconds)
 
 
-def _check_is_of_no_run(file: Path) -> None:
-    """Check that the config is not that of a run, which would begin another run named after the file."""
-    if file.name == "config.yaml" and (file.parent / "checkpoints").is_dir():
-        raise ConfigError(
-            f"{file} belongs to the run {file.parent}. To continue that run, add --run "
-            f"{quote(str(file.parent))}; to train a new one, name its directory with --run PATH."
-        )
-
-
-@contextmanager
-def _said_once_a_machine() -> Iterator[None]:
-    """Report an error in the ``with`` block once per machine, because all its processes have the same one."""
-    try:
-        yield
-    except MtError as error:
-        if processes.is_first_on_machine():
-            raise
-        raise Exit(1) from error
-
-
 def _what_to_do_next(outcome: "Outcome", run: "RunDirectory", config: "Config", flag: str | None) -> str:
     """What to do next; ``flag`` is the option with which the run was started and which does not resume it."""
     from mt.training.schedule import has_ended
@@ -127,15 +101,12 @@ def _what_to_do_next(outcome: "Outcome", run: "RunDirectory", config: "Config", 
         without = f" without {flag}" if flag and outcome.was_started else ""
         return f"The same command{without} resumes the run."
     if outcome.was_finished:
-        limits, otherwise = "that limit", "; to start over, add --restart"
+        limits = "that limit"
         if has_ended(outcome.counters.step, config.schedule):
             limits = "that limit and schedule.total_steps in another run with --run PATH"
-            otherwise = "" if flag else otherwise
-        elif flag:
-            otherwise = "; leave out --from-checkpoint"
         return (
-            f"{run.path} is finished: {outcome.finished}. To train longer, raise {limits}{otherwise}. "
-            f"A new run from its weights: {run.adapt_command(config.data.path)}"
+            f"{run.path} is finished: {outcome.finished}. To train longer, raise {limits}; to start over, "
+            f"add --restart; for a new run from its weights, {run.adapt_command(config.data.path)}"
         )
     path = quote(str(run.path))
     return (

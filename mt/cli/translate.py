@@ -1,11 +1,10 @@
 """`mt translate`: translate sentences, one line out for one line in."""
 
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, closing, contextmanager, redirect_stderr, redirect_stdout
+from contextlib import closing, contextmanager
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -17,8 +16,7 @@ from mt import processes
 from mt.cli import options
 from mt.cli.lines import Block, Input, LineTranslator
 from mt.cli.logs import say, show_logs
-from mt.cli.prompt import Prompt
-from mt.cli.translators import load_translator
+from mt.cli.prompt import prompt
 from mt.display import in_precision
 from mt.errors import DataError
 from mt.search.strategy import LARGEST_SEED, Constraints, Sampling
@@ -117,7 +115,7 @@ def translate(
 
     words = None if dictionary is None else read_dictionary(dictionary)
     with _together(device):
-        translator = load_translator(
+        translator = options.load_translator(
             run, checkpoint, device, precision, engine, ensemble=ensemble, dictionary=words
         )
         if verbose:
@@ -136,7 +134,7 @@ def translate(
             translator, search, source.name, None if prefix_column else prefix or "", on_error
         )
         if source.is_typed:
-            Prompt(lines).run()
+            prompt(lines)
             return
         at_once = 2 if translator.engine.name == "ctranslate2" and not processes.are_several() else 1
         _translate_all(source, lines, at_once)
@@ -146,21 +144,14 @@ def translate(
 
 @contextmanager
 def _together(device: str) -> Iterator[None]:
-    """Work with the processes that torchrun has started, of which only the first one writes."""
+    """Connect the processes, if torchrun has started several, of which only the first one writes."""
     if not processes.are_several():
         yield
         return
     from mt import distributed
     from mt.device import choose_device
 
-    with ExitStack() as stack:
-        stack.enter_context(distributed.connected(choose_device(device).type))
-        if not processes.is_first():
-            nowhere = stack.enter_context(
-                Path(os.devnull).open("w", encoding="utf-8", errors="surrogateescape")
-            )
-            stack.enter_context(redirect_stdout(nowhere))
-            stack.enter_context(redirect_stderr(nowhere))
+    with distributed.connected(choose_device(device).type):
         yield
 
 
@@ -168,8 +159,8 @@ def _translate_all(source: Input, lines: LineTranslator, at_once: int) -> None:
     """Translate and write block by block, then print the warnings, or what stopped it."""
     number = source.first
     try:
-        with source.bar() as bar:
-            translate_block = partial(lines.translate, advance=bar.update)
+        with source.progress() as advance:
+            translate_block = partial(lines.translate, advance=advance)
             with closing(_in_order(translate_block, source.blocks(), number, at_once)) as blocks:
                 for block in blocks:
                     lines.write(block.translations, number)

@@ -18,7 +18,7 @@ from mt.checkpoint.record import MODEL, Checkpoint
 from mt.config.load import load_config
 from mt.data.sources.source import Split
 from mt.device import PrecisionName, choose_device
-from mt.display import markdown_table, markdown_text, progress_bar, visible
+from mt.display import markdown_table, markdown_text, progress, visible
 from mt.errors import ConfigError
 from mt.evaluation.analysis import Analysis, ScoredSentence, analyse_translations, worst_sentences
 from mt.evaluation.record import RecordedEvaluation, name_in_setting, read_evaluations, record_evaluation
@@ -208,8 +208,8 @@ def translate_set(
         weights = " ".join(other.checkpoint.checksums[MODEL] for other in others)
         checksum = hashlib.blake2b(weights.encode(), digest_size=2).hexdigest()
         setting = f"{setting}-ensemble{len(others) + 1}-{checksum}"
-    with progress_bar(len(test_set.sources), unit="sentences", description="translating") as bar:
-        lines = translator.translate(test_set.sources, strategy=beam, advance=bar.update)
+    with progress(len(test_set.sources), unit="sentences", description="translating") as advance:
+        lines = translator.translate(test_set.sources, strategy=beam, advance=advance)
     if not processes.is_first():
         # The others have nothing more to do.
         raise SystemExit(0)

@@ -192,7 +192,7 @@ def _length_section(text: Text, src: Numbers, tgt: Numbers, dropped: Mapping[str
 
 
 def _memory_section(step: LargestStep, model_size: ModelSize) -> Section:
-    known = model_size.num_bytes | {"activations": step.activations or 0}
+    known = model_size.num_bytes
     details = [("batch", f"{rows} x {src} source and {tgt} target tokens") for rows, src, tgt in step.shapes]
     details.append(("loss", f"{step.loss:.2f} before training"))
     details += [(name, size(num_bytes)) for name, num_bytes in known.items() if num_bytes]

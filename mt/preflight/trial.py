@@ -25,10 +25,9 @@ from mt.device import (
     Precision,
     choose_device,
     fix_num_threads,
-    forget_peak,
-    free_memory,
     keep_freed_memory,
-    memory_in_use,
+    peak_memory,
+    usable_memory,
 )
 from mt.errors import OverflowedLinesError, TrainingError
 from mt.inference.loaded_model import build_model
@@ -84,7 +83,7 @@ class ModelSize:
 
     def check_fits(self, device: torch.device) -> None:
         """Check that the model can be trained if its batches are small enough."""
-        needed, free = sum(self.num_bytes.values()), free_memory(device)
+        needed, free = sum(self.num_bytes.values()), usable_memory(device)
         if free is not None and needed > free:
             kept = " and ".join(name for name, size in self.num_bytes.items() if size and name != "weights")
             raise TrainingError(
@@ -101,8 +100,7 @@ class LargestStep(NamedTuple):
     """For each batch, the number of pairs, and the source and target tokens per row."""
     loss: float
     peak: int | None
-    """Bytes at the peak of memory, and those that the step has added to reach it; None if unknown."""
-    activations: int | None
+    """The most bytes of memory that were used; None if unknown."""
 
 
 def largest_batches(pairs: EncodedPairs, batches: Sequence[Indices]) -> list[Indices]:
@@ -155,17 +153,11 @@ class Trial:
         """Train on the largest batches of the first epoch as the micro-batches of one step."""
         epoch = self.batches.epoch(0)
         largest = largest_batches(epoch.pairs, list(epoch.batches))
-        # A first step on a single pair allocates what persists: gradients, moments, library buffers.
         generator = np.random.default_rng(self._sample.config.training.seed)
-        self._train_state.step([self.batches.batch_of(largest[0][:1], 0, generator)])
         batches = [self.batches.batch_of(indices, 0, generator) for indices in largest]
-        can_tell = forget_peak(self._device)
-        before, _ = memory_in_use(self._device)
         result = self._train_state.step(batches)
-        peak = memory_in_use(self._device)[1] if can_tell else None
-        activations = max(0, peak - before) if peak is not None and before is not None else None
         shapes = [(len(batch.labels), batch.src_ids.size(1), batch.labels.size(1)) for batch in batches]
-        return LargestStep(shapes, result.loss, peak, activations)
+        return LargestStep(shapes, result.loss, peak_memory(self._device))
 
     def time_steps(self, *, max_steps: int, max_seconds: float) -> float:
         """Seconds of a step for each of its target tokens, from the first steps of the run."""

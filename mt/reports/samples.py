@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 
-from mt.display import progress_bar
+from mt.display import progress
 from mt.errors import DataError
 from mt.evaluation.analysis import ScoredSentence, sentence_scores
 from mt.evaluation.evaluate import setting_name
@@ -67,8 +67,8 @@ def rank_samples(
         num = min(num_sentences, count)
         indices = [count * number // num for number in range(num)]
         sources, references = ([texts[index] for index in indices] for texts in (sources, references))
-        with progress_bar(num, unit="sentences", description="translating") as bar:
-            translations = translator.translate(sources, advance=bar.update)
+        with progress(num, unit="sentences", description="translating") as advance:
+            translations = translator.translate(sources, advance=advance)
     scores = sentence_scores(translations, references)
     numbers = [index + 1 for index in indices]
     samples = map(ScoredSentence, numbers, sources, translations, references, scores)

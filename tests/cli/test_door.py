@@ -70,6 +70,8 @@ def test_translating_needs_no_library_that_trains(converted: Path, tmp_path: Pat
         f"{run} --beam 3 --n-best 2 Anna",
         f"{run} --file test.en",
         f"{run} --file nowhere",
+        f"runs {converted}",
+        f"show {converted}",
     ]
     done = call([*lines, "serve --run nowhere", "translate --run nowhere a"], TRAINING, tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]

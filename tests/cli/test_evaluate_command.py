@@ -120,11 +120,3 @@ def test_an_earlier_evaluation_by_another_checkpoint_is_compared_with(
         out,
         re.MULTILINE,
     )
-
-
-def test_another_precision_has_translations_of_its_own(call: Call, trained: RunDirectory) -> None:
-    for options, ending in (((), "greedy"), (("--precision", "int8"), "greedy-int8")):
-        code, _, err = call("evaluate", "--scores-only", "--run", trained.path, *options)
-        assert code == 0
-        assert f"greedy search, by torch in {'int8' if options else 'float32'}" in err
-        assert f".{ending}." in err

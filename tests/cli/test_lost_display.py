@@ -99,18 +99,3 @@ def _read_until(descriptor: int, words: bytes) -> None:
     shown = b""
     while not any(word in shown for word in words.split(b"|")):
         shown += os.read(descriptor, 1000)
-
-
-@pytest.mark.slow
-def test_signals_that_are_ignored_at_the_start_stay_ignored(
-    command: list[str], unbroken: RunDirectory
-) -> None:
-    deaf = ["/bin/sh", "-c", 'trap "" INT HUP; exec "$@"', "sh", *command]
-    with subprocess.Popen(deaf, stderr=subprocess.PIPE, env=environment(), text=True) as process:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if line.startswith(("corpus: ", "model: ", "saved ")):
-                process.send_signal(signal.SIGINT)
-                process.send_signal(signal.SIGHUP)
-        assert process.wait(LONGEST_SECONDS) == 0
-    assert_nothing_was_lost(unbroken)

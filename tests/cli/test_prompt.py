@@ -87,9 +87,9 @@ class Terminal:
 
 
 @pytest.mark.usefixtures("trained")
-def test_on_a_terminal_lines_are_edited_and_recalled_and_commands_change_the_search() -> None:
+def test_on_a_terminal_lines_are_edited_and_recalled() -> None:
     with Terminal("translate", "--run", "runs/tiny") as terminal:
-        terminal.until(":help lists the commands")
+        terminal.until("Ctrl-D ends")
         terminal.until("> ")
         # Ctrl-A goes to the beginning of the line.
         terminal.type("dog sees milk.\x01the \r")
@@ -99,16 +99,6 @@ def test_on_a_terminal_lines_are_edited_and_recalled_and_commands_change_the_sea
         terminal.type("\x1b[A\r")
         terminal.until("der Hund sieht Milch.")
         terminal.until("> ")
-        terminal.type(":beam 4\r")
-        terminal.until("beam 4, 1 translation of each line")
-        terminal.until("> ")
-        terminal.type(":nbest 3\r")
-        terminal.until("beam 4, 3 translations of each line")
-        terminal.until("> ")
-        terminal.type("Anna buys milk.\r")
-        rows = terminal.until("\n> ").replace("\r", "")
-        assert re.findall(r"^(\d)\t-\d\.\d{4}\t-\d+\.\d{4}\t", rows, re.MULTILINE) == ["3", "3", "3"]
-        assert "\tAnna kauft Milch.\n" in rows
         # Ctrl-C drops a line, and Ctrl-D ends.
         terminal.type("half a line")
         terminal.until("half a line")
@@ -116,19 +106,15 @@ def test_on_a_terminal_lines_are_edited_and_recalled_and_commands_change_the_sea
         terminal.type("\x04")
         assert terminal.process.wait(60) == 0
     file = Path("state/mt/translate_history")
-    assert file.read_text(encoding="utf-8").splitlines() == [
-        "the dog sees milk.", ":beam 4", ":nbest 3", "Anna buys milk."
-    ]  # fmt: skip
+    assert file.read_text(encoding="utf-8") == "the dog sees milk.\n"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
 @pytest.mark.usefixtures("trained")
-def test_in_a_pipe_commands_are_sentences_and_nothing_is_remembered(start: Start) -> None:
+def test_in_a_pipe_nothing_is_remembered(start: Start) -> None:
     process = start("translate", "--run", "runs/tiny")
-    out, err = process.communicate(":quit\nthe dog sees milk.\n")
-    assert process.returncode == 0
-    assert len(out.splitlines()) == 2
-    assert out.splitlines()[1] == "der Hund sieht Milch."
+    out, err = process.communicate("the dog sees milk.\n")
+    assert (process.returncode, out) == (0, "der Hund sieht Milch.\n")
     assert "> " not in out + err
     assert "Type a sentence" not in err
     assert not Path("state").exists()
@@ -156,58 +142,22 @@ def typing(call: Call, monkeypatch: pytest.MonkeyPatch) -> Typing:
 
 
 @pytest.mark.usefixtures("trained")
-def test_the_prompt_translates_as_the_command_line_does(typing: Typing, call: Call) -> None:
-    sentences = ["the dog sees milk.", "Anna buys two red apples!", "my aunt paints the car today."]
-    options = ("--beam", "3", "--n-best", "2", "--length-normalization", "mean")
-    expected = call("translate", "--run", "runs/tiny", *options, *sentences)[1]
-    assert typing(list(sentences), *options)[1] == expected + "\n"
-    # With commands instead of options, and pasted at once.
-    pasted: list[str | BaseException] = [":beam 3", ":nbest 2", "\n".join(sentences)]
-    assert typing(pasted, "--beam", "2", "--length-normalization", "mean")[1] == expected + "\n"
-    greedy = call("translate", "--run", "runs/tiny", *sentences)[1]
-    assert typing([":nbest 1", ":beam 1", *sentences], *options)[1] == greedy + "\n"
-    expected = call("translate", "--run", "runs/tiny", ": Anna sees milk.")[1]
-    assert typing([" : Anna sees milk."])[1] == expected + "\n"
-    sampling = ("--sample", "--seed", "3")
-    expected = call("translate", "--run", "runs/tiny", *sampling, "the dog.", "the dog.")[1]
-    code, out, err = typing([":beam 5", "the dog.", "the dog."], *sampling)
-    assert (code, out) == (0, expected + "\n")
-    assert "without --sample" in err
+@pytest.mark.parametrize(
+    "options",
+    [("--beam", "3", "--n-best", "2", "--length-normalization", "mean"), ("--sample", "--seed", "3")],
+)
+def test_the_prompt_translates_as_the_command_line_does(
+    options: tuple[str, ...], typing: Typing, call: Call
+) -> None:
+    sentences = ["the dog sees milk.", "Anna buys two red apples!", ": my aunt paints the car today."]
+    expected = call("translate", "--run", "runs/tiny", *options, *sentences)[1] + "\n"
+    assert typing(list(sentences), *options)[1] == expected
+    # Pasted at once.
+    assert typing(["\n".join(sentences)], *options)[1] == expected
 
 
 @pytest.mark.usefixtures("trained")
-def test_errors_are_reported_and_the_prompt_continues(typing: Typing) -> None:
-    lines: list[str | BaseException] = [
-        "car " * 40, ":beam", ":beam 0", ":beam 101", ":beam " + "9" * 5000, ":nbest 3", ":beam 3",
-        ":nbest 3", ":beam 2", ":quiet", "\udcff\udce9", KeyboardInterrupt(), "", "  ", ":nbest 1", ":beam 1",
-        "the dog sees milk.",
-    ]  # fmt: skip
-    code, out, err = typing(lines)
-    assert (code, out) == (0, "\nder Hund sieht Milch.\n\n")
-    errors = [line for line in err.splitlines() if line.startswith("mt: ")]
-    says = [
-        "line 1 has a sentence of 41 tokens", "no command ':beam'", ":beam 0 is not possible", ":beam 101",
-        "no command", ":nbest 3 is not possible", ":beam 2", "no command ':quiet'", "line 2 is not UTF-8",
-    ]  # fmt: skip
-    assert len(errors) == len(says)
-    assert all(part in line for line, part in zip(errors, says, strict=True))
-    assert "beam 3, 3 translations of each line" in err
-
-
-@pytest.mark.usefixtures("trained")
-def test_help_quit_unknown_words_and_precision(typing: Typing) -> None:
-    code, out, err = typing([":help", ":quit", "the dog sees milk."])
-    assert (code, out) == (0, "")
-    for command in (":beam N", ":nbest N", ":help", ":quit"):
-        assert f"\n{command} " in err
-    _, _, err = typing(["the zebra sees milk.", "the dog sees milk.", "the emu sees milk."])
-    assert re.findall(r"warning: .* 1 of 4 words: (\w+)\.", err) == ["zebra", "emu"]
-    _, _, err = typing([":beam 2", ":nbest 2"], "--precision", "int8")
-    assert "beam 2, 2 translations of each line, computed in int8\n" in err
-
-
-@pytest.mark.usefixtures("trained")
-def test_ctrl_c_stops_a_translation_and_the_prompt_continues(
+def test_the_prompt_continues_after_errors_and_warns_of_each_line(
     typing: Typing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     n_best = TextSearch.n_best
@@ -218,5 +168,12 @@ def test_ctrl_c_stops_a_translation_and_the_prompt_continues(
         return n_best(self, texts, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(TextSearch, "n_best", stopped)
-    code, out, _ = typing(["Anna", "the dog sees milk."])
-    assert (code, out) == (0, "der Hund sieht Milch.\n\n")
+    lines = ["car " * 40, "\udcff\udce9", KeyboardInterrupt(), "", "Anna", "the zebra sees milk."]
+    code, out, err = typing([*lines, "the dog sees milk."])
+    # Each Ctrl-C, and the end, leave the line.
+    assert (code, out[:2], out.splitlines()[-2], out[-2:]) == (0, "\n\n", "der Hund sieht Milch.", "\n\n")
+    assert re.findall(r"^mt: .*, line (\d) (has a sentence|is not UTF-8)", err, re.MULTILINE) == [
+        ("1", "has a sentence"),
+        ("2", "is not UTF-8"),
+    ]
+    assert re.findall(r"warning: .* 1 of 4 words: (\w+)\.", err) == ["zebra"]

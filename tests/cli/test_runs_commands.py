@@ -4,8 +4,6 @@ import json
 import logging
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,6 @@ import pytest
 
 from mt.config.config import Config
 from mt.run_directory import RunDirectory
-from tests.forked import environment
 
 Call = Callable[..., Any]
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -72,20 +69,6 @@ def test_a_damaged_run_is_named_and_does_not_keep_the_others_from_being_listed(c
     assert re.search(r"^done +finished", out, re.MULTILINE)
 
 
-@pytest.mark.usefixtures("two_runs")
-@pytest.mark.parametrize("command", [("runs",), ("show", "runs/done")], ids=" ".join)
-def test_neither_the_table_nor_the_story_imports_torch(command: tuple[str, ...]) -> None:
-    code = (
-        "import sys; from mt.__main__ import main\n"
-        "try: main()\nfinally: print('torch' in sys.modules, file=sys.stderr)"
-    )
-    ended = subprocess.run(
-        [sys.executable, "-c", code, *command], capture_output=True, text=True, env=environment()
-    )
-    assert ended.stderr == "False\n", ended.stderr
-    assert "600" in ended.stdout
-
-
 @pytest.mark.parametrize(
     "command", [("runs",), ("runs", "here"), ("show", "here"), ("report", "--run", "here")]
 )
@@ -131,23 +114,6 @@ def test_a_story_tells_of_corpus_resuming_killing_and_evaluations(
         assert re.search(expected, out), f"{expected}\n{out}"
 
 
-@pytest.mark.usefixtures("two_runs")
-def test_a_split_that_was_held_out_is_called_so_everywhere(call: Call) -> None:
-    file = RunDirectory(Path("runs/done")).corpus_file
-    corpus = json.loads(file.read_text())
-    corpus["splits"]["test"]["origin"] = "carved"
-    file.write_text(json.dumps(corpus))
-    told = call("show", "runs/done").out
-    assert re.search(r"test: \d+ pairs \(held out\)", told)
-    texts = [told] + [
-        call("report", "--run", "runs/done", "--sentences", 0, "--format", format).out
-        for format in ("html", "md")
-    ]
-    for text in texts:
-        assert "held out" in text
-        assert "carved" not in text
-
-
 def test_names_and_records_cannot_control_the_terminal(call: Call) -> None:
     run = RunDirectory(Path(shutil.copytree(GOLDEN / "format_2" / "run", Path("runs") / f"a{TITLE}b")))
     corpus = json.loads(run.corpus_file.read_text())
@@ -172,17 +138,3 @@ def test_names_and_records_cannot_control_the_terminal(call: Call) -> None:
         assert r"\x1b]0;owned\x07" in out or r"\u001b]0;owned\u0007" in out
     story = call("show", run.path).out
     assert story.count(r"\x1b]0;owned\x07") >= 8
-
-
-def test_a_damaged_run_is_told_as_far_as_it_can_be_read(call: Call) -> None:
-    run = RunDirectory(Path(shutil.copytree(GOLDEN / "format_2" / "run", Path("runs") / "broken")))
-    run.config_file.unlink()
-    run.corpus_file.write_text('{"path": 1}')
-    (run.checkpoints_dir / "step_0000600" / "checkpoint.json").write_text("{}")
-    code, out, _ = call("show", run.path)
-    assert code == 0
-    assert re.search(r"state +damaged: .*config\.yaml", out)
-    assert re.search(r"problems\n +corpus.json is not what training wrote", out)
-    assert re.search(r"step_0000600 .*damaged: checkpoint\.json", out)
-    assert re.search(r"training loss +[▁-█]+", out)
-    assert call("report", "--run", run.path)[:2] == (2, "")

@@ -87,23 +87,6 @@ def test_a_pair_that_is_too_long_is_named_by_its_line_after_the_lines_before_it(
 
 
 @pytest.mark.usefixtures("trained")
-def test_prefixes_by_option_and_by_column(call: Call) -> None:
-    assert call("translate", "--prefix", "ein Kind", "the dog sees milk.")[1].startswith("ein Kind")
-    file = Path("lines.txt")
-    file.write_text("the dog sees milk.\tein Kind\nthe dog sees milk.\n\n")
-    code, out, _ = call("translate", "--file", file, "--prefix-column", "--beam", "3")
-    first, second, third = out.split("\n")[:3]
-    assert code == 0
-    assert first.startswith("ein Kind")
-    assert (second, third) == ("der Hund sieht Milch.", "")
-
-
-def test_an_ensemble_of_a_run_with_itself(call: Call, trained: RunDirectory) -> None:
-    arguments = ("translate", "--run", trained.path, "--ensemble", trained.path, "--beam", "2")
-    assert call(*arguments, "the dog sees milk.")[1] == "der Hund sieht Milch.\n"
-
-
-@pytest.mark.usefixtures("trained")
 def test_scores_say_in_which_precision_they_were_computed(call: Call) -> None:
     Path("s").write_text("the dog sees milk.\n")
     Path("t").write_text("der Hund sieht Milch.\n")

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from torch.distributed import HashStore  # type: ignore[attr-defined]
 
 from mt import distributed, processes
 from mt.config.config import Config
@@ -80,19 +79,6 @@ def test_processes_with_other_software_or_precision_are_refused(
     with pytest.raises(RunError, match=f"{name} is .*another in process 2.*{remedy}"):
         run_training(make_config(), tmp_path / "run")
     assert not (tmp_path / "run").exists()
-
-
-def test_processes_on_another_kind_of_device_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    store = HashStore()
-    store.set("mt/device", "cuda")
-    monkeypatch.setattr(distributed, "rendezvous", lambda *_, **__: iter([(store, 1, 2)]))
-    monkeypatch.setattr(processes, "rank", lambda: 1)
-    monkeypatch.setattr(processes, "size", lambda: 2)
-    with (
-        pytest.raises(TrainingError, match=r"on cpu, but the first .* cuda"),
-        distributed.connected("cpu"),
-    ):
-        pass
 
 
 class Full(Objective):

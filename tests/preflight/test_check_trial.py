@@ -1,7 +1,5 @@
 """The model that `mt check` and `mt init` try: its parameters by hand, its batches, its time, its memory."""
 
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,7 +20,6 @@ from mt.data.corpus import load_corpus
 from mt.data.prepare import make_tokenizers
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.tokenizers.train import train_tokenizer
-from mt.device import forget_peak
 from mt.errors import TrainingError
 from mt.inference.loaded_model import build_model
 from mt.preflight.text import Text, encode, look_at
@@ -164,28 +161,10 @@ def test_a_model_that_cannot_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     averaged = replace(plain, num_bytes=numbers | {"average": 4_000})
     averaged.check_fits(CPU)
     # Weights, gradients and two moments, of four bytes each, fit, and an average of the weights does not.
-    monkeypatch.setattr(mt.preflight.trial, "free_memory", lambda device: 19_999)
+    monkeypatch.setattr(mt.preflight.trial, "usable_memory", lambda device: 19_999)
     plain.check_fits(CPU)
     what = r"1,000 parameters with their gradients and moments and average .* Lower model\.d_model"
     with pytest.raises(TrainingError, match=what):
         averaged.check_fits(CPU)
-    monkeypatch.setattr(mt.preflight.trial, "free_memory", lambda device: None)
+    monkeypatch.setattr(mt.preflight.trial, "usable_memory", lambda device: None)
     replace(averaged, num_bytes=numbers | {"moments": 10**15}).check_fits(CPU)
-
-
-@pytest.mark.skipif(not forget_peak(CPU), reason="for Linux, which counts the peak of a process")
-def test_a_peak_of_memory_is_seen_and_forgotten() -> None:
-    # In a process of its own: this one may keep what other tests have freed.
-    code = """
-import torch
-from mt.device import forget_peak, free_memory, memory_in_use
-CPU = torch.device("cpu")
-before, _ = memory_in_use(CPU)
-torch.ones(25_000_000)
-assert 90e6 < memory_in_use(CPU)[1] - before < 150e6
-assert forget_peak(CPU)
-now, peak = memory_in_use(CPU)
-assert abs(peak - now) < 30e6
-assert free_memory(CPU) > 0
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,16 +1,17 @@
 """Characters and byte-pair encoding: no word is unknown, because rare characters become bytes."""
 
+import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
 
 import numpy as np
 import numpy.typing as npt
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from mt.data.tokenizers.word_level import ESCAPE, SPACE_MARK, normal_spacing
-from mt.display import waiting
 from mt.special_tokens import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
+
+LOG = logging.getLogger(__name__)
 
 # A word, a number or other symbols, each with the space before it. No merge crosses these, so that no text
 # becomes the single token <s> or <0x0A>, in which symbols are next to letters.
@@ -122,14 +123,12 @@ def frequent_characters(texts: Iterable[str], min_frequency: int, *, lowercase: 
 
 
 def _train(tokenizer: Tokenizer, texts: Iterable[str], trainer: trainers.BpeTrainer) -> None:
-    with ExitStack() as stack:
+    def read() -> Iterator[str]:
+        yield from texts
+        # Now the library learns merges, without reporting its progress.
+        LOG.info("learning subwords")
 
-        def read() -> Iterator[str]:
-            yield from texts
-            # Now the library learns merges, without reporting its progress.
-            stack.enter_context(waiting("learning subwords"))
-
-        tokenizer.train_from_iterator(read(), trainer)
+    tokenizer.train_from_iterator(read(), trainer)
 
 
 def _valid_unicode(texts: Iterable[str]) -> Iterator[str]:
