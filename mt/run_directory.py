@@ -8,6 +8,7 @@ import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Self
 
 from mt.errors import RunError
@@ -74,6 +75,10 @@ class RunDirectory:
     def name(self) -> str:
         """The name of the folder, or of the link to it."""
         return self.path.name
+
+    def adapt_command(self, data: str) -> str:
+        """The command for a config that begins with the weights of this run, for other or the same data."""
+        return f"mt init --init-from {quote(str(self.path))} --data {quote(data)}"
 
     def hypotheses_file(self, setting: str) -> Path:
         """The translations of a test set, one per line; the setting names the set, checkpoint and search."""

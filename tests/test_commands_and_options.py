@@ -7,9 +7,10 @@ from mt.config.config import Config
 from mt.config.removed import REMOVED as REMOVED_FROM_CONFIGS
 
 COMMANDS = {
-    "init": "--data --src --tgt --name --recipe --columns --minutes --target-tokens --delimiter --output -o",
+    "init": "--data --src --tgt --name --recipe --columns --minutes --target-tokens --delimiter --init-from "
+    "--output -o",
     "check": "--config -c --set --batch --run --checkpoint --device --verbose -v",
-    "train": "--config -c --set --run --max-time --restart --from-checkpoint",
+    "train": "--config -c --set --run --max-time --restart --init-from --from-checkpoint",
     "translate": (
         "SENTENCES --run --ensemble --file -f --start-line --on-error --beam --length-penalty "
         "--length-normalization --n-best --sample --temperature --top-k --top-p --seed --min-length "
@@ -51,7 +52,7 @@ OPTIONS = {
         "unicode_form min_characters max_characters max_length_ratio remove_control_characters src_script "
         "tgt_script remove_identical remove_duplicates remove_leaks"
     ),
-    "tokenizer": "kind path lowercase min_frequency max_size shared max_lines",
+    "tokenizer": "kind path lowercase min_frequency max_size shared extend max_lines",
     "model": (
         "d_model num_heads num_encoder_layers num_decoder_layers d_ff dropout attention_dropout "
         "activation_dropout word_dropout activation norm_first bias initial_std share_embeddings tie_output"
@@ -60,10 +61,12 @@ OPTIONS = {
     "training": (
         "seed device precision tf32 compile batch_tokens num_micro_batches label_smoothing guided_alignment "
         "unknown_share r_drop bpe_dropout muon adam_beta1 adam_beta2 adam_epsilon weight_decay clip_norm "
-        "ema_decay max_steps max_epochs max_target_tokens max_minutes max_skipped_steps log_every_steps"
+        "ema_decay freeze max_steps max_epochs max_target_tokens max_minutes max_skipped_steps "
+        "log_every_steps"
     ),
     "validation": "every_steps metric patience num_samples batch_sentences",
     "checkpoint": "every_steps every_epochs keep",
+    "init_from": "run checkpoint parts sha256",
 }
 
 REMOVED = {

@@ -95,7 +95,8 @@ def workspace(
     trained.path.rename("runs/en-de")
     for copy in ("runs/a", "runs/b", "runs/c"):
         shutil.copytree("runs/en-de", copy)
-    shutil.copytree(tiny_corpus, "my-corpus")
+    for corpus in ("my-corpus", "next-month"):
+        shutil.copytree(tiny_corpus, corpus)
     pairs = list(
         zip(*(Path(f"my-corpus/train.{side}").read_text().splitlines() for side in ("en", "de")), strict=True)
     )
@@ -143,7 +144,9 @@ def _run(line: str) -> int:
     line, _, target = line.partition(" > ")
     arguments = shlex.split(line)
     if arguments[1] in ("train", "check") and "--batch" not in arguments:
-        arguments += [word for option in TINY for word in ("--set", option)]
+        # The model of a run to begin from is as it is.
+        tiny = [option for option in TINY if "adapted" not in line or not option.startswith("model.")]
+        arguments += [word for option in tiny for word in ("--set", option)]
     given = subprocess.run(["bash", "-c", producer], check=True, capture_output=True).stdout
     Path("stdin").write_bytes(given)
     with contextlib.ExitStack() as stack:

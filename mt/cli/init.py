@@ -53,6 +53,12 @@ def init(
     delimiter: Annotated[
         Delimiter, Option(help="The column separator, if the header line does not show it.")
     ] = "auto",
+    init_from: Annotated[
+        str | None,
+        Option(
+            help="Begin with the weights of RUN or RUN@CHECKPOINT: adapt it to --data, or train it further."
+        ),
+    ] = None,
     output: Annotated[Path | None, Option("--output", "-o", help="Default: SRC-TGT.yaml.")] = None,
 ) -> None:
     """Inspect a corpus, time a few training steps, and write a commented config for your budget.
@@ -61,35 +67,44 @@ def init(
     """
     show_logs()
     if recipe is not None:
-        others = (data, src, tgt, name, columns, minutes, target_tokens, output)
+        others = (data, src, tgt, name, columns, minutes, target_tokens, output, init_from)
         if delimiter != "auto" or any(value is not None for value in others):
             raise ConfigError("--recipe prints a finished config: give no other option with it.")
         _print_recipe(recipe)
         return
-    if not (data and src and tgt):
+    if init_from is None and not (data and src and tgt):
         raise ConfigError(
             "give --data, --src and --tgt, such as: mt init --data my-corpus --src en --tgt de, "
             "or --recipe, for the configs that come with mt."
         )
     check_at_most_one(minutes=minutes is not None, target_tokens=target_tokens)
-    file = output or Path(f"{src}-{tgt}.yaml")
+    file = output or Path("adapted.yaml" if init_from else f"{src}-{tgt}.yaml")
     if file.exists():
         raise ConfigError(f"{file} exists already. Choose another file with --output.")
     if not file.parent.is_dir():
         raise ConfigError(f"There is no folder {file.parent} for {file.name}. Choose one with --output.")
     from mt.config.schema import SCHEMA_FILE
-    from mt.preflight.init import propose_config
 
-    proposal = propose_config(
-        data,
-        src,
-        tgt,
-        name=name,
-        columns=columns,
-        delimiter=delimiter,
-        minutes=minutes,
-        target_tokens=target_tokens,
-    )
+    if init_from is not None:
+        from mt.config.init_from import parse_origin
+        from mt.preflight.adapt import propose_adaptation
+
+        new = {"path": data, "src": src, "tgt": tgt, "name": name, "columns": columns}
+        new["delimiter"] = None if delimiter == "auto" else delimiter
+        proposal = propose_adaptation(parse_origin(init_from), new, minutes, target_tokens)
+    else:
+        from mt.preflight.init import propose_config
+
+        proposal = propose_config(
+            str(data),
+            str(src),
+            str(tgt),
+            name=name,
+            columns=columns,
+            delimiter=delimiter,
+            minutes=minutes,
+            target_tokens=target_tokens,
+        )
     yaml = proposal.yaml
     if Path(SCHEMA_FILE).is_file():
         yaml = f"# yaml-language-server: $schema={os.path.relpath(SCHEMA_FILE, file.parent)}\n{yaml}"

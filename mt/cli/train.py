@@ -27,6 +27,10 @@ def train(
         str | None, Option(help="Save and stop after 90s, 45m, 3h50m or 1d2h, with exit code 75.")
     ] = None,
     restart: Annotated[bool, Option("--restart", help="Move an existing run aside and start over.")] = False,
+    init_from: Annotated[
+        str | None,
+        Option(help="Begin a new run with the weights of another: RUN or RUN@CHECKPOINT. Data may differ."),
+    ] = None,
     from_checkpoint: Annotated[
         Path | None,
         Option(help="Start a new --run from an older checkpoint, as runs/x/checkpoints/step_0002000."),
@@ -49,11 +53,20 @@ def train(
     A signal that is ignored at the start (nohup) stays ignored. If stderr
     is closed, training continues; all messages are in the run's train.log.
     """
+    from mt.config.init_from import parse_origin
     from mt.config.load import load_config
     from mt.run_directory import RunDirectory
 
     show_logs()
     check_at_most_one(restart=restart, from_checkpoint=from_checkpoint)
+    check_at_most_one(init_from=init_from, from_checkpoint=from_checkpoint)
+    if init_from is not None:
+        origin = parse_origin(init_from)
+        overrides = [
+            *(overrides or []),
+            f"init_from.run={origin.run}",
+            f"init_from.checkpoint={origin.checkpoint}",
+        ]
     max_seconds = None if max_time is None else _seconds(max_time)
     loaded = load_config(config, overrides or [], label="--set")
     directory = RunDirectory(run) if run else run_of_config(config)
@@ -93,7 +106,7 @@ def _what_to_do_next(outcome: "Outcome", run: "RunDirectory", config: "Config", 
             limits = "that limit and schedule.total_steps in another run with --run PATH"
         return (
             f"{run.path} is finished: {outcome.finished}. To train longer, raise {limits}; to start over, "
-            "add --restart."
+            f"add --restart; for a new run from its weights, {run.adapt_command(config.data.path)}"
         )
     path = quote(str(run.path))
     return (

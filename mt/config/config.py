@@ -5,12 +5,13 @@ from typing import Self
 from pydantic import model_validator
 
 from mt.config.data import CleaningConfig, DataConfig, TokenizerConfig
+from mt.config.init_from import InitFromConfig
 from mt.config.located_yaml import Scalar
 from mt.config.model import ModelConfig
 from mt.config.section import Section
 from mt.config.training import CheckpointConfig, ScheduleConfig, TrainingConfig, ValidationConfig
 
-_IN_TRAINING_ALONE = {"dropout", "attention_dropout", "activation_dropout", "word_dropout"}
+IN_TRAINING_ALONE = {"dropout", "attention_dropout", "activation_dropout", "word_dropout"}
 
 
 class Config(Section):
@@ -40,6 +41,9 @@ class Config(Section):
     checkpoint: CheckpointConfig = CheckpointConfig()
     """How the run is saved."""
 
+    init_from: InitFromConfig = InitFromConfig()
+    """The run that this one begins from: with its weights, tokenizers and shape, and a new optimizer."""
+
     @property
     def copies_words(self) -> bool:
         """Whether the model learns to copy unknown words; subwords are never unknown."""
@@ -47,7 +51,7 @@ class Config(Section):
 
     def computation(self) -> dict[str, Scalar]:
         """The options, such as ``model.num_heads``, that determine what weights compute outside training."""
-        model = self.model.model_dump(exclude=_IN_TRAINING_ALONE)
+        model = self.model.model_dump(exclude=IN_TRAINING_ALONE)
         return {
             **{f"model.{key}": value for key, value in model.items()},
             "data.max_length": self.data.max_length,
@@ -74,6 +78,8 @@ class Config(Section):
                 "model.share_embeddings needs tokenizer.shared: true, "
                 "because both languages can only use one embedding if they share one vocabulary."
             )
+        if self.tokenizer.extend and self.init_from.run is None:
+            raise ValueError("tokenizer.extend adds to the vocabularies of init_from.run: name that run.")
         training, schedule = self.training, self.schedule
         if training.bpe_dropout and self.tokenizer.kind not in ("bpe", "bpe_metaspace"):
             raise ValueError(

@@ -122,6 +122,9 @@ class TokenizerConfig(Section):
     shared: bool = False
     """One vocabulary for both languages instead of one for each."""
 
+    extend: bool = False
+    """Add the words (min_frequency) or characters that init_from.run does not know, behind its own."""
+
     max_lines: int = Field(default=10_000_000, ge=1)
     """Build the vocabulary from at most this many training pairs, spread evenly over the corpus."""
 

@@ -44,7 +44,7 @@ class Location(NamedTuple):
 
 
 def read_yaml(text: str, where: Callable[[int], str]) -> tuple[object, dict[KeyPath, Location]]:
-    """Read a document of mappings and scalars (a list becomes an empty one), and locate each of its values.
+    """Read a document of mappings and scalars (a list becomes text with commas), and locate each value.
 
     ``where`` names a line, counted from 1, for error messages. The locations are in the order of the text.
     """
@@ -56,6 +56,8 @@ def read_yaml(text: str, where: Callable[[int], str]) -> tuple[object, dict[KeyP
         locations[path] = Location(where(line + 1), one_short_line(written))
         if isinstance(node, yaml.ScalarNode):
             return node.value if node.style else plain_scalar(node.value)
+        if isinstance(node, yaml.SequenceNode):
+            return _joined(node)
         mapping: dict[str, object] = {}
         for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
             here, line = (*path, str(key.value)), key.start_mark.line
@@ -66,7 +68,7 @@ def read_yaml(text: str, where: Callable[[int], str]) -> tuple[object, dict[KeyP
                 problem = f"the key '{name}' is there already, in {first}. Keep one of the two"
                 raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
             mapping[key.value] = value_of(value, here, line)
-        return mapping if isinstance(node, yaml.MappingNode) else []
+        return mapping
 
     try:
         root = _compose(text)
@@ -76,6 +78,12 @@ def read_yaml(text: str, where: Callable[[int], str]) -> tuple[object, dict[KeyP
     except (yaml.YAMLError, ValueError) as error:  # For characters that YAML does not allow.
         line, problem = 1, str(error).partition("\n")[0]
     raise ConfigError(f"{where(line)}: this is not valid YAML: {problem}.")
+
+
+def _joined(node: yaml.SequenceNode) -> object:
+    """The items of a list of scalars as one text; other lists, which no option takes, become empty."""
+    is_flat = node.value and all(isinstance(item, yaml.ScalarNode) and item.value for item in node.value)
+    return ", ".join(item.value for item in node.value) if is_flat else []
 
 
 def _compose(text: str) -> yaml.Node | None:

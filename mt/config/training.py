@@ -100,6 +100,9 @@ class TrainingConfig(Section):
     ema_decay: float | None = Field(default=None, gt=0, lt=1)
     """Validate and save a moving average of the weights with this decay, such as 0.999; null: no average."""
 
+    freeze: str | None = Field(default=None, min_length=1)
+    """Patterns of the names of weights that stay as they are, with commas, such as encoder.*; null: none."""
+
     max_steps: int | None = Field(default=None, ge=1, json_schema_extra=may_change)
     """Stop after this many steps."""
 

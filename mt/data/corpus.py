@@ -121,6 +121,19 @@ def load_split(config: DataConfig, split: Split, cleaning: CleaningConfig = NO_C
     return load_corpus(config, cleaning).by_name()[split]
 
 
+def other_validation_splits(config: DataConfig) -> dict[str, datasets.Dataset]:
+    """The validation splits in ``data.mix`` that `load_corpus` leaves out, by the last part of their path."""
+    sources = (
+        (each.path, _find(each, is_mixed=number > 0))
+        for number, (each, _) in enumerate(mixed_sources(config))
+    )
+    given = [(path, source.splits["validation"]) for path, source in sources if "validation" in source.splits]
+    return {
+        Path(path.rpartition(":")[2]).name: _read_evaluation_split(parts, "validation").to_dataset()
+        for path, parts in given[1:]
+    }
+
+
 def load_undivided(config: DataConfig) -> datasets.Dataset | None:
     """All pairs of a corpus that is files without splits, empty lines included; None if it has splits."""
     source = _find(config, is_mixed=False)

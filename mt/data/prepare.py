@@ -4,6 +4,7 @@ import json
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import datasets
 import numpy as np
@@ -13,9 +14,10 @@ from mt.config.config import Config
 from mt.data.batches.alignment import Places
 from mt.data.batches.dataset import CHUNK_SIZE, DropCounts, encode_pairs
 from mt.data.batches.pairs import EncodedPairs
-from mt.data.corpus import Corpus, load_corpus
+from mt.data.corpus import Corpus, load_corpus, other_validation_splits
 from mt.data.corpus_report import cleaning_table, leak_sentence, recorded_fingerprints, to_json
 from mt.data.prepared_cache import aligned_places, cached_tokenizers, encoded_training_pairs
+from mt.data.tokenizers.extend import extended
 from mt.data.tokenizers.external import external_tokenizer
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.tokenizers.train import train_tokenizer
@@ -37,6 +39,8 @@ class Prepared:
     tgt_tokenizer: Tokenizer
     train: EncodedPairs
     validation: EncodedPairs
+    other_validation: dict[str, datasets.Dataset]
+    """The validation splits of ``data.mix``, which are scored as well, by name."""
     places: Places | None
     """The source position of each target token of ``train``; None if the model does not learn it."""
     report: str
@@ -82,29 +86,36 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
     all_dropped = corpus.report.splits.train.dropped | {
         reason: count for reason, count in dropped.items() if count
     }
-    return Prepared(corpus, *tokenizers, train, validation, places, report, all_dropped)
+    others = other_validation_splits(config.data) if config.data.mix else {}
+    return Prepared(corpus, *tokenizers, train, validation, others, places, report, all_dropped)
 
 
 def make_tokenizers(pairs: datasets.Dataset, config: Config) -> tuple[Tokenizer, Tokenizer]:
     """Tokenizers for source and target, trained on these pairs only; the same one twice if shared."""
+    sides = [("src", "tgt")] if config.tokenizer.shared else [("src",), ("tgt",)]
+    made = [_make_tokenizer(_Texts(pairs, columns, config.tokenizer.max_lines), config) for columns in sides]
+    return made[0], made[-1]
+
+
+def _make_tokenizer(texts: "_Texts", config: Config) -> Tokenizer:
+    """The tokenizer for these columns: that of the run to begin from, a given one, or a new one."""
+    if not config.init_from.sides.isdisjoint(texts.columns):
+        origin = load_tokenizers(RunDirectory(Path(str(config.init_from.run))))[texts.columns[0] == "tgt"]
+        return extended(origin, texts, config.tokenizer) if config.tokenizer.extend else origin
     if config.tokenizer.kind == "file":
-        made = [external_tokenizer(config.tokenizer, limit_seconds=config.data.hub_timeout_seconds)]
+        made = external_tokenizer(config.tokenizer, limit_seconds=config.data.hub_timeout_seconds)
     else:
-        columns = [("src", "tgt")] if config.tokenizer.shared else [("src",), ("tgt",)]
-        made = [
-            train_tokenizer(_Texts(pairs, names, config.tokenizer.max_lines), config.tokenizer)
-            for names in columns
-        ]
+        made = train_tokenizer(texts, config.tokenizer)
     # Text to translate must look like the training text, which is in this form already.
     if config.cleaning.unicode_form != "none":
-        for tokenizer in made:
-            tokenizer.normalise_unicode(config.cleaning.unicode_form)
-    return made[0], made[-1]
+        made.normalise_unicode(config.cleaning.unicode_form)
+    return made
 
 
 def num_vocabulary_pairs(pairs: datasets.Dataset, config: Config) -> int:
     """How many of these training pairs the vocabularies are built from; 0 if they are given."""
-    return 0 if config.tokenizer.kind == "file" else min(len(pairs), config.tokenizer.max_lines)
+    is_given = config.tokenizer.kind == "file" or config.init_from.sides == {"src", "tgt"}
+    return 0 if is_given and not config.tokenizer.extend else min(len(pairs), config.tokenizer.max_lines)
 
 
 def unsegmented_hint(config: Config, train: datasets.Dataset) -> str | None:
@@ -128,7 +139,7 @@ def warn_of_tokenizer(config: Config, train: datasets.Dataset) -> None:
     """Log the limitations of the chosen tokenizer, even if the vocabulary is cached."""
     if hint := unsegmented_hint(config, train):
         LOG.warning("%s", hint)
-    if num_vocabulary_pairs(train, config) < len(train) and config.tokenizer.kind != "file":
+    if 0 < num_vocabulary_pairs(train, config) < len(train):
         LOG.info(
             "the vocabulary is built from %s of %s training pairs (tokenizer.max_lines)",
             f"{config.tokenizer.max_lines:,}",
@@ -177,14 +188,14 @@ class _Texts:
 
     def __init__(self, pairs: datasets.Dataset, columns: Sequence[str], max_lines: int) -> None:
         self._pairs = pairs.with_format("arrow")
-        self._columns = columns
+        self.columns = columns
         self._max_lines = max_lines
 
     def __iter__(self) -> Iterator[str]:
         num_pairs = len(self._pairs)
         taken = range(min(num_pairs, self._max_lines))
         chunks = [taken[start : start + CHUNK_SIZE] for start in range(0, len(taken), CHUNK_SIZE)]
-        for column in self._columns:
+        for column in self.columns:
             for chunk in track(chunks, "vocabulary", unit="lines", total=len(taken), size=len):
                 rows = np.array(chunk) * num_pairs // len(taken)
                 texts = self._pairs[rows[0] : rows[-1] + 1][column]
@@ -208,7 +219,8 @@ def check_same_corpus(run: RunDirectory, corpus: Corpus) -> None:
         raise RunError(
             f"the corpus is not the one that {run.path} began with: {' and '.join(changed)} differ. Restore "
             f"the old one{on_hub}, use another run directory with --run PATH, or start over with --restart, "
-            "which moves the old run aside."
+            "which moves the old run aside. A new run from its weights on this corpus: "
+            f"{run.adapt_command(corpus.report.path)}"
         )
 
 

@@ -26,7 +26,7 @@ _FILE = "places"
 def cached_tokenizers(corpus: Corpus, config: Config, make: Callable[[], Tokenizers]) -> Tokenizers:
     """The tokenizers of this training text, which ``make`` trains; those of a large corpus are cached."""
     # A file or Hub id may name another tokenizer tomorrow, and loads quickly.
-    if config.tokenizer.kind == "file" or len(corpus.train) <= PAIRS_IN_MEMORY:
+    if config.tokenizer.kind == "file" or config.init_from.run or len(corpus.train) <= PAIRS_IN_MEMORY:
         return make()
 
     def fill(folder: Path) -> None:

@@ -108,7 +108,7 @@ def make_budget(minutes: float | None, target_tokens: int | None, sample: Sample
 
 
 def make_plan(budget: Budget, sample: Sample) -> Plan:
-    """Choose the settings of a run, time it, and fix its number of steps."""
+    """Choose the settings of a run, and `fit` it into the budget."""
     enough = min(budget.target_tokens, rule.MOST_PASSES * sample.corpus_tokens)
     options = rule.choose(
         replace(budget, target_tokens=enough),
@@ -116,7 +116,11 @@ def make_plan(budget: Budget, sample: Sample) -> Plan:
         sample.text.tokenizers[1].size,
         sample.config.data.max_length,
     )
-    config = update(sample.config, **options)
+    return fit(update(sample.config, **options), budget, sample)
+
+
+def fit(config: Config, budget: Budget, sample: Sample) -> Plan:
+    """Time a run with these settings, and fix its number of steps."""
     pace = measure(config, sample)
     num_steps, num_validations = _length_within(budget, pace)
     most_steps, note = math.ceil(rule.MOST_PASSES * pace.steps_per_epoch), ""

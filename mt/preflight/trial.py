@@ -37,6 +37,7 @@ from mt.preflight.text import Text
 from mt.search.strategy import Constraints
 from mt.training.attention_images import attention_images
 from mt.training.counters import Counters
+from mt.training.freeze import freeze
 from mt.training.optimizers import count_moments
 from mt.training.train_state import new_train_state
 from mt.training.validation import validate
@@ -140,6 +141,7 @@ class Trial:
         keep_freed_memory()
         torch.manual_seed(config.training.seed)
         model = build_model(config, *text.tokenizers)
+        freeze(model, config.training.freeze)
         self.size = ModelSize.of(model, config)
         self.size.check_fits(device)
         precision = Precision(config.training.precision, device, tf32=config.training.tf32)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -112,8 +113,7 @@ def make_optimizers(
     """AdamW, and Muon if configured. The learning rate of both is set at each step."""
     groups = parameter_groups(model, config.weight_decay)
     muon: Muon | None = None
-    if config.muon:
-        inner = _inner_matrices(model)
+    if config.muon and (inner := _inner_matrices(model)):
         groups[0]["params"] = [matrix for matrix in groups[0]["params"] if matrix is model.output.weight]
         # By the run's precision, not by the machine, because all processes of a run must compute the same.
         dtype = torch.bfloat16 if precision.name == "bf16" else inner[0].dtype
@@ -131,7 +131,7 @@ def make_optimizers(
 
 def count_moments(model: Transformer, config: TrainingConfig) -> int:
     """How many numbers the optimizers keep: two for each AdamW parameter, one for each Muon parameter."""
-    num_parameters = sum(parameter.numel() for parameter in model.parameters())
+    num_parameters = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
     num_of_muon = sum(matrix.numel() for matrix in _inner_matrices(model)) if config.muon else 0
     return 2 * num_parameters - num_of_muon
 
@@ -143,7 +143,7 @@ def _inner_matrices(model: Transformer) -> list[nn.Parameter]:
 
 
 def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
-    """Two groups: the matrices of linear layers, and everything else, which is exempt from weight decay.
+    """Two groups of what is trained: matrices of linear layers, and all else, exempt from weight decay.
 
     Norms, biases and embeddings are exempt: decay would scale down the output of a norm, and shrink the
     embeddings of words that are too rare to receive gradients. An output matrix tied to an embedding counts
@@ -152,7 +152,7 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, An
     embeddings = {module.weight for module in model.modules() if isinstance(module, nn.Embedding)}
     matrices: list[nn.Parameter] = []
     exempt: list[nn.Parameter] = []
-    for parameter in model.parameters():
+    for parameter in filter(attrgetter("requires_grad"), model.parameters()):
         (matrices if parameter.dim() > 1 and parameter not in embeddings else exempt).append(parameter)
     return [
         {"params": matrices, "weight_decay": weight_decay},

@@ -193,6 +193,9 @@ class Progress:
             f"{result.perplexity:.2f}" if result.perplexity < 1e6 else f"{result.perplexity:.0e}",
             scores,
         )
+        for name, of_other in result.others.items():
+            scores = "  ".join(f"{score.name} {score.value:.2f}" for score in of_other.values())
+            LOG.info("  on %s: %s", name, scores)
         if not self._signatures_logged:
             for score in result.scores.values():
                 LOG.info("%s signature: %s", score.name, score.signature)

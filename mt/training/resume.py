@@ -193,7 +193,8 @@ def check_same_config(
     if changed:
         fields = "\n  ".join(changed)
         raise RunError(
-            f"{run.path} was started with another config:\n  {fields}\nSet these options back{otherwise}.",
+            f"{run.path} was started with another config:\n  {fields}\nSet these options back{otherwise}. "
+            f"A new run from its weights, with other options: {run.adapt_command(config.data.path)}",
         )
 
 

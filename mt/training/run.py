@@ -27,6 +27,8 @@ from mt.run_directory import RunDirectory, as_run
 from mt.training.branch import branch_off, find_origin
 from mt.training.compiling import compile_objective
 from mt.training.counters import Counters
+from mt.training.freeze import freeze
+from mt.training.init_from import load_initial_weights, with_origin
 from mt.training.interruption import Interruption
 from mt.training.loop import train
 from mt.training.loss import Objective
@@ -84,6 +86,8 @@ def run_training(
         MtError: If config, corpus, checkpoints or device cannot be used; no existing file is lost.
     """
     run = as_run(run)
+    begun = run if from_checkpoint is None else RunDirectory(Path(from_checkpoint).absolute().parent.parent)
+    config = with_origin(config, begun, restart=restart)
     device = choose_device(config.training.device)
     try:
         precision = Precision(config.training.precision, device, tf32=config.training.tf32)
@@ -199,7 +203,12 @@ def _ready(
         prepared = distributed.first_rank_first(
             lambda: prepare(config, run, resuming=resuming, corpus=corpus)
         )
-    model = build_model(config, prepared.src_tokenizer, prepared.tgt_tokenizer).to(setup.device)
+    tokenizers = prepared.src_tokenizer, prepared.tgt_tokenizer
+    model = build_model(config, *tokenizers)
+    if point is None and config.init_from.run is not None:
+        load_initial_weights(model, config, *tokenizers)
+    freeze(model, config.training.freeze)
+    model.to(setup.device)
     train_state = new_train_state(model, config, setup.precision, counters)
     environment = describe_environment(setup.device, setup.precision)
     if point is not None:
@@ -208,6 +217,10 @@ def _ready(
             # Not earlier: a run that is refused or already finished keeps its config.
             write_config(run, config)
         report_resuming(run, config, point, environment)
+    if config.init_from.run is not None:
+        # For the record of each checkpoint; the origin may disappear.
+        environment["init_from"] = f"{config.init_from.run}@{config.init_from.checkpoint}"
+        environment["init_from_sha256"] = str(config.init_from.sha256)
     _report_model(model, environment)
     _prepare_process(train_state.objective, config)
     # Preparing an epoch may take longer than a step is allowed to.

@@ -76,6 +76,7 @@ class Session:
                     sources=list(validation["src"]),
                     references=list(validation["tgt"]),
                     tgt_tokenizer=self.prepared.tgt_tokenizer,
+                    others=self.prepared.other_validation,
                 )
         except Interrupted:
             self.interruption.agree(stop=True)

@@ -11,7 +11,7 @@ from mt.config.located_yaml import Scalar
 _CHARTS = {
     "1 Does it learn?": {
         "loss: training (smoothed, with dropout), validation": ["train/loss$", "validation/loss$"],
-        "BLEU and chrF of validation": ["validation/(bleu|chrf)$"],
+        "BLEU and chrF of validation": ["validation/(bleu|chrf)(_on_.*)?$"],
         "learning rate": ["train/learning_rate$"],
     },
     "2 Is it healthy?": {

@@ -289,10 +289,9 @@ class TrainState:
         own = self.objective.model.weights()
         expected = {WEIGHTS + name: weight for name, weight in own.items()} if self.average else {}
         if has_moments:
-            of_muon = set() if self.muon is None else set(self._names(self.muon))
-            for name, weight in own.items():
-                kinds = [MOMENTUM] if name in of_muon else [EXP_AVG, EXP_AVG_SQ]
-                expected |= {kind + name: weight for kind in kinds}
+            for optimizer in self._optimizers:
+                kinds = [MOMENTUM] if optimizer is self.muon else [EXP_AVG, EXP_AVG_SQ]
+                expected |= {kind + name: own[name] for name in self._names(optimizer) for kind in kinds}
         if tensors.keys() != expected.keys():
             missing = sorted(expected.keys() - tensors.keys())
             raise DamagedError(

@@ -2,10 +2,12 @@
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from types import MappingProxyType
 
+import datasets
 import torch
 
 from mt import distributed
@@ -33,6 +35,8 @@ class ValidationResult:
     """Words of the translations divided by words of the references; BLEU penalises less than 1."""
     unknown_share: float = math.nan
     """Share of the tokens of the translations that are not in the vocabulary, such as copied words."""
+    others: Mapping[str, dict[str, Score]] = field(default_factory=dict)
+    """The scores of other validation sets, by their names."""
 
     @property
     def perplexity(self) -> float:
@@ -46,7 +50,17 @@ class ValidationResult:
 
     def figures(self) -> dict[str, float]:
         """The values, and further metrics that are worth a curve."""
-        return {**self.values(), "length_ratio": self.length_ratio, "unknown_share": self.unknown_share}
+        others = {
+            f"{metric}_on_{name}": score.value
+            for name, scores in self.others.items()
+            for metric, score in scores.items()
+        }
+        return {
+            **self.values(),
+            "length_ratio": self.length_ratio,
+            "unknown_share": self.unknown_share,
+            **others,
+        }
 
 
 def validate(
@@ -58,25 +72,31 @@ def validate(
     sources: Sequence[str],
     references: Sequence[str],
     tgt_tokenizer: Tokenizer,
+    others: Mapping[str, datasets.Dataset] = MappingProxyType({}),
 ) -> ValidationResult:
     """Evaluate the model in evaluation mode, and restore its mode.
 
     ``batches`` are the validation pairs (with several processes, the share of this one); ``translate`` maps
-    sources to translations, in the same order.
+    sources to translations, in the same order. ``others`` are scored as well.
     """
     was_training = objective.training
     objective.eval()
     try:
         loss = validation_loss(objective, batches, precision)
-        hypotheses = translate(sources)
+        translated = translate([*sources, *chain.from_iterable(other["src"] for other in others.values())])
     finally:
         objective.train(was_training)
+    hypotheses, rest = translated[: len(sources)], iter(translated[len(sources) :])
     return ValidationResult(
         loss,
         score_translations(hypotheses, references),
         hypotheses,
         length_ratio(hypotheses, references),
         unknown_share(hypotheses, tgt_tokenizer),
+        {
+            name: score_translations(list(islice(rest, len(other))), list(other["tgt"]))
+            for name, other in others.items()
+        },
     )
 
 

@@ -29,7 +29,7 @@ NASTY_TEXTS = [
 
 
 # Not any value of these goes with any value of the other options.
-NEED_OTHERS = {"kind", "d_model", "num_heads", "share_embeddings"}
+NEED_OTHERS = {"kind", "d_model", "num_heads", "share_embeddings", "extend", "parts"}
 
 
 def with_changes(**changes: object) -> Config:

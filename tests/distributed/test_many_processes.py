@@ -137,6 +137,14 @@ def test_with_every_option_of_training(start: Start, options: tuple[str, ...]) -
 
 
 @pytest.mark.slow
+def test_a_run_that_begins_from_another_one(start: Start) -> None:
+    origin = start("origin", *STEPS).succeed().run
+    options = (*STEPS, f"init_from.run={origin}", "training.freeze=encoder.*")
+    one, two = (start(f"by-{size}", *options, size=size).succeed().run for size in (1, 2))
+    assert_same_training(one, two, 2)
+
+
+@pytest.mark.slow
 def test_a_run_may_continue_with_any_number_of_processes(start: Start) -> None:
     whole = start("whole", *STEPS).succeed().run
     for steps, size in ((16, 2), (34, 4), (50, 1)):

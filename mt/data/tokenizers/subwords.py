@@ -50,7 +50,7 @@ def metaspace_bpe(texts: Iterable[str], *, max_size: int, min_frequency: int, lo
 
     Characters rarer than ``min_frequency`` are written in bytes, rarer pairs are not merged.
     """
-    characters = _frequent_characters(texts, max_size, min_frequency, lowercase=lowercase)
+    characters = _alphabet(texts, max_size, min_frequency, lowercase=lowercase)
     tokenizer = Tokenizer(models.BPE(byte_fallback=True, unk_token=UNK))
     tokenizer.normalizer = _normalizer(lowercase=lowercase, more=[*_escape(), normalizers.Prepend(" ")])
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -71,7 +71,7 @@ def metaspace_bpe(texts: Iterable[str], *, max_size: int, min_frequency: int, lo
 
 def character_level(texts: Iterable[str], *, max_size: int, min_frequency: int, lowercase: bool) -> Tokenizer:
     """Each character, including the space, is a token; rare ones are bytes."""
-    characters = _frequent_characters(texts, max_size, min_frequency, lowercase=lowercase)
+    characters = _alphabet(texts, max_size, min_frequency, lowercase=lowercase)
     entries = [*SPECIAL_TOKENS, *BYTES, *characters]
     # BPE without merges, because the library's other models have no byte fallback.
     model = models.BPE({entry: i for i, entry in enumerate(entries)}, [], byte_fallback=True, unk_token=UNK)
@@ -101,10 +101,14 @@ def begin_pieces(tokenizer: Tokenizer, symbols: npt.NDArray[np.int64]) -> npt.ND
     return begins
 
 
-def _frequent_characters(
-    texts: Iterable[str], max_size: int, min_frequency: int, *, lowercase: bool
-) -> list[str]:
+def _alphabet(texts: Iterable[str], max_size: int, min_frequency: int, *, lowercase: bool) -> list[str]:
     """The mark for the space, and as many characters as fit, the most frequent first."""
+    characters = [SPACE_MARK, *frequent_characters(texts, min_frequency, lowercase=lowercase)]
+    return characters[: max_size - len(SPECIAL_TOKENS) - len(BYTES)]
+
+
+def frequent_characters(texts: Iterable[str], min_frequency: int, *, lowercase: bool) -> list[str]:
+    """The characters that occur ``min_frequency`` times or more, the most frequent first."""
     counts: Counter[str] = Counter()
     for text in _valid_unicode(texts):
         counts.update(text)
@@ -115,7 +119,7 @@ def _frequent_characters(
             frequencies[written] += count
     frequent = [written for written, count in frequencies.items() if count >= min_frequency]
     frequent.sort(key=lambda written: (-frequencies[written], written))
-    return [SPACE_MARK, *frequent][: max_size - len(SPECIAL_TOKENS) - len(BYTES)]
+    return frequent
 
 
 def _train(tokenizer: Tokenizer, texts: Iterable[str], trainer: trainers.BpeTrainer) -> None:

@@ -40,15 +40,8 @@ def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
 def _word_tokenizer(
     texts: Iterable[str], *, max_size: int, min_frequency: int, lowercase: bool
 ) -> tokenizers.Tokenizer:
-    """A tokenizer of the frequent words.
-
-    They are numbered by descending frequency, and equally frequent ones in the order of their characters.
-    """
-    frequencies = count_words(texts, lowercase=lowercase)
-    words = sorted(
-        (word for word, frequency in frequencies.items() if frequency >= min_frequency),
-        key=lambda word: (-frequencies[word], word),
-    )
+    """A tokenizer of the frequent words, numbered in the order of `frequent_words`."""
+    words = frequent_words(texts, min_frequency, lowercase=lowercase)
     if not words:
         raise DataError(
             f"the training text has no word that occurs {min_frequency} times or more "
@@ -56,3 +49,12 @@ def _word_tokenizer(
         )
     entries = [*SPECIAL_TOKENS, *words][:max_size]
     return word_level({entry: i for i, entry in enumerate(entries)}, lowercase=lowercase)
+
+
+def frequent_words(texts: Iterable[str], min_frequency: int, *, lowercase: bool) -> list[str]:
+    """The words that occur ``min_frequency`` times or more, by descending frequency, then by characters."""
+    frequencies = count_words(texts, lowercase=lowercase)
+    return sorted(
+        (word for word, frequency in frequencies.items() if frequency >= min_frequency),
+        key=lambda word: (-frequencies[word], word),
+    )

@@ -1,0 +1,114 @@
+"""`mt init --init-from`: a config that adapts a run to other data, or trains it further on its own."""
+
+import json
+import textwrap
+import time
+from pathlib import Path
+from shlex import quote
+
+from mt.config.data import DataConfig
+from mt.config.init_from import InitFromConfig
+from mt.config.load import load_config
+from mt.config.located_yaml import printable
+from mt.config.write import changed_options, config_to_yaml
+from mt.data.corpus import load_corpus
+from mt.errors import MtError
+from mt.preflight import rule
+from mt.preflight.budget import fit, take_sample, update
+from mt.preflight.init import ALWAYS, Proposal
+from mt.preflight.text import unknown_words
+from mt.run_directory import RunDirectory
+from mt.training.init_from import with_origin
+from mt.training.schedule import learning_rate
+
+MINUTES = 5.0
+"""A budget where none is given."""
+RATE = 0.5
+"""The peak of the learning rate, as a share of that of the run to begin from."""
+OLD_SHARE = 1 / 3
+"""Of what is shown, the share that comes from the old data, against forgetting."""
+
+
+def propose_adaptation(
+    origin: InitFromConfig, new: dict[str, str | None], minutes: float | None, target_tokens: int | None
+) -> Proposal:
+    """Propose a config that begins with the weights of ``origin``.
+
+    ``new`` are the options of the ``data`` section that are given; without a path, the data are those of the
+    run, and the config trains it further.
+    """
+    run = RunDirectory(Path(str(origin.run))).require()
+    old = load_config(run.config_file)
+    given = {key: value for key, value in new.items() if value is not None}
+    is_new = "path" in given and Path(given["path"]).resolve() != Path(old.data.path).resolve()
+    data, notes = old.data.model_copy(update=given), []
+    if is_new:
+        languages = {"src": old.data.src, "tgt": old.data.tgt}
+        data = DataConfig.model_validate(languages | given)
+        num_pairs = len(load_corpus(data, old.cleaning).train)
+        mix, note = _mix_of_old(old.data, run, num_pairs)
+        data, notes = data.model_copy(update={"mix": mix}), [note]
+    started = time.perf_counter()
+    corpus = load_corpus(data, old.cleaning)
+    load_seconds = time.perf_counter() - started
+    peak = learning_rate(max(1, old.schedule.warmup_steps), old.schedule, d_model=old.model.d_model)
+    extends = is_new and old.tokenizer.kind == "word"
+    limits: dict[str, object] = dict.fromkeys(("max_epochs", "max_target_tokens", "max_minutes"))
+    config = with_origin(
+        update(
+            old.model_copy(update={"data": data, "init_from": origin}),
+            tokenizer={"extend": extends},
+            schedule={"kind": "constant", "learning_rate": float(f"{RATE * peak:.2g}")},
+            training={**limits, "max_steps": 1, "ema_decay": rule.ema_decay(0)},
+            validation={"patience": None},
+        ),
+        None,
+    )
+    sample = take_sample(corpus, config, load_seconds)
+    if minutes is None and target_tokens is None:
+        minutes = MINUTES
+        notes.append("This budget is a proposal.")
+    plan = fit(sample.config, rule.Budget(target_tokens or 0, None if target_tokens else minutes), sample)
+    config = plan.config
+    unknown = max(words.share for words in unknown_words(sample.text).values())
+    grown = " after adding those of the new text" if extends else ""
+    summary = [
+        f"from     {origin.run}@{config.init_from.checkpoint}, {plan.pace.num_parameters:,} parameters",
+        f"passes   {plan.num_passes:.1f}, about {plan.run.seconds / 60:.1f} minutes on this machine",
+        f"steps    {plan.run.num_steps:,} of {config.training.batch_tokens:,} tokens, with a peak learning "
+        f"rate of {config.schedule.learning_rate:g} instead of {peak:.2g}",
+        f"unknown  up to {unknown:.1%} of the words in the held-out text{grown}",
+    ]
+    head = [
+        *summary,
+        *notes,
+        plan.note,
+        "The shape of the model and all else that is not here is taken over.",
+    ]
+    comment = [line for text in head for line in textwrap.wrap(printable(text), 100)]
+    sections = ("data", "schedule", "training", "validation", "checkpoint")
+    keys = {f"{section}.{key}" for section in sections for key in ALWAYS[section]} | changed_options(config)
+    keys -= {key for key in keys if key.startswith(("model.", "tokenizer."))} | {"init_from.sha256"}
+    keys |= {"model.dropout", "init_from.checkpoint", *(["tokenizer.extend"] if extends else [])}
+    yaml = "".join(f"# {line}\n" for line in comment) + "\n" + config_to_yaml(config, keys=keys)
+    return Proposal(yaml, summary)
+
+
+def _mix_of_old(old: DataConfig, run: RunDirectory, num_pairs: int) -> tuple[str | None, str]:
+    """The value of ``data.mix`` for some of the old data beside ``num_pairs`` new ones, and what it does."""
+    try:
+        load_corpus(old)
+        num_old = json.loads(run.read_corpus_report())["splits"]["train"]["pairs"]
+    except (MtError, OSError, ValueError, LookupError) as error:
+        return None, (
+            f"The old data cannot be mixed in, so the model may forget them: {error} To mix in other text of "
+            "that kind, name it in data.mix."
+        )
+    weight = float(f"{min(1.0, OLD_SHARE / (1 - OLD_SHARE) * num_pairs / num_old):.2g}")
+    options = {key: getattr(old, key) for key in ("name", "src", "tgt", "columns") if getattr(old, key)}
+    words = [old.path, f"weight={weight:g}", *(f"{key}={quote(value)}" for key, value in options.items())]
+    share = weight * num_old / (weight * num_old + num_pairs)
+    return " ".join(words), (
+        f"Against forgetting, {share:.0%} of the pairs that are shown are old ones (data.mix: {num_old:,} "
+        f"with weight {weight:g}). Both validation splits are scored."
+    )

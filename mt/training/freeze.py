@@ -1,0 +1,43 @@
+"""Freezing weights: they keep their values, and the optimizer has no state for them."""
+
+import logging
+from collections import Counter
+from fnmatch import fnmatchcase
+
+from mt.display import aligned
+from mt.errors import ConfigError
+from mt.transformer.transformer import Transformer
+
+LOG = logging.getLogger(__name__)
+
+
+def freeze(model: Transformer, patterns: str | None) -> None:
+    """Freeze the parameters whose names match one of ``patterns``, and log what is trained, by part.
+
+    A parameter with several names, such as a tied embedding, is frozen by any of them.
+
+    Raises:
+        ConfigError: If a pattern matches nothing, or all is frozen.
+    """
+    if patterns is None:
+        return
+    named = list(model.named_parameters(remove_duplicate=False))
+    for pattern in (pattern.strip() for pattern in patterns.split(",")):
+        frozen = [parameter for name, parameter in named if fnmatchcase(name, pattern)]
+        if not frozen:
+            parts = ", ".join(sorted({f"{name.partition('.')[0]}.*" for name, _ in named}))
+            raise ConfigError(
+                f"training.freeze: no weight has a name like {pattern}. Those of whole parts are {parts}."
+            )
+        for parameter in frozen:
+            parameter.requires_grad_(False)
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise ConfigError(f"training.freeze: {patterns} freezes all weights, so that nothing would learn.")
+    total, trained = Counter[str](), Counter[str]()
+    for name, parameter in model.named_parameters():
+        part = name.partition(".")[0]
+        total[part] += parameter.numel()
+        trained[part] += parameter.numel() if parameter.requires_grad else 0
+    rows = [("part", "parameters", "trained")]
+    rows += [(part, f"{number:,}", f"{trained[part]:,}") for part, number in total.items()]
+    LOG.info("weights that are trained:\n%s", "\n".join(f"  {line}" for line in aligned(rows)))

@@ -1,0 +1,129 @@
+"""Beginning a run from the weights, tokenizers and shape of another run."""
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from mt.checkpoint.record import MODEL
+from mt.checkpoint.store import CheckpointStore
+from mt.config.config import IN_TRAINING_ALONE, Config
+from mt.config.load import load_config
+from mt.data.prepare import load_tokenizers
+from mt.data.tokenizers.extend import old_pieces
+from mt.data.tokenizers.tokenizer import Tokenizer
+from mt.errors import ConfigError, RunError
+from mt.inference.loaded_model import check_tokenizers
+from mt.run_directory import RunDirectory
+from mt.transformer.transformer import Transformer
+
+LOG = logging.getLogger(__name__)
+
+# For words that are added later, whatever the old text had.
+_FOR_NEW_TEXT = {"extend", "min_frequency", "max_size", "max_lines"}
+_NOISE = 0.1
+"""Of a new row, as a share of the deviation of the old rows."""
+
+
+def with_origin(config: Config, run: RunDirectory | None, *, restart: bool = False) -> Config:
+    """The config with the shape of the model that the run begins from, whose checkpoint is resolved.
+
+    A ``run`` that has begun knows them itself, so that its origin may be gone.
+
+    Raises:
+        ConfigError: If an option of the config says otherwise; all of them, one per line.
+    """
+    origin = config.init_from
+    if origin.run is None:
+        return config
+    directory = RunDirectory(Path(origin.run))
+    if run is not None and run.exists and not restart:
+        source = load_config(run.config_file)
+        if source.init_from.run == origin.run:
+            origin = source.init_from
+    else:
+        if run is not None and directory.path.resolve() == run.path.resolve():
+            raise ConfigError(f"init_from.run: {origin.run} is this run itself. Use another --run.")
+        directory.require()
+        checkpoint = CheckpointStore(directory.checkpoints_dir).require(origin.checkpoint)
+        check_tokenizers(directory, checkpoint)
+        source = load_config(directory.config_file)
+        origin = origin.model_copy(
+            update={"checkpoint": checkpoint.name, "sha256": checkpoint.checksums[MODEL]}
+        )
+    inherited = {"model": source.model.model_dump(exclude=IN_TRAINING_ALONE)}
+    if origin.sides == {"src", "tgt"}:
+        inherited["tokenizer"] = source.tokenizer.model_dump(exclude=_FOR_NEW_TEXT)
+        inherited["cleaning"] = source.cleaning.model_dump(include={"unicode_form"})
+    _check_not_contradicted(config, inherited, str(origin.run))
+    sections = {name: getattr(config, name).model_copy(update=keys) for name, keys in inherited.items()}
+    return config.model_copy(update={**sections, "init_from": origin})
+
+
+def _check_not_contradicted(
+    config: Config, inherited: Mapping[str, Mapping[str, object]], origin: str
+) -> None:
+    contradictions = [
+        f"{section}.{key} is {getattr(getattr(config, section), key)} here, but {value} in {origin}, from "
+        "which this run begins. Leave it out."
+        for section, keys in inherited.items()
+        for key, value in keys.items()
+        if key in getattr(config, section).model_fields_set
+        and getattr(getattr(config, section), key) != value
+    ]
+    if contradictions:
+        raise ConfigError("\n".join(contradictions))
+
+
+def load_initial_weights(
+    model: Transformer, config: Config, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer
+) -> None:
+    """Replace the initial weights of the chosen parts with those of the run to begin from.
+
+    Rows of words that were added are the mean of the rows of what was written before instead, or of all
+    rows, with a little noise from torch's global generator.
+    """
+    origin = config.init_from
+    run = RunDirectory(Path(str(origin.run)))
+    store = CheckpointStore(run.checkpoints_dir)
+    checkpoint = store.require(origin.checkpoint)
+    if checkpoint.checksums[MODEL] != origin.sha256:
+        raise RunError(
+            f"{checkpoint.folder} has other weights than when this run began. Start over with --restart, "
+            "which moves the old run aside."
+        )
+    weights = store.load_model(checkpoint)
+    old_tokenizers = dict(zip(("src", "tgt"), load_tokenizers(run), strict=True))
+    pieces = {
+        side: old_pieces(old_tokenizers[side], tokenizer)
+        for side, tokenizer in (("src", src_tokenizer), ("tgt", tgt_tokenizer))
+        if side in origin.sides
+    }
+    names: dict[nn.Parameter, list[str]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        names.setdefault(parameter, []).append(name)
+    taken = 0
+    with torch.no_grad():
+        for parameter, (name, *others) in names.items():
+            if not {each.partition(".")[0] for each in (name, *others)} & set(origin.chosen):
+                continue
+            old = weights[name]
+            if len(old) < len(parameter):
+                old = grown(old, pieces["src" if name.startswith("src") else "tgt"])
+            parameter.copy_(old)
+            taken += parameter.numel()
+    LOG.info(
+        "beginning from %s: %s of %s parameters%s",
+        checkpoint.folder,
+        f"{taken:,}",
+        f"{sum(parameter.numel() for parameter in names):,}",
+        "".join(f", {len(rows):,} new entries ({side})" for side, rows in pieces.items() if rows),
+    )
+
+
+def grown(rows: Tensor, pieces: list[list[int]]) -> Tensor:
+    """``(V, D)`` with a row added for each of ``pieces``, the ids of old rows: ``(V + len(pieces), D)``."""
+    new = torch.stack([rows[ids].mean(0) if ids else rows.mean(0) for ids in pieces])
+    return torch.cat([rows, new + _NOISE * rows.std(0) * torch.randn_like(new)])

@@ -1,0 +1,64 @@
+"""`mt init --init-from`: configs that adapt a run to other data, or train it further."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from mt.config.config import Config
+from mt.config.init_from import parse_origin
+from mt.config.load import load_config
+from mt.data.prepare import load_tokenizers
+from mt.preflight.adapt import propose_adaptation
+from mt.run_directory import RunDirectory
+from mt.special_tokens import UNK_ID
+from mt.training.run import run_training
+
+
+@pytest.fixture
+def new_corpus(tiny_corpus: Path, tmp_path: Path) -> Path:
+    folder = Path(shutil.copytree(tiny_corpus, tmp_path / "next month"))
+    for language, line in (("en", "the owl sees a lynx.\n"), ("de", "die Eule sieht einen Luchs.\n")):
+        (folder / f"train.{language}").write_text(40 * line)
+    return folder
+
+
+def proposed(tmp_path: Path, run: RunDirectory, data: Path | None = None) -> tuple[Config, str]:
+    path = None if data is None else str(data)
+    proposal = propose_adaptation(parse_origin(str(run.path)), {"path": path}, None, 4000)
+    assert len(proposal.summary) == 4
+    file = tmp_path / "adapted.yaml"
+    file.write_text(proposal.yaml)
+    return load_config(file), proposal.yaml
+
+
+def test_new_data_is_mixed_with_the_old_which_is_scored_too(
+    trained: RunDirectory, new_corpus: Path, tmp_path: Path, tiny_corpus: Path
+) -> None:
+    config, text = proposed(tmp_path, trained, new_corpus)
+    # A third of what is shown: 40 new pairs, and 20 of the 160 old ones.
+    assert config.data.mix == f"{tiny_corpus} weight=0.12 src=en tgt=de"
+    assert config.tokenizer.extend
+    assert config.schedule.learning_rate == 0.5 * load_config(trained.config_file).schedule.learning_rate
+    assert "model:\n" in text
+    assert "d_model:" not in text
+    short = config.model_copy(update={"training": config.training.model_copy(update={"max_steps": 1})})
+    run_training(short, tmp_path / "adapted")
+    tokenizer, _ = load_tokenizers(RunDirectory(tmp_path / "adapted"))
+    assert UNK_ID not in tokenizer.encode("the owl sees a lynx.")
+    assert f"bleu_on_{tiny_corpus.name}" in (tmp_path / "adapted" / "metrics.jsonl").read_text()
+
+
+def test_the_same_data_trains_further(trained: RunDirectory, tmp_path: Path) -> None:
+    config, _ = proposed(tmp_path, trained)
+    assert (config.data.mix, config.tokenizer.extend) == (None, False)
+    assert config.data.path == load_config(trained.config_file).data.path
+
+
+def test_old_data_that_is_gone_is_said(trained: RunDirectory, new_corpus: Path, tmp_path: Path) -> None:
+    text = trained.config_file.read_text()
+    old = load_config(trained.config_file).data.path
+    trained.config_file.write_text(text.replace(old, str(tmp_path / "gone")))
+    config, text = proposed(tmp_path, trained, new_corpus)
+    assert config.data.mix is None
+    assert "may forget" in text

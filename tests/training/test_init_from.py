@@ -1,0 +1,190 @@
+"""Beginning a run from another one: weights, tokenizers, new words, parts, frozen weights."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from mt.checkpoint.store import CheckpointStore
+from mt.config.config import Config
+from mt.config.load import load_config
+from mt.data.prepare import load_tokenizers
+from mt.errors import ConfigError, RunError
+from mt.inference.translator import Translator
+from mt.run_directory import RunDirectory
+from mt.training.init_from import grown
+from mt.training.run import Outcome, run_training
+
+MakeConfig = Callable[..., Config]
+UNMOVED = ("schedule.learning_rate=1.0e-30", "training.max_steps=1")
+"""So that the first checkpoint has the initial weights."""
+WIDTH = "model.d_model=32"
+"""Of the trained run."""
+
+
+@pytest.fixture
+def new_corpus(tiny_corpus: Path, tmp_path: Path) -> Path:
+    """The tiny corpus and some pairs with words that it does not have."""
+    folder = Path(shutil.copytree(tiny_corpus, tmp_path / "new"))
+    for language, line in (("en", "the owl sees a lynx.\n"), ("de", "die Eule sieht einen Luchs.\n")):
+        with (folder / f"train.{language}").open("a") as file:
+            file.write(3 * line)
+    return folder
+
+
+def weights(run: Path, name: str = "latest") -> dict[str, Tensor]:
+    store = CheckpointStore(run / "checkpoints")
+    return store.load_model(store.require(name))
+
+
+def test_a_run_begins_with_the_weights_tokenizers_and_shape_of_another(
+    make_config: MakeConfig, trained: RunDirectory, tmp_path: Path, new_corpus: Path
+) -> None:
+    config = make_config(*UNMOVED, f"data.path={new_corpus}", WIDTH, f"init_from.run={trained.path}")
+    run_training(config, tmp_path / "adapted")
+    adapted = weights(tmp_path / "adapted")
+    assert all(torch.equal(weight, adapted[name]) for name, weight in weights(trained.path, "best").items())
+    recorded = load_config(tmp_path / "adapted" / "config.yaml").init_from
+    best = CheckpointStore(trained.checkpoints_dir).require("best")
+    assert (recorded.checkpoint, recorded.sha256) == (best.name, best.checksums["model.safetensors"])
+    record = CheckpointStore(tmp_path / "adapted" / "checkpoints").require("latest")
+    assert record.environment["init_from_sha256"] == recorded.sha256
+    assert record.tokenizers == best.tokenizers
+
+
+def test_options_that_contradict_the_origin_are_named_with_both_values(
+    make_config: MakeConfig, trained: RunDirectory, tmp_path: Path
+) -> None:
+    config = make_config(f"init_from.run={trained.path}", "model.d_model=48", "tokenizer.lowercase=true")
+    with pytest.raises(ConfigError, match=r"model.d_model is 48 here, but 32 in .*") as raised:
+        run_training(config, tmp_path / "adapted")
+    assert "tokenizer.lowercase is True here, but False" in str(raised.value)
+    assert not (tmp_path / "adapted").exists()
+
+
+def test_what_a_config_does_not_say_is_taken_over(
+    trained: RunDirectory, tmp_path: Path, tiny_corpus: Path
+) -> None:
+    file = tmp_path / "short.yaml"
+    file.write_text(
+        f"data: {{path: {tiny_corpus}, src: en, tgt: de, max_length: 16}}\n"
+        "training: {device: cpu, max_steps: 1}\nmodel: {dropout: 0.5}\n"
+        f"init_from: {{run: {trained.path}}}\n"
+    )
+    run_training(load_config(file), tmp_path / "adapted")
+    config = load_config(tmp_path / "adapted" / "config.yaml")
+    assert (config.model.d_model, config.model.dropout, config.tokenizer.kind) == (32, 0.5, "word")
+
+
+def test_a_run_resumes_exactly_without_its_origin(
+    make_config: MakeConfig, trained: RunDirectory, tmp_path: Path, train_until: Callable[..., Outcome | None]
+) -> None:
+    config = make_config(
+        WIDTH, f"init_from.run={trained.path}", "training.max_steps=6", "training.freeze=encoder.*"
+    )
+    run_training(config, tmp_path / "unbroken")
+    assert train_until(config, tmp_path / "resumed", step=4, crash=True) is None
+    shutil.rmtree(trained.path)
+    run_training(config, tmp_path / "resumed")
+    for part in ("model.safetensors", "training_state.safetensors"):
+        unbroken, resumed = (tmp_path / run / "checkpoints/latest" for run in ("unbroken", "resumed"))
+        files = [(path.parent / path.read_text().strip() / part).read_bytes() for path in (unbroken, resumed)]
+        assert files[0] == files[1]
+
+
+def test_a_run_without_a_checkpoint_does_not_begin_from_other_weights_than_before(
+    make_config: MakeConfig, trained: RunDirectory, tmp_path: Path, train_until: Callable[..., Outcome | None]
+) -> None:
+    config = make_config(WIDTH, f"init_from.run={trained.path}", "init_from.checkpoint=latest")
+    train_until(config, tmp_path / "adapted", step=1, crash=True)
+    file = tmp_path / "adapted" / "config.yaml"
+    recorded = str(load_config(file).init_from.sha256)
+    other = recorded[:-1] + ("1" if recorded[-1] == "0" else "0")
+    file.write_text(file.read_text().replace(recorded, other))
+    with pytest.raises(RunError, match=r"other weights than when this run began.*--restart"):
+        run_training(config, tmp_path / "adapted")
+
+
+def test_new_words_follow_the_old_ones_and_change_no_translation_without_them(
+    make_config: MakeConfig, trained: RunDirectory, tmp_path: Path, new_corpus: Path
+) -> None:
+    options = f"data.path={new_corpus}", WIDTH, f"init_from.run={trained.path}", "tokenizer.extend=true"
+    run_training(make_config(*UNMOVED, *options), tmp_path / "adapted")
+    adapted = load_tokenizers(RunDirectory(tmp_path / "adapted"))
+    added = {"owl", "lynx"}, {"die", "Eule", "einen", "Luchs"}
+    for before, after, words in zip(load_tokenizers(trained), adapted, added, strict=True):
+        old, new = before.library.get_vocab(), after.library.get_vocab()
+        assert new.keys() - old.keys() == words
+        assert {word: new[word] for word in old} == old
+    sources = (tmp_path / "new" / "test.en").read_text().splitlines()
+    first, second = (
+        Translator.from_run(run, device="cpu", engine="torch", precision="float32").translate(sources)
+        for run in (trained.path, tmp_path / "adapted")
+    )
+    assert first == second
+
+
+def test_a_new_row_is_near_the_mean_of_its_pieces_or_of_all_rows() -> None:
+    torch.manual_seed(1)
+    rows = torch.randn(50, 8)
+    new = grown(rows, [[], [3, 4]])
+    assert torch.equal(new[:50], rows)
+    for row, mean in zip(new[50:], (rows.mean(0), rows[[3, 4]].mean(0)), strict=True):
+        assert 0 < (row - mean).norm() < 0.5 * rows.norm(dim=1).mean()
+
+
+def test_characters_are_added_to_subwords(make_config: MakeConfig, tmp_path: Path, new_corpus: Path) -> None:
+    subwords = "tokenizer.kind=bpe_metaspace", "tokenizer.max_size=300"
+    run_training(make_config("training.max_steps=1", *subwords), tmp_path / "old")
+    with (new_corpus / "train.en").open("a") as file:
+        file.write("the žluťoučký owl\n")
+    with (new_corpus / "train.de").open("a") as file:
+        file.write("die žluťoučký Eule\n")
+    options = f"data.path={new_corpus}", f"init_from.run={tmp_path / 'old'}", "tokenizer.extend=true"
+    run_training(make_config(*UNMOVED, *subwords[:1], "tokenizer.max_size=300", *options), tmp_path / "new")
+    old, _ = load_tokenizers(RunDirectory(tmp_path / "old"))
+    new, _ = load_tokenizers(RunDirectory(tmp_path / "new"))
+    assert len(old.encode("ž")) == 2 + len(new.encode("ž")) - 1
+    assert new.decode(new.encode("žluť")) == "žluť"
+
+
+def test_parts_alone_are_taken(make_config: MakeConfig, trained: RunDirectory, tmp_path: Path) -> None:
+    config = make_config(
+        *UNMOVED, WIDTH, f"init_from.run={trained.path}", "init_from.parts=encoder, src_embedding"
+    )
+    run_training(config, tmp_path / "adapted")
+    old, new = weights(trained.path, "best"), weights(tmp_path / "adapted")
+    same = {name.partition(".")[0] for name in old if torch.equal(old[name], new[name])}
+    assert {"encoder", "src_embedding"} <= same
+    assert not torch.equal(old["tgt_embedding.tokens.weight"], new["tgt_embedding.tokens.weight"])
+
+
+@pytest.mark.parametrize("optimizer", ["training.muon=false", "training.muon=true"])
+def test_frozen_weights_stay_and_have_no_optimizer_state(
+    make_config: MakeConfig, tmp_path: Path, optimizer: str
+) -> None:
+    config = make_config(optimizer, "training.freeze=encoder.*, tgt_embedding.*", "training.max_steps=1")
+    run_training(config, tmp_path / "run")
+    first = weights(tmp_path / "run")
+    store = CheckpointStore(tmp_path / "run" / "checkpoints")
+    run_training(make_config(optimizer, "training.freeze=encoder.*, tgt_embedding.*"), tmp_path / "run")
+    last = weights(tmp_path / "run")
+    changed = {name.partition(".")[0] for name in last if not torch.equal(first[name], last[name])}
+    assert changed == {"decoder", "src_embedding"}
+    recovered, _ = store.resumable()
+    assert recovered is not None
+    assert not any("encoder." in name or "tgt_" in name for name in recovered.training_state.tensors)
+
+
+@pytest.mark.parametrize(
+    ("patterns", "message"),
+    [("encoder.*, attic.*", "no weight has a name like attic"), ("?*", "freezes all")],
+)
+def test_patterns_that_freeze_nothing_or_everything_are_refused(
+    make_config: MakeConfig, tmp_path: Path, patterns: str, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"training.freeze: .*{message}"):
+        run_training(make_config(f"training.freeze={patterns}"), tmp_path / "run")
