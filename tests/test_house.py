@@ -53,7 +53,7 @@ LINES = {
     "other text in mt": 1103,
     "scripts": 6332,
     "tests": 29543,
-    "documents": 5021,
+    "documents": 4910,
     "spine": 2570,
 }
 # More than this below its bound, and the bound is to be lowered.
