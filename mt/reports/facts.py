@@ -73,12 +73,15 @@ class RunFacts(RunSummary):
         sizes = self.corpus.vocabulary_sizes if self.corpus else {}
         entries = " and ".join(f"{count:,} ({side})" for side, count in sizes.items())
         num_parameters = self.best.num_parameters if self.best else None
+        origin, frozen = self.config.init_from, self.config.training.freeze
         return {
             "architecture": "Transformer, encoder and decoder (Vaswani et al. 2017)",
             "layers": f"{model.num_encoder_layers} encoder, {model.num_decoder_layers} decoder",
             "width": f"{model.d_model}, feed-forward {model.d_ff}, {counted(model.num_heads, 'head')}",
             "parameters": written(num_parameters, "{:,}"),
             "tokenizer": f"{kind}, {entries} entries" if entries else kind,
+            **({"begun from": f"{origin.run}@{origin.checkpoint}"} if origin.run else {}),
+            **({"frozen": frozen} if frozen else {}),
         }
 
     @property
