@@ -3,6 +3,7 @@
 import json
 import textwrap
 import time
+from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 
@@ -59,7 +60,7 @@ def propose_adaptation(
             old.model_copy(update={"data": data, "init_from": origin}),
             tokenizer={"extend": extends},
             schedule={"kind": "constant", "learning_rate": float(f"{RATE * peak:.2g}")},
-            training={**limits, "max_steps": 1, "ema_decay": rule.ema_decay(0)},
+            training={**limits, "max_steps": 1, "ema_decay": rule.ema_decay(0), "muon": False},
             validation={"patience": None},
         ),
         None,
@@ -68,6 +69,9 @@ def propose_adaptation(
     if minutes is None and target_tokens is None:
         minutes = MINUTES
         notes.append("This budget is a proposal.")
+    size = rule.batch_size(0, sample.corpus_tokens, sample.config.data.max_length)
+    size = min(old.training.batch_tokens, size)
+    sample = replace(sample, config=update(sample.config, training={"batch_tokens": size}))
     plan = fit(sample.config, rule.Budget(target_tokens or 0, None if target_tokens else minutes), sample)
     config = plan.config
     unknown = max(words.share for words in unknown_words(sample.text).values())

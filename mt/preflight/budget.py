@@ -53,7 +53,7 @@ def take_sample(corpus: Corpus, config: Config, load_seconds: float) -> Sample:
     started = time.perf_counter()
     text = look_at(corpus, config, most=PAIRS_ENCODED)
     encoding = time.perf_counter()
-    everything, _ = encode_pairs(text.train, *text.tokenizers, max_length=None)
+    everything, _ = encode_pairs(text.train, *text.tokenizers, max_length=None, shares=text.shares)
     encode_seconds = (time.perf_counter() - encoding) * text.scale
     longest = np.maximum(everything.src.lengths, everything.tgt.lengths)
     # "lower", so that a small corpus may lose its longest pair, but no more than `mt check` accepts.
@@ -62,7 +62,11 @@ def take_sample(corpus: Corpus, config: Config, load_seconds: float) -> Sample:
         fits_most = int(longest.max())
     max_length = max(32, 16 * math.ceil(fits_most / 16))
     has_text = np.minimum(everything.src.lengths, everything.tgt.lengths) > 1
-    pairs = EncodedPairs(*everything.select(np.flatnonzero((longest <= max_length) & has_text)))
+    kept = np.flatnonzero((longest <= max_length) & has_text)
+    ends = np.cumsum([0, *(share.num_pairs for share in everything.shares)])
+    counts = np.diff(np.searchsorted(kept, ends)).tolist()
+    shares = (share._replace(num_pairs=count) for share, count in zip(everything.shares, counts, strict=True))
+    pairs = EncodedPairs(*everything.select(kept), tuple(shares))
     start_seconds = FIXED_SECONDS + load_seconds + encoding - started + encode_seconds
     sample = Sample(update(config, data={"max_length": max_length}), text, pairs, start_seconds)
     weight = config.training.guided_alignment

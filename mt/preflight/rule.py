@@ -152,9 +152,7 @@ def choose(budget: Budget, corpus_tokens: float, num_entries: int, longest: int)
             break
     with_r_drop = budget.has_r_drop(corpus_tokens, cost)
     tokens = budget.at_cost(cost * R_DROP_COST if with_r_drop else cost)
-    batch_tokens = next(size for most, size in BATCHES if tokens <= most)
-    batch_tokens = min(batch_tokens, int(corpus_tokens / STEPS_IN_A_PASS) // 64 * 64)
-    batch_tokens = max(SMALLEST_BATCH, longest, batch_tokens)
+    batch_tokens = batch_size(tokens, corpus_tokens, longest)
     peak = shape.learning_rate * (batch_tokens / USUAL_BATCH) ** 0.25
     dropout = next(share for most, share in DROPOUTS if tokens <= most * corpus_tokens)
     return {
@@ -168,6 +166,12 @@ def choose(budget: Budget, corpus_tokens: float, num_entries: int, longest: int)
             "weight_decay": DECAY if shape.muon and tokens > DECAY_PASSES * corpus_tokens else 0.0,
         },
     }
+
+
+def batch_size(run_tokens: float, corpus_tokens: float, longest: int) -> int:
+    """Tokens of a batch in a run of so many target tokens, on a corpus of so many."""
+    usual = next(size for most, size in BATCHES if run_tokens <= most)
+    return max(SMALLEST_BATCH, longest, min(usual, int(corpus_tokens / STEPS_IN_A_PASS) // 64 * 64))
 
 
 def relative_cost(model: ModelConfig, num_entries: int) -> float:

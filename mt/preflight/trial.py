@@ -126,7 +126,10 @@ class Sample:
     @property
     def corpus_tokens(self) -> float:
         """Target tokens of one pass over the whole corpus."""
-        return float(self.pairs.tgt.lengths.sum(dtype="int64")) * self.text.scale
+        shares = self.pairs.shares
+        weights = np.repeat([share.weight for share in shares], [share.num_pairs for share in shares])
+        lengths = self.pairs.tgt.lengths
+        return float(lengths @ weights if shares else lengths.sum(dtype="int64")) * self.text.scale
 
 
 class Trial:

@@ -55,7 +55,9 @@ def test_the_same_data_trains_further(trained: RunDirectory, tmp_path: Path) -> 
     assert config.data.path == load_config(trained.config_file).data.path
 
 
-def test_without_the_old_data_nothing_is_mixed_in(trained: RunDirectory, new_corpus: Path, tmp_path: Path) -> None:
+def test_without_the_old_data_nothing_is_mixed_in(
+    trained: RunDirectory, new_corpus: Path, tmp_path: Path
+) -> None:
     text = trained.config_file.read_text()
     old = load_config(trained.config_file).data.path
     trained.config_file.write_text(text.replace(old, str(tmp_path / "gone")))
