@@ -50,16 +50,18 @@ def choose_device(name: str | torch.device) -> torch.device:
         raise DeviceError(f"this machine has no usable device {name!r}. Choose auto or {', '.join(usable)}.")
     device = torch.device(usable[0] if name == "auto" else name)
     if device.type == "cuda":
-        avoid_cudnn_attention()
+        attend_to_short_sequences()
     return device
 
 
-def avoid_cudnn_attention() -> None:
-    """Let torch's other kernels compute attention on CUDA, in this process.
+def attend_to_short_sequences() -> None:
+    """Let torch's memory-efficient kernel compute attention on CUDA, in this process.
 
     On GPUs since Hopper, torch prefers cuDNN's in 16 bits. It spends tens of milliseconds on a plan for each
-    new shape, which nearly every batch and every step of a search has.
+    new shape, which nearly every batch and every step of a search has. Flash attention works on 128 by 128
+    positions at once; without it, the attention of big on an H100 took half the time.
     """
+    torch.backends.cuda.enable_flash_sdp(False)
     torch.backends.cuda.enable_cudnn_sdp(False)
 
 

@@ -64,6 +64,13 @@ def one_thread() -> None:
     torch.set_num_threads(1)
 
 
+@pytest.fixture(autouse=True)
+def kernels_of_a_cpu() -> Iterator[None]:
+    """A test that chooses a CUDA device turns flash attention off, which CPUs have as well."""
+    yield
+    torch.backends.cuda.enable_flash_sdp(True)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def signals_as_in_a_terminal() -> None:
     """Also where the tests run in the background or under nohup, so that SIGINT or SIGHUP are ignored.

@@ -5,7 +5,7 @@ import platform
 import subprocess
 import sys
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -44,13 +44,17 @@ def test_auto_takes_the_best_there_is(expected: str) -> None:
 @pytest.mark.parametrize("machine", [["cuda"]], indirect=True)
 @pytest.mark.parametrize("name", ["auto", "cuda", torch.device("cuda", 1)])
 @pytest.mark.usefixtures("machine")
-def test_attention_on_cuda_is_not_left_to_cudnn_which_plans_for_every_shape(name: str | torch.device) -> None:
-    torch.backends.cuda.enable_cudnn_sdp(True)
+def test_attention_on_cuda_is_left_to_the_kernel_for_short_sequences(name: str | torch.device) -> None:
+    backends: Any = torch.backends.cuda
+    backends.enable_cudnn_sdp(True)
     choose_device("cpu")
-    assert torch.backends.cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
+    assert backends.cudnn_sdp_enabled()
+    assert backends.flash_sdp_enabled()
     choose_device(name)
-    assert not torch.backends.cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
-    torch.backends.cuda.enable_cudnn_sdp(True)
+    assert not backends.cudnn_sdp_enabled()
+    assert not backends.flash_sdp_enabled()
+    assert backends.mem_efficient_sdp_enabled()
+    backends.enable_cudnn_sdp(True)
 
 
 @pytest.mark.parametrize("machine", [["mps"]], indirect=True)
