@@ -44,7 +44,7 @@ LINES = {
     "inference": 3848,
     "evaluation": 1217,
     "training": 3782,
-    "preflight": 1727,
+    "preflight": 1726,
     "attention_maps": 415,
     "reports": 1009,
     "export": 502,

@@ -5,7 +5,6 @@ import textwrap
 import time
 from dataclasses import replace
 from pathlib import Path
-from shlex import quote
 
 from mt.config.data import DataConfig
 from mt.config.init_from import InitFromConfig
@@ -110,7 +109,7 @@ def _mix_of_old(old: DataConfig, run: RunDirectory, num_pairs: int) -> tuple[str
         )
     weight = float(f"{min(1.0, OLD_SHARE / (1 - OLD_SHARE) * num_pairs / num_old):.2g}")
     options = {key: getattr(old, key) for key in ("name", "src", "tgt", "columns") if getattr(old, key)}
-    words = [old.path, f"weight={weight:g}", *(f"{key}={quote(value)}" for key, value in options.items())]
+    words = [old.path, f"weight={weight:g}", *(f"{key}={value}" for key, value in options.items())]
     share = weight * num_old / (weight * num_old + num_pairs)
     return " ".join(words), (
         f"Against forgetting, {share:.0%} of the pairs that are shown are old ones (data.mix: {num_old:,} "
