@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
-from itertools import islice
 from typing import Any, TypeVar
 
 import torch
@@ -126,15 +125,6 @@ def broadcast(value: T) -> T:
     values = [value]
     dist.broadcast_object_list(values, group=_long_group)
     return values[0]
-
-
-def broadcast_all(items: Iterator[T]) -> Iterator[T]:
-    """The items of the first process, in every process; those of the others are not requested."""
-    if not dist.is_initialized():
-        yield from items
-        return
-    while received := broadcast(list(islice(items, 1)) if processes.is_first() else []):
-        yield from received
 
 
 def all_gather(value: T) -> list[T]:

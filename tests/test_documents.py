@@ -36,7 +36,6 @@ SUBSTITUTES = {
     "step_0002000": "step_0000012",
     "step_0001000": "step_0000100",
     "average_0002000": "average_0000200",
-    "--start-line 882": "--start-line 2",
 }
 # Commands that are not run, and why.
 NOT_RUN = {

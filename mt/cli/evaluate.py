@@ -63,7 +63,7 @@ def evaluate(
         checkpoint=checkpoint,
         device=choose_device(device),
         precision=precision,
-        engine="torch" if engine == "mt" else engine,
+        engine=engine,
         data_path=data,
         data_name=name,
         beam=strategy,

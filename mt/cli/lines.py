@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from mt import processes
 from mt.cli.logs import invite_typing
 from mt.cli.options import on_one_line
 from mt.display import counted, one_line, progress
@@ -38,8 +37,6 @@ class Input(NamedTuple):
 
     sentences: list[str] | None
     file: "Path | None"
-    first: int
-    """The number of the first line to translate."""
 
     @property
     def name(self) -> str:
@@ -48,38 +45,30 @@ class Input(NamedTuple):
 
     @property
     def is_typed(self) -> bool:
-        """Whether a prompt reads it, because input and output of a single process are on a terminal."""
-        is_stdin = not self.sentences and self.file is None and self.first == 1
-        return is_stdin and not processes.are_several() and os.isatty(STDIN) and sys.stdout.isatty()
+        """Whether a prompt reads it, because input and output are on a terminal."""
+        return not self.sentences and self.file is None and os.isatty(STDIN) and sys.stdout.isatty()
 
     def progress(self) -> AbstractContextManager[Callable[[int], object]]:
         """A progress bar for a file, unless the translations themselves appear on the terminal."""
         is_needed = self.file is not None and not sys.stdout.isatty()
         total = count_lines(self.file) if is_needed else None
-        left = None if total is None else max(0, total - self.first + 1)
-        return progress(left, unit="lines", description="translating", shown=is_needed)
+        return progress(total, unit="lines", description="translating", shown=is_needed)
 
     def blocks(self) -> Iterator[list[str]]:
-        """Yield the lines in blocks, as they arrive, in every process those of the first one."""
+        """Yield the lines in blocks, as they arrive."""
         if self.sentences:
-            blocks = iter([on_one_line(self.sentences)])
-        elif self.file is not None:
-            blocks = arriving(lines_of_file(self.file, first=self.first, keep_bad=True))
-        else:
-            invite_typing("Type a sentence and press Enter;")
-            blocks = arriving(lines_of_stdin(first=self.first, keep_bad=True))
-        if not processes.are_several():
-            return blocks
-        from mt import distributed
-
-        return distributed.broadcast_all(blocks)
+            return iter([on_one_line(self.sentences)])
+        if self.file is not None:
+            return arriving(lines_of_file(self.file, keep_bad=True))
+        invite_typing("Type a sentence and press Enter;")
+        return arriving(lines_of_stdin(keep_bad=True))
 
     def how_to_go_on(self, line: int) -> str:
         """Say how to continue after translating has stopped at this line."""
         if self.sentences:
             return ""
         return (
-            f" All lines before it are translated. Continue after it with --start-line {line + 1}, or do not "
+            f" All lines before it are translated. Continue after it with tail -n +{line + 1}, or do not "
             "stop at such lines with --on-error empty or --on-error copy."
         )
 
@@ -153,8 +142,6 @@ class LineTranslator:
 
     def write(self, translations: "list[list[Translation]]", first_line: int) -> None:
         """Write the best translation of each line; for n-best lists all of them, numbered and scored."""
-        if not processes.is_first():
-            return
         for line, best_first in enumerate(translations, first_line):
             if self.options["with_scores"]:
                 for best in best_first:

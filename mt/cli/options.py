@@ -17,6 +17,7 @@ from mt.files import write_atomically
 from mt.inference.arriving_lines import is_stdin
 
 if TYPE_CHECKING:
+    from mt.config.config import Config
     from mt.device import PrecisionName
     from mt.inference.translator import EngineChoice, Translator
     from mt.run_directory import RunDirectory
@@ -74,8 +75,8 @@ PrecisionOption = Annotated[
     Option(help="Of matrix products; auto: 16 bits on a GPU, int8 on a CPU if it was verified, or float32."),
 ]
 EngineOption = Annotated[
-    Literal["auto", "torch", "ctranslate2", "mt"],
-    Option(help="ctranslate2, torch (formerly mt), or auto for ctranslate2 where it can."),
+    Literal["auto", "torch", "ctranslate2"],
+    Option(help="ctranslate2, torch, or auto for ctranslate2 where it can."),
 ]
 VerboseOption = Annotated[bool, Option("--verbose", "-v", help="Also say which engine translates, and why.")]
 
@@ -157,12 +158,16 @@ def write_output(content: bytes | Iterable[str], out: Path | None) -> None:
     say(f"Wrote {out}.")
 
 
-def run_of_config(config: Path) -> "RunDirectory":
-    """The run that a config file trains by default: the one it belongs to, or ``runs/NAME`` for NAME.yaml."""
+def load_config_and_run(
+    file: Path, overrides: list[str] | None, run: Path | None
+) -> "tuple[Config, RunDirectory]":
+    """The config, and its run: by default the one it belongs to, or ``runs/NAME`` for NAME.yaml."""
+    from mt.config.load import load_config
     from mt.run_directory import RunDirectory
 
-    is_of_run = config.name == "config.yaml" and (config.parent / "checkpoints").is_dir()
-    return RunDirectory(config.parent if is_of_run else RUNS / config.stem)
+    is_of_run = file.name == "config.yaml" and (file.parent / "checkpoints").is_dir()
+    directory = RunDirectory(run or (file.parent if is_of_run else RUNS / file.stem))
+    return load_config(file, overrides or [], label="--set"), directory
 
 
 def find_run(path: Path | None) -> "RunDirectory":
@@ -196,7 +201,7 @@ def load_translator(
     checkpoint: str,
     device: str,
     precision: "PrecisionName",
-    engine: "EngineChoice | Literal['mt']",
+    engine: "EngineChoice",
     *,
     ensemble: list[Path] | None = None,
     dictionary: Mapping[str, str] | None = None,
@@ -205,7 +210,6 @@ def load_translator(
     from mt.inference.exported_folder import is_exported
     from mt.inference.translator import Translator, load_exported
 
-    engine = "torch" if engine == "mt" else engine
     if path is None or not is_exported(path):
         return Translator.from_run(
             find_run(path),
@@ -218,8 +222,8 @@ def load_translator(
         )
     if checkpoint != "best" or ensemble or engine == "torch":
         raise ConfigError(
-            f"{path} is an exported folder: leave out --checkpoint, --ensemble, --layer and --engine torch, "
-            "which are for runs."
+            f"{path} is an exported folder: leave out --checkpoint, --ensemble and --engine torch, which are "
+            "for runs."
         )
     with installed_with("ctranslate2"):
         return load_exported(path, device=device, precision=precision, dictionary=dictionary)

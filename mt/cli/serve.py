@@ -41,9 +41,6 @@ def serve(
     timeout: Annotated[
         int, Option(min=1, max=86_400, help="Seconds until a request is given up with status 503.")
     ] = 30,
-    layer: Annotated[
-        int | None, Option(min=1, help="The decoder layer for alignments, by torch. Default: the best one.")
-    ] = None,
     log_texts: Annotated[
         bool, Option("--log-texts", help="Also log the texts and their translations.")
     ] = False,
@@ -67,10 +64,6 @@ def serve(
     from mt.run_directory import RunDirectory
 
     token = None if token_file is None else _read_token(token_file)
-    if layer is not None:
-        if engine == "ctranslate2" or precision not in ("auto", "float32"):
-            raise ConfigError("--layer needs torch in float32: leave out --layer, --engine and --precision.")
-        engine, precision = "torch", "float32"
     paths = run or [options.find_run(None).path]
     names = [visible(RunDirectory(path).name) for path in paths]
     if len(set(names)) < len(names):
@@ -90,7 +83,7 @@ def serve(
             translator = options.load_translator(path, checkpoint, device, precision, engine)
             if verbose:
                 LOG.info("%s: %s", name, translator.described)
-            align = _aligner(translator, layer)
+            align = _aligner(translator)
             runs.append(BatchedTranslator(translator, name, max_waiting=max_queue, align=align))
         # With a token, the host name need not be checked: nobody can use the service without the token.
         is_open = token is not None or not is_private
@@ -108,7 +101,7 @@ def _read_token(file: Path) -> str:
     return token
 
 
-def _aligner(translator: "Translator", layer: int | None) -> "Align | None":
+def _aligner(translator: "Translator") -> "Align | None":
     """What aligns words; None if torch translates in another precision than float32."""
     if translator.engine.name != "torch":
         return translator.align
@@ -118,5 +111,5 @@ def _aligner(translator: "Translator", layer: int | None) -> "Align | None":
     from mt.attention_maps.alignment import word_alignments
     from mt.inference.alignment_layer import aligning_layer
 
-    chosen = aligning_layer(model, None if layer is None else layer - 1)
+    chosen = aligning_layer(model)
     return lambda source, translations: word_alignments(model, source, translations, chosen)

@@ -10,7 +10,7 @@ from typer import Exit, Option
 
 from mt import processes
 from mt.cli.logs import say, show_logs
-from mt.cli.options import OverridesOption, check_at_most_one, run_of_config
+from mt.cli.options import OverridesOption, check_at_most_one, load_config_and_run
 from mt.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -53,14 +53,12 @@ def train(
     A signal that is ignored at the start (nohup) stays ignored. If stderr
     is closed, training continues; all messages are in the run's train.log.
     """
-    from mt.config.init_from import parse_origin
-    from mt.config.load import load_config
-    from mt.run_directory import RunDirectory
-
     show_logs()
     check_at_most_one(restart=restart, from_checkpoint=from_checkpoint)
     check_at_most_one(init_from=init_from, from_checkpoint=from_checkpoint)
     if init_from is not None:
+        from mt.config.init_from import parse_origin
+
         origin = parse_origin(init_from)
         overrides = [
             *(overrides or []),
@@ -68,8 +66,7 @@ def train(
             f"init_from.checkpoint={origin.checkpoint}",
         ]
     max_seconds = None if max_time is None else _seconds(max_time)
-    loaded = load_config(config, overrides or [], label="--set")
-    directory = RunDirectory(run) if run else run_of_config(config)
+    loaded, directory = load_config_and_run(config, overrides, run)
     if processes.is_first():
         directory.check_usable()
     # After the checks above, because importing torch is slow.

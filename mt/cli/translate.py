@@ -4,7 +4,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
-from contextlib import closing, contextmanager
+from contextlib import closing
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -18,7 +18,7 @@ from mt.cli.lines import Block, Input, LineTranslator
 from mt.cli.logs import say, show_logs
 from mt.cli.prompt import prompt
 from mt.display import in_precision
-from mt.errors import DataError
+from mt.errors import ConfigError, DataError
 from mt.search.strategy import LARGEST_SEED, Constraints, Sampling
 
 sampling_option = partial(Option, rich_help_panel="Sampling")
@@ -32,9 +32,6 @@ def translate(
     run: options.RunOption = None,
     ensemble: options.EnsembleOption = None,
     file: options.FileOption = None,
-    start_line: Annotated[
-        int, options.input_option(min=1, help="Start at this line of the file or of stdin.")
-    ] = 1,
     on_error: Annotated[
         Literal["stop", "empty", "copy"],
         options.input_option(help="At a line that is too long or not UTF-8: stop, leave empty, or copy it."),
@@ -91,14 +88,14 @@ def translate(
     Writes one line to stdout for each line it reads, in the same order; everything else goes to stderr.
     """
     show_logs()
+    if processes.are_several():
+        raise ConfigError("mt translate uses all cores in one process: start it without torchrun.")
     options.check_sentences(sentences, file)
     options.check_at_most_one(prefix=prefix is not None, prefix_column=prefix_column)
     options.check_at_most_one(dictionary=dictionary, keep_unk=keep_unk)
     options.check_at_most_one(sample=sample, beam=beam > 1)
     options.check_at_most_one(sample=sample, n_best=n_best)
-    options.check_needs(
-        "lines, not sentences", not sentences, start_line=start_line > 1, prefix_column=prefix_column
-    )
+    options.check_needs("lines, not sentences", not sentences, prefix_column=prefix_column)
     of_sampling = {
         "temperature": temperature != 1.0,
         "top_k": top_k,
@@ -114,54 +111,38 @@ def translate(
     from mt.inference.source_reader import read_dictionary
 
     words = None if dictionary is None else read_dictionary(dictionary)
-    with _together(device):
-        translator = options.load_translator(
-            run, checkpoint, device, precision, engine, ensemble=ensemble, dictionary=words
-        )
-        if verbose:
-            say(translator.described)
-        source = Input(sentences, file, start_line)
-        search = {
-            "num_best": n_best or 1,
-            "with_scores": n_best is not None,
-            "strategy": Sampling(temperature, seed, top_k, top_p) if sample else strategy,
-            "constraints": Constraints(min_length, no_repeat_ngram),
-            "max_length": max_length,
-            "keep_unk": keep_unk,
-            "refuse_long": True,
-        }
-        lines = LineTranslator(
-            translator, search, source.name, None if prefix_column else prefix or "", on_error
-        )
-        if source.is_typed:
-            prompt(lines)
-            return
-        at_once = 2 if translator.engine.name == "ctranslate2" and not processes.are_several() else 1
-        _translate_all(source, lines, at_once)
-        if n_best is not None and translator.precision != "float32":
-            say(f"scores{in_precision(translator.precision)}")
-
-
-@contextmanager
-def _together(device: str) -> Iterator[None]:
-    """Connect the processes, if torchrun has started several, of which only the first one writes."""
-    if not processes.are_several():
-        yield
+    translator = options.load_translator(
+        run, checkpoint, device, precision, engine, ensemble=ensemble, dictionary=words
+    )
+    if verbose:
+        say(translator.described)
+    source = Input(sentences, file)
+    search = {
+        "num_best": n_best or 1,
+        "with_scores": n_best is not None,
+        "strategy": Sampling(temperature, seed, top_k, top_p) if sample else strategy,
+        "constraints": Constraints(min_length, no_repeat_ngram),
+        "max_length": max_length,
+        "keep_unk": keep_unk,
+        "refuse_long": True,
+    }
+    lines = LineTranslator(translator, search, source.name, None if prefix_column else prefix or "", on_error)
+    if source.is_typed:
+        prompt(lines)
         return
-    from mt import distributed
-    from mt.device import choose_device
-
-    with distributed.connected(choose_device(device).type):
-        yield
+    at_once = 2 if translator.engine.name == "ctranslate2" else 1
+    _translate_all(source, lines, at_once)
+    if n_best is not None and translator.precision != "float32":
+        say(f"scores{in_precision(translator.precision)}")
 
 
 def _translate_all(source: Input, lines: LineTranslator, at_once: int) -> None:
     """Translate and write block by block, then print the warnings, or what stopped it."""
-    number = source.first
+    number = 1
     try:
         with source.progress() as advance:
             translate_block = partial(lines.translate, advance=advance)
-            with closing(_in_order(translate_block, source.blocks(), number, at_once)) as blocks:
+            with closing(_in_order(translate_block, source.blocks(), at_once)) as blocks:
                 for block in blocks:
                     lines.write(block.translations, number)
                     number += len(block.translations)
@@ -177,13 +158,10 @@ def _translate_all(source: Input, lines: LineTranslator, at_once: int) -> None:
 def _in_order(
     translate: Callable[[list[str], int, Callable[[], None]], Block],
     blocks: Iterator[list[str]],
-    number: int,
     at_once: int,
 ) -> Generator[Block]:
-    """Translate blocks, ``at_once`` of them in threads if they have arrived, and yield them in order.
-
-    By torch, a block shares its threads with no other, and with the other processes.
-    """
+    """Translate blocks, ``at_once`` of them in threads if they have arrived, and yield them in order."""
+    number = 1
     stopping = threading.Event()
 
     def check() -> None:

@@ -8,7 +8,6 @@ from pydantic_core import ErrorDetails
 
 from mt.config.config import Config
 from mt.config.located_yaml import KeyPath, Location, one_short_line, plain_scalar
-from mt.config.removed import REMOVED
 from mt.config.section import accepted, choices, closest, kinds_of
 from mt.config.synonyms import MEANINGS
 
@@ -41,12 +40,9 @@ def first_complaint(error: ValidationError) -> str:
 
 
 def unknown_key(path: KeyPath) -> str:
-    """The sentence for a key that the config does not have: why it has gone, or what was probably meant."""
+    """The sentence for a key that the config does not have, with what was probably meant."""
     option, key = ".".join(path), path[-1]
     section = path[0] if len(path) > 1 else ""
-    if option in REMOVED:
-        why = REMOVED[option][1]
-        return f"{option} was removed, because {why}. Leave it out; a run that used it cannot be continued."
     unknown = f"unknown key '{one_short_line(option)}'."
     if homes := [f"{name}: {name}.{key}" for name, fields in SECTIONS.items() if key in fields]:
         return f"{unknown} It belongs to {' or to '.join(homes)}."

@@ -9,12 +9,19 @@ from pydantic import ValidationError
 from mt.config.config import Config
 from mt.config.explain import SECTIONS, explain, unknown_key
 from mt.config.located_yaml import KeyPath, Location, one_short_line, read_yaml
-from mt.config.removed import is_ignored
 from mt.config.section import closest, kinds_of
 from mt.errors import ConfigError
 from mt.files import read_text
 
 _MAX_BYTES = 1_000_000
+# Options of earlier versions, with the value that changes nothing (... for any), at which they are ignored.
+_REMOVED = {
+    "data.seed": 1,
+    "data.workers": ...,
+    "training.simcut": 0,
+    "training.simcut_share": ...,
+    "training.bidirectional_epochs": 0,
+}
 _PACKAGE = Path(__file__).parent.parent
 # In a wheel the recipes are inside the package; in the repository, next to it.
 _FOLDERS = (_PACKAGE / "configs", _PACKAGE.parent / "configs")
@@ -48,10 +55,11 @@ def load_config(path: str | Path, overrides: Sequence[str] = (), *, label: str =
     config |= {name: {} for name in SECTIONS if config.get(name) is None}
     for override in overrides:
         _apply(override, config, locations, f"{label} {one_short_line(override)}")
-    for section, keys in config.items():
-        if isinstance(keys, dict):
-            used = {key: keys[key] for key in keys if not is_ignored(f"{section}.{key}", keys[key])}
-            config[section] = used
+    for option, old_default in _REMOVED.items():
+        section, _, key = option.partition(".")
+        keys = config[section]
+        if isinstance(keys, dict) and old_default in (..., keys.get(key)):
+            keys.pop(key, None)
     try:
         return Config.model_validate(config)
     except ValidationError as error:

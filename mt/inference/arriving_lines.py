@@ -6,15 +6,13 @@ import queue
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, Generic, TypeVar
+from typing import Generic, TypeVar
 
-from mt.display import counted
 from mt.errors import DataError
 
 MOST_LINES_AT_ONCE = 4000
 # Because a device such as /dev/zero is one endless line.
 MAX_LINE_BYTES = 10_000_000
-_SKIPPED_BYTES = 1 << 20
 STDIN = 0
 STDIN_NAME = "standard input"
 
@@ -26,20 +24,14 @@ class _End(Generic[ItemT]):
         self.error = error
 
 
-def lines_of_stdin(*, first: int = 1, keep_bad: bool = False) -> Iterator[str]:
-    """Yield the lines of standard input.
-
-    The arguments and the errors are those of `lines_of_file`.
-    """
-    return _lines(STDIN, STDIN_NAME, first, keep_bad)
+def lines_of_stdin(*, keep_bad: bool = False) -> Iterator[str]:
+    """Yield the lines of standard input, as `lines_of_file` does those of a file."""
+    return _lines(STDIN, STDIN_NAME, keep_bad)
 
 
-def lines_of_file(file: Path, *, first: int = 1, keep_bad: bool = False) -> Iterator[str]:
-    """Yield the lines of a file from number ``first`` on.
-
-    The lines before it may be of any length. ``keep_bad`` keeps lines that are not UTF-8, for `why_not_text`.
-    """
-    return _lines(file, str(file), first, keep_bad)
+def lines_of_file(file: Path, *, keep_bad: bool = False) -> Iterator[str]:
+    """Yield the lines of a file; ``keep_bad`` keeps lines that are not UTF-8, for `why_not_text`."""
+    return _lines(file, str(file), keep_bad)
 
 
 def why_not_text(line: str, name: str, number: int) -> str | None:
@@ -110,7 +102,7 @@ def arriving(lines: Iterator[ItemT]) -> Iterator[list[ItemT]]:
             return
 
 
-def _lines(source: Path | int, name: str, first: int, keep_bad: bool) -> Iterator[str]:
+def _lines(source: Path | int, name: str, keep_bad: bool) -> Iterator[str]:
     """Lines end at line feeds only, so that there are as many as ``wc -l`` counts."""
     try:
         if source == STDIN:
@@ -119,22 +111,14 @@ def _lines(source: Path | int, name: str, first: int, keep_bad: bool) -> Iterato
         # The reading thread opens and closes the file itself: closing it in another thread, or exiting
         # Python, would wait for input, and using sys.stdin would make Python abort.
         with open(source, "rb", closefd=source != STDIN) as stream:
-            num_skipped = _skip_lines(stream, first - 1)
-            if num_skipped < first - 1:
-                raise DataError(
-                    f"{name} has only {counted(num_skipped, 'line')}, so line {first} cannot be the first: "
-                    "choose an earlier one."
-                )
             raw_lines = iter(lambda: stream.readline(MAX_LINE_BYTES + 2), b"")
-            for number, raw in enumerate(raw_lines, start=first):
+            for number, raw in enumerate(raw_lines, start=1):
                 # Its end has at most two bytes.
                 text = raw.removesuffix(b"\n").removesuffix(b"\r")
                 if len(text) > MAX_LINE_BYTES:
-                    # Only a caller that continues after bad lines can start after one.
-                    otherwise = " To leave it out, start after it with --start-line N." if keep_bad else ""
                     raise DataError(
                         f"{name}, line {number} is longer than {MAX_LINE_BYTES:,} bytes: break it into "
-                        f"shorter lines.{otherwise}"
+                        "shorter lines."
                     )
                 line = text.decode("utf-8-sig" if number == 1 else "utf-8", "surrogateescape")
                 reason = None if keep_bad else why_not_text(line, name, number)
@@ -143,15 +127,3 @@ def _lines(source: Path | int, name: str, first: int, keep_bad: bool) -> Iterato
                 yield line
     except OSError as error:
         raise DataError(f"{name} cannot be read: {error.strerror}.") from error
-
-
-def _skip_lines(stream: BinaryIO, num_lines: int) -> int:
-    """Read past this many lines, block by block; return how many there were."""
-    # The number may be larger than islice accepts.
-    for number in range(num_lines):
-        block = stream.readline(_SKIPPED_BYTES)
-        if not block:
-            return number
-        while block and not block.endswith(b"\n"):
-            block = stream.readline(_SKIPPED_BYTES)
-    return num_lines

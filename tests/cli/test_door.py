@@ -23,7 +23,6 @@ LINES = [
     "config nope",
     *(f"{command} --config nowhere.yaml" for command in ["train", "check"]),
     *(f"{command} --config wrong.yaml" for command in ["train", "check"]),
-    "check --batch nowhere.pt",
     "attention --file nowhere.txt",
 ]
 SCRIPT = """

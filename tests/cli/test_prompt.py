@@ -1,15 +1,13 @@
-"""`mt translate` on a terminal: a prompt with line editing, commands and a history."""
+"""`mt translate` on a terminal: a prompt with line editing."""
 
 import builtins
 import os
 import pty
 import re
 import select
-import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Self
 
 import pytest
@@ -22,7 +20,7 @@ Call = Callable[..., tuple[int, str, str]]
 Start = Callable[..., Popen]
 Typing = Callable[..., tuple[int, str, str]]
 
-readline = pytest.importorskip("readline")
+pytest.importorskip("readline")
 
 # Makes its standard input its controlling terminal, so that Ctrl-C arrives as a signal.
 LOGIN = """
@@ -30,14 +28,6 @@ import os, sys
 os.login_tty(0)
 os.execv(sys.executable, [sys.executable, "-m", "mt", *sys.argv[1:]])
 """
-
-
-@pytest.fixture(autouse=True)
-def _state_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    readline.clear_history()
-    yield
-    readline.clear_history()
 
 
 class Terminal:
@@ -105,19 +95,15 @@ def test_on_a_terminal_lines_are_edited_and_recalled() -> None:
         terminal.interrupt_until("> ")
         terminal.type("\x04")
         assert terminal.process.wait(60) == 0
-    file = Path("state/mt/translate_history")
-    assert file.read_text(encoding="utf-8") == "the dog sees milk.\n"
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
 @pytest.mark.usefixtures("trained")
-def test_in_a_pipe_nothing_is_remembered(start: Start) -> None:
+def test_there_is_no_prompt_in_a_pipe(start: Start) -> None:
     process = start("translate", "--run", "runs/tiny")
     out, err = process.communicate("the dog sees milk.\n")
     assert (process.returncode, out) == (0, "der Hund sieht Milch.\n")
     assert "> " not in out + err
     assert "Type a sentence" not in err
-    assert not Path("state").exists()
 
 
 @pytest.fixture

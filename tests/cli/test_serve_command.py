@@ -53,14 +53,6 @@ def test_what_cannot_be_served_is_refused(call: Call, trained: RunDirectory) -> 
     assert (ended.code, "--timeout" in ended.err, "86400" in ended.err) == (2, True, True)
 
 
-def test_a_layer_to_align_by_needs_torch_in_float32(call: Call, trained: RunDirectory) -> None:
-    command = ("serve", "--run", trained.path, "--port", "0", "--layer")
-    assert call(*command, "1").code == 0
-    refused(call(*command, "9"), "no decoder layer 9")
-    refused(call(*command, "1", "--precision", "int8"), "--layer", "float32")
-    refused(call(*command, "1", "--engine", "ctranslate2"), "--layer", "torch")
-
-
 @pytest.mark.parametrize("content", ["", "\n", "two words", "dönergeheim"])
 def test_a_token_that_no_header_can_hold_is_refused(content: str, call: Call, trained: RunDirectory) -> None:
     Path("token").write_text(content, encoding="utf-8")
@@ -98,8 +90,8 @@ def test_an_exported_folder_is_served_as_the_run_beside_it(
     ]  # fmt: skip
     assert said["aligned"]["text"] == "Anna kauft Milch."
     assert [target for _, target in said["aligned"]["alignment"]] == [0, 1, 2]
-    for option in (("--checkpoint", "latest"), ("--layer", "1")):
-        refused(call("serve", "--run", exported, "--port", "0", *option), option[0], "which are for runs")
+    command = ("serve", "--run", exported, "--port", "0", "--checkpoint", "latest")
+    refused(call(*command), "--checkpoint", "which are for runs")
 
 
 def test_who_may_ask(call: Call, trained: RunDirectory, served: Callable[[Ask], None]) -> None:

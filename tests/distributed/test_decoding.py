@@ -1,4 +1,4 @@
-"""Several processes translate as one does: the same bytes, each line once."""
+"""Several processes translate a test set as one does: the same bytes, each line once."""
 
 import json
 import pickle
@@ -26,19 +26,6 @@ def start(folder: Path, *command: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def test_two_processes_write_the_lines_of_one(trained: RunDirectory, tiny_corpus: Path) -> None:
-    text = (tiny_corpus / "test.en").read_text(encoding="utf-8")
-    source = trained.path / "source.txt"
-    source.write_text(text * 3, encoding="utf-8")
-    options = ["translate", "--run", str(trained.path), "--file", str(source), "--precision", "float32"]
-    one = start(trained.path, "mt", *options)
-    assert one.returncode == 0, one.stderr
-    two = start(trained.path, *TORCHRUN, *options)
-    assert two.returncode == 0, two.stderr
-    assert len(one.stdout.splitlines()) == len(text.splitlines()) * 3
-    assert two.stdout == one.stdout
-
-
 @pytest.mark.slow
 def test_two_processes_score_once(trained: RunDirectory) -> None:
     options = ["evaluate", "--run", str(trained.path), "--scores-only"]
@@ -53,17 +40,6 @@ def test_two_processes_score_once(trained: RunDirectory) -> None:
     assert hypotheses.read_text(encoding="utf-8") == expected
     records = (trained.path / "evaluations.jsonl").read_text().splitlines()
     assert [json.loads(line)["scores"] for line in records] == [json.loads(records[0])["scores"]] * 2
-
-
-@pytest.mark.slow
-def test_a_line_that_cannot_be_translated_ends_both_with_a_sentence(trained: RunDirectory) -> None:
-    source = trained.path / "source.txt"
-    source.write_text("the dog sees milk.\n" * 20 + "the car " * 30 + "\n", encoding="utf-8")
-    found = start(trained.path, *TORCHRUN, "translate", "--run", str(trained.path), "--file", str(source))
-    assert found.returncode == 1  # torchrun's own, whatever the processes' was.
-    assert "line 21 has a sentence of 61 tokens" in found.stderr
-    # No traceback of ours; torchrun prints one of its own.
-    assert "text_search.py" not in found.stderr
 
 
 def test_errors_of_lines_travel_between_processes() -> None:

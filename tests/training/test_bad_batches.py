@@ -1,0 +1,86 @@
+"""A batch that went wrong is kept in the run."""
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import mt.training.run
+from mt.config.config import Config
+from mt.data.batches.batch import Batch
+from mt.device import Precision
+from mt.run_directory import RunDirectory
+from mt.special_tokens import PAD_ID
+from mt.training.loss import Objective
+from mt.training.run import run_training
+
+MakeConfig = Callable[..., Config]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    return RunDirectory(tmp_path / "run")
+
+
+def spoil(monkeypatch: pytest.MonkeyPatch, calls: set[int]) -> list[Batch]:
+    """Makes these forward passes of training give NaN, and notes the batches of all."""
+    forward = Objective.forward
+    seen: list[Batch] = []
+
+    def sometimes_nan(self: Objective, batch: Batch, smoothing: float) -> torch.Tensor:
+        loss = forward(self, batch, smoothing)
+        if not self.training:
+            return loss
+        seen.append(batch)
+        return loss * math.nan if len(seen) in calls else loss
+
+    monkeypatch.setattr(Objective, "forward", sometimes_nan)
+    return seen
+
+
+def test_what_was_in_the_step_is_kept(
+    make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Of twelve steps, the second micro-batch of step 7 goes wrong.
+    seen = spoil(monkeypatch, {14})
+    run_training(make_config(), run)
+    (file,) = (run.path / "bad_batches").iterdir()
+    content = json.loads(file.read_text(), parse_constant=pytest.fail)  # NaN is no JSON.
+    assert (content["step"], file.name) == (7, "step_0000007.json")
+    assert (content["loss"], content["gradient_norm"]) == ("nan", "nan")
+    # Of each third step and of the best there is a checkpoint.
+    assert content["after_checkpoint"] == "step_0000006"
+    for batch, pairs in zip(seen[12:14], content["micro_batches"], strict=True):
+        for side, ids in (("src_ids", batch.src_ids), ("tgt_ids", batch.labels)):
+            assert [row[: len(row)] for row in pairs[side]] == [
+                row[row != PAD_ID][:-1].tolist() for row in ids
+            ]
+    logged = (run.path / "train.log").read_text(encoding="utf-8").splitlines()
+    assert [line.partition(" WARNING ")[2] for line in logged if " WARNING " in line][-2:] == [
+        "step 7 skipped: the gradient norm is nan, the loss is nan",
+        f"the batch of step 7 is saved in {file}",
+    ]
+
+
+def test_a_scale_of_fp16_that_falls_is_not_a_bad_batch(
+    make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def scaled(name: Any, device: torch.device, *, tf32: bool) -> Precision:
+        precision = Precision("float32", device, tf32=tf32)
+        # The loss is still a number, its gradient is not any more, and so it takes some steps.
+        precision.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**126)
+        return precision
+
+    monkeypatch.setattr(mt.training.run, "Precision", scaled)
+    forward = Objective.forward
+    monkeypatch.setattr(Objective, "forward", lambda self, *a: forward(self, *a) * 50)
+    outcome = run_training(make_config("training.max_skipped_steps=1"), run)
+    state = outcome.counters
+    assert state.step == 12
+    assert 1 < state.num_scaler_skips < 12
+    assert (state.num_skipped_steps, state.num_skipped_in_a_row) == (0, 0)
+    assert not (run.path / "bad_batches").exists()
