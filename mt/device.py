@@ -33,6 +33,8 @@ _OUT_OF_MEMORY = (
     "CUDA failed with error out of memory",
     "failed to allocate memory",
 )
+OVERFLOW_REMEDY = "Use --precision float32, or another checkpoint with --checkpoint NAME."
+"""What to do about logits that are NaN or infinite."""
 _NEEDS = {
     "bf16": "a GPU of NVIDIA's Ampere generation or a later one, or a CPU with AMX or AVX-512 BF16",
     "fp16": "a CUDA device",
@@ -95,12 +97,7 @@ def multiplies_bf16_fast(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
-def choose_search_precision(name: PrecisionName, device: torch.device) -> SearchPrecision:
-    """The precision of that name; ``auto`` selects 16 bits where that is faster, and never 8."""
-    return _choose(name, device, f"precision {name}", "Use another precision, such as --precision auto.")
-
-
-def _choose(name: PrecisionName, device: torch.device, what: str, remedy: str) -> SearchPrecision:
+def choose_precision(name: PrecisionName, device: torch.device) -> SearchPrecision:
     """The precision; ``auto`` is bf16 where that is fast, or fp16 on other GPUs with tensor cores."""
     if name == "auto" and multiplies_bf16_fast(device):
         return "bf16"
@@ -111,15 +108,9 @@ def _choose(name: PrecisionName, device: torch.device, what: str, remedy: str) -
         raise ValueError(f"precision must be auto, float32, bf16, fp16 or int8, not {name!r}")
     device_type = {"fp16": "cuda", "int8": "cpu"}.get(name, device.type)
     if device.type != device_type or (name == "bf16" and not multiplies_bf16_fast(device)):
-        raise DeviceError(f"{what} needs {_NEEDS[name]}, which this device ({device.type}) is not. {remedy}")
+        what = f"precision {name} needs {_NEEDS[name]}, which this device ({device.type}) is not"
+        raise DeviceError(f"{what}. Use another precision, such as auto.")
     return name
-
-
-def overflow_remedy(precision: SearchPrecision) -> str:
-    """What to do about logits that are NaN or infinite in this precision: only fp16 has a smaller range."""
-    if precision == "fp16":
-        return "Compute in float32 with --precision float32."
-    return "Use another checkpoint with --checkpoint NAME."
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:
@@ -182,7 +173,7 @@ class Precision:
         With ``tf32``, float32 products of this process on CUDA are computed in TF32 if the GPU supports it.
         """
         self.is_automatic = name == "auto"
-        self.name = _choose(name, device, f"training.precision: {name}", "Set training.precision=auto.")
+        self.name = choose_precision(name, device)
         self.device = device
         self._dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.name)
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.name == "fp16")

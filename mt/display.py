@@ -2,7 +2,6 @@
 
 import html
 import logging
-import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
@@ -22,14 +21,7 @@ new_bar: "Callable[..., tqdm[NoReturn]] | None" = None
 
 # C0 except tab and line feed, DEL, C1, and bidirectional controls, which reorder text. A surrogate stands for
 # a byte of a line or a name that is not UTF-8, and cannot be written as UTF-8.
-_CONTROL_CHARACTERS = (
-    *(code for code in range(0x20) if chr(code) not in "\t\n"),
-    *range(0x7F, 0xA0),
-    *range(0x202A, 0x202F),
-    *range(0x2066, 0x206A),
-    *range(0xD800, 0xE000),
-)
-_VISIBLE = {code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" for code in _CONTROL_CHARACTERS}
+_HIDDEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def visible(text: str) -> str:
@@ -37,7 +29,7 @@ def visible(text: str) -> str:
 
     Lone surrogates, such as ``\udcff``, are escaped too, so the result can always be written as UTF-8.
     """
-    return text.translate(_VISIBLE)
+    return _HIDDEN.sub(lambda hidden: hidden[0].encode("unicode_escape").decode(), text)
 
 
 def one_line(text: str, max_length: int = 1000) -> str:
@@ -49,15 +41,6 @@ def one_line(text: str, max_length: int = 1000) -> str:
 def counted(number: int, noun: str) -> str:
     """A number with its noun, such as ``1 checkpoint`` or ``2,000 checkpoints``; the plural is an added s."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
-def size(num_bytes: float) -> str:
-    """A size such as ``12 KB``, ``45.1 MB`` or ``1.2 GB``, in powers of 1000."""
-    for unit, name, digits in ((1e9, "GB", 1), (1e6, "MB", 1), (1e3, "KB", 0)):
-        # From here on, the next smaller unit would be rounded up to 1,000.
-        if num_bytes >= (0.99995 if unit > 1e6 else 0.9995) * unit:
-            return f"{num_bytes / unit:,.{digits}f} {name}"
-    return f"{num_bytes:.0f} B"
 
 
 def aligned(rows: Sequence[Sequence[str]], *, num_texts: int | None = None) -> list[str]:
@@ -94,14 +77,6 @@ def markdown_text(text: str) -> str:
     return re.sub(r"[\\`*_\[\]()!|]", r"\\\g<0>", on_one_line)
 
 
-def on_terminal() -> bool:
-    """Whether stderr is a terminal that has a size."""
-    try:
-        return all(os.get_terminal_size(sys.stderr.fileno()))
-    except (OSError, ValueError):  # A file, a pipe, or a stream that has no descriptor.
-        return False
-
-
 class _LogFile:
     """What tqdm writes, as log lines."""
 
@@ -115,20 +90,19 @@ class _LogFile:
 
 @contextmanager
 def progress(
-    total: int | None, *, unit: str, description: str, shown: bool = True, delay_seconds: float = 0
+    total: int | None, *, unit: str, description: str, shown: bool = True
 ) -> Iterator[Callable[[int], object]]:
     """A bar on stderr with the time left, removed at the end; without a terminal, log lines.
 
-    It advances by the number with which the yielded function is called. ``total`` is None if it is unknown;
-    log lines appear after ten seconds, whatever ``delay_seconds``.
+    It advances by the number with which the yielded function is called. ``total`` is None if it is unknown.
     """
     if new_bar is None or not shown:
         yield lambda count: None
         return
     options: dict[str, Any]
     bar, of, left = "{percentage:3.0f}%|{bar}| ", " of {total:,}", ", {remaining} left"
-    if on_terminal():
-        options = {"delay": delay_seconds, "dynamic_ncols": True, "leave": False}
+    if sys.stderr.isatty():
+        options = {"dynamic_ncols": True, "leave": False}
     else:
         bar, seconds = "", SECONDS_BETWEEN_LINES
         options = {"delay": seconds, "mininterval": seconds, "miniters": 1, "smoothing": 0, "position": 0}
@@ -156,7 +130,6 @@ def track(
     unit: str,
     total: int | None = None,
     size: Callable[[T], int] | None = None,
-    delay_seconds: float = 0,
 ) -> Iterator[T]:
     """The items, with a `progress` bar that advances as they are consumed.
 
@@ -164,7 +137,7 @@ def track(
     """
     if total is None and size is None and isinstance(items, Sized):
         total = len(items)
-    with progress(total, unit=unit, description=description, delay_seconds=delay_seconds) as advance:
+    with progress(total, unit=unit, description=description) as advance:
         for item in items:
             yield item
             advance(size(item) if size else 1)

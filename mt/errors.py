@@ -5,15 +5,7 @@ from typing import Self
 
 
 class MtError(Exception):
-    """Base class of all errors caused by the input; the command line prints them and exits with code 2.
-
-    Attributes:
-        message: What is wrong, where, and what to do about it.
-    """
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
+    """Base class of all errors caused by the input; the command line prints them and exits with code 2."""
 
 
 class Interrupted(BaseException):

@@ -124,19 +124,12 @@ def new_folder(folder: Path) -> Iterator[Path]:
         yield hidden
         for path in (*hidden.rglob("*"), hidden):
             sync(path)
-        if replaces := folder.exists():
+        if folder.exists():
             folder.rename(aside)
-        try:
-            hidden.rename(folder)
-        except BaseException:
-            if replaces:
-                aside.rename(folder)
-            raise
+        hidden.rename(folder)
         sync(folder.parent)
-        if replaces:
-            remove_folder_atomically(aside)
     finally:
-        shutil.rmtree(hidden, ignore_errors=True)
+        remove_leftovers(folder.parent, folder.name)
 
 
 def remove_folder_atomically(folder: Path) -> None:

@@ -105,12 +105,6 @@ class RunDirectory:
         """Return this run, which must exist."""
         if self.exists:
             return self
-        path = self.path.absolute()
-        if path.parent.name == "checkpoints" and RunDirectory(path.parent.parent).exists:
-            raise RunError(
-                f"{self.path} is a checkpoint of the run {self.path.parent.parent}: give the run as --run, "
-                f"and the checkpoint as --checkpoint {self.path.name}."
-            )
         if inside := _runs_in(self.path):
             raise RunError(f"{self.path} is not a run, but a folder of runs: {_names(inside)}.")
         message = f"There is no run in {self.path}: it has no {self.config_file.name}."

@@ -3,8 +3,10 @@
 import json
 from typing import Any
 
+from pydantic.fields import FieldInfo
+
+from mt.config.config import Config
 from mt.config.explain import SECTIONS
-from mt.config.schema import config_schema
 from mt.config.section import accepted
 
 HEAD = """\
@@ -22,18 +24,18 @@ such as that `d_model` is a multiple of `num_heads`, are made when a config is l
 
 def options_page() -> str:
     """The page in Markdown, with a table for each section."""
-    sections: dict[str, dict[str, Any]] = config_schema()["properties"]
-    return "\n".join([HEAD, *(_table(name, section) for name, section in sections.items())])
+    return "\n".join([HEAD, *(_table(name, section) for name, section in Config.model_fields.items())])
 
 
-def _table(name: str, section: dict[str, Any]) -> str:
+def _table(name: str, section: FieldInfo) -> str:
+    assert section.annotation is not None
     rows = [
         [f"`{key}`", _default(option), accepted(SECTIONS[name][key]), option["description"]]
-        for key, option in section["properties"].items()
+        for key, option in section.annotation.model_json_schema()["properties"].items()
     ]
     head = ["| option | default | takes | what it does |", "|---|---|---|---|"]
     body = [f"| {' | '.join(_cell(text) for text in row)} |" for row in rows]
-    return "\n".join([f"## {name}", "", section["description"], "", *head, *body, ""])
+    return "\n".join([f"## {name}", "", str(section.description), "", *head, *body, ""])
 
 
 def _default(option: dict[str, Any]) -> str:

@@ -14,7 +14,7 @@ from mt.device import (
     Precision,
     attention_dtype,
     choose_device,
-    choose_search_precision,
+    choose_precision,
     is_out_of_memory,
     multiplies_bf16_fast,
     onednn_is_faster,
@@ -167,7 +167,7 @@ def test_auto_takes_16_bits_where_that_is_faster(
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     # Otherwise the scaler finds that there is no GPU.
     monkeypatch.setattr(torch.cuda.amp.common, "amp_definitely_not_available", lambda: False)
-    assert choose_search_precision("auto", torch.device(device)) == expected
+    assert choose_precision("auto", torch.device(device)) == expected
     precision = Precision("auto", torch.device(device))
     assert (precision.name, precision.scaler.is_enabled()) == (expected, expected == "fp16")
 
@@ -226,8 +226,8 @@ def test_a_precision_that_the_device_lacks_is_refused_with_a_remedy(
 ) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", dict)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
-    with pytest.raises(DeviceError, match=rf"precision {name} needs .*{needed}.*{device}.*--precision auto"):
-        choose_search_precision(name, torch.device(device))
+    with pytest.raises(DeviceError, match=rf"precision {name} needs .*{needed}.*{device}"):
+        choose_precision(name, torch.device(device))
     if name != "int8":
         message = rf"training\.precision: {name} needs .*{needed}.*\({device}\).*training\.precision=auto"
         with pytest.raises(DeviceError, match=message):

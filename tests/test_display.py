@@ -8,7 +8,7 @@ import warnings
 
 import pytest
 
-from mt.display import counted, markdown_table, markdown_text, size, visible
+from mt.display import counted, markdown_table, markdown_text, visible
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # Of a library that TensorBoard carries.
@@ -26,7 +26,7 @@ def test_every_control_character_but_tab_and_line_feed_is_written_out() -> None:
             *("LRI", "RLI", "FSI", "PDI"),
         }
         assert (visible(character) != character) == (hides or reorders), hex(code)
-    assert visible("\x1b[2Ja\rb\x9b\u202e\t\n") == "\\x1b[2Ja\\rb\\x9b\\u202e\t\n".replace("\\r", "\\x0d")
+    assert visible("\x1b[2Ja\rb\x9b\u202e\t\n") == "\\x1b[2Ja\\rb\\x9b\\u202e\t\n"
 
 
 HOSTILE = [
@@ -53,11 +53,6 @@ def test_tensorboard_shows_the_text_itself_and_no_markup(text: str) -> None:
 def test_numbers_for_people() -> None:
     counts = [counted(number, "checkpoint") for number in (0, 1, 2000)]
     assert counts == ["0 checkpoints", "1 checkpoint", "2,000 checkpoints"]
-    sizes = {
-        999: "999 B", 1000: "1 KB", 999_499: "999 KB", 999_500: "1.0 MB", 999_949_999: "999.9 MB",
-        999_950_001: "1.0 GB", 1_234_500_000_000: "1,234.5 GB",
-    }  # fmt: skip
-    assert {number: size(number) for number in sizes} == sizes
 
 
 def test_a_markdown_table_has_a_head() -> None:

@@ -45,8 +45,6 @@ def test_a_missing_run_is_explained_by_what_is_there(tmp_path: Path) -> None:
         RunDirectory(tmp_path / "c").require()
     with pytest.raises(RunError, match=r"folder of runs: a, b\."):
         RunDirectory(tmp_path).require()
-    with pytest.raises(RunError, match=r"is a checkpoint of the run .*--checkpoint step_0000002"):
-        RunDirectory(tmp_path / "a" / "checkpoints" / "step_0000002").require()
 
 
 def test_its_lock_can_be_taken_once(tmp_path: Path) -> None:

@@ -117,6 +117,6 @@ def schema() -> None:
     """
     import json
 
-    from mt.config.schema import config_schema
+    from mt.config.config import Config
 
-    typer.echo(json.dumps(config_schema(), indent=2, ensure_ascii=False))
+    typer.echo(json.dumps(Config.model_json_schema(), indent=2, ensure_ascii=False))

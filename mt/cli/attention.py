@@ -81,12 +81,9 @@ def attention(
     pairs = _read(sentences, file, target, target_column)
     _check_number(made, len(pairs[0]))
     from mt.attention_maps.alignment import attention_line_by_line, attention_maps
-    from mt.device import choose_device
-    from mt.inference.loaded_model import load_model
     from mt.inference.model_translator import ModelTranslator
 
-    loaded = load_model(found, checkpoint)
-    translator = ModelTranslator.from_loaded(loaded, device=choose_device(device))
+    translator = ModelTranslator.from_run(found, checkpoint=checkpoint, device=device)
     index = None if layer is None else layer - 1
     if made == "json" or made == "pharaoh":
         from mt.attention_maps.text_formats import as_json, as_pharaoh
@@ -101,7 +98,7 @@ def attention(
     say(_how_aligned(maps.layer))
     check_shows_something(maps)
     if made == "html":
-        options.write_output([attention_page(maps, f"{found.name}, {loaded.checkpoint.name}")], out)
+        options.write_output([attention_page(maps, f"{found.name}, {translator.checkpoint}")], out)
     else:
         from mt.attention_maps.picture import picture
 

@@ -51,7 +51,6 @@ def evaluate(
     found = options.find_run(run)
     options.check_output(json, data=data)
     strategy = options.choose_beam(beam, length_penalty, length_normalization)
-    from mt.device import choose_device
     from mt.evaluation.evaluate import described, run_evaluation, show_in_tensorboard, write_json
 
     if literature:
@@ -61,7 +60,7 @@ def evaluate(
         found,
         split=split,
         checkpoint=checkpoint,
-        device=choose_device(device),
+        device=device,
         precision=precision,
         engine=engine,
         data_path=data,

@@ -15,6 +15,7 @@ from mt.files import write_atomically
 
 # Larger values are mistakes, and the arithmetic of longer runs would overflow.
 MOST_MINUTES, MOST_TARGET_TOKENS = 10_000_000, 10**15
+SCHEMA_FILE = "mt.schema.json"
 
 
 def _complete_recipes() -> list[str]:
@@ -83,8 +84,6 @@ def init(
         raise ConfigError(f"{file} exists already. Choose another file with --output.")
     if not file.parent.is_dir():
         raise ConfigError(f"There is no folder {file.parent} for {file.name}. Choose one with --output.")
-    from mt.config.schema import SCHEMA_FILE
-
     if init_from is not None:
         from mt.config.init_from import parse_origin
         from mt.preflight.adapt import propose_adaptation

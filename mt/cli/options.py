@@ -1,9 +1,10 @@
 """Options of several commands, the rules about giving them together, and what they name."""
 
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from shlex import quote
@@ -103,19 +104,11 @@ def check_sentences(sentences: list[str] | None, file: Path | None) -> None:
     if sentences and file:
         raise DataError("give sentences or --file, not both.")
     for text in sentences or ():
-        if any(_is_file(Path(text, name)) for name in ("config.yaml", "mt_export.json")):
-            raise ConfigError(f"{text} is a run, not a sentence: give it with --run {quote(text)}.")
-    if sentences and len(sentences) == 1 and _is_file(Path(sentences[0])):
-        raise DataError(
-            f"{sentences[0]} is a file. To translate its lines: mt translate --file {sentences[0]}. "
-            "To translate its name, give it on standard input."
-        )
-
-
-def _is_file(path: Path) -> bool:
-    with suppress(OSError, ValueError):  # For example, a sentence is too long for the name of a file.
-        return path.is_file()
-    return False
+        # Unlike Path, os.path takes any sentence, however long, for a path.
+        if any(map(os.path.isfile, (f"{text}/config.yaml", f"{text}/mt_export.json"))):
+            raise DataError(f"{text} is a run, not a sentence: give it with --run {quote(text)}.")
+        if os.path.isfile(text):  # noqa: PTH113
+            raise DataError(f"{text} is a file. To translate its lines: mt translate --file {quote(text)}.")
 
 
 def on_one_line(sentences: list[str]) -> list[str]:

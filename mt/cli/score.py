@@ -44,14 +44,13 @@ def score(
     if files and len(files) != 2:
         raise DataError("give two files, the sources and their translations, or no file and pairs on stdin.")
     found = options.find_run(run)
-    from mt.device import choose_device
     from mt.inference.model_translator import ModelTranslator
     from mt.inference.score import perplexity
 
     translator = ModelTranslator.from_run(
         found,
         checkpoint=checkpoint,
-        device=choose_device(device),
+        device=device,
         others=options.find_ensemble(ensemble),
         precision=precision,
     )

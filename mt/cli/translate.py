@@ -96,13 +96,8 @@ def translate(
     options.check_at_most_one(sample=sample, beam=beam > 1)
     options.check_at_most_one(sample=sample, n_best=n_best)
     options.check_needs("lines, not sentences", not sentences, prefix_column=prefix_column)
-    of_sampling = {
-        "temperature": temperature != 1.0,
-        "top_k": top_k,
-        "top_p": top_p != 1.0,
-        "seed": seed != 1,
-    }
-    options.check_needs("sampling: add --sample", sample, **of_sampling)
+    drawn = {"temperature": temperature != 1.0, "top_k": top_k, "top_p": top_p != 1.0, "seed": seed != 1}
+    options.check_needs("sampling: add --sample", sample, **drawn)
     options.check_needs(
         f"a beam of at least that size: add --beam {n_best}", beam >= (n_best or 1), n_best=n_best
     )

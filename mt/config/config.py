@@ -59,18 +59,6 @@ class Config(Section):
             "training.guided_alignment": self.training.guided_alignment,
         }
 
-    def useless_r_drop(self) -> str | None:
-        """A warning if `training.r_drop` costs time without an effect; no error, as such a run may exist."""
-        model, weight = self.model, self.training.r_drop
-        dropouts = model.dropout, model.attention_dropout, model.activation_dropout, model.word_dropout
-        if not weight or any(dropouts):
-            return None
-        return (
-            f"training.r_drop ({weight:g}) compares two passes that differ only in their dropout, but all "
-            "dropouts of the model are 0: a step takes twice as long and learns nothing more. Raise "
-            "model.dropout, or set training.r_drop to 0."
-        )
-
     @model_validator(mode="after")
     def _check_across_sections(self) -> Self:
         if self.model.share_embeddings and not self.tokenizer.shared:

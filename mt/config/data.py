@@ -130,12 +130,10 @@ class TokenizerConfig(Section):
 
     @model_validator(mode="after")
     def _check_kind(self) -> Self:
-        if self.kind == "file" and self.path is None:
-            raise ValueError("tokenizer.kind: file needs tokenizer.path, a tokenizer.json or a Hub id.")
-        if self.kind != "file" and self.path is not None:
+        if (self.kind == "file") != (self.path is not None):
             raise ValueError(
-                f"tokenizer.path is for tokenizer.kind: file, but the kind is {self.kind}, which is built "
-                "from the training text. Leave one of the two out."
+                "tokenizer.kind: file needs tokenizer.path, a tokenizer.json or a Hub id, and no other kind "
+                "takes it."
             )
         if self.kind == "file" and not self.shared:
             raise ValueError(

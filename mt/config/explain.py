@@ -7,16 +7,15 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from mt.config.config import Config
-from mt.config.located_yaml import KeyPath, Location, one_short_line, plain_scalar
+from mt.config.located_yaml import MAX_SHOWN, KeyPath, Location
 from mt.config.section import accepted, choices, closest, kinds_of
 from mt.config.synonyms import MEANINGS
+from mt.display import one_line
 
 SECTIONS: dict[str, dict[str, FieldInfo]] = {
     name: field.annotation.model_fields for name, field in Config.model_fields.items() if field.annotation
 }
 """The fields of each section, by its name."""
-
-_YES_NO = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 
 
 def explain(error: ValidationError, locations: dict[KeyPath, Location], file: str) -> str:
@@ -35,7 +34,7 @@ def explain(error: ValidationError, locations: dict[KeyPath, Location], file: st
 def first_complaint(error: ValidationError) -> str:
     """The first error in a file that only `mt` writes; its value, which may be of any length, is left out."""
     first = error.errors(include_input=False, include_url=False, include_context=False)[0]
-    where = one_short_line(".".join(map(str, first["loc"])))
+    where = one_line(".".join(map(str, first["loc"])), MAX_SHOWN)
     return f"{where}: {first['msg']}" if where else first["msg"]
 
 
@@ -43,24 +42,18 @@ def unknown_key(path: KeyPath) -> str:
     """The sentence for a key that the config does not have, with what was probably meant."""
     option, key = ".".join(path), path[-1]
     section = path[0] if len(path) > 1 else ""
-    unknown = f"unknown key '{one_short_line(option)}'."
-    if homes := [f"{name}: {name}.{key}" for name, fields in SECTIONS.items() if key in fields]:
-        return f"{unknown} It belongs to {' or to '.join(homes)}."
+    unknown = f"unknown key '{one_line(option, MAX_SHOWN)}'."
     outer, _, inner = key.partition(".")
     if outer in SECTIONS and inner and not section:
-        return f"{unknown} Write '{outer}:' and beneath it, indented, '{one_short_line(inner)}:'."
-    meant = MEANINGS.get(key.strip("-").lower().replace("-", "_"), "")
-    if meant.endswith("."):
-        return f"{unknown} {meant}"
+        return f"{unknown} Write '{outer}:' and beneath it, indented, '{one_line(inner, MAX_SHOWN)}:'."
     inside = {field: f"{section}.{field}" for field in SECTIONS.get(section, {})}
     everywhere = {field: f"{name}.{field}" for name, fields in SECTIONS.items() for field in fields}
-    everywhere |= {} if section else {name: name for name in SECTIONS}
-    similar = [options[near] for options in (inside, everywhere) if (near := closest(key, options))]
-    if meant := meant or "".join(similar[:1]):
-        options = " and ".join(f"'{option.removeprefix(f'{section}.')}'" for option in meant.split(" and "))
-        return f"{unknown} Did you mean {options}?"
-    known = f"keys of {section}" if section else "sections"
-    return f"{unknown} The {known} are {', '.join(inside or SECTIONS)}."
+    options = {name: name for name in SECTIONS} | everywhere | inside
+    meant = MEANINGS.get(key.strip("-").lower().replace("-", "_")) or options.get(closest(key, options) or "")
+    if meant is None:
+        known = f"keys of {section}" if inside else "sections"
+        return f"{unknown} The {known} are {', '.join(inside or SECTIONS)}."
+    return f"{unknown} {meant}" if meant.endswith(".") else f"{unknown} Did you mean {meant}?"
 
 
 def _blamed(details: ErrorDetails, locations: dict[KeyPath, Location]) -> KeyPath:
@@ -91,14 +84,7 @@ def _sentence(details: ErrorDetails, locations: dict[KeyPath, Location]) -> str:
 
 def _hint(field: FieldInfo, given: object, written: str) -> str:
     """What the user probably has to change; empty if that is unknown."""
-    kinds = kinds_of(field)
-    if str in kinds and isinstance(given, bool | int | float):
+    if str in kinds_of(field) and isinstance(given, bool | int | float):
         return f" Put it in quotes: '{written}'."
-    if int in kinds and isinstance(given, float) and given.is_integer() and 1 <= given < 1e18:
-        return f" Write {int(given)}."
-    if not isinstance(given, str):
-        return ""
-    if {int, float} & set(kinds) and isinstance(plain_scalar(given), int | float):
-        return " Remove the quotes."
-    meant = _YES_NO.get(given.lower()) if bool in kinds else closest(given, choices(field))
+    meant = closest(given, choices(field)) if isinstance(given, str) else None
     return f" Did you mean {meant}?" if meant else ""

@@ -7,9 +7,10 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from mt.config.config import Config
-from mt.config.explain import SECTIONS, explain, unknown_key
-from mt.config.located_yaml import KeyPath, Location, one_short_line, read_yaml
+from mt.config.explain import SECTIONS, explain
+from mt.config.located_yaml import MAX_SHOWN, KeyPath, Location, plain_scalar, read_yaml
 from mt.config.section import closest, kinds_of
+from mt.display import one_line
 from mt.errors import ConfigError
 from mt.files import read_text
 
@@ -32,8 +33,8 @@ def load_config(path: str | Path, overrides: Sequence[str] = (), *, label: str =
 
     Args:
         path: A YAML file.
-        overrides: Each ``section.key=value``, the value as in the file, except that a number for an option
-            that takes text needs no quotes; of two for one key the later wins.
+        overrides: Each ``section.key=value``, the value as in the file but without quotes; of two for one
+            key the later wins.
         label: What an error calls an override, such as the flag that it was given with.
 
     Raises:
@@ -54,7 +55,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = (), *, label: str =
     # A section that is missing, or has nothing beneath it, leaves every key at its default.
     config |= {name: {} for name in SECTIONS if config.get(name) is None}
     for override in overrides:
-        _apply(override, config, locations, f"{label} {one_short_line(override)}")
+        _apply(override, config, locations, f"{label} {one_line(override, MAX_SHOWN)}")
     for option, old_default in _REMOVED.items():
         section, _, key = option.partition(".")
         keys = config[section]
@@ -70,46 +71,35 @@ def _apply(override: str, config: dict[str, object], locations: dict[KeyPath, Lo
     """Set one key to the value of an override, and its location to ``where``."""
     option, equals, text = override.partition("=")
     section, _, key = option.strip().partition(".")
-    if not equals or not section or (section in SECTIONS and not key):
+    if not (section and key and equals):
         raise ConfigError(f"{where}: the form is section.key=value, such as training.seed=2.")
-    if section not in SECTIONS:
-        raise ConfigError(f"{where}: {unknown_key((section,))}")
-    value, written = read_yaml(text, lambda _: where)
-    if "#" in text and "#" not in str(value):
-        raise ConfigError(f"{where}: YAML takes what follows # for a comment: put the value in quotes.")
-    field = SECTIONS[section].get(key)
-    # A shell removes the quotes that a number needs in the file in order to be text.
+    text = text.strip()
+    value = plain_scalar(text)
+    field = SECTIONS.get(section, {}).get(key)
     if field is not None and str in kinds_of(field) and isinstance(value, int | float):
-        value = text.strip()
-    keys = config[section]
+        value = text
+    keys = config.setdefault(section, {})
     if isinstance(keys, dict):  # If it is not, validation reports it.
         keys[key] = value
         # Removed first, so that overrides come after the file in the order of locations.
         locations.pop((section, key), None)
-        locations[section, key] = Location(where, written[()].written if written else "")
+        locations[section, key] = Location(where, one_line(text, MAX_SHOWN))
+        locations.setdefault((section,), Location(where, ""))
 
 
 def _read(path: Path) -> str:
     try:
         return read_text(path, max_bytes=_MAX_BYTES)
-    except (FileNotFoundError, IsADirectoryError):
-        problem = "this is a folder" if path.is_dir() else "there is no such file"
     except OSError as error:
-        raise ConfigError(f"{path}: this file cannot be read: {error.strerror}.") from error
-    folder = path if path.is_dir() else path.parent
-    configs = {file.name: file for file in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")])}
-    if path.stem in recipe_files():
-        remedy = (
-            f", but there is a recipe named {path.stem}. Write it to a file with "
-            f"mt init --recipe {path.stem} > {path.name}."
-        )
-    elif name := closest(path.name, configs):
-        remedy = f". Did you mean '{configs[name]}'?"
-    else:
-        remedy = (
-            ". Give a config file" + "".join(f", such as '{file}'" for file in [*configs.values()][:1]) + "."
-        )
-    raise ConfigError(f"{path}: {problem}{remedy}")
+        remedy = ""
+        if path.stem in recipe_files():
+            remedy = (
+                f" There is a recipe named {path.stem}. Write it to a file with "
+                f"mt init --recipe {path.stem} > {path.name}."
+            )
+        elif name := closest(path.name, {file.name for file in path.parent.glob("*.yaml")} - {path.name}):
+            remedy = f" Did you mean {path.with_name(name)}?"
+        raise ConfigError(f"{path}: this file cannot be read: {error.strerror}.{remedy}") from error
 
 
 def recipe_files() -> dict[str, Path]:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import yaml
 
+from mt.display import one_line
 from mt.errors import ConfigError
 
 KeyPath = tuple[str, ...]
@@ -24,13 +25,12 @@ _WORDS: dict[str, Scalar] = {
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
-# Where a value, or an item of a list, begins with a character that means something else to YAML.
-_SPECIAL_VALUE = re.compile(r"(?:^|: |- )\s*[*&!\[{|>@`%]")
 # libyaml takes a tenth of the time, but not every build of PyYAML has it.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # Much deeper nesting would exhaust libyaml's stack.
 _MOST_LEVELS = 100
-_MAX_SHOWN = 60
+MAX_SHOWN = 60
+"""How many characters of a file an error message shows."""
 
 
 class Location(NamedTuple):
@@ -53,7 +53,7 @@ def read_yaml(text: str, where: Callable[[int], str]) -> tuple[object, dict[KeyP
     def value_of(node: yaml.Node, path: KeyPath, line: int) -> object:
         kinds: dict[type[yaml.Node], str] = {yaml.MappingNode: "a mapping", yaml.SequenceNode: "a list"}
         written = kinds.get(type(node), text[node.start_mark.index : node.end_mark.index])
-        locations[path] = Location(where(line + 1), one_short_line(written))
+        locations[path] = Location(where(line + 1), one_line(written, MAX_SHOWN))
         if isinstance(node, yaml.ScalarNode):
             return node.value if node.style else plain_scalar(node.value)
         if isinstance(node, yaml.SequenceNode):
@@ -64,8 +64,8 @@ def read_yaml(text: str, where: Callable[[int], str]) -> tuple[object, dict[KeyP
             if not isinstance(key, yaml.ScalarNode) or not key.value.isprintable():
                 raise yaml.MarkedYAMLError(problem="a key must be a word", problem_mark=key.start_mark)
             if key.value in mapping:
-                name, first = one_short_line(".".join(here)), locations[here].where
-                problem = f"the key '{name}' is there already, in {first}. Keep one of the two"
+                name, first = one_line(".".join(here), MAX_SHOWN), locations[here].where
+                problem = f"the key '{name}' is there already, in {first}"
                 raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
             mapping[key.value] = value_of(value, here, line)
         return mapping
@@ -74,7 +74,9 @@ def read_yaml(text: str, where: Callable[[int], str]) -> tuple[object, dict[KeyP
         root = _compose(text)
         return None if root is None else value_of(root, (), root.start_mark.line), locations
     except yaml.MarkedYAMLError as error:
-        line, problem = _syntax_error(error, text)
+        mark = error.problem_mark
+        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+        problem = f"{', '.join(filter(None, (error.context, error.problem)))}, at column {column}"
     except (yaml.YAMLError, ValueError) as error:  # For characters that YAML does not allow.
         line, problem = 1, str(error).partition("\n")[0]
     raise ConfigError(f"{where(line)}: this is not valid YAML: {problem}.")
@@ -106,29 +108,3 @@ def plain_scalar(text: str) -> Scalar:
     if _INT.fullmatch(text):
         return int(text)
     return float(text) if _FLOAT.fullmatch(text) else text
-
-
-def printable(text: str) -> str:
-    """``text`` with U+FFFD for control characters, and for what only YAML takes for a line end."""
-    return "".join(
-        character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text
-    )
-
-
-def one_short_line(text: str) -> str:
-    """``text`` on one line for an error message: shortened if it is long, without control characters."""
-    line = printable(" ".join(text.split()))
-    return line if len(line) <= _MAX_SHOWN else line[: _MAX_SHOWN - 1] + "…"
-
-
-def _syntax_error(error: yaml.MarkedYAMLError, text: str) -> tuple[int, str]:
-    """The line of PyYAML's error, and its problem with a hint."""
-    line, index = (mark.line + 1, mark.index) if (mark := error.problem_mark) else (1, 0)
-    problem = str(error.problem)
-    if error.context and error.context_mark and error.context_mark.line + 1 != line:
-        problem = f"{error.context} from line {error.context_mark.line + 1}, {problem}"
-    if text[index : index + 1] == "\t":
-        return line, f"{problem}. Indent with spaces, not with tabs"
-    if _SPECIAL_VALUE.search(text[text.rfind("\n", 0, index) + 1 :].partition("\n")[0]):
-        return line, f"{problem}. Text that begins with one of * & ! [ {{ | > @ ` % must be in quotes"
-    return line, problem

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, NamedTuple, get_args
 
 from pydantic import BaseModel, Field, ValidationError
 
-from mt.config.section import accepted, closest
+from mt.config.section import accepted
 
 Delimiter = Literal["auto", "tab", "comma", "semicolon", "pipe"]
 DELIMITERS: tuple[Delimiter, ...] = get_args(Delimiter)
@@ -68,8 +68,6 @@ def _parse_line(line: str) -> MixedSource:
     given: dict[str, str] = {}
     while word := _LAST_WORD.fullmatch(path):
         path, key, value = word.groups()
-        if key in given:
-            raise ValueError(f"data.mix: in {line!r}, {key}={value} is given twice.")
         given[key] = value
     try:
         options = _Options.model_validate(given)
@@ -77,13 +75,10 @@ def _parse_line(line: str) -> MixedSource:
             parse_columns(options.columns)
     except ValidationError as error:
         key = str(error.errors()[0]["loc"][0])
-        if key in _Options.model_fields:
-            problem = f"{key} must be {accepted(_Options.model_fields[key])}, not {given[key]!r}."
-        else:
-            known = "=, ".join(_Options.model_fields)
-            near = closest(key, _Options.model_fields)
-            hint = f" Did you mean {near}=?" if near else ""
-            problem = f"{key}={given[key]} is unknown; the path can be followed by {known}=.{hint}"
+        field = _Options.model_fields.get(key)
+        keys = "=, ".join(_Options.model_fields)
+        what = f"must be {accepted(field)}" if field else f"is unknown; the path can be followed by {keys}="
+        problem = f"{key}={given[key]} {what}."
     except ValueError as error:
         # Without the full name of an option that is not at fault: it would be blamed.
         problem = str(error).removeprefix("data.")

@@ -31,8 +31,7 @@ _NAMES = {
     "model.share_embeddings and model.tie_output": "tied_embeddings",
     "model.tie_output": "tie_weights weight_tying tied_softmax tie_word_embeddings "
     "share_decoder_input_output_embed share_decoder_embeddings",
-    "init_from.run": "finetune fine_tune train_from load_model finetune_from_model restore_file "
-    "pretrained_model",
+    "init_from.run": "finetune fine_tune finetune_from_model pretrained_model",
     "tokenizer.extend": "update_vocab",
     "training.freeze": "freeze_params freeze_encoder freeze_decoder",
     "schedule.kind": "scheduler lr_scheduler lr_scheduler_type scheduling decay_method lr_decay_inv_sqrt",

@@ -13,7 +13,7 @@ from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
 from mt.config.load import load_config
 from mt.data.tokenizers.tokenizer import Tokenizer
-from mt.device import SearchPrecision, overflow_remedy
+from mt.device import OVERFLOW_REMEDY, SearchPrecision
 from mt.errors import CheckpointError, RunError
 from mt.files import sha256
 from mt.run_directory import RunDirectory
@@ -111,7 +111,7 @@ def check_finite_logits(
     if not model.forward(src_ids, see_all, tgt_ids, see_all).isfinite().all():
         raise CheckpointError(
             f"Checkpoint {folder} cannot be used: its weights are so large that the logits in {precision} "
-            f"are NaN or infinite. {overflow_remedy(precision)}"
+            f"are NaN or infinite. {OVERFLOW_REMEDY}"
         )
 
 

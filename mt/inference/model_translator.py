@@ -10,12 +10,12 @@ import torch
 from mt.config.config import Config
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.device import (
+    OVERFLOW_REMEDY,
     PrecisionName,
     SearchPrecision,
     choose_device,
-    choose_search_precision,
+    choose_precision,
     keep_freed_memory,
-    overflow_remedy,
 )
 from mt.errors import LinesError, OverflowedLinesError
 from mt.inference.loaded_model import LoadedModel, check_finite_logits, load_ensemble
@@ -124,7 +124,7 @@ class ModelTranslator(Translator):
             ConfigError: If there is a dictionary, but a model has not learnt to copy words.
             DeviceError: If the device does not support that precision.
         """
-        chosen = choose_search_precision(precision, device)
+        chosen = choose_precision(precision, device)
         keep_freed_memory()
         for each in (loaded, *others):
             each.model.eval().to(device)
@@ -184,6 +184,6 @@ class ModelTranslator(Translator):
         if not all(map(math.isfinite, log_probs)):
             reason = (
                 f"line {line}: the model's log-probabilities in {self.precision} are NaN or infinite. "
-                f"{overflow_remedy(self.precision)}"
+                f"{OVERFLOW_REMEDY}"
             )
             raise OverflowedLinesError({line: reason})

@@ -11,7 +11,7 @@ import torch
 
 from mt import distributed, processes
 from mt.data.batches.batch import pad
-from mt.device import SearchPrecision, overflow_remedy, split_on_out_of_memory
+from mt.device import OVERFLOW_REMEDY, SearchPrecision, split_on_out_of_memory
 from mt.errors import OverflowedLinesError
 from mt.inference.engines import EngineName, Rules, Sentence, too_large
 from mt.inference.grouping import group_by_length
@@ -115,7 +115,7 @@ class TorchEngine:
         except NotFiniteError as error:
             reasons = {
                 batch[index].line: f"line {batch[index].line} has a sentence for which the model's logits in "
-                f"{self.precision} are NaN or infinite. {overflow_remedy(self.precision)}"
+                f"{self.precision} are NaN or infinite. {OVERFLOW_REMEDY}"
                 for index in error.sentences
             }
             raise OverflowedLinesError(reasons) from error

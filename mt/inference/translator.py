@@ -200,5 +200,5 @@ def load_exported(
         if device != "auto":
             raise
         opened = open_engine(path, "cpu", precision, why=why)
-        LOG.warning("translating on the CPU: %s", error.message)
+        LOG.warning("translating on the CPU: %s", error)
     return Translator(*opened, dictionary=dictionary)

@@ -9,9 +9,9 @@ from pathlib import Path
 from mt.config.data import DataConfig
 from mt.config.init_from import InitFromConfig
 from mt.config.load import load_config
-from mt.config.located_yaml import printable
 from mt.config.write import changed_options, config_to_yaml
 from mt.data.corpus import load_corpus
+from mt.display import one_line
 from mt.errors import MtError
 from mt.preflight import rule
 from mt.preflight.budget import fit, take_sample, update
@@ -88,7 +88,7 @@ def propose_adaptation(
         plan.note,
         "The shape of the model and all else that is not here is taken over.",
     ]
-    comment = [line for text in head for line in textwrap.wrap(printable(text), 100)]
+    comment = [line for text in head for line in textwrap.wrap(one_line(text), 100)]
     sections = ("data", "schedule", "training", "validation", "checkpoint")
     keys = {f"{section}.{key}" for section in sections for key in ALWAYS[section]} | changed_options(config)
     keys -= {key for key in keys if key.startswith(("model.", "tokenizer."))} | {"init_from.sha256"}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from rich.filesize import decimal as size
 from tqdm import tqdm
 
 from mt.checkpoint.store import CheckpointStore
@@ -15,7 +16,7 @@ from mt.data.corpus_report import cleaning_table, leak_sentence
 from mt.data.prepare import check_same_corpus, load_tokenizers
 from mt.data.prepared_cache import aligned_places
 from mt.device import Precision, choose_device
-from mt.display import counted, origin_of_split, size
+from mt.display import counted, origin_of_split
 from mt.preflight.forecast import (
     Forecast,
     Pace,
@@ -115,7 +116,6 @@ def preflight(config: Config, run: RunDirectory, show: Callable[[Section], objec
         *warn_of_held_out_pairs(config, corpus),
         *warn_of_vocabulary(config, unknown, ceilings, num_running_words(text.train) * text.scale),
         *warn_of_text(config, text, dropped["too long"] / len(text.train), longest),
-        *filter(None, [config.useless_r_drop()]),
         *warn_of_schedule(config, expected),
         *warn_of_validation(config, expected),
         *warn_of_disk(needed, free, str(run.path)),

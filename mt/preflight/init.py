@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from mt.config.config import Config
 from mt.config.data import DataConfig
-from mt.config.located_yaml import printable
 from mt.config.sources import Delimiter, parse_columns
 from mt.config.training import TrainingConfig
 from mt.config.write import changed_options, config_to_yaml
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.prepare import unsegmented_hint
+from mt.display import one_line
 from mt.errors import ConfigError, DataError, SplitError
 from mt.preflight import rule
 from mt.preflight.budget import Plan, make_budget, make_plan, take_sample, update, with_alignment
@@ -107,7 +107,7 @@ def propose_config(
         "Options that are not listed here keep their defaults; mt config lists all options.",
     ]
     # The name of the corpus may contain characters that YAML does not allow, or that would end the comment.
-    comment = [line for text in head for line in textwrap.wrap(printable(text), 100)]
+    comment = [line for text in head for line in textwrap.wrap(one_line(text), 100)]
     keys = {f"{section}.{key}" for section, keys in ALWAYS.items() for key in keys} | changed_options(config)
     # One of the two has no effect.
     keys.discard("tokenizer.max_size" if config.tokenizer.kind == "word" else "tokenizer.min_frequency")

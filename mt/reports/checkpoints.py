@@ -55,7 +55,7 @@ def inspect_checkpoint(folder: Path) -> SavedCheckpoint:
                     shapes = [tensors.get_slice(name).get_shape() for name in tensors.keys()]  # noqa: SIM118
                 num_values[part] = sum(map(math.prod, shapes))
     except CheckpointError as error:
-        problem = error.message
+        problem = str(error)
     except SafetensorError:
         problem = f"{part} is not what was saved (wrong header or length)"
     return SavedCheckpoint(folder.name, record, num_bytes(folder), num_values.get(MODEL), problem)

@@ -79,9 +79,9 @@ class RunSummary:
         except ValidationError as error:
             self.problems.append(f"{file.name} is not what training wrote: {first_complaint(error)}")
         except ConfigError as error:
-            self.problems.append(error.message.split("\n", 1)[0])
+            self.problems.append(str(error).split("\n", 1)[0])
         except DamagedError as error:
-            self.problems.append(f"{file.name}: {error.message}")
+            self.problems.append(f"{file.name}: {error}")
         return None
 
     def _pointed_at(self) -> tuple[SavedCheckpoint | None, SavedCheckpoint | None]:

@@ -39,7 +39,7 @@ class Service:
     runs: Sequence[BatchedTranslator]
     max_characters: int = 5_000
     max_seconds: float = 30.0
-    """How long a request takes at most, from the first byte of its body to the last of its answer."""
+    """How long a request waits for its translations at most."""
     hosts: Sequence[str] = ("*",)
     token: str | None = None
     """The bearer token that a request to translate needs."""
@@ -71,7 +71,7 @@ class Service:
         )(self.translate)
         # Room for the longest text if each of its characters is two JSON escapes of six bytes.
         max_bytes = max(1_000_000, 12 * self.max_characters + 1_000)
-        app.add_middleware(_Limits, max_bytes=max_bytes, max_seconds=self.max_seconds)
+        app.add_middleware(_MaxBytes, max_bytes=max_bytes)
         # Otherwise a page of another site could point its own host name to this machine and read answers.
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=self.hosts, www_redirect=False)
         return app
@@ -80,14 +80,11 @@ class Service:
         """Whether the service answers, its runs, and the engine of each and why it was chosen."""
         return {"status": "ok", "version": mt.__version__, "runs": [run.health() for run in self.runs]}
 
-    async def _check_sender(self, request: Request, credentials: Credentials) -> None:
+    async def _check_sender(self, credentials: Credentials) -> None:
         given = "" if credentials is None else credentials.credentials
         if self.token is not None and not hmac.compare_digest(given.encode(), self.token.encode()):
             sentence = "this service needs its token: send it as Authorization: Bearer TOKEN."
             raise HTTPException(401, sentence, {"WWW-Authenticate": "Bearer"})
-        # A form on another site could make a browser send other types without a preflight request.
-        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-            raise HTTPException(415, "send JSON, with the header Content-Type: application/json.")
 
     async def translate(self, asked: TranslateRequest) -> TranslateAnswer:
         """Translate one or several texts."""
@@ -95,9 +92,13 @@ class Service:
         run = self._choose_run(asked)
         texts = self._texts(asked)
         try:
-            results = await run.translate(
-                texts, beam=asked.beam, num_best=asked.n_best, aligned=asked.alignment
-            )
+            async with asyncio.timeout(self.max_seconds):
+                results = await run.translate(
+                    texts, beam=asked.beam, num_best=asked.n_best, aligned=asked.alignment
+                )
+        except TimeoutError as error:
+            sentence = f"it took longer than {self.max_seconds:,g} seconds: send fewer texts at once."
+            raise HTTPException(503, sentence, {"Retry-After": "1"}) from error
         except QueueFullError as error:
             raise HTTPException(429, "too many texts are waiting.", {"Retry-After": "1"}) from error
         milliseconds = 1000 * (time.monotonic() - started)
@@ -132,13 +133,12 @@ class Service:
         return [" ".join(text.split()) for text in texts]
 
 
-class _Limits:
-    """Bounds the size of a body, with or without a Content-Length, and the time until the answer is sent."""
+class _MaxBytes:
+    """Bounds the size of a body, with or without a Content-Length."""
 
-    def __init__(self, app: ASGIApp, max_bytes: int, max_seconds: float) -> None:
+    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
         self._app = app
         self._max_bytes = max_bytes
-        self._max_seconds = max_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         num_bytes = 0
@@ -151,15 +151,7 @@ class _Limits:
                 raise HTTPException(413, f"the body is larger than {self._max_bytes:,} bytes.")
             return message
 
-        try:
-            async with asyncio.timeout(self._max_seconds):
-                await self._app(scope, receive_limited, send)
-        except TimeoutError:
-            sentence = (
-                f"the request took longer than {self._max_seconds:,g} seconds: send fewer texts at once."
-            )
-            response = _refuse(503, sentence, {"Retry-After": "1", "Connection": "close"})
-            await response(scope, receive, send)
+        await self._app(scope, receive_limited, send)
 
 
 async def _page() -> HTMLResponse:
@@ -183,7 +175,7 @@ async def _invalid(request: Request, error: RequestValidationError) -> JSONRespo
 
 
 async def _unprocessable(request: Request, error: DataError) -> JSONResponse:
-    return _refuse(422, error.message)
+    return _refuse(422, str(error))
 
 
 async def _broken(request: Request, error: Exception) -> JSONResponse:

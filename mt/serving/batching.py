@@ -85,43 +85,33 @@ class BatchedTranslator:
         return sum(len(job.texts) for job in self._jobs if not job.results.done())
 
     async def _work(self) -> None:
-        while jobs := self._next_batch():
-            await self._answer(jobs)
-
-    def _next_batch(self) -> list[_Job]:
-        """Take the oldest job, and others with the same settings while there is room for them."""
-        batch: list[_Job] = []
-        others: list[_Job] = []
-        room = self._translator.engine.batch_sentences
-        for job in self._jobs:
-            if job.results.done():
-                continue
-            is_alike = not batch or (job.beam, job.num_best) == (batch[0].beam, batch[0].num_best)
-            if is_alike and (not batch or len(job.texts) <= room):
-                batch.append(job)
-                room -= len(job.texts)
-            else:
-                others.append(job)
-        self._jobs = others
-        return batch
+        """Answer the oldest job, with others of the same settings while there is room, until none waits."""
+        while waiting := [job for job in self._jobs if not job.results.done()]:
+            first, room = waiting[0], self._translator.engine.batch_sentences
+            batch: list[_Job] = []
+            for job in waiting:
+                is_alike = (job.beam, job.num_best) == (first.beam, first.num_best)
+                if job is first or (is_alike and len(job.texts) <= room):
+                    batch.append(job)
+                    room -= len(job.texts)
+            self._jobs = [job for job in waiting if job not in batch]
+            await self._answer(batch)
 
     async def _answer(self, jobs: Sequence[_Job]) -> None:
         try:
             loop = asyncio.get_running_loop()
             results = await loop.run_in_executor(self._thread, self._translate, jobs)
         except Exception as error:
-            if isinstance(error, LinesError) and len(jobs) > 1:
-                # A bad text fails its own request alone, by its number there.
-                for job in jobs:
-                    await self._answer([job])
-                return
             for job in jobs:
-                if not job.results.done():
+                if isinstance(error, LinesError) and len(jobs) > 1:
+                    # A bad text fails its own request alone, by its number there.
+                    await self._answer([job])
+                elif not job.results.done():
                     job.results.set_exception(error)
-        else:
-            for job, answer in zip(jobs, results, strict=True):
-                if not job.results.done():
-                    job.results.set_result(answer)
+            return
+        for job, answer in zip(jobs, results, strict=True):
+            if not job.results.done():
+                job.results.set_result(answer)
 
     def _translate(self, jobs: Sequence[_Job]) -> list[list[Result]]:
         def stop_if_abandoned() -> None:

@@ -4,6 +4,7 @@ import json
 import logging
 import math
 import os
+import sys
 import textwrap
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +16,7 @@ from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
 from mt.config.located_yaml import Scalar
-from mt.display import SECONDS_BETWEEN_LINES, on_terminal, visible
+from mt.display import SECONDS_BETWEEN_LINES, visible
 from mt.files import write_atomically
 from mt.run_directory import RunDirectory
 from mt.training.attention_images import Pixels
@@ -85,7 +86,7 @@ class Progress:
         self._bar = tqdm(
             total=total_steps,
             initial=counters.step,
-            disable=not on_terminal(),
+            disable=not sys.stderr.isatty(),
             bar_format="{desc}step {n_fmt}{postfix}" if total_steps is None else BAR,
             dynamic_ncols=True,
         )

@@ -313,8 +313,6 @@ def _progress(
     if progress.starts_curves:
         progress.show_options(fixed_options(config))
         progress.show_corpus(prepared.report, prepared.dropped)
-        if (warning := config.useless_r_drop()) is not None:
-            LOG.warning("%s", warning)
     # Other limits than training.max_steps only give about the number of steps.
     # If it has ended already, the loop says so.
     schedule = config.schedule

@@ -31,13 +31,13 @@ def refuse(call: Call) -> Callable[..., str]:
 @pytest.mark.parametrize(
     ("override", "says"),
     [
-        ("model.num_head=2", "unknown key 'model.num_head'. Did you mean 'num_heads'?"),
+        ("model.num_head=2", "unknown key 'model.num_head'. Did you mean model.num_heads?"),
         (
             "training.max_steps=many",
             "training.max_steps must be a whole number of at least 1 or null, not",
         ),
         ("model.num_heads=3", "model.d_model (16) must be a multiple of model.num_heads (3)"),
-        ("training.precision=fp16", "training.precision: fp16 needs a CUDA device"),
+        ("training.precision=fp16", "precision fp16 needs a CUDA device"),
         ("data.path=./nowhere/corpus", "there is no file or folder './nowhere/corpus'"),
         ("data.tgt=en", "data.src and data.tgt are both 'en'"),
     ],

@@ -98,7 +98,7 @@ def test_on_a_terminal_lines_are_edited_and_recalled() -> None:
 
 
 @pytest.mark.usefixtures("trained")
-def test_there_is_no_prompt_in_a_pipe(start: Start) -> None:
+def test_a_pipe_gets_no_prompt(start: Start) -> None:
     process = start("translate", "--run", "runs/tiny")
     out, err = process.communicate("the dog sees milk.\n")
     assert (process.returncode, out) == (0, "der Hund sieht Milch.\n")

@@ -253,7 +253,7 @@ def test_mistakes_are_explained(arguments: list[str], says: str, call: Call) -> 
 
 @pytest.mark.usefixtures("trained")
 def test_a_file_has_one_bar_and_warnings_come_after_it(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mt.display.on_terminal", lambda: True)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     monkeypatch.setattr("tqdm.std.tqdm.monitor_interval", 0)
     file = Path("lines.txt")
     file.write_text("the dog sees milk.\n\nAnna buys the car.\n" * 3000 + "Anna sees Quux.")

@@ -122,10 +122,3 @@ def test_options_that_fit_together_are_accepted() -> None:
 @pytest.mark.parametrize("limit", ["max_steps", "max_epochs", "max_target_tokens", "max_minutes"])
 def test_a_run_ends_by_any_one_limit(limit: str) -> None:
     assert getattr(config(training={"max_steps": None, limit: 7}).training, limit) == 7
-
-
-@pytest.mark.parametrize("dropout", [None, "dropout", "attention_dropout", "word_dropout"])
-def test_r_drop_without_any_dropout_is_useless(dropout: str | None) -> None:
-    model = {"dropout": 0.0} | ({dropout: 0.1} if dropout else {})
-    warning = config(model=model, training={"max_steps": 1, "r_drop": 5.0}).useless_r_drop()
-    assert (warning is None) == (dropout is not None)

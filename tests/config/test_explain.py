@@ -8,6 +8,7 @@ import pytest
 
 from mt.config.explain import SECTIONS
 from mt.config.load import load_config
+from mt.config.section import kinds_of
 from mt.errors import ConfigError
 
 Write = Callable[[str], Path]
@@ -25,19 +26,24 @@ def complaint(path: Path, *overrides: str) -> str:
 
 # What is appended to the smallest config; the line, the key, and what the message says about it.
 MISTAKES = [
-    ("model:\n  num_head: 4\n", 8, "'model.num_head'", "Did you mean 'num_heads'?"),
-    ("num_heads: 4\n", 7, "'num_heads'", "belongs to model: model.num_heads"),
-    ("modle:\n  d_model: 4\n", 7, "'modle'", "Did you mean 'model'?"),
+    ("model:\n  num_head: 4\n", 8, "'model.num_head'", "Did you mean model.num_heads?"),
+    ("num_heads: 4\n", 7, "'num_heads'", "Did you mean model.num_heads?"),
+    ("modle:\n  d_model: 4\n", 7, "'modle'", "Did you mean model?"),
     ("model.d_model: 4\n", 7, "'model.d_model'", "Write 'model:' and beneath it"),
     ("checkpoint:\n  zzz: 1\n", 8, "'checkpoint.zzz'", "The keys of checkpoint are"),
     ("zzz: 1\n", 7, "'zzz'", "The sections are data, cleaning, tokenizer"),
-    ("  seed: '3'\n", 7, "training.seed", "Remove the quotes"),
-    ("model:\n  d_ff: 6e1\n", 8, "model.d_ff", "of at least 1, not 6e1. Write 60."),
+    (
+        "  seed: '3'\n",
+        7,
+        "training.seed",
+        "below 1000000000000000000, not '3'",
+    ),
+    ("model:\n  d_ff: 6e1\n", 8, "model.d_ff", "of at least 1, not 6e1."),
     ("model:\n  d_model:\n", 8, "model.d_model", "but it is empty"),
     ("model:\n  bias: [1,\n    2]\n", 8, "model.bias", "not a list"),
     ("model:\n  dropout: 1.5\n", 8, "model.dropout", "of at least 0 and below 1, not 1.5"),
     ("model:\n  activation: gleu\n", 8, "model.activation", "relu or gelu, not gleu. Did you mean gelu?"),
-    ("model:\n  bias: yes\n", 8, "model.bias", "Did you mean true?"),
+    ("model:\n  bias: yes\n", 8, "model.bias", "must be true or false, not yes"),
     ("  seed: 1234567890123456789\n", 7, "training.seed", "and below"),
     ("  device: 1\n", 7, "training.device", "one of auto, cpu"),
     ("tokenizer:\n  path: true\n", 8, "tokenizer.path", "Put it in quotes: 'true'"),
@@ -45,11 +51,11 @@ MISTAKES = [
     ("model:\n  d_model: 200\n  num_heads: 7\n", 9, "model.d_model (200)", "multiple of model.num_heads (7)"),
     ("model:\n  d_ff: 1\n  d_ff: 2\n", 9, "'model.d_ff'", "is there already"),
     # What others call it, and what it is here.
-    ("  lr: 1\n", 7, "'training.lr'", "'schedule.learning_rate'"),
-    ("  batch_size: 1\n", 7, "'training.batch_size'", "'batch_tokens'"),
-    ("model:\n  Hidden-Size: 1\n", 8, "'model.Hidden-Size'", "'d_model'"),
-    ("model:\n  layers: 1\n", 8, "'model.layers'", "'num_encoder_layers' and 'num_decoder_layers'"),
-    ("optimizer:\n  x: 1\n", 7, "'optimizer'", "'training'"),
+    ("  lr: 1\n", 7, "'training.lr'", "schedule.learning_rate"),
+    ("  batch_size: 1\n", 7, "'training.batch_size'", "training.batch_tokens"),
+    ("model:\n  Hidden-Size: 1\n", 8, "'model.Hidden-Size'", "model.d_model"),
+    ("model:\n  layers: 1\n", 8, "'model.layers'", "model.num_encoder_layers and model.num_decoder_layers"),
+    ("optimizer:\n  x: 1\n", 7, "'optimizer'", "training"),
     ("validation:\n  beam_size: 1\n", 8, "'validation.beam_size'", "mt translate --beam"),
     ("  output_dir: 1\n", 7, "'training.output_dir'", "--run PATH"),
     ("  resume: 1\n", 7, "'training.resume'", "resumes automatically"),
@@ -114,6 +120,7 @@ def test_no_value_is_answered_in_the_words_of_a_library(write_config: Write) -> 
                 load_config(path, [f"{section}.{key}={value}"])
             except ConfigError as error:
                 answers.append(str(error))
-        assert answers, f"{section}.{key}"
+        takes_any_text = str in kinds_of(SECTIONS[section][key])
+        assert answers or takes_any_text, f"{section}.{key}"
         assert [answer for answer in answers if OF_PYDANTIC.search(answer)] == []
         assert all(f"{section}.{key}" in answer for answer in answers)

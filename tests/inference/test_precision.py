@@ -78,7 +78,7 @@ def test_a_precision_that_the_device_lacks_is_refused(trained: RunDirectory) -> 
 def in_fp16_on_the_cpu(loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> ModelTranslator:
     """A translator in fp16, which is refused on a CPU because it is slow there."""
     with monkeypatch.context() as patch:
-        patch.setattr("mt.inference.model_translator.choose_search_precision", lambda name, device: "fp16")
+        patch.setattr("mt.inference.model_translator.choose_precision", lambda name, device: "fp16")
         return ModelTranslator.from_loaded(loaded, device=CPU, precision="fp16")
 
 

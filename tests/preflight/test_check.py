@@ -187,7 +187,6 @@ DUE = [
     ),
     (["validation.every_steps=13"], "validation.every_steps (13) is more than the run's 12 steps"),
     (["validation.patience=3"], "validation.patience (3) can never stop this run, which ends after 3"),
-    (["training.r_drop=5", "model.dropout=0"], "training.r_drop (5) compares two passes that differ only in"),
     (["training.batch_tokens=15"], "training.batch_tokens (15) is smaller than data.max_length (16)"),
     (["data.max_length=8"], "data.max_length (8) drops "),
     (["tokenizer.min_frequency=60"], "of the words in the test"),

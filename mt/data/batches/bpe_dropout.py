@@ -74,9 +74,7 @@ class BpeDropout:
         lengths: list[npt.NDArray[np.int32]] = []
         every = range(len(sentences))
         blocks = [every[start : start + _BLOCK_SIZE] for start in range(0, len(every), _BLOCK_SIZE)]
-        for block_rows in track(
-            blocks, "BPE-dropout", unit="sentences", total=len(every), size=len, delay_seconds=2
-        ):
+        for block_rows in track(blocks, "BPE-dropout", unit="sentences", total=len(every), size=len):
             before_each_block()
             places = sentences.offsets[block_rows.start : block_rows.stop + 1]
             block = self._cut(sentences.ids[places[0] : places[-1]], np.diff(places), generator)

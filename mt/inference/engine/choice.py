@@ -46,7 +46,7 @@ def load_engine(
         try:
             return _open(folder, device, precision)
         except CheckpointError as error:
-            LOG.warning("the fast engine is made again: %s", error.message)
+            LOG.warning("the fast engine is made again: %s", error)
             with contextlib.suppress(OSError):
                 remove_folder_atomically(folder)
     if run.holder() is not None:
@@ -62,7 +62,7 @@ def _open(
     try:
         return open_engine(folder, device, precision, why="it is the fastest and was verified")
     except DeviceError as error:
-        return error.message.removesuffix(".")
+        return str(error).removesuffix(".")
 
 
 def _convert(run: RunDirectory, checkpoint: str) -> Path:
