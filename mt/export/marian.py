@@ -224,7 +224,10 @@ def _config(theirs: _Marian, languages: tuple[str, str], *, shares_embeddings: b
     return Config.model_validate(
         {
             "data": {"path": IMPORTED, "src": src, "tgt": tgt, "max_length": length},
-            "tokenizer": {"kind": "imported", "shared": theirs.share_encoder_decoder_embeddings},
+            "tokenizer": {
+                "kind": "imported",
+                "shared": theirs.share_encoder_decoder_embeddings or shares_embeddings,
+            },
             "model": model,
             "schedule": {"kind": "constant", "learning_rate": _LEARNING_RATE},
             "training": {"max_steps": 1},
@@ -253,6 +256,8 @@ def _read_tokenizers(folder: Path, theirs: _Marian) -> tuple[dict[str, Tokenizer
             raise DataError(f"{folder} has neither {VOCABULARY} nor {TOKENIZER}, so no text can be encoded.")
         content = json.loads(read_tokenizer_file(path))
         content["post_processor"] = content["truncation"] = content["padding"] = None
+        # Its special tokens are those of the vocabulary.
+        content["added_tokens"] = [token for token in content["added_tokens"] if not token["special"]]
         tokenizers[side] = Tokenizer.from_json(json.dumps(content).encode())
         if tokenizers[side].tokens(range(len(SPECIAL_TOKENS))) != list(SPECIAL_TOKENS):
             raise DataError(

@@ -1,9 +1,14 @@
-"""`mt import` against Marian models of `transformers` with random weights and SentencePiece models trained here."""
+"""`mt import` against random Marian models of `transformers`, with SentencePiece models trained here."""
 
 import json
+import os
 import random
 import shutil
+import subprocess
+import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,14 +16,19 @@ from typing import Any
 import pytest
 import torch
 
-from mt.errors import DataError, RunError
+from mt.checkpoint.store import CheckpointStore
+from mt.config.config import Config
+from mt.data.tokenizers.tokenizer import normalise_spacing
+from mt.errors import CheckpointError, DataError, RunError
 from mt.export.export import export_model
 from mt.inference.loaded_model import LoadedModel, load_model
-from mt.inference.score import label_log_probs
-from mt.inference.translator import Translator
+from mt.inference.translator import EngineChoice, Translator
 from mt.run_directory import RunDirectory
+from mt.search.hypothesis import length_limit
 from mt.search.strategy import Beam
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from mt.training.run import run_training
+from tests.data.conftest import Hub
 
 transformers = pytest.importorskip("transformers")
 sentencepiece = pytest.importorskip("sentencepiece")
@@ -27,8 +37,8 @@ SHAPES: dict[str, dict[str, Any]] = {
     "opus": {"activation_function": "swish", "scale_embedding": True},
     "separate vocabularies": {"share_encoder_decoder_embeddings": False, "scale_embedding": True},
     "embeddings that are not scaled": {"activation_function": "gelu", "scale_embedding": False},
-    "an untied output": {"tie_word_embeddings": False, "scale_embedding": True, "activation_function": "relu"},
-    "another depth and width": {"encoder_layers": 3, "encoder_ffn_dim": 40, "decoder_ffn_dim": 40, "scale_embedding": True},
+    "untied": {"activation_function": "relu", "tie_word_embeddings": False, "scale_embedding": True},
+    "deep": {"encoder_layers": 3, "encoder_ffn_dim": 40, "decoder_ffn_dim": 40, "scale_embedding": True},
     "EOS as decoder start": {"scale_embedding": True, "activation_function": "silu", "starts_with_eos": True},
 }  # fmt: skip
 CODE = ">>de<<"
@@ -120,19 +130,19 @@ def make_original(folder: Path, pieces: dict[str, Path], seed: int = 1, **shape:
     return Original(folder, model, transformers.MarianTokenizer.from_pretrained(folder))
 
 
-def imported(original: Original, run: Path) -> LoadedModel:
+def imported(original: Original, run: Path, src: str | None = None, tgt: str | None = None) -> LoadedModel:
     from mt.export.marian import import_marian
 
-    import_marian(str(original.folder), RunDirectory(run), src=None, tgt=None)
+    import_marian(str(original.folder), RunDirectory(run), src=src, tgt=tgt)
     return load_model(RunDirectory(run), "best")
 
 
 @pytest.fixture(params=SHAPES)
 def both(
     request: pytest.FixtureRequest, pieces: dict[str, Path], tmp_path: Path
-) -> Iterator[tuple[Original, LoadedModel, Path]]:
+) -> tuple[Original, LoadedModel, Path]:
     original = make_original(tmp_path / "original", pieces, **SHAPES[request.param])
-    yield original, imported(original, tmp_path / "run"), tmp_path / "run"
+    return original, imported(original, tmp_path / "run"), tmp_path / "run"
 
 
 def test_logits_and_tokens_are_those_of_transformers(both: tuple[Original, LoadedModel, Path]) -> None:
@@ -169,7 +179,7 @@ def test_logits_and_tokens_are_those_of_transformers(both: tuple[Original, Loade
 
 
 ODD = [
-    "  two   spaces ", "ﬁne ① ½", "日本語 text 日本", "don't", "e\u0301", "a\u00a0b\tc", "Ba" * 30, "\u200b", "Q", "?!",
+    "  two   spaces ", "ﬁne ① ½", "日本語 text 日本", "don't", "e\u0301", "a\u00a0b\tc", "Ba" * 30, "\u200b",
 ]  # fmt: skip
 
 
@@ -182,3 +192,187 @@ def test_language_codes_stand_for_themselves(pieces: dict[str, Path], tmp_path: 
     assert [*loaded.src_tokenizer.tokens(ids), "</s>"] == original.tokenizer.convert_ids_to_tokens(
         original.tokenizer(text).input_ids
     )
+
+
+def generated(
+    original: Original, sources: Sequence[str], limits: Sequence[int], beam: int
+) -> list[list[str]]:
+    """What `generate` writes, token by token, with the rules of our search; EOS included."""
+    pad, start = original.model.config.pad_token_id, original.model.config.decoder_start_token_id
+    entry_of = original.tokenizer.decoder
+    written = []
+    for source, limit in zip(sources, limits, strict=True):
+        ids = original.model.generate(
+            torch.tensor([original.tokenizer(source).input_ids]),
+            max_new_tokens=limit,
+            num_beams=beam,
+            early_stopping=beam > 1,
+            suppress_tokens=sorted({pad, start, 1} - {0}),
+            renormalize_logits=True,
+        )[0, 1:]
+        written.append(
+            [entry_of[number] for number in ids.tolist() if number not in (pad, start) or number == 0]
+        )
+    return written
+
+
+@pytest.mark.parametrize("beam", [1, 5])
+def test_both_engines_translate_as_transformers_does(
+    both: tuple[Original, LoadedModel, Path], beam: int
+) -> None:
+    original, loaded, run = both
+    sources = sentences(0, 500)[:40]
+    lengths = [len(ids) for ids in loaded.src_tokenizer.encode_batch(sources)]
+    limits = [length_limit(length, loaded.config.data.max_length, target_ratio=1.0) for length in lengths]
+    theirs = generated(original, sources, limits, beam)
+    strategy = Beam(5, length_normalization="mean") if beam > 1 else None
+    engines: list[EngineChoice] = ["torch", "ctranslate2"]
+    ours = [
+        Translator.from_run(run, device="cpu", engine=engine, precision="float32").translate(
+            sources, strategy=strategy
+        )
+        for engine in engines
+    ]
+    assert ours[0] == ours[1]
+    # With a beam, transformers ranks translations that have no end together with those that have one.
+    ended = [index for index, tokens in enumerate(theirs) if tokens[-1:] == ["</s>"]]
+    assert len(ended) >= 10
+    spm = original.tokenizer.spm_target
+    expected = [
+        normalise_spacing(spm.decode_pieces([token for token in theirs[index] if token != "</s>"]))
+        for index in ended
+    ]
+    assert [ours[0][index] for index in ended] == expected
+
+
+@pytest.mark.parametrize("is_scaled", [True, False])
+def test_an_imported_run_is_adapted_exported_and_imported_again(
+    is_scaled: bool,
+    pieces: dict[str, Path],
+    tmp_path: Path,
+) -> None:
+    from mt.export.transformers_model import TRANSFORMERS
+
+    original = make_original(tmp_path / "original", pieces, scale_embedding=is_scaled)
+    loaded = imported(original, tmp_path / "run")
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    for split, number in (("train", 60), ("validation", 10), ("test", 10)):
+        for seed, language in enumerate(("xx", "yy")):
+            (corpus / f"{split}.{language}").write_text("\n".join(sentences(seed, number)))
+    config = Config.model_validate(
+        {
+            "data": {"path": str(corpus), "src": "xx", "tgt": "yy", "max_length": 40},
+            "tokenizer": {},
+            "model": {},
+            "schedule": {"kind": "constant", "learning_rate": 1e-3},
+            "training": {"max_steps": 1, "freeze": "encoder.*"},
+            "init_from": {"run": str(tmp_path / "run")},
+        }
+    )
+    run_training(config, tmp_path / "adapted")
+    adapted = load_model(RunDirectory(tmp_path / "adapted"), "latest")
+    before, after = loaded.model.weights(), adapted.model.weights()
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert "output.bias" in changed
+    assert not any(name.startswith("encoder.") for name in changed)
+    pairs = list(zip(sentences(0, 30), sentences(1, 30), strict=True))
+    export_model(adapted, "adapted", pairs, tmp_path / "exported", TRANSFORMERS)
+    again = imported(Original(tmp_path / "exported", None, None), tmp_path / "again", "xx", "yy")
+    assert again.src_tokenizer.to_json() == adapted.src_tokenizer.to_json()
+    assert again.model.weights().keys() == after.keys()
+    for name, weight in again.model.weights().items():
+        assert torch.equal(weight, after[name]), name
+
+
+def test_the_fast_way_from_the_hub_to_a_translation(pieces: dict[str, Path], tmp_path: Path) -> None:
+    original = make_original(tmp_path / "original", pieces)
+    weights = original.model.state_dict()
+    (tmp_path / "original" / "model.safetensors").unlink()
+    torch.save(weights, tmp_path / "original" / "pytorch_model.bin")
+    with serving(tmp_path / "home") as hub:
+        hub.add("org/opus-mt-xx-yy", {path.name: path.read_bytes() for path in original.folder.iterdir()})
+        done = mt(hub, "import", "org/opus-mt-xx-yy", "--run", str(tmp_path / "run"))
+        assert done.returncode == 0, done.stderr
+        assert "weights_only=True" in done.stderr
+        wrong = mt(hub, "import", "org/nothing", "--run", str(tmp_path / "other"))
+        assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
+        assert "org/nothing cannot be loaded" in wrong.stderr
+    loaded = load_model(RunDirectory(tmp_path / "run"), "best")
+    direct = imported(make_original(tmp_path / "same", pieces), tmp_path / "direct")
+    for name, weight in direct.model.weights().items():
+        assert torch.equal(weight, loaded.model.weights()[name])
+
+
+def edit(name: str, **values: object) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        content = json.loads((folder / name).read_text())
+        (folder / name).write_text(json.dumps(content | values))
+
+    return change
+
+
+def with_bytes(folder: Path) -> None:
+    (folder / "source.spm").write_bytes(b"x" * 99)
+
+
+def with_code(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    torch.save(Path("pickled"), folder / "pytorch_model.bin")
+
+
+WRONG: dict[str, tuple[Callable[[Path], None], str]] = {
+    "another kind": (edit("config.json", model_type="bart"), r"config\.json.* model_type is 'bart'"),
+    "another activation": (edit("config.json", activation_function="tanh"), "activation_function is 'tanh'"),
+    "another order": (edit("config.json", normalize_before=True), "normalize_before is True"),
+    "other words": (edit("config.json", bad_words_ids=[[3]]), r"bad_words_ids are \[\[3\]\]"),
+    "other heads": (edit("config.json", decoder_attention_heads=8), r"encoder \(4, 64\) and decoder \(8"),
+    "another width": (edit("config.json", encoder_ffn_dim=32, decoder_ffn_dim=32), "not those of its config"),
+    "more words": (edit("vocab.json", more=10_000), "its ids are not 0, 1, 2"),
+    "no languages": (edit("tokenizer_config.json", source_lang=None), "--src and --tgt"),
+    "no SentencePiece": (with_bytes, "source.spm"),
+    "no weights": (lambda folder: (folder / "model.safetensors").unlink(), "neither model.safetensors nor"),
+    "cut weights": (lambda folder: os.truncate(folder / "model.safetensors", 5000), "cannot be read"),
+    "code in a pickle": (with_code, "cannot be read"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_cannot_be_imported_is_said_in_a_sentence(
+    name: str, pieces: dict[str, Path], tmp_path: Path
+) -> None:
+    change, message = WRONG[name]
+    original = make_original(tmp_path / "original", pieces)
+    change(original.folder)
+    with pytest.raises(DataError, match=message):
+        imported(original, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_imported_run_is_not_replaced_nor_continued(pieces: dict[str, Path], tmp_path: Path) -> None:
+    original = make_original(tmp_path / "original", pieces)
+    imported(original, tmp_path / "run")
+    with pytest.raises(RunError, match="exists: name another run"):
+        imported(original, tmp_path / "run")
+    with pytest.raises(CheckpointError, match=r"was imported from .* mt init --init-from"):
+        CheckpointStore(tmp_path / "run" / "checkpoints").resumable()
+
+
+@contextmanager
+def serving(home: Path) -> Iterator[Hub]:
+    hub = Hub(home)
+    thread = threading.Thread(target=hub.serve_forever)
+    thread.start()
+    try:
+        yield hub
+    finally:
+        hub.shutdown()
+        thread.join()
+        hub.server_close()
+
+
+def mt(hub: Hub, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
+    environment |= {"HF_ENDPOINT": hub.endpoint, "HF_HOME": str(hub.home)}
+    command = [sys.executable, "-m", "mt", *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
