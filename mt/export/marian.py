@@ -350,5 +350,6 @@ def _our_weights(
     ours["output.weight"] = rows(output[:, order], "tgt")
     bias = weights.get("final_logits_bias", torch.zeros(1, len(output)))[0]
     ours["output.bias"] = rows(bias, "tgt")
-    ours["output.bias"][vocabularies["tgt"].added] = _NEVER
+    for added in vocabularies["tgt"].added:
+        ours["output.bias"][added] = _NEVER
     return ours
