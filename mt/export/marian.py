@@ -2,7 +2,6 @@
 
 import json
 import logging
-import pickle
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,6 @@ import safetensors.torch
 import torch
 from huggingface_hub import snapshot_download
 from pydantic import BaseModel, ValidationError, model_validator
-from safetensors import SafetensorError
 from torch import Tensor
 
 from mt.checkpoint.store import CheckpointStore
@@ -292,7 +290,7 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
             )
             loaded: dict[str, Tensor] = torch.load(pickled, map_location="cpu", weights_only=True)
             return loaded
-    except (OSError, SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError) as error:
+    except Exception as error:  # of the file system, safetensors, torch and its unpickler
         raise DataError(f"the weights in {folder} cannot be read: {error_text(error)}.") from error
     raise DataError(f"{folder} has neither {SAFE} nor {PICKLED}, so it has no weights.")
 

@@ -17,7 +17,7 @@ Start = Callable[..., Popen]
 @pytest.mark.usefixtures("scored_as_in_search")
 def test_the_n_best_of_a_search_are_scored_as_it_scored_them(call: Call, trained: RunDirectory) -> None:
     lines = ["the dog sees milk.", "Anna buys two red apples."]
-    code, out, _ = call("translate", "--beam", "4", "--n-best", "3", *lines)
+    code, out, _ = call("translate", "--precision", "float32", "--beam", "4", "--n-best", "3", *lines)
     assert code == 0
     rows = [line.split("\t") for line in out.splitlines()]
     assert [row[0] for row in rows] == ["1"] * 3 + ["2"] * 3

@@ -12,6 +12,7 @@ from mt.config.sources import parse_mix
 from mt.data.batches.sampler import epoch_batches
 from mt.data.corpus import load_corpus, load_split, other_validation_splits
 from mt.data.prepare import prepare
+from mt.data.sources.source import Split
 from mt.errors import DataError
 from mt.run_directory import RunDirectory
 
@@ -64,7 +65,8 @@ def test_validation_and_test_are_those_of_the_first_source(folder: Path, missing
     for name in missing:
         (folder / f"main/{name}.jsonl").unlink()
     corpus = load_corpus(config(folder, THREE))
-    for split, name in (("validation", "dev"), ("test", "test")):
+    files: dict[Split, str] = {"validation": "dev", "test": "test"}
+    for split, name in files.items():
         words = {text.split()[0] for text in getattr(corpus, split)["src"]}
         assert words == ({"main"} if name in missing else {f"main-{name}"})
     others = {name: rows["src"][:] for name, rows in other_validation_splits(config(folder, THREE)).items()}

@@ -338,9 +338,7 @@ WRONG: dict[str, tuple[Callable[[Path], None], str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_cannot_be_imported_is_said_in_a_sentence(
-    name: str, pieces: dict[str, Path], tmp_path: Path
-) -> None:
+def test_what_cannot_be_imported_is_named(name: str, pieces: dict[str, Path], tmp_path: Path) -> None:
     change, message = WRONG[name]
     original = make_original(tmp_path / "original", pieces)
     change(original.folder)

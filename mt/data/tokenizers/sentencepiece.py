@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import tokenizers
+from sentencepiece import sentencepiece_model_pb2
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
 
 from mt.data.tokenizers.tokenizer import Tokenizer
@@ -58,9 +59,7 @@ def read_sentencepiece(path: Path, vocabulary: Sequence[str]) -> Tokenizer:
 
 def _parse(path: Path) -> Any:
     """The protocol buffer of a model that this module can follow."""
-    from sentencepiece import sentencepiece_model_pb2  # type: ignore[import-untyped]
-
-    model = sentencepiece_model_pb2.ModelProto()
+    model = sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined]
     try:
         model.ParseFromString(read_bytes(path, max_bytes=_MAX_BYTES))
     except OSError as error:
