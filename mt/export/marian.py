@@ -228,7 +228,7 @@ def _config(theirs: _Marian, languages: tuple[str, str], *, shares_embeddings: b
             },
             "model": model,
             "schedule": {"kind": "constant", "learning_rate": _LEARNING_RATE},
-            "training": {"max_steps": 1},
+            "training": {"max_steps": 1, "precision": "auto"},
         }
     )
 
