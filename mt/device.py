@@ -14,7 +14,9 @@ from torch import Tensor
 from mt.errors import DeviceError
 
 SearchPrecision = Literal["float32", "bf16", "fp16", "int8"]
-"""The precision of matrix products in translating and scoring."""
+"""The precision of matrix products in translating and scoring; int8 by CTranslate2 only."""
+SEARCH_DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+"""The type of the weights of a model that torch searches with."""
 PrecisionName = Literal["auto"] | SearchPrecision
 """A precision, or ``auto`` for the one that `choose_search_precision` selects."""
 
@@ -36,7 +38,6 @@ _OUT_OF_MEMORY = (
 _NEEDS = {
     "bf16": "a GPU of NVIDIA's Ampere generation or a later one, or a CPU with AMX or AVX-512 BF16",
     "fp16": "a CUDA device",
-    "int8": "a CPU",
 }
 # From glibc's malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
@@ -78,15 +79,6 @@ def onednn_is_faster(dtype: torch.dtype) -> bool:
     )
 
 
-def attention_dtype(dtype: torch.dtype, device: torch.device) -> torch.dtype:
-    """The data type in which search computes attention between layers of type ``dtype``.
-
-    Without AMX, torch's CPU kernel takes three times as long in bf16 as in float32.
-    """
-    has_amx = torch.cpu.get_capabilities().get("amx_bf16", False)
-    return torch.float32 if device.type == "cpu" and dtype == torch.bfloat16 and not has_amx else dtype
-
-
 def multiplies_bf16_fast(device: torch.device) -> bool:
     """Whether bf16 speeds up matrix products: on GPUs since Ampere, and on CPUs with AMX or AVX-512 BF16."""
     if device.type == "cpu":
@@ -96,7 +88,12 @@ def multiplies_bf16_fast(device: torch.device) -> bool:
 
 
 def choose_search_precision(name: PrecisionName, device: torch.device) -> SearchPrecision:
-    """The precision of that name; ``auto`` selects 16 bits where that is faster, and never 8."""
+    """The precision of that name for torch; ``auto`` selects 16 bits where that is faster."""
+    if name == "int8":
+        raise DeviceError(
+            "torch does not compute in int8, but CTranslate2 does: use --engine ctranslate2 where it can do "
+            "what is asked, or another precision, such as --precision auto."
+        )
     return _choose(name, device, f"precision {name}", "Use another precision, such as --precision auto.")
 
 
@@ -109,8 +106,7 @@ def _choose(name: PrecisionName, device: torch.device, what: str, remedy: str) -
         return "fp16" if has_tensor_cores else "float32"
     if name not in get_args(SearchPrecision):
         raise ValueError(f"precision must be auto, float32, bf16, fp16 or int8, not {name!r}")
-    device_type = {"fp16": "cuda", "int8": "cpu"}.get(name, device.type)
-    if device.type != device_type or (name == "bf16" and not multiplies_bf16_fast(device)):
+    if (name == "fp16" and device.type != "cuda") or (name == "bf16" and not multiplies_bf16_fast(device)):
         raise DeviceError(f"{what} needs {_NEEDS[name]}, which this device ({device.type}) is not. {remedy}")
     return name
 
