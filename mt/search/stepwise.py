@@ -126,15 +126,17 @@ class _Batch:
         """
         self._length += 1
         count = len(candidates) // len(self._sentences)
-        continued: list[list[int]] = []
+        continued: list[Sequence[int]] = []
         for position, sentence in enumerate(self._sentences):
             own = range(position * count, (position + 1) * count)
-            # The sort is stable. Those with EOS are continued only where a sentence is done.
-            rest = sorted(own, key=lambda index: candidates[index].token == EOS_ID)[: self._num_rows]
-            continued.append(rest)
+            # At most N end with EOS; if nothing else is left, the sentence is done, and its row is ignored.
+            rest = [index for index in own if candidates[index].token != EOS_ID] or own
+            continued.append(rest[: self._num_rows])
             if not self._is_done[sentence]:
                 best = [candidates[index] for index in own[: self._num_rows]]
-                self._is_done[sentence] = self._ends(sentence, best, [candidates[index] for index in rest])
+                self._is_done[sentence] = self._ends(
+                    sentence, best, [candidates[index] for index in continued[-1]]
+                )
         stay = list(range(len(self._sentences)))
         # They leave in groups, because the cache is copied each time.
         if 4 * sum(self._is_done[sentence] for sentence in self._sentences) >= len(stay):

