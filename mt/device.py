@@ -14,9 +14,11 @@ from torch import Tensor
 from mt.errors import DeviceError
 
 SearchPrecision = Literal["float32", "bf16", "fp16", "int8"]
-"""The precision of matrix products in translating and scoring."""
+"""The precision of matrix products in translating and scoring; int8 by CTranslate2 only."""
+SEARCH_DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+"""The type of the weights of a model that torch searches with."""
 PrecisionName = Literal["auto"] | SearchPrecision
-"""A precision, or ``auto`` for the one that `choose_search_precision` selects."""
+"""A precision, or ``auto`` for the one that `choose_precision` selects."""
 
 Work = TypeVar("Work")
 Result = TypeVar("Result")
@@ -38,7 +40,6 @@ OVERFLOW_REMEDY = "Use --precision float32, or another checkpoint with --checkpo
 _NEEDS = {
     "bf16": "a GPU of NVIDIA's Ampere generation or a later one, or a CPU with AMX or AVX-512 BF16",
     "fp16": "a CUDA device",
-    "int8": "a CPU",
 }
 # From glibc's malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
@@ -80,15 +81,6 @@ def onednn_is_faster(dtype: torch.dtype) -> bool:
     )
 
 
-def attention_dtype(dtype: torch.dtype, device: torch.device) -> torch.dtype:
-    """The data type in which search computes attention between layers of type ``dtype``.
-
-    Without AMX, torch's CPU kernel takes three times as long in bf16 as in float32.
-    """
-    has_amx = torch.cpu.get_capabilities().get("amx_bf16", False)
-    return torch.float32 if device.type == "cpu" and dtype == torch.bfloat16 and not has_amx else dtype
-
-
 def multiplies_bf16_fast(device: torch.device) -> bool:
     """Whether bf16 speeds up matrix products: on GPUs since Ampere, and on CPUs with AMX or AVX-512 BF16."""
     if device.type == "cpu":
@@ -106,8 +98,12 @@ def choose_precision(name: PrecisionName, device: torch.device) -> SearchPrecisi
         return "fp16" if has_tensor_cores else "float32"
     if name not in get_args(SearchPrecision):
         raise ValueError(f"precision must be auto, float32, bf16, fp16 or int8, not {name!r}")
-    device_type = {"fp16": "cuda", "int8": "cpu"}.get(name, device.type)
-    if device.type != device_type or (name == "bf16" and not multiplies_bf16_fast(device)):
+    if name == "int8":
+        raise DeviceError(
+            "torch does not compute in int8, but CTranslate2 does: use --engine ctranslate2 where it can do "
+            "what is asked, or another precision, such as auto."
+        )
+    if (name == "fp16" and device.type != "cuda") or (name == "bf16" and not multiplies_bf16_fast(device)):
         what = f"precision {name} needs {_NEEDS[name]}, which this device ({device.type}) is not"
         raise DeviceError(f"{what}. Use another precision, such as auto.")
     return name

@@ -34,6 +34,7 @@ COMMANDS = {
         "--device --precision --engine --verbose -v"
     ),
     "average": "--run --last --best",
+    "import": "SOURCE --run --src --tgt",
     "export": "FOLDER --to --run --checkpoint --precision --data",
     "runs": "PATHS --json",
     "show": "RUN",
@@ -55,6 +56,7 @@ OPTIONS = {
     "model": (
         "d_model num_heads num_encoder_layers num_decoder_layers d_ff dropout attention_dropout "
         "activation_dropout word_dropout activation norm_first bias initial_std share_embeddings tie_output"
+        " output_bias"
     ),
     "schedule": "kind learning_rate factor warmup_steps total_steps",
     "training": (

@@ -65,7 +65,8 @@ SPINE = [
     for modules in (
         "masks transformer.attention transformer.feed_forward transformer.layer transformer.encoder "
         "transformer.decoder transformer.embedding transformer.positional_encoding transformer.transformer "
-        "transformer.build search.request search.hypothesis search.greedy search.beam",
+        "transformer.cache transformer.build search.request search.hypothesis search.stepwise search.greedy "
+        "search.beam",
         "data.batches.sampler data.batches.batch data.batches.stream",
         "training.schedule training.loss training.step training.loop",
     )
@@ -85,10 +86,9 @@ SPINE_IMPORTS = {
     "mt.errors",
     "mt.processes",
     "mt.search.constraints",
-    "mt.search.copying",
     "mt.search.model",
     "mt.search.strategy",
-    "mt.search.vocabulary",
+    "mt.search.top_k",
     "mt.seeding",
     "mt.special_tokens",
     "mt.training.counters",

@@ -4,8 +4,7 @@ import torch
 from torch import Tensor
 
 from mt.masks import causal_mask
-from mt.transformer.packed_transformer import DecodedStep
-from mt.transformer.transformer import Transformer
+from mt.transformer.transformer import DecodedStep, Transformer
 
 
 class Prefixes:
@@ -30,7 +29,7 @@ class UncachedTransformer:
     def encode(self, src_ids: Tensor, src_mask: Tensor) -> Tensor:
         return self.model.encode(src_ids, src_mask)
 
-    def start_cache(self, memory: Tensor, src_mask: Tensor, max_length: int) -> Prefixes:
+    def start_cache(self, memory: Tensor, src_mask: Tensor) -> Prefixes:
         return Prefixes(memory, src_mask)
 
     def decode_step(self, ids: Tensor, cache: Prefixes, *, with_alignment: bool = False) -> DecodedStep:

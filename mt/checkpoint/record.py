@@ -51,6 +51,9 @@ class Checkpoint:
     average_of: list[str] = field(default_factory=list)
     """The checkpoints that an average is the mean of; empty for a checkpoint that training saved."""
 
+    imported_from: str = ""
+    """Where the weights are from, if they were not trained by mt."""
+
     computation: dict[str, Scalar] = field(default_factory=dict)
     """The options that determine what its weights compute, such as ``model.num_heads``, with their values;
     empty in the first checkpoints."""
@@ -62,8 +65,8 @@ class Checkpoint:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """All its files besides the record; an average has no training state."""
-        return (MODEL,) if self.average_of else (MODEL, TENSORS, VALUES)
+        """All its files besides the record; an average or an import has no training state."""
+        return (MODEL,) if self.average_of or self.imported_from else (MODEL, TENSORS, VALUES)
 
 
 _CHECKPOINT = TypeAdapter(Checkpoint)

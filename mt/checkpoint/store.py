@@ -103,6 +103,32 @@ class CheckpointStore(CheckpointDirectory):
             mean = mean_of(map(self.load_model, track(checkpoints, "averaging", unit="checkpoints")))
             return self._write(average, {MODEL: lambda: model_bytes(mean)})
 
+    def save_imported(
+        self,
+        weights: Mapping[str, Tensor],
+        *,
+        imported_from: str,
+        environment: Mapping[str, str | int],
+        tokenizers: Mapping[str, str],
+        computation: Mapping[str, Scalar],
+    ) -> Checkpoint:
+        """Save weights that were trained elsewhere, to translate with and to begin other runs from."""
+        checkpoint = Checkpoint(
+            self.directory / step_name(0),
+            step=0,
+            best=True,
+            metrics={},
+            environment=dict(environment),
+            checksums={},
+            tokenizers=dict(tokenizers),
+            computation=dict(computation),
+            imported_from=imported_from,
+        )
+        with _explain_unwritable(f"save checkpoint {checkpoint.folder}"):
+            checkpoint = self._write(checkpoint, {MODEL: lambda: model_bytes(weights)})
+            self._point_at(checkpoint)
+        return checkpoint
+
     def tidy_up(self) -> None:
         """Finish or undo what a killed process left behind."""
         with _explain_unwritable(f"tidy up {self.directory}"):
@@ -126,6 +152,12 @@ class CheckpointStore(CheckpointDirectory):
         for name in reversed(self.names()):
             try:
                 checkpoint = read_record(self.directory / name)
+                if checkpoint.imported_from:
+                    raise CheckpointError(
+                        f"{self.directory.parent} was imported from {checkpoint.imported_from}: there is no "
+                        "training to continue. Begin a new run with its weights: mt init --init-from "
+                        f"{self.directory.parent} --data PATH."
+                    )
                 return RecoveredCheckpoint(
                     checkpoint, _read_model(checkpoint), _read_state(checkpoint)
                 ), damaged

@@ -8,6 +8,7 @@ import inspect
 from collections import UserDict
 from importlib import import_module
 from itertools import pairwise
+from keyword import iskeyword
 from typing import Annotated, Any
 
 import typer
@@ -16,8 +17,10 @@ from typer.core import TyperCommand, TyperGroup
 
 import mt
 
-# Each is the function of this name in the module of this name.
-COMMANDS = "init check train translate evaluate compare score attention serve average export runs show report"
+# Each is the function of this name in the module of this name; `import_` for import.
+COMMANDS = (
+    "init check train translate evaluate compare score attention serve average export import runs show report"
+)
 
 
 class _Command(TyperCommand):
@@ -40,7 +43,8 @@ class _Commands(UserDict[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if self.data[name] is None:
             alone = typer.Typer(add_completion=False)
-            alone.command(cls=_Command)(getattr(import_module(f"mt.cli.{name}"), name))
+            name_in_python = f"{name}_" if iskeyword(name) else name
+            alone.command(cls=_Command)(getattr(import_module(f"mt.cli.{name_in_python}"), name_in_python))
             self.data[name] = typer.main.get_command(alone)
         return self.data[name]
 

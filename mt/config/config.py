@@ -4,7 +4,7 @@ from typing import Self
 
 from pydantic import model_validator
 
-from mt.config.data import CleaningConfig, DataConfig, TokenizerConfig
+from mt.config.data import IMPORTED, CleaningConfig, DataConfig, TokenizerConfig
 from mt.config.init_from import InitFromConfig
 from mt.config.located_yaml import Scalar
 from mt.config.model import ModelConfig
@@ -65,6 +65,11 @@ class Config(Section):
             raise ValueError(
                 "model.share_embeddings needs tokenizer.shared: true, "
                 "because both languages can only use one embedding if they share one vocabulary."
+            )
+        if self.tokenizer.kind == "imported" and not (self.init_from.sides or self.data.path == IMPORTED):
+            raise ValueError(
+                "tokenizer.kind: imported is that of a model from mt import: name its run as init_from.run. "
+                "For new subwords, as of SentencePiece, use tokenizer.kind: bpe_metaspace."
             )
         if self.tokenizer.extend and self.init_from.run is None:
             raise ValueError("tokenizer.extend adds to the vocabularies of init_from.run: name that run.")

@@ -9,6 +9,8 @@ from mt.config.sources import Delimiter, parse_columns, parse_mix
 from mt.special_tokens import SPECIAL_TOKENS
 
 NUM_BYTES = 256
+IMPORTED = "imported"
+"""The ``data.path`` of a run that was imported and has no corpus of its own."""
 
 Script = Literal[
     "any", "Arabic", "Armenian", "Bengali", "Cyrillic", "Devanagari", "Ethiopic", "Georgian", "Greek",
@@ -104,8 +106,8 @@ class CleaningConfig(Section):
 class TokenizerConfig(Section):
     """How the vocabularies are built, from the training split only."""
 
-    kind: Literal["word", "char", "bpe", "bpe_metaspace", "file"] = "word"
-    """Words, characters, subwords (of bytes, or of characters), or an existing tokenizer.json."""
+    kind: Literal["word", "char", "bpe", "bpe_metaspace", "file", "imported"] = "word"
+    """Words, characters, subwords (of bytes or characters), a tokenizer.json, or those of an import."""
 
     path: str | None = Field(default=None, min_length=1)
     """For kind file: a tokenizer.json, or the Hub id of a model that has one, such as google-t5/t5-small."""

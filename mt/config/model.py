@@ -37,7 +37,7 @@ class ModelConfig(Section):
     word_dropout: float = Field(default=0.0, ge=0, lt=1)
     """Fraction of tokens on both sides whose embedding is zeroed (Gal and Ghahramani 2016); paper: none."""
 
-    activation: Literal["relu", "gelu"] = "relu"
+    activation: Literal["relu", "gelu", "swish"] = "relu"
     """The activation function between the two feed-forward layers."""
 
     norm_first: bool = True
@@ -54,6 +54,9 @@ class ModelConfig(Section):
 
     tie_output: bool = True
     """Whether the output projection shares the target embedding's weights (section 3.4)."""
+
+    output_bias: bool = False
+    """Whether the output projection adds a bias to the logit of each token; the paper has none."""
 
     @model_validator(mode="after")
     def _check_heads(self) -> Self:

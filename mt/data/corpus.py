@@ -83,11 +83,10 @@ def load_corpus(config: DataConfig, cleaning: CleaningConfig = NO_CLEANING) -> C
 
     A corpus of more than `PAIRS_IN_MEMORY` pairs is cached, and found by everything that determines it.
 
-    Validation and test are those of the first source that has them; if none has, they are carved from the
-    training split of ``data.path``. Rows of the training split that lack text on a side are dropped and
-    counted; rows of the other splits never are. Which pairs are carved out depends on a hash of the source
-    sentence alone: it is the same on every machine, does not change when other pairs are added, and keeps
-    pairs with the same source together.
+    Validation and test are those of ``data.path``; what it lacks is carved from its training split. Rows of
+    the training split that lack text on a side are dropped and counted; rows of the other splits never are.
+    Which pairs are carved out depends on a hash of the source sentence alone: it is the same on every
+    machine, does not change when other pairs are added, and keeps pairs with the same source together.
     """
     found = [
         _Found(source_config, weight, _find(source_config, is_mixed=number > 0))
@@ -114,23 +113,22 @@ def load_corpus(config: DataConfig, cleaning: CleaningConfig = NO_CLEANING) -> C
 def load_split(config: DataConfig, split: Split, cleaning: CleaningConfig = NO_CLEANING) -> datasets.Dataset:
     """One split as in `load_corpus`, without reading the others if the corpus has this one."""
     if split != "train":
-        for number, (source_config, _) in enumerate(mixed_sources(config)):
-            source = _find(source_config, is_mixed=number > 0)
-            if split in source.splits:
-                return _read_evaluation_split(source.splits[split], split).to_dataset()
+        source = _find(config.model_copy(update={"mix": None}), is_mixed=False)
+        if split in source.splits:
+            return _read_evaluation_split(source.splits[split], split).to_dataset()
     return load_corpus(config, cleaning).by_name()[split]
 
 
 def other_validation_splits(config: DataConfig) -> dict[str, datasets.Dataset]:
-    """The validation splits in ``data.mix`` that `load_corpus` leaves out, by the last part of their path."""
-    sources = (
-        (each.path, _find(each, is_mixed=number > 0))
-        for number, (each, _) in enumerate(mixed_sources(config))
-    )
-    given = [(path, source.splits["validation"]) for path, source in sources if "validation" in source.splits]
+    """The validation splits of the sources in ``data.mix``, by the last part of their path."""
+    _, *mixed = mixed_sources(config)
+    sources = ((each.path, _find(each, is_mixed=True).splits) for each, _ in mixed)
     return {
-        Path(path.rpartition(":")[2]).name: _read_evaluation_split(parts, "validation").to_dataset()
-        for path, parts in given[1:]
+        Path(path.rpartition(":")[2]).name: _read_evaluation_split(
+            splits["validation"], "validation"
+        ).to_dataset()
+        for path, splits in sources
+        if "validation" in splits
     }
 
 
@@ -190,18 +188,14 @@ def _load(entry: Path) -> Corpus:
 
 def _read(found: Sequence[_Found], cleaning: CleaningConfig) -> Corpus:
     """Read and clean all splits."""
-    given: dict[Split, Source | None] = {
-        split: next((each.source for each in found if split in each.source.splits), None)
-        for split in SPLITS
-        if split != "train"
-    }
-    carved = {split: PairTable() for split, source in given.items() if source is None}
+    source = found[0].source
+    carved = {split: PairTable() for split in SPLITS if split not in source.splits}
     cleaner = Cleaner(cleaning)
     tables = [_read_training_split(each, cleaner, carved if each is found[0] else {}) for each in found]
     evaluation = carved | {
-        split: _read_evaluation_split(source.splits[split], split)
-        for split, source in given.items()
-        if source is not None
+        split: _read_evaluation_split(parts, split)
+        for split, parts in source.splits.items()
+        if split != "train"
     }
     held_out: dict[str, datasets.Dataset] = {split: table.to_dataset() for split, table in evaluation.items()}
     leaks = LeakCheck(held_out, cleaning.unicode_form)
@@ -229,10 +223,7 @@ def _read(found: Sequence[_Found], cleaning: CleaningConfig) -> Corpus:
         ],
         splits=SplitReports(
             _training_report(found, tables, cleaner),
-            *(
-                _evaluation_report(split, given[split], found[0].source, evaluation[split])
-                for split in ("validation", "test")
-            ),
+            *(_evaluation_report(split, source, evaluation[split]) for split in ("validation", "test")),
         ),
         leaks=leaks.report(),
         leaks_removed=cleaning.remove_leaks,
@@ -349,11 +340,10 @@ def _training_report(
     )
 
 
-def _evaluation_report(split: Split, given: Source | None, first: Source, table: PairTable) -> SplitReport:
-    parts = first.splits["train"] if given is None else given.splits[split]
+def _evaluation_report(split: Split, source: Source, table: PairTable) -> SplitReport:
     return SplitReport(
-        origin="carved" if given is None else _origin(given),
-        parts=[part.where for part in parts],
+        origin=_origin(source) if split in source.splits else "carved",
+        parts=[part.where for part in source.splits.get(split, source.splits["train"])],
         pairs=len(table),
         dropped={},
         fingerprint=table.fingerprint,

@@ -91,8 +91,12 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
 
 
 def make_tokenizers(pairs: datasets.Dataset, config: Config) -> tuple[Tokenizer, Tokenizer]:
-    """Tokenizers for source and target, trained on these pairs only; the same one twice if shared."""
-    sides = [("src", "tgt")] if config.tokenizer.shared else [("src",), ("tgt",)]
+    """Tokenizers for source and target, trained on these pairs only; the same one twice if shared.
+
+    Those of an imported model may share a vocabulary, but split text differently.
+    """
+    is_one = config.tokenizer.shared and config.tokenizer.kind != "imported"
+    sides = [("src", "tgt")] if is_one else [("src",), ("tgt",)]
     made = [_make_tokenizer(_Texts(pairs, columns, config.tokenizer.max_lines), config) for columns in sides]
     return made[0], made[-1]
 

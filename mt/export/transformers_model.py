@@ -1,8 +1,4 @@
-"""The folder that `transformers` loads: Marian for post-norm models, Pegasus for pre-norm ones.
-
-Both have sinusoidal positions, but with all sines before all cosines, while ours alternate. Nothing else in
-the model depends on the order of the hidden dimensions, so they are permuted everywhere.
-"""
+"""The folder that `transformers` loads: Marian for post-norm models, Pegasus for pre-norm ones."""
 
 import shutil
 from collections.abc import Iterator, Sequence
@@ -12,7 +8,7 @@ from typing import Any
 import tokenizers
 import torch
 from tokenizers.processors import TemplateProcessing
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import pad
 from transformers import (
     AutoModelForSeq2SeqLM,
@@ -29,6 +25,7 @@ from transformers.utils import logging
 from mt.config.model import ModelConfig
 from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing
 from mt.export.export import Library
+from mt.export.marian_layout import layers, permuted, sines_first
 from mt.inference.engine.verification import Translate
 from mt.inference.exported_folder import ExportPrecision, read_export_record
 from mt.inference.loaded_model import LoadedModel
@@ -59,22 +56,6 @@ for line in sys.stdin:
     ids = model.generate(**inputs, **options)
     print(" ".join(tgt.decode(ids[0], skip_special_tokens=True).split()) if line.strip() else "", flush=True)
 """
-
-# Parts of the names of weights, ours and theirs, replaced one after another.
-_NAMES = {
-    "self_attention_residual.norm": "self_attn_layer_norm",
-    "cross_attention_residual.norm": "encoder_attn_layer_norm",
-    "feed_forward_residual.norm": "final_layer_norm",
-    ".norm": ".layer_norm",
-    "self_attention": "self_attn",
-    "cross_attention": "encoder_attn",
-    ".query": ".q_proj",
-    ".key": ".k_proj",
-    ".value": ".v_proj",
-    "attn.output": "attn.out_proj",
-    "feed_forward.inner": "fc1",
-    "feed_forward.outer": "fc2",
-}
 
 
 def write_transformers(loaded: LoadedModel, folder: Path, precision: ExportPrecision) -> None:
@@ -174,35 +155,21 @@ def _empty_model(
     )
 
 
-def _permutation(width: int) -> Tensor:
-    """The positions of all sines, then those of all cosines: ``(width,)``."""
-    return torch.cat((torch.arange(0, width, 2), torch.arange(1, width, 2)))
-
-
 def _layers(model: Transformer) -> Iterator[tuple[str, Tensor]]:
     """Yield the permuted weights of all layers and norms by their names in `transformers`."""
-    order = _permutation(model.output.in_features)
-    for name, module in model.named_modules():
-        if not isinstance(module, nn.LayerNorm | nn.Linear) or name == "output":
-            continue
-        for ours, theirs in _NAMES.items():
-            name = name.replace(ours, theirs)
+    order = sines_first(model.output.in_features)
+    for name, (_, module) in layers(model).items():
         weight = module.weight.detach()
         # Zeros are equivalent to a layer without a bias.
         bias = torch.zeros(len(weight)) if module.bias is None else module.bias.detach()
-        if name.endswith((".fc1", ".q_proj", ".k_proj", ".v_proj")):
-            weight = weight[:, order]
-        else:
-            weight, bias = weight[order], bias[order]
-        yield f"model.{name}.weight", weight
-        yield f"model.{name}.bias", bias
+        yield from zip((f"{name}.weight", f"{name}.bias"), permuted(name, weight, bias, order), strict=True)
 
 
 def _embeddings(
     model: Transformer, theirs: MarianMTModel | PegasusForConditionalGeneration
 ) -> dict[str, Tensor]:
     """The permuted embeddings by all their names in `transformers`, in their sizes there."""
-    order = _permutation(model.output.in_features)
+    order = sines_first(model.output.in_features)
     src, tgt, output = (
         matrix.weight.detach()[:, order]
         for matrix in (model.src_embedding.tokens, model.tgt_embedding.tokens, model.output)
@@ -219,6 +186,8 @@ def _embeddings(
     # Rows that only pad the smaller vocabulary must not get any probability.
     bias = torch.zeros(1, len(names["lm_head.weight"]))
     bias[:, len(output) :] = -torch.inf
+    if model.output.bias is not None:
+        bias[:, : len(output)] = model.output.bias.detach()
     padded = {name: pad(weight, (0, 0, 0, len(names[name]) - len(weight))) for name, weight in ours.items()}
     return padded | {"final_logits_bias": bias}
 

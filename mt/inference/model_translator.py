@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Self
 
@@ -11,6 +12,7 @@ from mt.config.config import Config
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.device import (
     OVERFLOW_REMEDY,
+    SEARCH_DTYPES,
     PrecisionName,
     SearchPrecision,
     choose_device,
@@ -27,7 +29,6 @@ from mt.inference.translator import EngineChoice, Translator
 from mt.run_directory import RunDirectory, as_run
 from mt.search.ensemble import EnsembleModel, Member
 from mt.special_tokens import EOS_ID, UNK_ID
-from mt.transformer.packed_transformer import PackedTransformer
 from mt.transformer.transformer import Transformer
 
 
@@ -49,9 +50,9 @@ class ModelTranslator(Translator):
         precision: SearchPrecision = "float32",
         why: str = "",
     ) -> None:
-        """Pack the current weights of a model, and combine it with its tokenizers.
+        """Combine a model in evaluation mode with its tokenizers.
 
-        The weights must not change while this translator is in use. ``others`` are the other models of an
+        Its weights must not change while this translator is in use. ``others`` are the other models of an
         ensemble, with the same vocabularies; ``target_ratio`` is target tokens per source token in the
         training data, for `length_limit`; ``why`` says why torch searches.
         """
@@ -60,9 +61,10 @@ class ModelTranslator(Translator):
         configs = [config, *(other.config for other in others)]
         # For attention, which is recorded in evaluation mode.
         self.plain_model = model if precision == "float32" and not others else None
-        plain = [model, *(other.model for other in others)]
-        widths = [each.output.in_features for each in plain]
-        self._models = [PackedTransformer(each, precision) for each in plain]
+        self._models = [model, *(other.model for other in others)]
+        if precision != "float32":
+            self._models = [deepcopy(each).to(SEARCH_DTYPES[precision]) for each in self._models]
+        widths = [each.output.in_features for each in self._models]
         self.model: Member = EnsembleModel(self._models, widths) if others else self._models[0]
         # An ensemble can only do what all of its models can.
         self.engine: TorchEngine

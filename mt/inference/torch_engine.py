@@ -24,14 +24,12 @@ from mt.search.request import SearchRequest
 from mt.search.sampling import sample
 from mt.search.strategy import Beam, Sampling
 from mt.special_tokens import EOS_ID, UNK_ID
-from mt.transformer.packed_transformer import LENGTHENED_TO
 
 LOG = logging.getLogger(__name__)
 
 _BATCH_TOKENS, _BEAM_TOKENS = 8192, 16_384
 """Source positions in a batch, including padding, so that long sentences need no more memory; with a beam,
-those of a sentence count once for each of its hypotheses. A batch has more of them if a single sentence has,
-and up to an eighth more if lengths are padded (`group_by_length`)."""
+those of a sentence count once for each of its hypotheses. A batch has more if a single sentence has."""
 _TIMES_ON_CUDA = 4
 """How many times as many they are on CUDA, where more sentences hardly lengthen a step."""
 
@@ -142,8 +140,6 @@ class TorchEngine:
             [len(sentence.ids) + 1 for sentence in sentences],
             most_sentences=self.batch_sentences,
             most_positions=most_positions * _TIMES_ON_CUDA if self.device == "cuda" else most_positions,
-            # The positions that the model adds only count on a CPU.
-            multiple_of=LENGTHENED_TO if self.precision != "float32" and self.device == "cpu" else 1,
             beam_size=beam_size,
             num_in_parallel=at_once,
         )

@@ -22,7 +22,6 @@ class Copying:
         if copyable is not None:
             self._open = copyable
             self._done = torch.zeros_like(copyable)
-            self._history = copyable.new_zeros(len(copyable), 0, dtype=torch.long)
             given = [
                 torch.tensor(positions, dtype=torch.long)
                 for positions in request.prefix_copies or [()] * len(copyable)
@@ -30,6 +29,7 @@ class Copying:
             padded = torch.nn.utils.rnn.pad_sequence(given, batch_first=True, padding_value=-1)
             self._given = padded.to(copyable.device)
         self._positions = torch.empty(0)
+        self._length = 0
 
     def decode_step(self, model: EncoderDecoder[CacheT], ids: Tensor, cache: CacheT) -> Tensor:
         """Return the model's logits, and remember what the alignment head attends to most."""
@@ -38,11 +38,11 @@ class Copying:
             # The head may attend again to a word that is already copied, but no word is copied twice.
             least = torch.finfo(step.alignment_scores.dtype).min
             self._positions = step.alignment_scores.masked_fill(self._done, least).argmax(-1)
-            length = self._history.size(1)
-            if length < self._given.size(1):
+            if self._length < self._given.size(1):
                 # A prefix names the word that it copies, whatever the head attends to.
-                given = self._given[:, length]
+                given = self._given[:, self._length]
                 self._positions = given.where(given >= 0, self._positions)
+        self._length += 1
         return step.logits
 
     def exclude(self, logits: Tensor) -> None:
@@ -63,30 +63,18 @@ class Copying:
             logits.masked_fill_(copies, -torch.inf)
             logits[:, UNK_ID] = unk.where(copies[:, 0], -torch.inf)
 
-    def copied(self, rows: Tensor, newest: Tensor) -> Tensor | None:
-        """Return the source positions that the UNK of these rows refer to, if they continue with ``newest``.
-
-        Args:
-            rows: ``(n,)``.
-            newest: ``(n,)``, a token for each of them.
-
-        Returns:
-            ``(n, T)``, -1 where a token is not a copy; None if there is nothing to copy.
-        """
+    def copied(self, rows: Tensor, newest: Tensor) -> Tensor:
+        """Return the source positions that the tokens ``newest`` ``(n,)`` of these rows copy, or -1."""
         if not self._active:
-            return None
-        positions = self._positions[rows].masked_fill(newest != UNK_ID, -1)
-        return torch.cat((self._history[rows], positions[:, None]), dim=1)
+            return torch.full_like(newest, -1)
+        return self._positions[rows].masked_fill(newest != UNK_ID, -1)
 
     def select(self, rows: Tensor, newest: Tensor) -> None:
         """Keep these rows ``(R',)``, each with its newest token ``(R',)``."""
-        history = self.copied(rows, newest)
-        if history is None:
-            return
-        # Rows that copy nothing have position -1, which matches no source position.
-        is_copied = history[:, -1:] == torch.arange(self._open.size(1), device=history.device)
-        self._open = self._open[rows]
-        self._given = self._given[rows]
-        # In a given prefix, UNK may refer to a known word, which does not count as copied.
-        self._done = self._done[rows] | (is_copied & self._open)
-        self._history = history
+        if self._active:
+            # Rows that copy nothing have position -1, which matches no source position.
+            positions = torch.arange(self._open.size(1), device=rows.device)
+            is_copied = self.copied(rows, newest)[:, None] == positions
+            self._open, self._given = self._open[rows], self._given[rows]
+            # In a given prefix, UNK may refer to a known word, which does not count as copied.
+            self._done = self._done[rows] | (is_copied & self._open)

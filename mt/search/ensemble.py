@@ -53,14 +53,11 @@ class EnsembleModel:
         """Encode the source ``(B, S)`` with each model; the memories become ``(B, S, D1 + D2 + ...)``."""
         return torch.cat([model.encode(src_ids, src_mask) for model in self._models], dim=-1)
 
-    def start_cache(self, memory: Tensor, src_mask: Tensor, max_length: int) -> EnsembleCache:
-        """Return an empty cache for each model, for its own part of the memory."""
+    def start_cache(self, memory: Tensor, src_mask: Tensor) -> EnsembleCache:
+        """Return a cache without tokens for each model, for its own part of the memory."""
         memories = torch.split(memory, self._widths, dim=-1)
         return EnsembleCache(
-            [
-                model.start_cache(own, src_mask, max_length)
-                for model, own in zip(self._models, memories, strict=True)
-            ]
+            [model.start_cache(own, src_mask) for model, own in zip(self._models, memories, strict=True)]
         )
 
     def decode_step(self, ids: Tensor, cache: EnsembleCache, *, with_alignment: bool = False) -> EnsembleStep:

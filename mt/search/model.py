@@ -40,8 +40,8 @@ class EncoderDecoder(Protocol[CacheT]):
     def encode(self, src_ids: Tensor, src_mask: Tensor) -> Tensor:
         """Encode the source ``(B, S)`` with mask ``(B, 1, 1, S)`` as memory ``(B, S, D)``."""
 
-    def start_cache(self, memory: Tensor, src_mask: Tensor, max_length: int) -> CacheT:
-        """Return an empty cache over this memory, for rows of at most ``max_length`` tokens."""
+    def start_cache(self, memory: Tensor, src_mask: Tensor) -> CacheT:
+        """Return a cache without tokens over this memory."""
 
     def decode_step(self, ids: Tensor, cache: CacheT, *, with_alignment: bool = False) -> StepOutput:
         """Decode the newest token of each row ``(R,)``; the cache grows by it."""

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from mt.search.greedy import write_stepwise
 from mt.search.hypothesis import Hypothesis
 from mt.search.model import CacheT, EncoderDecoder
 from mt.search.request import SearchRequest
+from mt.search.stepwise import Candidates, Step, search_stepwise
 from mt.search.strategy import LARGEST_SEED, Sampling
 
 
@@ -37,20 +37,19 @@ def sample(
     # Beyond these limits only the likeliest tokens are drawn, or all equally; float32 would give 0 or inf.
     temperature = min(max(sampling.temperature, 1e-30), 1e30)
 
-    def draw(logits: Tensor, sentences: Tensor, step: int) -> Tensor:
-        exact = logits.float()
-        highest, likeliest = exact.max(-1, keepdim=True)
-        # The largest logit becomes 0, so that a small temperature does not make it infinite.
-        shifted = exact - highest
+    def draw(step: Step) -> Candidates:
+        highest, likeliest = step.log_probs.max(-1, keepdim=True)
+        # The largest becomes 0, so that a small temperature does not make it infinite.
+        shifted = step.log_probs - highest
         probabilities = _likeliest(shifted / temperature, sampling.top_k).softmax(-1)
         cumulative = _nucleus(probabilities, sampling.top_p).cumsum(-1)
         # The total is not exactly 1; clamped, because the product may round up to the total.
-        threshold = uniforms[sentences, step, None] * cumulative[:, -1:]
-        drawn = torch.searchsorted(cumulative, threshold, right=True).clamp_(max=logits.size(-1) - 1)
+        threshold = uniforms[step.sentences, step.number, None] * cumulative[:, -1:]
+        drawn = torch.searchsorted(cumulative, threshold, right=True).clamp_(max=shifted.size(-1) - 1)
         # A logit that is NaN or infinite makes all probabilities NaN. It is chosen itself, which is reported.
-        return drawn.where(highest.isfinite(), likeliest)[:, 0]
+        return step.continued_by(drawn.where(highest.isfinite(), likeliest))
 
-    return write_stepwise(model, request, draw)
+    return [found for [found] in search_stepwise(model, request, draw)]
 
 
 def _likeliest(logits: Tensor, count: int) -> Tensor:

@@ -36,6 +36,7 @@ def projected_loss(
     labels: Tensor,
     row_losses: RowLosses,
     *,
+    bias: Tensor | None = None,
     elements: int = _CHUNK_ELEMENTS_ELSEWHERE,
 ) -> Tensor:
     """Project onto the vocabulary and sum the losses of all chunks, each of an even number of rows.
@@ -49,6 +50,7 @@ def projected_loss(
         weight: ``(V, D)``, the output projection.
         labels: ``(N,)``, split into chunks like ``hidden``.
         row_losses: Computes the losses of rows.
+        bias: ``(V,)``, that of the output projection.
         elements: How many logits one product computes, except on a CPU.
 
     Returns:
@@ -56,7 +58,9 @@ def projected_loss(
     """
     # Inside `forward`, gradients are always disabled, so this must be determined here.
     with_gradient = torch.is_grad_enabled()
-    loss: Tensor = _ProjectedLoss.apply(hidden, weight, labels, row_losses, elements, with_gradient)  # type: ignore[no-untyped-call]
+    loss: Tensor = _ProjectedLoss.apply(  # type: ignore[no-untyped-call]
+        hidden, weight, bias, labels, row_losses, elements, with_gradient
+    )
     return loss
 
 
@@ -68,6 +72,7 @@ class _ProjectedLoss(torch.autograd.Function):
         ctx: Any,
         hidden: Tensor,
         weight: Tensor,
+        bias: Tensor | None,
         labels: Tensor,
         row_losses: RowLosses,
         elements: int,
@@ -85,13 +90,17 @@ class _ProjectedLoss(torch.autograd.Function):
         if needs_gradient:
             hidden_gradient = torch.empty_like(hidden)
             # Always in float32: in a sum over many chunks, bf16 would lose small values.
-            weight_gradient = torch.zeros_like(weight, dtype=torch.promote_types(weight.dtype, torch.float32))
+            sum_dtype = torch.promote_types(weight.dtype, torch.float32)
+            weight_gradient = torch.zeros_like(weight, dtype=sum_dtype)
+            bias_gradient = None if bias is None else torch.zeros_like(bias, dtype=sum_dtype)
         rows, block_rows = _rows_at_a_time(hidden, num_ids, elements)
         project = projection(weight, min(rows, len(hidden)))
 
         def loss_of_chunk(start: int) -> Tensor:
             chunk = hidden[start : start + rows]
             logits = project(chunk)
+            if bias is not None:
+                logits[:, :num_ids] += bias.to(dtype)
             losses = []
             for first in range(0, len(chunk), block_rows):
                 # Added outputs are zero, and remain so when the logits are replaced by their gradient.
@@ -104,6 +113,8 @@ class _ProjectedLoss(torch.autograd.Function):
                     weight_gradient.addmm_(logits.t(), chunk)
                 else:
                     weight_gradient.add_(transposed_product(logits, chunk))
+                if bias_gradient is not None:
+                    bias_gradient.add_(logits[:, :num_ids].sum(0, dtype=sum_dtype))
             return torch.cat(losses).sum()
 
         loss = hidden.new_zeros((), dtype=torch.promote_types(dtype, torch.float32))
@@ -111,13 +122,13 @@ class _ProjectedLoss(torch.autograd.Function):
         for start in range(0, len(hidden), rows):
             loss += loss_of_chunk(start)
         if needs_gradient:
-            ctx.save_for_backward(hidden_gradient[:num_rows], weight_gradient[:num_ids])
+            ctx.save_for_backward(hidden_gradient[:num_rows], weight_gradient[:num_ids], bias_gradient)
         return loss
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None, None, None]:
-        hidden_gradient, weight_gradient = ctx.saved_tensors
-        return hidden_gradient * gradients[0], weight_gradient * gradients[0], None, None, None, None
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        products = [None if each is None else each * gradients[0] for each in ctx.saved_tensors]
+        return *products, None, None, None, None
 
 
 def in_float32(row_losses: RowLosses) -> RowLosses:
@@ -165,7 +176,15 @@ def guided_alignment_loss(scores: Tensor, alignment: Tensor) -> Tensor:
     return -of_aligned.masked_fill(alignment < 0, 0.0).sum()
 
 
-def r_drop_loss(hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float, *, alpha: float) -> Tensor:
+def r_drop_loss(
+    hidden: Tensor,
+    weight: Tensor,
+    labels: Tensor,
+    smoothing: float,
+    *,
+    alpha: float,
+    bias: Tensor | None = None,
+) -> Tensor:
     """Project both passes onto the vocabulary and sum the loss over real tokens.
 
     Args:
@@ -174,6 +193,7 @@ def r_drop_loss(hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float
         labels: ``(N,)``; PAD tokens do not count.
         smoothing: Probability mass spread evenly over the vocabulary, in ``[0, 1)``.
         alpha: Weight of the divergence.
+        bias: ``(V,)``, that of the output projection.
 
     Returns:
         ``()``, in nats.
@@ -207,7 +227,7 @@ def r_drop_loss(hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float
 
     # Ordered by token, not by pass, so that a chunk has both passes of its tokens.
     rows = hidden.transpose(0, 1).reshape(-1, hidden.size(-1))
-    return projected_loss(rows, weight, labels.repeat_interleave(2), row_losses)
+    return projected_loss(rows, weight, labels.repeat_interleave(2), row_losses, bias=bias)
 
 
 def compare_passes(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -232,6 +252,8 @@ def smoothed_cross_entropy(
     labels: Tensor,
     smoothing: float,
     fused: FusedLosses | None = None,
+    *,
+    bias: Tensor | None = None,
 ) -> Tensor:
     """Project onto the vocabulary and sum, over real tokens, the cross-entropy with the smoothed target.
 
@@ -244,6 +266,7 @@ def smoothed_cross_entropy(
         labels: ``(N,)``; rows with PAD do not count.
         smoothing: Probability mass spread evenly over the vocabulary, in ``[0, 1)``.
         fused: Computes losses and gradients at once; None to compute them step by step.
+        bias: ``(V,)``, that of the output projection.
 
     Returns:
         ``()``, in nats.
@@ -270,9 +293,10 @@ def smoothed_cross_entropy(
             weight,
             labels,
             lambda rows, of_rows, _: fused(rows, of_rows, smoothing),
+            bias=bias,
             elements=_CHUNK_ELEMENTS_COMPILED,
         )
-    return projected_loss(hidden, weight, labels, row_losses)
+    return projected_loss(hidden, weight, labels, row_losses, bias=bias)
 
 
 def subtract_target(probabilities: Tensor, labels: Tensor, weights: Tensor, smoothing: float) -> None:
@@ -321,7 +345,8 @@ class Objective(nn.Module):
         """
         num_passes = 2 if self.r_drop and self.training else 1
         passes = batch.repeated(num_passes)
-        weight, labels = self.model.output.weight, batch.labels.flatten()
+        weight, bias = self.model.output.weight, self.model.output.bias
+        labels = batch.labels.flatten()
         src_mask, tgt_mask = cheapest_masks(passes, product_dtype(weight))
         memory = self.model.encode(passes.src_ids, src_mask)
         decoded = self.model.decode(
@@ -333,10 +358,10 @@ class Objective(nn.Module):
         )
         if num_passes == 2:
             both = decoded.hidden.view(2, len(labels), -1)
-            loss = r_drop_loss(both, weight, labels, smoothing, alpha=self.r_drop)
+            loss = r_drop_loss(both, weight, labels, smoothing, alpha=self.r_drop, bias=bias)
         else:
             hidden = decoded.hidden.flatten(0, 1)
-            loss = smoothed_cross_entropy(hidden, weight, labels, smoothing, self.fused_losses)
+            loss = smoothed_cross_entropy(hidden, weight, labels, smoothing, self.fused_losses, bias=bias)
         if decoded.alignment_scores is not None and passes.alignment is not None:
             guided = guided_alignment_loss(decoded.alignment_scores, passes.alignment)
             weighted = self.guided_alignment / num_passes * guided

@@ -88,10 +88,7 @@ class Session:
             ) from error
 
     def _translate(self, model: Transformer, sources: Sequence[str]) -> list[str]:
-        """Translate the validation split with the current weights, and draw what they attend to.
-
-        The packed weights are in memory only here: not while the loss is computed, nor while training.
-        """
+        """Translate the validation split with the current weights, and draw what they attend to."""
         prepared = self.prepared
         translator = ModelTranslator(
             self.config,

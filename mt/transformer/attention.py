@@ -94,8 +94,20 @@ class MultiHeadAttention(nn.Module):
         else:
             queries = self.query(x)
             keys, values = _project_at_once(memory, self.key, self.value)
-        attended = self.scaled_dot_product(self._split(queries), self._split(keys), self._split(values), mask)
-        output: Tensor = self.output(join_heads(attended))
+        return self._attend(queries, self._split(keys), self._split(values), mask)
+
+    def keys_and_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Project ``(B, Tk, D)`` to keys and values, ``(B, H, Tk, K)`` each, for `attend`."""
+        return self._split(self.key(memory)), self._split(self.value(memory))
+
+    def attend(self, x: Tensor, keys: Tensor, values: Tensor, mask: Mask) -> Tensor:
+        """Compute what `forward` does, over keys and values that have been projected before."""
+        return self._attend(self.query(x), keys, values, mask)
+
+    def _attend(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Mask) -> Tensor:
+        output: Tensor = self.output(
+            join_heads(self.scaled_dot_product(self._split(queries), keys, values, mask))
+        )
         return output
 
     def alignment_scores(self, x: Tensor, memory: Tensor, mask: Tensor | None) -> Tensor:
@@ -109,8 +121,11 @@ class MultiHeadAttention(nn.Module):
         Returns:
             ``(B, Tq, Tk)`` in float32 or higher; the lowest finite number where the mask is False.
         """
+        return self.alignment_scores_of_keys(x, self._project_to_first_head(self.key, memory), mask)
+
+    def alignment_scores_of_keys(self, x: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
+        """Compute what `alignment_scores` does, from keys of the first head ``(B, Tk, K)``."""
         queries = self._project_to_first_head(self.query, x)
-        keys = self._project_to_first_head(self.key, memory)
         # In float32 even under autocast: the product is small, and has another shape in each batch.
         with torch.autocast(x.device.type, enabled=False):
             exact = torch.promote_types(queries.dtype, torch.float32)

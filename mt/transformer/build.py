@@ -45,7 +45,7 @@ def build_transformer(
         Decoder(shape, config.num_decoder_layers),
         PositionalEmbedding(src_tokens, max_length, config.dropout, config.word_dropout),
         PositionalEmbedding(tgt_tokens, max_length, config.dropout, config.word_dropout),
-        nn.Linear(config.d_model, tgt_vocab_size, bias=False),
+        nn.Linear(config.d_model, tgt_vocab_size, bias=config.output_bias),
     )
     if config.tie_output:
         model.output.weight = tgt_tokens.weight

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from mt.masks import Mask
+from mt.transformer.cache import DecoderCache, LayerCache
 from mt.transformer.layer import LayerShape
 
 
@@ -55,6 +56,31 @@ class DecoderLayer(nn.Module):
         x = self.feed_forward_residual(x, self.feed_forward)
         return Decoded(x, alignment_scores)
 
+    def decode_step(
+        self, x: Tensor, cache: LayerCache, src_mask: Tensor, *, with_alignment: bool = False
+    ) -> Decoded:
+        """Decode the newest token of each row ``(R, 1, D)`` after those in the cache: ``(R, 1, D)``."""
+        alignment_scores: Tensor | None = None
+
+        def attend_to_past(h: Tensor) -> Tensor:
+            keys, values = cache.append(*self.self_attention.keys_and_values(h))
+            return self.self_attention.attend(h, keys, values, None)
+
+        def attend_to_source(h: Tensor) -> Tensor:
+            nonlocal alignment_scores
+            # The rows of a sentence attend to the same source, like the positions of one translation.
+            h = h.view(len(src_mask), -1, h.size(-1))
+            if with_alignment:
+                keys = cache.src_keys[:, 0]
+                alignment_scores = self.cross_attention.alignment_scores_of_keys(h, keys, src_mask)
+            attended = self.cross_attention.attend(h, cache.src_keys, cache.src_values, src_mask)
+            return attended.view_as(x)
+
+        x = self.self_attention_residual(x, attend_to_past)
+        x = self.cross_attention_residual(x, attend_to_source)
+        x = self.feed_forward_residual(x, self.feed_forward)
+        return Decoded(x, alignment_scores)
+
 
 class Decoder(nn.Module):
     """A stack of ``num_layers`` layers of the same shape.
@@ -82,3 +108,21 @@ class Decoder(nn.Module):
             decoded: Decoded = layer(x, memory, src_mask, tgt_mask, with_alignment=with_alignment and is_last)
             x = decoded.hidden
         return Decoded(self.norm(x), decoded.alignment_scores)
+
+    def start_cache(self, memory: Tensor, src_mask: Tensor) -> DecoderCache:
+        """Return a cache without tokens over memory ``(B, S, D)``, for `decode_step`."""
+        keys_and_values = [layer.cross_attention.keys_and_values(memory) for layer in self._decoder_layers()]
+        return DecoderCache([LayerCache(*each) for each in keys_and_values], src_mask)
+
+    def decode_step(self, x: Tensor, cache: DecoderCache, *, with_alignment: bool = False) -> Decoded:
+        """Decode the newest embedded token of each row ``(R, 1, D)``; the cache grows by it."""
+        for layer, layer_cache in zip(self._decoder_layers(), cache.layers, strict=True):
+            is_last = layer is self.layers[-1]
+            decoded = layer.decode_step(
+                x, layer_cache, cache.src_mask, with_alignment=with_alignment and is_last
+            )
+            x = decoded.hidden
+        return Decoded(self.norm(x), decoded.alignment_scores)
+
+    def _decoder_layers(self) -> list[DecoderLayer]:
+        return [layer for layer in self.layers if isinstance(layer, DecoderLayer)]

@@ -32,17 +32,17 @@ class PositionalEmbedding(nn.Module):
         # Computed on demand, only as long as the sentences need, and therefore not saved.
         self.register_buffer("positions", tokens.weight.new_empty(0, tokens.embedding_dim), persistent=False)
 
-    def forward(self, ids: Tensor) -> Tensor:
-        """Embed ``(B, T)`` ids, beginning at position 0, as ``(B, T, D)``."""
-        length = ids.size(1)
+    def forward(self, ids: Tensor, start: int = 0) -> Tensor:
+        """Embed ``(B, T)`` ids, the first of them at position ``start``, as ``(B, T, D)``."""
+        end = start + ids.size(1)
         # Read once: another thread may replace it.
         table = self.positions
-        if length > len(table):
+        if end > len(table):
             # Training may use a table that was computed in validation.
             with torch.inference_mode(mode=False):
-                self.positions = table = longer_table(table, length, self.max_length)
+                self.positions = table = longer_table(table, end, self.max_length)
         scales = self.word_dropout(self.tokens.weight.new_full((*ids.shape, 1), self.scale))
-        embedded: Tensor = self.dropout(self.tokens(ids) * scales + table[:length])
+        embedded: Tensor = self.dropout(self.tokens(ids) * scales + table[start:end])
         return embedded
 
 

@@ -7,7 +7,8 @@ from torch import Tensor, nn
 from mt.transformer.dropout import Dropout
 from mt.transformer.linear import Linear, linear, pad_rows, unpad_rows
 
-Activation = Literal["relu", "gelu"]
+Activation = Literal["relu", "gelu", "swish"]
+ACTIVATIONS: dict[Activation, type[nn.Module]] = {"relu": nn.ReLU, "gelu": nn.GELU, "swish": nn.SiLU}
 
 
 class FeedForward(nn.Module):
@@ -25,7 +26,7 @@ class FeedForward(nn.Module):
         super().__init__()
         self.inner = Linear(d_model, d_ff, bias=bias)
         self.outer = Linear(d_ff, d_model, bias=bias)
-        self.activation: nn.Module = nn.ReLU() if activation == "relu" else nn.GELU()
+        self.activation = ACTIVATIONS[activation]()
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -1,21 +1,30 @@
 """The whole model: encoder, decoder, and the projection to the vocabulary (Vaswani et al. 2017, figure 1)."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from mt.masks import Mask
+from mt.transformer.cache import DecoderCache
 from mt.transformer.decoder import Decoded, Decoder
 from mt.transformer.embedding import PositionalEmbedding
 from mt.transformer.encoder import Encoder
 
 
-class Transformer(nn.Module):
-    """The model, for training and for reading whole translations (teacher forcing).
+@dataclass(frozen=True)
+class DecodedStep:
+    """The output of one cached decoding step for R rows."""
 
-    `mt.transformer.packed_transformer.PackedTransformer` writes translations with its weights.
-    """
+    logits: Tensor
+    """``(R, V)``, of the next token of each row."""
+    alignment_scores: Tensor | None
+    """``(R, S)``, as in `mt.transformer.decoder.Decoded`."""
+
+
+class Transformer(nn.Module):
+    """The model: `forward` reads whole translations, as in training; `decode_step` writes them."""
 
     def __init__(
         self,
@@ -66,6 +75,19 @@ class Transformer(nn.Module):
             self.tgt_embedding(tgt_ids), memory, src_mask, tgt_mask, with_alignment=with_alignment
         )
         return decoded
+
+    def start_cache(self, memory: Tensor, src_mask: Tensor) -> DecoderCache:
+        """Return a cache without tokens over memory ``(B, S, D)``, for one row for each sentence."""
+        return self.decoder.start_cache(memory, src_mask)
+
+    def decode_step(self, ids: Tensor, cache: DecoderCache, *, with_alignment: bool = False) -> DecodedStep:
+        """Decode the newest token of each row ``(R,)``; the cache grows by it."""
+        x = self.tgt_embedding(ids[:, None], start=cache.length)
+        decoded = self.decoder.decode_step(x, cache, with_alignment=with_alignment)
+        scores = decoded.alignment_scores
+        return DecodedStep(
+            self.project(decoded.hidden[:, 0]), None if scores is None else scores.flatten(0, 1)
+        )
 
     def project(self, hidden: Tensor) -> Tensor:
         """Project hidden states ``(..., D)`` to logits ``(..., V)``."""

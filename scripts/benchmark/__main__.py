@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from mt.device import choose_search_precision, multiplies_bf16_fast
+from mt.device import choose_precision, multiplies_bf16_fast
 from scripts.benchmark import doubts, layouts, machine, report
 from scripts.benchmark.process import REPOSITORY, SideError, Worker
 from scripts.benchmark.session import Job, JobPrecision
@@ -219,7 +219,7 @@ class Benchmark:
         if not options.quick:
             self.doubts += doubts.about_peers(results, self.device)
             self.doubts += doubts.about_sentences(learnt["left_out"], learnt["tried"])
-        precision = choose_search_precision("auto", torch.device(self.device))
+        precision = choose_precision("auto", torch.device(self.device))
         text = (
             f"The model that translates: {job.size.name}, {learnt['steps']:,} steps of about 1,000 tokens, "
             f"BLEU {learnt['bleu']:.1f}; {learnt['left_out']:,} of {learnt['tried']:,} sentences were left "

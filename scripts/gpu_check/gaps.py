@@ -3,6 +3,7 @@
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 
 import torch
@@ -14,7 +15,7 @@ from mt.config.data import DataConfig
 from mt.config.model import ModelConfig
 from mt.config.training import TrainingConfig
 from mt.data.batches.batch import Batch, collate
-from mt.device import Precision, SearchPrecision, choose_device, choose_search_precision
+from mt.device import SEARCH_DTYPES, Precision, SearchPrecision, choose_device, choose_precision
 from mt.search.beam import beam_search
 from mt.search.greedy import greedy_search
 from mt.search.request import SearchRequest
@@ -23,7 +24,7 @@ from mt.special_tokens import EOS_ID
 from mt.training.counters import Counters
 from mt.training.train_state import TrainState, new_train_state
 from mt.transformer.build import build_transformer
-from mt.transformer.packed_transformer import PackedTransformer
+from mt.transformer.transformer import Transformer
 from scripts.gpu_check.job import Job, head, row
 
 MOST_OF_A_STEP = 0.1
@@ -108,8 +109,8 @@ def main() -> int:
     _show(f"training in {train_state.precision.name}", training)
     model = train_state.objective.model.eval()
     request = _request(sizes, device)
-    for precision in dict.fromkeys((choose_search_precision("auto", device), "float32")):
-        _profile_search(PackedTransformer(model, precision), request, precision, device)
+    for precision in dict.fromkeys((choose_precision("auto", device), "float32")):
+        _profile_search(deepcopy(model).to(SEARCH_DTYPES[precision]), request, precision, device)
     longest = max(training.timeline.gaps(), default=0.0) / (training.timeline.span / STEPS)
     print(
         f"\nIn training no gap may be longer than {MOST_OF_A_STEP:.0%} of a step; "
@@ -123,7 +124,7 @@ def main() -> int:
 
 @torch.inference_mode()
 def _profile_search(
-    model: PackedTransformer, request: SearchRequest, precision: SearchPrecision, device: torch.device
+    model: Transformer, request: SearchRequest, precision: SearchPrecision, device: torch.device
 ) -> None:
     steps = max(request.limits)
     greedy = profiled(lambda: greedy_search(model, request), steps, device)

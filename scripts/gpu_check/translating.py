@@ -14,7 +14,7 @@ from torch import Tensor
 from mt.config.load import load_config
 from mt.data.batches.batch import Batch, collate
 from mt.data.corpus import load_corpus
-from mt.device import SearchPrecision, choose_search_precision, multiplies_bf16_fast
+from mt.device import SearchPrecision, choose_precision, multiplies_bf16_fast
 from mt.evaluation.scores import score_translations
 from mt.inference.loaded_model import load_model
 from mt.inference.model_translator import ModelTranslator
@@ -123,7 +123,7 @@ def _compare_translations(
             outcomes.append(same >= LEAST_SAME[precision] and lost <= MOST_LOST[precision])
             speed = f"{len(lines) / seconds:,.0f}"
             row(where.type, precision, search, speed, f"{same:.1%}", f"{bleu:.2f}", _outcome(outcomes[-1]))
-    print(f"\n`--precision auto` takes {choose_search_precision('auto', device)} on this {device.type}.\n")
+    print(f"\n`--precision auto` takes {choose_precision('auto', device)} on this {device.type}.\n")
     return outcomes
 
 

@@ -17,7 +17,7 @@ Start = Callable[..., Popen]
 @pytest.mark.usefixtures("scored_as_in_search")
 def test_the_n_best_of_a_search_are_scored_as_it_scored_them(call: Call, trained: RunDirectory) -> None:
     lines = ["the dog sees milk.", "Anna buys two red apples."]
-    code, out, _ = call("translate", "--beam", "4", "--n-best", "3", *lines)
+    code, out, _ = call("translate", "--beam", "4", "--n-best", "3", "--precision", "float32", *lines)
     assert code == 0
     rows = [line.split("\t") for line in out.splitlines()]
     assert [row[0] for row in rows] == ["1"] * 3 + ["2"] * 3
@@ -87,15 +87,21 @@ def test_a_pair_that_is_too_long_is_named_by_its_line_after_the_lines_before_it(
 
 
 @pytest.mark.usefixtures("trained")
-def test_scores_say_in_which_precision_they_were_computed(call: Call) -> None:
+def test_scores_say_in_which_precision_they_were_computed(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mt.device.multiplies_bf16_fast", lambda device: True)
     Path("s").write_text("the dog sees milk.\n")
     Path("t").write_text("der Hund sieht Milch.\n")
-    for precision, is_named in (("int8", True), ("float32", False)):
+    for precision, is_named in (("bf16", True), ("float32", False)):
         err = call("translate", "--n-best", "1", "--precision", precision, "the dog sees milk.")[2]
-        assert ("scores, computed in int8" in err) == is_named
+        assert ("scores, computed in bf16" in err) == is_named
         assert (
-            call("score", "--precision", precision, "s", "t")[2].endswith(", computed in int8\n") == is_named
+            call("score", "--precision", precision, "s", "t")[2].endswith(", computed in bf16\n") == is_named
         )
+    code, out, err = call("score", "--precision", "int8", "s", "t")
+    assert (code, out) == (2, "")
+    assert "--engine ctranslate2" in err
     for command in (("translate", "the dog"), ("score", "s", "t"), ("evaluate",)):
         code, out, err = call(*command, "--device", "cpu", "--precision", "fp16")
         assert (code, out) == (2, "")

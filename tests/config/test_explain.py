@@ -42,7 +42,12 @@ MISTAKES = [
     ("model:\n  d_model:\n", 8, "model.d_model", "but it is empty"),
     ("model:\n  bias: [1,\n    2]\n", 8, "model.bias", "not a list"),
     ("model:\n  dropout: 1.5\n", 8, "model.dropout", "of at least 0 and below 1, not 1.5"),
-    ("model:\n  activation: gleu\n", 8, "model.activation", "relu or gelu, not gleu. Did you mean gelu?"),
+    (
+        "model:\n  activation: gleu\n",
+        8,
+        "model.activation",
+        "relu, gelu, swish, not gleu. Did you mean gelu?",
+    ),
     ("model:\n  bias: yes\n", 8, "model.bias", "must be true or false, not yes"),
     ("  seed: 1234567890123456789\n", 7, "training.seed", "and below"),
     ("  device: 1\n", 7, "training.device", "one of auto, cpu"),

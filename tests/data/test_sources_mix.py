@@ -10,8 +10,9 @@ from mt.config.config import Config
 from mt.config.data import DataConfig
 from mt.config.sources import parse_mix
 from mt.data.batches.sampler import epoch_batches
-from mt.data.corpus import load_corpus, load_split
+from mt.data.corpus import load_corpus, load_split, other_validation_splits
 from mt.data.prepare import prepare
+from mt.data.sources.source import Split
 from mt.errors import DataError
 from mt.run_directory import RunDirectory
 
@@ -24,9 +25,10 @@ def write(path: Path, word: str, count: int) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """``main`` has validation and no test split, ``news`` has both, ``talks.csv`` has other columns."""
+    """``main`` and ``news`` have all splits, ``talks.csv`` has other columns."""
     write(tmp_path / "main/train.jsonl", "main", 50)
     write(tmp_path / "main/dev.jsonl", "main-dev", 3)
+    write(tmp_path / "main/test.jsonl", "main-test", 2)
     write(tmp_path / "news/train.jsonl", "news", 20)
     write(tmp_path / "news/dev.jsonl", "news-dev", 4)
     write(tmp_path / "news/test.jsonl", "news-test", 5)
@@ -58,10 +60,17 @@ def test_the_sources_stand_one_after_the_other_each_with_its_share(folder: Path)
     assert [tuple(share) for share in corpus.shares] == [(50, 1.0), (10, 2.5), (2, 0.5)]
 
 
-def test_each_split_is_that_of_the_first_source_that_has_it(folder: Path) -> None:
+@pytest.mark.parametrize("missing", [(), ("dev",), ("dev", "test")])
+def test_validation_and_test_are_those_of_the_first_source(folder: Path, missing: tuple[str, ...]) -> None:
+    for name in missing:
+        (folder / f"main/{name}.jsonl").unlink()
     corpus = load_corpus(config(folder, THREE))
-    assert corpus.validation["src"][:] == ["main-dev 0", "main-dev 1", "main-dev 2"]
-    assert corpus.test["src"][:] == [f"news-test {i}" for i in range(5)]
+    files: dict[Split, str] = {"validation": "dev", "test": "test"}
+    for split, name in files.items():
+        words = {text.split()[0] for text in getattr(corpus, split)["src"]}
+        assert words == ({"main"} if name in missing else {f"main-{name}"})
+    others = {name: rows["src"][:] for name, rows in other_validation_splits(config(folder, THREE)).items()}
+    assert others == {"news": [f"news-dev {i}" for i in range(4)]}
     for split in ("validation", "test", "train"):
         assert load_split(config(folder, THREE), split)[:] == getattr(corpus, split)[:]
 

@@ -18,7 +18,6 @@ NEEDS_BF16 = pytest.mark.skipif(not multiplies_bf16_fast(CPU), reason="needs a C
 PRECISIONS = [
     "float32",
     pytest.param("bf16", marks=NEEDS_BF16),
-    "int8",
 ]
 
 
@@ -60,19 +59,11 @@ def test_scores_are_near_those_of_float32(
     assert (found == expected) == (precision == "float32")
 
 
-@pytest.mark.usefixtures("scored_as_in_search")
-def test_the_scores_of_a_search_are_those_of_forced_decoding_in_the_same_precision(
-    trained: RunDirectory, sources: list[str]
-) -> None:
-    translator = ModelTranslator.from_run(trained, device=CPU, precision="int8")
-    found = [best for best, *_ in translator.n_best(sources)]
-    scored = translator.score(list(zip(sources, [each.text for each in found], strict=True)))
-    assert [each.log_prob for each in scored] == pytest.approx([each.log_prob for each in found], abs=1e-3)
-
-
 def test_a_precision_that_the_device_lacks_is_refused(trained: RunDirectory) -> None:
     with pytest.raises(DeviceError, match="precision fp16 needs a CUDA device"):
         ModelTranslator.from_run(trained, device=CPU, precision="fp16")
+    with pytest.raises(DeviceError, match="int8, but CTranslate2 does: use --engine ctranslate2"):
+        ModelTranslator.from_run(trained, device=CPU, precision="int8")
 
 
 def in_fp16_on_the_cpu(loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> ModelTranslator:

@@ -42,7 +42,7 @@ def pinned() -> dict[str, dict[str, str]]:
 
 def test_every_package_but_torch_is_pinned_with_hashes() -> None:
     sections = pinned()
-    assert list(sections) == ["torch", "translate", "run", "dev", "pictures", "transformers", "cuda"]
+    assert list(sections) == ["torch", "translate", "run", "dev", "pictures", "opus", "transformers", "cuda"]
     assert list(sections.pop("torch")) == ["torch"]
     for lines in sections.values():
         for line in lines.values():

@@ -1,4 +1,4 @@
-"""Two models to search with: a table written by hand, and a tiny random Transformer, packed and not."""
+"""Two models to search with: a table written by hand, and a tiny random Transformer."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -13,8 +13,7 @@ from mt.search.model import EncoderDecoder
 from mt.search.request import SearchRequest
 from mt.special_tokens import EOS_ID
 from mt.transformer.build import build_transformer
-from mt.transformer.packed_cache import PackedCache
-from mt.transformer.packed_transformer import PackedTransformer
+from mt.transformer.cache import DecoderCache
 from mt.transformer.transformer import Transformer
 
 FIRST_SOURCE = 4
@@ -41,13 +40,11 @@ class TableModel:
         """``tables[k][newest]`` are the logits after ``newest`` for the source id ``4 + k``."""
         self.tables = tables
         self.batch_sizes: list[int] = []
-        self.max_length = 0
 
     def encode(self, src_ids: Tensor, src_mask: Tensor) -> Tensor:
         return src_ids[:, :1]
 
-    def start_cache(self, memory: Tensor, src_mask: Tensor, max_length: int) -> TableCache:
-        self.max_length = max_length
+    def start_cache(self, memory: Tensor, src_mask: Tensor) -> TableCache:
         return TableCache(memory[:, 0] - FIRST_SOURCE)
 
     def decode_step(self, ids: Tensor, cache: TableCache, *, with_alignment: bool = False) -> FakeStep:
@@ -65,8 +62,8 @@ class TableModel:
 def satisfies_the_protocol() -> list[EncoderDecoder[Any]]:
     """The type checker's proof that both models satisfy the Protocol."""
     table: EncoderDecoder[TableCache] = TableModel([])
-    packed: EncoderDecoder[PackedCache] = PackedTransformer(random_transformer(), "float32")
-    return [table, packed]
+    transformer: EncoderDecoder[DecoderCache] = random_transformer()
+    return [table, transformer]
 
 
 def random_transformer() -> Transformer:
@@ -103,13 +100,7 @@ def table_request() -> Callable[..., SearchRequest]:
 
 @pytest.fixture
 def transformer() -> Transformer:
-    """The plain model, which reads whole translations: the reference for what `packed` finds."""
     return random_transformer()
-
-
-@pytest.fixture
-def packed(transformer: Transformer) -> PackedTransformer:
-    return PackedTransformer(transformer, "float32")
 
 
 @pytest.fixture

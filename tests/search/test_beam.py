@@ -14,16 +14,13 @@ from mt.search.hypothesis import Hypothesis, normalised_score
 from mt.search.request import SearchRequest
 from mt.search.strategy import Beam
 from mt.special_tokens import BOS_ID, EOS_ID, UNK_ID
-from mt.transformer.packed_transformer import PackedTransformer
 from mt.transformer.transformer import Transformer
 from tests.search.reference import WORDS, forced_score, log_probs_after
 
 MakeRequest = Callable[..., SearchRequest]
 
 
-def test_wide_beam_equals_brute_force_over_all_short_sequences(
-    transformer: Transformer, packed: PackedTransformer
-) -> None:
+def test_wide_beam_equals_brute_force_over_all_short_sequences(transformer: Transformer) -> None:
     sentence, limit = [5, 9, EOS_ID], 3
     everything = [
         Hypothesis(ids, forced_score(transformer, sentence, Hypothesis(ids, 0.0, True)), True)
@@ -34,7 +31,7 @@ def test_wide_beam_equals_brute_force_over_all_short_sequences(
     for length_penalty in (0.0, 0.6, 1.0):
         everything.sort(key=lambda found: -normalised_score(found, length_penalty))
         # Ten words at three positions make 1,110 prefixes, so that a beam of 1,200 drops none.
-        [found] = beam_search(packed, request, Beam(1200, length_penalty))
+        [found] = beam_search(transformer, request, Beam(1200, length_penalty))
         assert len(found) == len(everything) == 111
         for ours, brute in zip(found, everything, strict=True):
             assert tuple(ours.ids) == brute.ids
@@ -61,13 +58,12 @@ def _plain_beam_search(model: Transformer, sentence: list[int], limit: int, size
 @pytest.mark.parametrize("size", [2, 4])
 def test_a_narrow_beam_equals_a_plain_loop(
     transformer: Transformer,
-    packed: PackedTransformer,
     sentences: list[list[int]],
     make_request: MakeRequest,
     size: int,
 ) -> None:
     request = make_request(sentences)
-    found = beam_search(packed, request, Beam(size, 1.0))
+    found = beam_search(transformer, request, Beam(size, 1.0))
     most_finished = 0
     for ours, sentence, limit in zip(found, sentences, request.limits, strict=True):
         expected = _plain_beam_search(transformer, sentence, limit, size)
@@ -82,11 +78,11 @@ def test_a_narrow_beam_equals_a_plain_loop(
 
 
 def test_n_best_are_the_same_in_any_batch_order_and_padding(
-    packed: PackedTransformer, sentences: list[list[int]], make_request: MakeRequest
+    transformer: Transformer, sentences: list[list[int]], make_request: MakeRequest
 ) -> None:
-    together = beam_search(packed, make_request(sentences), Beam(3))
-    backwards = beam_search(packed, make_request(sentences[::-1], padding=5), Beam(3))[::-1]
-    alone = [beam_search(packed, make_request([sentence]), Beam(3))[0] for sentence in sentences]
+    together = beam_search(transformer, make_request(sentences), Beam(3))
+    backwards = beam_search(transformer, make_request(sentences[::-1], padding=5), Beam(3))[::-1]
+    alone = [beam_search(transformer, make_request([sentence]), Beam(3))[0] for sentence in sentences]
     for first, second, third in zip(together, backwards, alone, strict=True):
         for a, b, c in zip(first, second, third, strict=True):
             assert a.ids == b.ids == c.ids

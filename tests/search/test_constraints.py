@@ -15,7 +15,6 @@ from mt.search.request import SearchRequest
 from mt.search.sampling import sample
 from mt.search.strategy import Beam, Constraints, Sampling
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
-from mt.transformer.packed_transformer import PackedTransformer
 from mt.transformer.transformer import Transformer
 from tests.search.reference import WORDS, forced_score, naive_search
 
@@ -36,7 +35,6 @@ def test_a_wide_beam_equals_brute_force_over_all_allowed_sequences(
     constraints: Constraints,
     is_allowed: Callable[[tuple[int, ...]], bool],
     transformer: Transformer,
-    packed: PackedTransformer,
 ) -> None:
     sentence = [5, 9, EOS_ID]
     src_ids, [prefix, *_] = torch.tensor([sentence]), [*constraints.prefixes, ()]
@@ -47,7 +45,7 @@ def test_a_wide_beam_equals_brute_force_over_all_allowed_sequences(
         if is_allowed(ids)
     }
     request = SearchRequest(src_ids, [3], constraints=constraints)
-    [found] = beam_search(packed, request, Beam(1200))
+    [found] = beam_search(transformer, request, Beam(1200))
     scores = {tuple(hypothesis.ids): hypothesis.score for hypothesis in found if hypothesis.finished}
     assert scores == pytest.approx(expected, abs=1e-4)
 
@@ -60,7 +58,6 @@ def test_greedy_search_equals_a_naive_loop_and_a_beam_of_one(
     with_prefixes: bool,
     constraints: Constraints,
     transformer: Transformer,
-    packed: PackedTransformer,
     sentences: list[list[int]],
     make_request: MakeRequest,
 ) -> None:
@@ -69,28 +66,28 @@ def test_greedy_search_equals_a_naive_loop_and_a_beam_of_one(
     # Prefixes of different lengths, with repetitions and UNK.
     prefixes = [[], [4], [4, 4, 4], [UNK_ID, 5], [13, 12], []] if with_prefixes else [[]] * 6
     request = replace(free, constraints=replace(constraints, prefixes=prefixes if with_prefixes else ()))
-    found = greedy_search(packed, request)
+    found = greedy_search(transformer, request)
     for greedily, sentence, limit, prefix in zip(found, sentences, free.limits, prefixes, strict=True):
         expected = naive_search(transformer, sentence, limit, constraints, prefix)
         assert (greedily.ids, greedily.finished) == (expected.ids, expected.finished)
         assert greedily.score == pytest.approx(expected.score, abs=1e-4)
-    beams = beam_search(packed, request, Beam(1))
+    beams = beam_search(transformer, request, Beam(1))
     for greedily, [beam] in zip(found, beams, strict=True):
         assert beam.ids == greedily.ids
         assert beam.score == pytest.approx(greedily.score, abs=1e-4)
-    unconstrained = greedy_search(packed, free)
+    unconstrained = greedy_search(transformer, free)
     assert [hypothesis.ids for hypothesis in found] != [hypothesis.ids for hypothesis in unconstrained]
 
 
 def test_n_best_are_the_same_in_any_batch_and_padding(
-    packed: PackedTransformer, sentences: list[list[int]], make_request: MakeRequest
+    transformer: Transformer, sentences: list[list[int]], make_request: MakeRequest
 ) -> None:
     prefixes = [[4 + i % 10] * (i % 4) for i in range(len(sentences))]
 
     def search(rows: list[int], padding: int = 0) -> list[list[Hypothesis]]:
         constraints = Constraints(4, 2, [prefixes[row] for row in rows])
         request = make_request([sentences[row] for row in rows], padding, constraints=constraints)
-        return beam_search(packed, request, Beam(3))
+        return beam_search(transformer, request, Beam(3))
 
     together = search(list(range(len(sentences))))
     for row, best_first in enumerate(together):
@@ -104,11 +101,11 @@ def test_n_best_are_the_same_in_any_batch_and_padding(
 
 
 def test_sampling_obeys_the_constraints(
-    packed: PackedTransformer, sentences: list[list[int]], make_request: MakeRequest
+    transformer: Transformer, sentences: list[list[int]], make_request: MakeRequest
 ) -> None:
     prefixes = [[9, 9]] * len(sentences)
     found = sample(
-        packed,
+        transformer,
         make_request(sentences, constraints=Constraints(5, 1, prefixes)),
         Sampling(2.0),
         range(len(sentences)),

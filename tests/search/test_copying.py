@@ -15,7 +15,7 @@ from mt.search.request import SearchRequest
 from mt.search.sampling import sample
 from mt.search.strategy import Beam, Constraints, Sampling
 from mt.special_tokens import EOS_ID, UNK_ID
-from mt.transformer.packed_transformer import PackedTransformer
+from mt.transformer.transformer import Transformer
 
 VOCAB_SIZE = 12
 KNOWN, SECOND = 7, 8
@@ -50,7 +50,7 @@ class ScriptedModel:
     def encode(self, src_ids: Tensor, src_mask: Tensor) -> Tensor:
         return src_ids
 
-    def start_cache(self, memory: Tensor, src_mask: Tensor, max_length: int) -> ScriptCache:
+    def start_cache(self, memory: Tensor, src_mask: Tensor) -> ScriptCache:
         self.width = memory.size(1)
         return ScriptCache([self.scripts[int(row) - 4] for row in memory[:, 0]])
 
@@ -159,15 +159,15 @@ def test_beams_remember_what_they_copied() -> None:
 
 
 def test_a_beam_of_one_is_greedy(
-    packed: PackedTransformer,
+    transformer: Transformer,
     sentences: list[list[int]],
     make_request: Callable[..., SearchRequest],
 ) -> None:
     sentences = [[UNK_ID if token % 3 == 0 else token for token in ids] for ids in sentences]
     request = make_request(sentences)
     request = replace(request, copyable=request.src_ids == UNK_ID)
-    greedy = greedy_search(packed, request)
-    beams = beam_search(packed, request, Beam(1))
+    greedy = greedy_search(transformer, request)
+    beams = beam_search(transformer, request, Beam(1))
     assert [(h.ids, h.copied) for h in greedy] == [(h.ids, h.copied) for (h,) in beams]
     assert any(h.copied for h in greedy)
     for hypothesis, ids in zip(greedy, sentences, strict=True):

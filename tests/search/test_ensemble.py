@@ -19,7 +19,6 @@ from mt.search.request import SearchRequest
 from mt.search.strategy import Beam
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from mt.transformer.build import build_transformer
-from mt.transformer.packed_transformer import PackedTransformer
 from mt.transformer.transformer import Transformer
 
 MakeRequest = Callable[..., SearchRequest]
@@ -38,8 +37,7 @@ def other() -> Transformer:
 
 
 def ensemble(*models: Transformer) -> EnsembleModel:
-    packed = [PackedTransformer(model, "float32") for model in models]
-    return EnsembleModel(packed, [model.output.in_features for model in models])
+    return EnsembleModel(models, [model.output.in_features for model in models])
 
 
 def mean_score(
@@ -104,7 +102,7 @@ def test_words_are_aligned_by_the_mean_attention_of_the_models(
         weights.append(decoded.alignment_scores[:, 0].softmax(-1))
     assert not torch.allclose(weights[0], weights[1], atol=1e-3)
     model = ensemble(transformer, other)
-    cache = model.start_cache(model.encode(src_ids, src_mask), src_mask, 3)
+    cache = model.start_cache(model.encode(src_ids, src_mask), src_mask)
     scores = model.decode_step(tgt_ids[:, 0], cache, with_alignment=True).alignment_scores
     assert scores is not None
     torch.testing.assert_close(scores.exp(), (weights[0] + weights[1]) / 2, atol=1e-5, rtol=1e-4)
@@ -116,7 +114,7 @@ def test_an_ensemble_of_one_model_twice_equals_that_model_also_when_copying(
     sentences = [[UNK_ID if token % 3 == 0 else token for token in ids] for ids in sentences]
     request = make_request(sentences)
     request = replace(request, copyable=request.src_ids == UNK_ID)
-    alone = greedy_search(PackedTransformer(transformer, "float32"), request)
+    alone = greedy_search(transformer, request)
     twice = greedy_search(ensemble(transformer, transformer), request)
     assert [(found.ids, found.copied) for found in twice] == [(found.ids, found.copied) for found in alone]
     assert any(found.copied for found in alone)

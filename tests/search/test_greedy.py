@@ -8,7 +8,6 @@ from mt.search.greedy import greedy_search
 from mt.search.hypothesis import Hypothesis
 from mt.search.request import SearchRequest
 from mt.special_tokens import UNK_ID
-from mt.transformer.packed_transformer import PackedTransformer
 from mt.transformer.transformer import Transformer
 from tests.search.reference import naive_search
 
@@ -26,12 +25,11 @@ def assert_same(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
 def test_greedy_search_equals_a_naive_loop(
     keep_unk: bool,
     transformer: Transformer,
-    packed: PackedTransformer,
     sentences: list[list[int]],
     make_request: MakeRequest,
 ) -> None:
     request = make_request(sentences, keep_unk=keep_unk)
-    found = greedy_search(packed, request)
+    found = greedy_search(transformer, request)
     expected = [
         naive_search(transformer, sentence, limit, keep_unk=keep_unk)
         for sentence, limit in zip(sentences, request.limits, strict=True)
@@ -57,11 +55,11 @@ def test_greedy_search_equals_a_naive_loop(
 def test_same_sentence_same_translation_in_any_batch_order_and_padding(
     groups: list[list[int]],
     padding: int,
-    packed: PackedTransformer,
+    transformer: Transformer,
     sentences: list[list[int]],
     make_request: MakeRequest,
 ) -> None:
-    expected = greedy_search(packed, make_request(sentences))
+    expected = greedy_search(transformer, make_request(sentences))
     for group in groups:
-        found = greedy_search(packed, make_request([sentences[i] for i in group], padding))
+        found = greedy_search(transformer, make_request([sentences[i] for i in group], padding))
         assert_same(found, [expected[i] for i in group])

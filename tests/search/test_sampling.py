@@ -14,7 +14,7 @@ from mt.search.request import SearchRequest
 from mt.search.sampling import sample
 from mt.search.strategy import Sampling
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
-from mt.transformer.packed_transformer import PackedTransformer
+from mt.transformer.transformer import Transformer
 
 A, B, C, D = 4, 5, 6, 7
 #             PAD  UNK  BOS  EOS   a    b     c    d
@@ -83,11 +83,11 @@ def test_score_is_the_log_probability_at_temperature_one(
 
 @pytest.mark.parametrize("temperature", [1e-4, 1e-45, 1e-300])
 def test_temperature_near_zero_is_greedy(
-    temperature: float, packed: PackedTransformer, sentences: list[list[int]], make_request: MakeRequest
+    temperature: float, transformer: Transformer, sentences: list[list[int]], make_request: MakeRequest
 ) -> None:
     request = make_request(sentences)
-    greedy = greedy_search(packed, request)
-    found = sample(packed, request, Sampling(temperature), range(len(sentences)))
+    greedy = greedy_search(transformer, request)
+    found = sample(transformer, request, Sampling(temperature), range(len(sentences)))
     assert [list(hypothesis.ids) for hypothesis in found] == [list(hypothesis.ids) for hypothesis in greedy]
 
 
@@ -98,14 +98,14 @@ def test_temperature_must_be_finite_and_above_zero(temperature: float) -> None:
 
 
 def test_seed_and_number_determine_the_draw_in_any_batch(
-    packed: PackedTransformer, sentences: list[list[int]], make_request: MakeRequest
+    transformer: Transformer, sentences: list[list[int]], make_request: MakeRequest
 ) -> None:
     numbers = [7 * i + 1 for i in range(len(sentences))]
 
     def draw(rows: list[int], padding: int = 0) -> list[Hypothesis]:
         request = make_request([sentences[i] for i in rows], padding)
         torch.manual_seed(len(rows))  # the global generator must not matter
-        return sample(packed, request, Sampling(seed=0), [numbers[i] for i in rows])
+        return sample(transformer, request, Sampling(seed=0), [numbers[i] for i in rows])
 
     rows = list(range(len(sentences)))
     expected = draw(rows)
@@ -187,11 +187,11 @@ def test_top_k_and_top_p_renormalise_the_tokens_they_keep(
 
 
 def test_top_k_and_top_p_do_not_depend_on_the_batch(
-    packed: PackedTransformer, sentences: list[list[int]], make_request: MakeRequest
+    transformer: Transformer, sentences: list[list[int]], make_request: MakeRequest
 ) -> None:
     def draw(rows: list[int], padding: int) -> list[list[int]]:
         request = make_request([sentences[row] for row in rows], padding)
-        found = sample(packed, request, Sampling(1.5, top_k=6, top_p=0.9), rows)
+        found = sample(transformer, request, Sampling(1.5, top_k=6, top_p=0.9), rows)
         return [list(hypothesis.ids) for hypothesis in found]
 
     rows = list(range(len(sentences)))

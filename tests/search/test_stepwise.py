@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from mt.inference.engines import Rules, Sentence
 from mt.inference.torch_engine import TorchEngine
-from mt.search.greedy import write_stepwise
+from mt.search.greedy import greedy_search
 from mt.search.hypothesis import Hypothesis
 from mt.search.request import SearchRequest
 from mt.search.strategy import Beam, Sampling, Strategy
@@ -37,13 +36,9 @@ def log_prob(logits: list[float], token: int) -> float:
     return logits[token] - math.log(sum(math.exp(logits[each]) for each in (EOS_ID, A, B, C)))
 
 
-def likeliest(logits: Tensor, rows: Tensor, step: int) -> Tensor:
-    return logits.argmax(-1)
-
-
 def test_path_and_score_by_hand(table_model: MakeModel, table_request: MakeRequest) -> None:
     """PAD, UNK and BOS are the likeliest tokens everywhere, but are never written."""
-    (found,) = write_stepwise(table_model(TABLE), table_request([0], [10]), likeliest)
+    (found,) = greedy_search(table_model(TABLE), table_request([0], [10]))
     path = [(BOS_ID, A), (A, B), (B, C), (C, EOS_ID)]
     assert list(found.ids) == [A, B, C]
     assert found.score == pytest.approx(sum(log_prob(TABLE[here], there) for here, there in path), abs=1e-5)
@@ -72,12 +67,11 @@ def test_a_translation_without_eos_stops_at_its_limit(
     limit: int, table_model: MakeModel, table_request: MakeRequest
 ) -> None:
     model = table_model(ENDLESS)
-    (found,) = write_stepwise(model, table_request([0], [limit]), likeliest)
+    (found,) = greedy_search(model, table_request([0], [limit]))
     assert list(found.ids) == [A] * limit
     expected = log_prob(ENDLESS[BOS_ID], A) + (limit - 1) * log_prob(ENDLESS[A], A)
     assert found.score == pytest.approx(expected, abs=1e-5)
     assert not found.finished
-    assert model.max_length == limit
     assert len(model.batch_sizes) == limit
 
 
@@ -85,7 +79,7 @@ def test_finished_rows_leave_the_batch_and_search_ends_with_the_last(
     table_model: MakeModel, table_request: MakeRequest
 ) -> None:
     model = table_model(TABLE, ENDLESS, SHORT)
-    found = write_stepwise(model, table_request([0, 1, 2, 1], [10, 6, 10, 3]), likeliest)
+    found = greedy_search(model, table_request([0, 1, 2, 1], [10, 6, 10, 3]))
     assert [list(hypothesis.ids) for hypothesis in found] == [[A, B, C], [A] * 6, [A], [A] * 3]
     assert [hypothesis.finished for hypothesis in found] == [True, False, True, False]
     # Three are few enough that each leaves when it is done.
@@ -97,12 +91,9 @@ def test_result_of_a_sentence_does_not_depend_on_its_neighbours(
 ) -> None:
     tables, limits = [TABLE, ENDLESS, SHORT], [10, 6, 1]
     alone = [
-        write_stepwise(table_model(*tables), table_request([which], [limits[which]]), likeliest)[0]
-        for which in range(3)
+        greedy_search(table_model(*tables), table_request([which], [limits[which]]))[0] for which in range(3)
     ]
     for order in ([0, 1, 2], [2, 1, 0], [1, 1, 0, 2, 0], [2, 2]):
         expected: list[Hypothesis] = [alone[which] for which in order]
-        found = write_stepwise(
-            table_model(*tables), table_request(order, [limits[which] for which in order]), likeliest
-        )
+        found = greedy_search(table_model(*tables), table_request(order, [limits[which] for which in order]))
         assert found == expected

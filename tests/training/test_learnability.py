@@ -17,7 +17,6 @@ from mt.training.loss import Objective
 from mt.training.schedule import learning_rate
 from mt.training.train_state import TrainState
 from mt.transformer.build import build_transformer
-from mt.transformer.packed_transformer import PackedTransformer
 
 SYMBOLS = range(4, 12)
 
@@ -54,9 +53,9 @@ def test_tiny_transformer_learns_to_reverse(
     for _ in range(300):
         rows = [training[i] for i in torch.randint(len(training), (64,)).tolist()]
         train_state.step([collate(rows, [row[::-1] for row in rows])])
-    packed = PackedTransformer(objective.model, "float32")
+    objective.eval()
     src_ids = pad(held_out, last=EOS_ID)
     with torch.inference_mode():
-        found = greedy_search(packed, SearchRequest(src_ids, [8] * len(held_out)))
+        found = greedy_search(objective.model, SearchRequest(src_ids, [8] * len(held_out)))
     num_right = sum(list(h.ids) == s[::-1] and h.finished for h, s in zip(found, held_out, strict=True))
     assert num_right / len(held_out) > 0.95

@@ -16,7 +16,8 @@ from mt.run_directory import RunDirectory
 from mt.search.strategy import Beam, Sampling, Strategy
 from mt.training.resume import describe_environment
 from mt.training.run import run_training
-from mt.transformer.packed_transformer import PackedTransformer
+from mt.transformer.cache import DecoderCache
+from mt.transformer.transformer import Transformer
 
 MakeConfig = Callable[..., Config]
 ERROR = torch.OutOfMemoryError("CUDA out of memory.")
@@ -27,16 +28,16 @@ def room_for(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
     """Lets the search have room for so many sentences; the sizes that were tried."""
 
     def make(room: int) -> list[int]:
-        encode = PackedTransformer.encode
+        start_cache = Transformer.start_cache
         tried: list[int] = []
 
-        def cramped(self: PackedTransformer, src_ids: Tensor, src_mask: Tensor) -> Tensor:
-            tried.append(len(src_ids))
-            if len(src_ids) > room:
+        def cramped(self: Transformer, memory: Tensor, src_mask: Tensor) -> DecoderCache:
+            tried.append(len(memory))
+            if len(memory) > room:
                 raise ERROR
-            return encode(self, src_ids, src_mask)
+            return start_cache(self, memory, src_mask)
 
-        monkeypatch.setattr(PackedTransformer, "encode", cramped)
+        monkeypatch.setattr(Transformer, "start_cache", cramped)
         return tried
 
     return make

@@ -10,14 +10,9 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from mt.config.model import ModelConfig
-from mt.device import SearchPrecision
 from mt.special_tokens import PAD_ID
 from mt.training.loss import r_drop_loss, smoothed_cross_entropy
-from mt.transformer import linear, packed_linear
-from mt.transformer.build import build_transformer
-from mt.transformer.packed_transformer import PackedTransformer
-from mt.transformer.transformer import Transformer
+from mt.transformer import linear
 
 N, D, V = 9, 16, 21
 PADDED = 24
@@ -31,8 +26,7 @@ LOSSES: dict[str, Callable[..., Tensor]] = {
 def padding(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Adds outputs on a CPU, as on a GPU."""
     # oneDNN's products are not among those that are looked at, and no GPU has it.
-    for module in (linear, packed_linear):
-        monkeypatch.setattr(module, "onednn_is_faster", lambda dtype: dtype == torch.bfloat16)
+    monkeypatch.setattr(linear, "onednn_is_faster", lambda dtype: dtype == torch.bfloat16)
     return lambda: monkeypatch.setitem(linear.OUTPUTS_TOGETHER, "cpu", 8)
 
 
@@ -86,32 +80,3 @@ def test_no_loss_and_no_gradient_knows_of_them(
     assert PADDED in widths.found
     for ours, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-2 if autocast else 1e-6)
-
-
-@pytest.fixture
-def model() -> Transformer:
-    torch.manual_seed(4)
-    config = ModelConfig(d_model=D, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=24)
-    return build_transformer(config, src_vocab_size=V, tgt_vocab_size=V, max_length=16).eval()
-
-
-@pytest.mark.parametrize("precision", ["float32", "fp16"])
-def test_search_never_sees_them(
-    precision: SearchPrecision, model: Transformer, padding: Callable[[], None]
-) -> None:
-    ids = torch.tensor([[5, 6, 2], [7, 2, PAD_ID]])
-    mask = (ids != PAD_ID)[:, None, None, :]
-
-    @torch.no_grad()
-    def logits() -> Tensor:
-        packed = PackedTransformer(model, precision)
-        cache = packed.start_cache(packed.encode(ids, mask), mask, 4)
-        return packed.decode_step(torch.tensor([1, 1]), cache).logits
-
-    expected = logits()
-    padding()
-    with Widths() as widths:
-        found = logits()
-    assert PADDED in widths.found
-    assert found.shape == (2, V)
-    torch.testing.assert_close(found, expected, rtol=1e-3 if precision == "fp16" else 1e-5, atol=1e-3)

@@ -5,9 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from mt.device import SearchPrecision
 from mt.masks import padding_mask, target_mask
-from mt.transformer.packed_transformer import PackedTransformer
 from mt.transformer.recording import recording_attention
 from mt.transformer.transformer import Transformer
 
@@ -45,34 +43,14 @@ def test_cached_steps_give_the_same_scores(rows_per_sentence: int, make_model: M
     memory = model.encode(SRC_IDS, MASKS[0])
     at_once = model.decode(TGT_IDS, memory, *MASKS, with_alignment=True).alignment_scores
     assert at_once is not None
-    packed = PackedTransformer(model, "float32")
-    cache = packed.start_cache(packed.encode(SRC_IDS, MASKS[0]), MASKS[0], 6)
+    cache = model.start_cache(memory, MASKS[0])
     number = 1
     for t in range(6):
         rows = TGT_IDS[:, t].repeat_interleave(number, dim=0)
-        step = packed.decode_step(rows, cache, with_alignment=True)
+        step = model.decode_step(rows, cache, with_alignment=True)
         expected = at_once[:, t].repeat_interleave(number, dim=0)
         assert step.alignment_scores is not None
         torch.testing.assert_close(step.alignment_scores, expected, atol=1e-5, rtol=1e-4)
         if t == 0:
             number = rows_per_sentence
             cache.select(torch.arange(len(rows)).repeat_interleave(number), None)
-
-
-@pytest.mark.parametrize("precision", ["bf16", "int8"])
-def test_a_rounded_model_scores_the_positions_of_the_source_and_no_added_ones(
-    precision: SearchPrecision, make_model: Make
-) -> None:
-    """It adds positions to the source, which can neither be copied nor attended to."""
-    model = make_model().requires_grad_(False)
-    memory = model.encode(SRC_IDS, MASKS[0])
-    exact = model.decode(TGT_IDS, memory, *MASKS, with_alignment=True).alignment_scores
-    assert exact is not None
-    packed = PackedTransformer(model, precision)
-    rounded_memory = packed.encode(SRC_IDS, MASKS[0])
-    assert rounded_memory.size(1) > SRC_IDS.size(1)
-    cache = packed.start_cache(rounded_memory, MASKS[0], 6)
-    scores = packed.decode_step(TGT_IDS[:, 0], cache, with_alignment=True).alignment_scores
-    assert scores is not None
-    assert scores.shape == SRC_IDS.shape
-    torch.testing.assert_close(scores.softmax(-1), exact[:, 0].softmax(-1), atol=0.05, rtol=0.0)

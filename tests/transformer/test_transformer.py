@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from mt.masks import padding_mask, target_mask
 from mt.special_tokens import BOS_ID, PAD_ID
-from mt.transformer.packed_transformer import PackedTransformer
 from mt.transformer.transformer import Transformer
 
 Make = Callable[..., Transformer]
@@ -87,9 +86,9 @@ def test_row_of_nothing_but_padding_gives_no_nan(norm_first: bool, make_model: M
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None
         assert parameter.grad.isfinite().all(), name
-    packed, src_mask = PackedTransformer(model, "float32"), padding_mask(src_ids)
-    cache = packed.start_cache(packed.encode(src_ids, src_mask), src_mask, 2)
-    assert packed.decode_step(tgt_ids[:, 0], cache).logits.isfinite().all()
+    src_mask = padding_mask(src_ids)
+    cache = model.start_cache(model.encode(src_ids, src_mask), src_mask)
+    assert model.decode_step(tgt_ids[:, 0], cache).logits.isfinite().all()
 
 
 @pytest.mark.parametrize(
@@ -98,10 +97,10 @@ def test_row_of_nothing_but_padding_gives_no_nan(norm_first: bool, make_model: M
 def test_cached_steps_equal_the_uncached_forward(changes: dict[str, Any], make_model: Make) -> None:
     model = make_model(**changes)
     expected = run(model, SRC_IDS, TGT_IDS)
-    packed, src_mask = PackedTransformer(model, "float32"), padding_mask(SRC_IDS)
-    cache = packed.start_cache(packed.encode(SRC_IDS, src_mask), src_mask, TGT_IDS.size(1))
+    src_mask = padding_mask(SRC_IDS)
+    cache = model.start_cache(model.encode(SRC_IDS, src_mask), src_mask)
     for t in range(TGT_IDS.size(1)):
-        logits = packed.decode_step(TGT_IDS[:, t], cache).logits
+        logits = model.decode_step(TGT_IDS[:, t], cache).logits
         real = TGT_IDS[:, t] != PAD_ID
         torch.testing.assert_close(logits[real], expected[real, t], atol=1e-5, rtol=1e-4)
 
@@ -109,26 +108,26 @@ def test_cached_steps_equal_the_uncached_forward(changes: dict[str, Any], make_m
 @pytest.mark.parametrize("rows", [[2, 0, 1], [1, 2, 0], [2], [0, 2]])
 def test_cached_steps_equal_the_uncached_forward_after_rows_change(rows: list[int], make_model: Make) -> None:
     model, index = make_model(), torch.tensor(rows)
-    packed, src_mask = PackedTransformer(model, "float32"), padding_mask(SRC_IDS)
+    src_mask = padding_mask(SRC_IDS)
     before = torch.tensor([[BOS_ID, 4], [BOS_ID, 5], [BOS_ID, 6]])
     after = torch.randint(4, 13, (len(rows), 3))
-    cache = packed.start_cache(packed.encode(SRC_IDS, src_mask), src_mask, 5)
+    cache = model.start_cache(model.encode(SRC_IDS, src_mask), src_mask)
     for t in range(2):
-        packed.decode_step(before[:, t], cache)
+        model.decode_step(before[:, t], cache)
     cache.select(index, index)
     tgt_ids = torch.cat([before[index], after], dim=1)
     expected = run(model, SRC_IDS[index], tgt_ids)
     for t in range(2, 5):
-        logits = packed.decode_step(tgt_ids[:, t], cache).logits
+        logits = model.decode_step(tgt_ids[:, t], cache).logits
         torch.testing.assert_close(logits, expected[:, t], atol=1e-5, rtol=1e-4)
 
 
 def test_two_caches_are_independent(make_model: Make) -> None:
-    model, src_mask = PackedTransformer(make_model(), "float32"), padding_mask(SRC_IDS)
+    model, src_mask = make_model(), padding_mask(SRC_IDS)
     memory = model.encode(SRC_IDS, src_mask)
-    alone = model.start_cache(memory, src_mask, 3)
+    alone = model.start_cache(memory, src_mask)
     expected = [model.decode_step(TGT_IDS[:, t], alone).logits for t in range(3)]
-    first, second = (model.start_cache(memory, src_mask, 3) for _ in range(2))
+    first, second = (model.start_cache(memory, src_mask) for _ in range(2))
     for t in range(3):
         model.decode_step(TGT_IDS[:, t].flip(0), second)
         assert model.decode_step(TGT_IDS[:, t], first).logits.equal(expected[t])

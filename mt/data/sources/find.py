@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mt.builtin.primer import MAX_TRAIN_PAIRS, PRIMER_VERSION, primer_pairs
 from mt.builtin.reverse import REVERSE_VERSION, reverse_pairs
-from mt.config.data import DataConfig
+from mt.config.data import IMPORTED, DataConfig
 from mt.config.sources import parse_mix
 from mt.data.sources.hub import HUB_ID, hub_source
 from mt.data.sources.read import TABLE_FORMATS, parallel_part, table_format, table_part, unreadable
@@ -86,6 +86,8 @@ def find_source(config: DataConfig) -> Source:
         raise ConfigError(
             f"data.src and data.tgt are both {config.src!r}: name the two languages of the corpus."
         )
+    if config.path == IMPORTED:
+        raise DataError("the run was imported and has no corpus of its own: name one with --data.")
     source = _built_in(config) if config.path.startswith(PREFIX) else _on_disk(config)
     if source is not None:
         if config.name is not None or config.revision is not None:

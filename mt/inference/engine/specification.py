@@ -16,7 +16,11 @@ from mt.transformer.positional_encoding import positional_encoding
 
 QUANTIZATIONS: dict[ExportPrecision, str] = {"float32": "float32", "bf16": "bfloat16", "int8": "int8"}
 """CTranslate2's names of our precisions."""
-_ACTIVATIONS = {"relu": common_spec.Activation.RELU, "gelu": common_spec.Activation.GELU}
+_ACTIVATIONS = {
+    "relu": common_spec.Activation.RELU,
+    "gelu": common_spec.Activation.GELU,
+    "swish": common_spec.Activation.SWISH,
+}
 
 
 def write_ctranslate2(
@@ -49,6 +53,8 @@ def write_ctranslate2(
     spec.encoder.embeddings[0].weight = _array(model.src_embedding.tokens.weight)
     spec.decoder.embeddings.weight = _array(model.tgt_embedding.tokens.weight)
     spec.decoder.projection.weight = _array(model.output.weight)
+    if model.output.bias is not None:
+        spec.decoder.projection.bias = _array(model.output.bias)
     # CTranslate2's own positions have all sines before all cosines, and count from 1.
     positions = _array(positional_encoding(loaded.config.data.max_length, config.d_model))
     for stack, written in ((model.encoder, spec.encoder), (model.decoder, spec.decoder)):

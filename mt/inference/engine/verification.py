@@ -14,7 +14,6 @@ from mt.inference.loaded_model import LoadedModel
 from mt.inference.text_search import TextSearch
 from mt.inference.torch_engine import TorchEngine
 from mt.search.strategy import Beam, Strategy
-from mt.transformer.packed_transformer import PackedTransformer
 
 STRATEGIES: dict[str, Strategy] = {"greedy search": None, "beam of 5": Beam(5, 1.0, "mean")}
 NUM_SENTENCES = {"greedy search": 200, "beam of 5": 50}
@@ -66,7 +65,7 @@ def verify(
     # With the rules that an exported model can have: no word is copied.
     own = TextSearch(
         TorchEngine(
-            PackedTransformer(loaded.model, "float32"),
+            loaded.model,
             torch.device("cpu"),
             batch_sentences=loaded.config.validation.batch_sentences,
         ),

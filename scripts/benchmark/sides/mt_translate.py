@@ -6,7 +6,7 @@ import torch
 from safetensors.torch import load_file
 
 from mt.data.tokenizers.tokenizer import Tokenizer
-from mt.device import PrecisionName, choose_search_precision, keep_freed_memory
+from mt.device import PrecisionName, choose_precision, keep_freed_memory
 from mt.inference.loaded_model import build_model
 from mt.inference.model_translator import ModelTranslator
 from mt.search.strategy import Beam
@@ -30,7 +30,7 @@ class MtTranslating:
         model = build_model(config, src, tgt)
         model.load_weights(load_file(job.folder / "decoding.safetensors"))
         device = torch.device(job.device)
-        precision = choose_search_precision(name, device)
+        precision = choose_precision(name, device)
         self._translator = ModelTranslator(config, model.to(device), src, tgt, precision=precision)
 
     def translate(self, texts: Sequence[str], beam_size: int, batching: str) -> list[str]:

@@ -28,7 +28,6 @@ from mt.search.request import SearchRequest
 from mt.special_tokens import EOS_ID, SPECIAL_TOKENS
 from mt.training.loss import Objective
 from mt.training.train_state import TrainState
-from mt.transformer.packed_transformer import PackedTransformer
 from mt.transformer.transformer import Transformer
 from scripts.benchmark.mt_config import run_config
 from scripts.benchmark.session import Channel, Job, serve
@@ -171,7 +170,6 @@ class Preparation:
         """
         tokenizer = Tokenizer.load(self._job.folder / "src_tokenizer.json")
         texts = json.loads(self._candidates.read_text(encoding="utf-8"))[0][: 2 * num_sentences]
-        packed = PackedTransformer(model, "float32")
         chosen: list[str] = []
         left_out: list[str] = []
         for start in range(0, len(texts), 100):
@@ -179,7 +177,7 @@ class Preparation:
             sentences = tokenizer.encode_batch(some)
             src_ids = pad(sentences, last=EOS_ID)
             limits = [length_limit(len(ids) + 1, MAX_LENGTH) for ids in sentences]
-            hypotheses = greedy_search(packed, SearchRequest(src_ids, limits))
+            hypotheses = greedy_search(model, SearchRequest(src_ids, limits))
             for text, found in zip(some, hypotheses, strict=True):
                 (chosen if found.finished else left_out).append(text)
             if len(chosen) >= num_sentences:

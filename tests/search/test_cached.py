@@ -13,8 +13,7 @@ from mt.search.hypothesis import Hypothesis
 from mt.search.request import SearchRequest
 from mt.search.sampling import sample
 from mt.search.strategy import Beam, Constraints, Sampling
-from mt.search.vocabulary import block_maxima, likeliest
-from mt.transformer.packed_transformer import PackedTransformer
+from mt.search.top_k import top_k
 from mt.transformer.transformer import Transformer
 from tests.uncached import UncachedTransformer
 
@@ -31,12 +30,11 @@ SEARCHES: dict[str, Callable[[Any, SearchRequest], list[list[Hypothesis]]]] = {
 @pytest.mark.parametrize("copies", [False, True])
 @pytest.mark.parametrize("constraints", [Constraints(), Constraints(3, 2)], ids=["free", "constrained"])
 @pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
-def test_the_packed_model_finds_what_the_plain_one_does_without_a_cache(
+def test_search_finds_what_it_finds_without_a_cache(
     search: Callable[[Any, SearchRequest], list[list[Hypothesis]]],
     constraints: Constraints,
     copies: bool,
     transformer: Transformer,
-    packed: PackedTransformer,
     sentences: list[list[int]],
     make_request: MakeRequest,
 ) -> None:
@@ -44,32 +42,33 @@ def test_the_packed_model_finds_what_the_plain_one_does_without_a_cache(
     if copies:
         request = replace(request, copyable=request.src_ids % 5 == 0)
     expected = search(UncachedTransformer(transformer), request)
-    for ours, theirs in zip(search(packed, request), expected, strict=True):
+    for ours, theirs in zip(search(transformer, request), expected, strict=True):
         for a, b in zip(ours, theirs, strict=True):
             assert (list(a.ids), a.finished, list(a.copied)) == (list(b.ids), b.finished, list(b.copied))
             assert a.score == pytest.approx(b.score, abs=1e-4)
 
 
 def test_without_scores_the_same_is_found(
-    packed: PackedTransformer, sentences: list[list[int]], make_request: MakeRequest
+    transformer: Transformer, sentences: list[list[int]], make_request: MakeRequest
 ) -> None:
     request = make_request(sentences)
-    scored = greedy_search(packed, request)
-    found = greedy_search(packed, replace(request, with_scores=False))
+    scored = greedy_search(transformer, request)
+    found = greedy_search(transformer, replace(request, with_scores=False))
     assert [each.ids for each in found] == [each.ids for each in scored]
     assert all(each.score != each.score for each in found)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("num_rows", [1, 17])
-@pytest.mark.parametrize("vocab_size", [5, 128, 1000])
-def test_the_likeliest_token_is_the_first_with_the_highest_logit(
-    vocab_size: int, num_rows: int, dtype: torch.dtype
-) -> None:
+@pytest.mark.parametrize(("length", "k"), [(5, 1), (5, 5), (128, 3), (1000, 1), (1000, 10), (1000, 1000)])
+def test_top_k_are_the_highest_of_each_row(length: int, k: int, num_rows: int) -> None:
     torch.manual_seed(0)
-    # Rounded, so that several tokens have the highest logit.
-    logits = torch.randn(num_rows, vocab_size).mul(4).round().to(dtype)
-    logits[0] = -torch.inf
-    logits[0, -1] = -9.0
-    assert likeliest(logits).equal(logits.argmax(-1))
-    assert block_maxima(logits).amax(-1).equal(logits.amax(-1))
+    # Rounded, so that several numbers are equal.
+    x = torch.randn(num_rows, length).mul(4).round()
+    x[0] = -torch.inf
+    x[0, -1] = -9.0
+    values, indices = top_k(x, k)
+    assert values.equal(x.topk(k).values)
+    is_finite = values.isfinite()
+    assert x.gather(1, indices)[is_finite].equal(values[is_finite])
+    if k == 1:
+        assert indices[:, 0].equal(x.argmax(-1))

@@ -1,0 +1,80 @@
+"""SentencePiece models (Kudo and Richardson 2018) as tokenizers whose ids are those of a given vocabulary."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+from sentencepiece import sentencepiece_model_pb2
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
+
+from mt.data.tokenizers.tokenizer import Tokenizer
+from mt.errors import DataError
+from mt.files import read_bytes
+from mt.special_tokens import SPECIAL_TOKENS, UNK_ID
+
+_MAX_BYTES = 2**28
+_SPACE = "\N{LOWER ONE EIGHTH BLOCK}"
+_LANGUAGE_CODE = re.compile(">>.+<<")
+_UNKNOWN_PENALTY = 10.0
+"""By how much an unknown character scores less than the rarest piece, in SentencePiece."""
+_NEVER_WRITTEN = "\ue000"
+"""Before an entry that the SentencePiece model does not have, so that no text is split into it."""
+
+
+def read_sentencepiece(path: Path, vocabulary: Sequence[str]) -> Tokenizer:
+    """The unigram model in the file ``path``, by the ids of a vocabulary that begins with our special tokens.
+
+    Its pieces that are not in the vocabulary are unknown. Entries that it does not have are decoded, but not
+    the result of encoding, unless none of their characters is in any piece: those are looked up as they are.
+    A language code such as ``>>fr<<`` stands for itself.
+    """
+    model = _parse(path)
+    scores = {piece.piece: piece.score for piece in model.pieces if piece.type == piece.NORMAL}
+    of_unknown = min(scores.values()) - _UNKNOWN_PENALTY
+    characters = set().union(*scores)
+    codes = [entry for entry in vocabulary if _LANGUAGE_CODE.fullmatch(entry)]
+    known = {*SPECIAL_TOKENS, *codes, *scores}
+    entries = []
+    for entry in vocabulary:
+        is_written = entry in known or characters.isdisjoint(entry)
+        entries.append((entry if is_written else _NEVER_WRITTEN + entry, scores.get(entry, of_unknown)))
+    library = tokenizers.Tokenizer(models.Unigram(entries, unk_id=UNK_ID, byte_fallback=False))
+    library.add_tokens([AddedToken(code, normalized=False) for code in codes])
+    rules = model.normalizer_spec
+    steps: list[Any] = [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Strip()]
+    if rules.precompiled_charsmap:
+        steps.insert(0, normalizers.Precompiled(rules.precompiled_charsmap))
+    library.normalizer = normalizers.Sequence(steps)
+    library.pre_tokenizer = pre_tokenizers.Metaspace(replacement=_SPACE, prepend_scheme="always", split=False)
+    library.decoder = decoders.Sequence(
+        [
+            decoders.Replace(_NEVER_WRITTEN, ""),
+            decoders.Metaspace(replacement=_SPACE, prepend_scheme="always"),
+        ]
+    )
+    return Tokenizer.from_json(library.to_str().encode())
+
+
+def _parse(path: Path) -> Any:
+    """The protocol buffer of a model that this module can follow."""
+    model = sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined]
+    try:
+        model.ParseFromString(read_bytes(path, max_bytes=_MAX_BYTES))
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror or error}.") from error
+    except Exception as error:  # of protobuf, which does not say which
+        raise DataError(f"{path} is not a SentencePiece model: {error}.") from error
+    trainer, rules = model.trainer_spec, model.normalizer_spec
+    unusual = {
+        "it is not a unigram model": trainer.model_type != trainer.UNIGRAM,
+        "it spells unknown characters in bytes": trainer.byte_fallback,
+        "it puts the space after words": trainer.treat_whitespace_as_suffix,
+        "it keeps repeated spaces": not rules.remove_extra_whitespaces,
+        "it adds no space before the first word": not rules.add_dummy_prefix,
+        "it has symbols of its user": any(piece.type == piece.USER_DEFINED for piece in model.pieces),
+    }
+    if reasons := [reason for reason, is_so in unusual.items() if is_so]:
+        raise DataError(f"{path} cannot be imported: {'; '.join(reasons)}.")
+    return model

@@ -1,0 +1,353 @@
+"""Importing Marian models in the layout of `transformers`, such as those of OPUS-MT, as runs."""
+
+import json
+import logging
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Self
+
+import safetensors.torch
+import torch
+from huggingface_hub import snapshot_download
+from pydantic import BaseModel, ValidationError, model_validator
+from torch import Tensor
+
+from mt.checkpoint.store import CheckpointStore
+from mt.config.config import Config
+from mt.config.data import IMPORTED
+from mt.config.write import config_to_yaml
+from mt.data.sources.hub import HUB_ID, connect, error_text, remedy
+from mt.data.tokenizers.sentencepiece import read_sentencepiece
+from mt.data.tokenizers.tokenizer import Tokenizer, read_tokenizer_file
+from mt.errors import DataError, RunError
+from mt.export.marian_layout import layers, permuted, sines_first
+from mt.files import make_folder, new_folder, read_text, sha256
+from mt.inference.loaded_model import tokenizer_checksums
+from mt.run_directory import RunDirectory
+from mt.special_tokens import BOS_ID, PAD_ID, SPECIAL_TOKENS, UNK
+from mt.transformer.build import build_transformer, without_memory
+
+LOG = logging.getLogger(__name__)
+
+CONFIG, SAFE, PICKLED = "config.json", "model.safetensors", "pytorch_model.bin"
+VOCABULARY, TARGET_VOCABULARY = "vocab.json", "target_vocab.json"
+SENTENCEPIECE = {"src": "source.spm", "tgt": "target.spm"}
+TOKENIZER_CONFIG, TOKENIZER = "tokenizer_config.json", "tokenizer.json"
+_WANTED = [CONFIG, SAFE, PICKLED, VOCABULARY, TARGET_VOCABULARY, "*.spm", "*.json"]
+_KEPT = "imported"
+"""The folder of the run with the files that its tokenizers were made from."""
+_MAX_BYTES = 2**28
+_NEVER = -100.0
+"""The bias of an entry that the imported model does not have: its probability is 0."""
+_LEARNING_RATE = 2e-4
+"""What adapting takes half of, as of a run of ours."""
+_HUB_SECONDS = 10.0
+
+
+class _Marian(BaseModel):
+    """What a ``config.json`` says about the model, of some values only those that we compute."""
+
+    model_type: Literal["marian"]
+    d_model: int
+    encoder_layers: int
+    decoder_layers: int
+    encoder_attention_heads: int
+    decoder_attention_heads: int
+    encoder_ffn_dim: int
+    decoder_ffn_dim: int
+    activation_function: Literal["swish", "silu", "relu", "gelu"]
+    max_position_embeddings: int
+    pad_token_id: int
+    eos_token_id: int
+    decoder_start_token_id: int
+    dropout: float = 0.1
+    scale_embedding: bool = False
+    share_encoder_decoder_embeddings: bool = True
+    tie_word_embeddings: bool = True
+    static_position_embeddings: Literal[True] = True
+    normalize_before: Literal[False] = False
+    normalize_embedding: Literal[False] = False
+    add_final_layer_norm: Literal[False] = False
+    bad_words_ids: list[list[int]] | None = None
+
+    @model_validator(mode="after")
+    def _check_both_stacks(self) -> Self:
+        of_encoder = self.encoder_attention_heads, self.encoder_ffn_dim
+        of_decoder = self.decoder_attention_heads, self.decoder_ffn_dim
+        if of_encoder != of_decoder:
+            raise ValueError(f"the heads and width of encoder {of_encoder} and decoder {of_decoder} differ")
+        if self.bad_words_ids not in (None, [[self.pad_token_id]]):
+            raise ValueError(f"bad_words_ids are {self.bad_words_ids}, not the id of padding alone")
+        return self
+
+
+@dataclass(frozen=True)
+class _Vocabulary:
+    """The vocabulary of a side, by our ids."""
+
+    entries: Sequence[str]
+    rows: Tensor
+    """The id there of each entry, ``(V,)``."""
+    added: Sequence[int] = ()
+    """Our ids of entries that are another one there: PAD or EOS is the start of a translation."""
+
+
+def import_marian(source: str, run: RunDirectory, *, src: str | None, tgt: str | None) -> None:
+    """Make a run of the model in a folder, or on the Hub; it appears whole, or not at all.
+
+    Args:
+        source: A folder, or a Hub id.
+        run: The run to make, which must not exist.
+        src: The source language; None for the one that the model names.
+        tgt: The target language, likewise.
+
+    Raises:
+        DataError: If there is no such model, or it is damaged, or has something that we do not compute.
+        RunError: If the run exists.
+    """
+    if run.path.exists():
+        raise RunError(f"{run.path} exists: name another run with --run PATH.")
+    folder = _find(source)
+    theirs = _read_config(folder / CONFIG)
+    languages = _languages(folder, src, tgt)
+    tokenizers, vocabularies = _read_tokenizers(folder, theirs)
+    weights = _read_weights(folder)
+    try:
+        embeddings = _embeddings(weights, theirs)
+        config = _config(theirs, languages, shares_embeddings=embeddings.src is embeddings.tgt)
+        with without_memory():
+            model = build_transformer(
+                config.model,
+                src_vocab_size=len(vocabularies["src"].entries),
+                tgt_vocab_size=len(vocabularies["tgt"].entries),
+                max_length=config.data.max_length,
+            )
+        named = _our_weights(weights, embeddings, theirs, vocabularies, layers(model))
+        # Tied ones by their first names alone.
+        ours = {name: named[name] for name in model.weights()}
+        model.check_shapes({name: tuple(weight.shape) for name, weight in ours.items()})
+    except (LookupError, ValueError) as error:
+        raise DataError(f"the weights in {folder} are not those of its {CONFIG}: {error}.") from error
+    make_folder(run.path.absolute().parent)
+    with new_folder(run.path.absolute()) as partial:
+        made = RunDirectory(partial)
+        made.config_file.write_text(config_to_yaml(config), encoding="utf-8")
+        tokenizers["src"].save(made.src_tokenizer_file)
+        tokenizers["tgt"].save(made.tgt_tokenizer_file)
+        kept = [path for path in sorted(folder.iterdir()) if path.suffix in (".spm", ".json")]
+        (partial / _KEPT).mkdir()
+        for path in kept:
+            shutil.copyfile(path, partial / _KEPT / path.name)
+        CheckpointStore(made.checkpoints_dir).save_imported(
+            ours,
+            imported_from=source,
+            environment={path.name: sha256(path) for path in kept},
+            tokenizers=tokenizer_checksums(made),
+            computation=config.computation(),
+        )
+
+
+def _find(source: str) -> Path:
+    folder = Path(source).expanduser()
+    if folder.is_dir():
+        if not (folder / CONFIG).is_file():
+            raise DataError(f"{folder} has no {CONFIG}: it is no model in the layout of transformers.")
+        return folder
+    if not HUB_ID.fullmatch(source):
+        raise DataError(
+            f"there is no folder {source!r}. Name one with a model, or a Hub id such as "
+            "Helsinki-NLP/opus-mt-en-de."
+        )
+    is_online = connect(_HUB_SECONDS)
+    try:
+        snapshot = Path(snapshot_download(source, allow_patterns=_WANTED))
+    except Exception as error:  # also those of the HTTP client
+        raise DataError(
+            f"{source} cannot be loaded from the Hub: {error_text(error)}.{remedy(is_online)}"
+        ) from None
+    LOG.info("%s, at commit %s", source, snapshot.name)
+    return snapshot
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(read_text(path, max_bytes=_MAX_BYTES))
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}.") from error
+    if not isinstance(content, dict):
+        raise DataError(f"{path} is not an object of JSON.")
+    return content
+
+
+def _read_config(path: Path) -> "_Marian":
+    """The config of a model that our Transformer can compute."""
+    try:
+        return _Marian.model_validate(_read_json(path))
+    except ValidationError as error:
+        wrong = [
+            f"{'.'.join(map(str, each['loc']))} is {each['input']!r}" if each["loc"] else each["msg"]
+            for each in error.errors()
+        ]
+        raise DataError(f"{path}: this model cannot be imported, because {'; '.join(wrong)}.") from error
+
+
+def _languages(folder: Path, src: str | None, tgt: str | None) -> tuple[str, str]:
+    path = folder / TOKENIZER_CONFIG
+    named = _read_json(path) if path.exists() else {}
+    src, tgt = src or named.get("source_lang"), tgt or named.get("target_lang")
+    if not (src and tgt):
+        raise DataError(f"{folder} does not name its languages: give them with --src and --tgt.")
+    return src, tgt
+
+
+def _config(theirs: _Marian, languages: tuple[str, str], *, shares_embeddings: bool) -> Config:
+    model = {
+        "d_model": theirs.d_model,
+        "num_heads": theirs.encoder_attention_heads,
+        "num_encoder_layers": theirs.encoder_layers,
+        "num_decoder_layers": theirs.decoder_layers,
+        "d_ff": theirs.encoder_ffn_dim,
+        "dropout": theirs.dropout,
+        "activation": "swish" if theirs.activation_function == "silu" else theirs.activation_function,
+        "norm_first": False,
+        "share_embeddings": shares_embeddings,
+        # Our embeddings are always scaled, the output projection never.
+        "tie_output": theirs.tie_word_embeddings and theirs.scale_embedding,
+        "output_bias": True,
+    }
+    src, tgt = languages
+    length = theirs.max_position_embeddings
+    return Config.model_validate(
+        {
+            "data": {"path": IMPORTED, "src": src, "tgt": tgt, "max_length": length},
+            "tokenizer": {
+                "kind": "imported",
+                "shared": theirs.share_encoder_decoder_embeddings or shares_embeddings,
+            },
+            "model": model,
+            "schedule": {"kind": "constant", "learning_rate": _LEARNING_RATE},
+            "training": {"max_steps": 1, "precision": "auto"},
+        }
+    )
+
+
+def _read_tokenizers(folder: Path, theirs: _Marian) -> tuple[dict[str, Tokenizer], dict[str, _Vocabulary]]:
+    """The tokenizers of both sides and their vocabularies, of SentencePiece models or of our own export."""
+    special = theirs.pad_token_id, theirs.decoder_start_token_id, theirs.eos_token_id
+    if (folder / VOCABULARY).exists():
+        is_shared = theirs.share_encoder_decoder_embeddings
+        files = {"src": VOCABULARY, "tgt": VOCABULARY if is_shared else TARGET_VOCABULARY}
+        vocabularies = {
+            side: _vocabulary(_read_json(folder / name), folder / name, special)
+            for side, name in files.items()
+        }
+        return {
+            side: read_sentencepiece(folder / name, vocabularies[side].entries)
+            for side, name in SENTENCEPIECE.items()
+        }, vocabularies
+    tokenizers = {}
+    for side, subfolder in (("src", "source_tokenizer"), ("tgt", "target_tokenizer")):
+        path = (folder / subfolder if (folder / subfolder).is_dir() else folder) / TOKENIZER
+        if not path.exists():
+            raise DataError(f"{folder} has neither {VOCABULARY} nor {TOKENIZER}, so no text can be encoded.")
+        content = json.loads(read_tokenizer_file(path))
+        content["post_processor"] = content["truncation"] = content["padding"] = None
+        # Its special tokens are those of the vocabulary.
+        content["added_tokens"] = [token for token in content["added_tokens"] if not token["special"]]
+        tokenizers[side] = Tokenizer.from_json(json.dumps(content).encode())
+        if tokenizers[side].tokens(range(len(SPECIAL_TOKENS))) != list(SPECIAL_TOKENS):
+            raise DataError(
+                f"{path} was not exported by mt: its first entries are not {' '.join(SPECIAL_TOKENS)}."
+            )
+    return tokenizers, {
+        side: _Vocabulary(tokenizer.tokens(range(tokenizer.size)), torch.arange(tokenizer.size))
+        for side, tokenizer in tokenizers.items()
+    }
+
+
+def _vocabulary(ids: Mapping[str, int], path: Path, special: tuple[int, int, int]) -> _Vocabulary:
+    """Our four special tokens, then their other entries in order."""
+    pad, start, end = special
+    if UNK not in ids or sorted(ids.values()) != list(range(len(ids))):
+        raise DataError(f"{path} is no vocabulary: it lacks {UNK}, or its ids are not 0, 1, 2 and so on.")
+    first = [pad, ids[UNK], start, end]
+    others = sorted((number, entry) for entry, number in ids.items() if number not in first)
+    rows = torch.tensor([*first, *(number for number, _ in others)])
+    added = [PAD_ID] if start == pad else [BOS_ID] if start == end else []
+    return _Vocabulary([*SPECIAL_TOKENS, *(entry for _, entry in others)], rows, added)
+
+
+def _read_weights(folder: Path) -> dict[str, Tensor]:
+    safe, pickled = folder / SAFE, folder / PICKLED
+    try:
+        if safe.exists():
+            return safetensors.torch.load_file(safe)
+        if pickled.exists():
+            LOG.info(
+                "reading %s, a pickle, by torch with weights_only=True, which runs no code of it", pickled
+            )
+            loaded: dict[str, Tensor] = torch.load(pickled, map_location="cpu", weights_only=True)
+            return loaded
+    except Exception as error:  # of the file system, safetensors, torch and its unpickler
+        raise DataError(f"the weights in {folder} cannot be read: {error_text(error)}.") from error
+    raise DataError(f"{folder} has neither {SAFE} nor {PICKLED}, so it has no weights.")
+
+
+class _Embeddings(NamedTuple):
+    """The three matrices ``(V, D)``; tied ones are one tensor."""
+
+    src: Tensor
+    tgt: Tensor
+    output: Tensor
+
+
+def _embeddings(weights: Mapping[str, Tensor], theirs: _Marian) -> _Embeddings:
+    """The embeddings, of which tied ones are saved under one of their names, or under all."""
+    decoder, encoder, shared, head = (
+        weights.get(f"{name}.weight")
+        for name in ("model.decoder.embed_tokens", "model.encoder.embed_tokens", "model.shared", "lm_head")
+    )
+    tied = theirs.tie_word_embeddings
+    candidates = (encoder, shared, decoder), (decoder, shared, head if tied else None)
+    src, tgt = (next((matrix for matrix in each if matrix is not None), None) for each in candidates)
+    output = tgt if tied else head
+    if src is None or tgt is None or output is None:
+        raise LookupError("an embedding is missing")
+    if src.shape == tgt.shape and torch.equal(src, tgt):
+        src = tgt
+    return _Embeddings(src, tgt, output)
+
+
+def _our_weights(
+    weights: Mapping[str, Tensor],
+    embeddings: _Embeddings,
+    theirs: _Marian,
+    vocabularies: Mapping[str, _Vocabulary],
+    named: Mapping[str, tuple[str, object]],
+) -> dict[str, Tensor]:
+    """All weights by our names: the hidden dimensions and the vocabulary in our order."""
+    order = sines_first(theirs.d_model).argsort()
+    scale = 1.0 if theirs.scale_embedding else theirs.d_model**-0.5
+    ours: dict[str, Tensor] = {}
+    for name, (our_name, _) in named.items():
+        parts = weights[f"{name}.weight"].float(), weights[f"{name}.bias"].float()
+        for part, tensor in zip(("weight", "bias"), permuted(name, *parts, order), strict=True):
+            ours[f"{our_name}.{part}"] = tensor.contiguous()
+
+    def rows(values: Tensor, side: str) -> Tensor:
+        wanted = vocabularies[side].rows
+        if int(wanted.max()) >= len(values):
+            raise ValueError(f"there are {len(values):,} rows for {len(wanted):,} words ({side})")
+        return values.float()[wanted]
+
+    src, tgt, output = embeddings
+    ours["src_embedding.tokens.weight"] = rows(src[:, order], "src") * scale
+    ours["tgt_embedding.tokens.weight"] = rows(tgt[:, order], "tgt") * scale
+    ours["output.weight"] = rows(output[:, order], "tgt")
+    bias = weights.get("final_logits_bias", torch.zeros(1, len(output)))[0]
+    ours["output.bias"] = rows(bias, "tgt")
+    for added in vocabularies["tgt"].added:
+        ours["output.bias"][added] = _NEVER
+    return ours

@@ -1,0 +1,377 @@
+"""`mt import` against random Marian models of `transformers`, with SentencePiece models trained here."""
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from mt.checkpoint.store import CheckpointStore
+from mt.config.config import Config
+from mt.data.tokenizers.tokenizer import normalise_spacing
+from mt.errors import CheckpointError, DataError, RunError
+from mt.export.export import export_model
+from mt.inference.loaded_model import LoadedModel, load_model
+from mt.inference.translator import EngineChoice, Translator
+from mt.run_directory import RunDirectory
+from mt.search.hypothesis import length_limit
+from mt.search.strategy import Beam
+from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from mt.training.run import run_training
+from tests.data.conftest import Hub
+
+transformers = pytest.importorskip("transformers")
+sentencepiece = pytest.importorskip("sentencepiece")
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "opus": {"activation_function": "swish", "scale_embedding": True},
+    "separate vocabularies": {"share_encoder_decoder_embeddings": False, "scale_embedding": True},
+    "embeddings that are not scaled": {"activation_function": "gelu", "scale_embedding": False},
+    "untied": {"activation_function": "relu", "tie_word_embeddings": False, "scale_embedding": True},
+    "deep": {"encoder_layers": 3, "encoder_ffn_dim": 40, "decoder_ffn_dim": 40, "scale_embedding": True},
+    "EOS as decoder start": {"scale_embedding": True, "activation_function": "silu", "starts_with_eos": True},
+}  # fmt: skip
+CODE = ">>de<<"
+
+
+@dataclass(frozen=True)
+class Original:
+    """A folder as OPUS-MT publishes it, and what `transformers` makes of it."""
+
+    folder: Path
+    model: Any
+    tokenizer: Any
+
+
+def sentences(seed: int, number: int) -> list[str]:
+    """Words of a made-up language."""
+    drawn = random.Random(seed)
+    syllables = [a + b for a in "bdfgklmnprst" for b in ("a", "e", "i", "o", "ü")]
+    words = ["".join(drawn.choices(syllables, k=drawn.randint(1, 3))) for _ in range(200)]
+    return [
+        " ".join(drawn.choices(words, k=drawn.randint(1, 9))).capitalize() + drawn.choice(".!?")
+        for _ in range(number)
+    ]
+
+
+@pytest.fixture(scope="module")
+def pieces(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("pieces")
+    for seed, side in enumerate(("source", "target")):
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(sentences(seed, 1000)),
+            model_prefix=str(folder / side),
+            vocab_size=200,
+            minloglevel=2,
+        )
+        (folder / f"{side}.model").rename(folder / f"{side}.spm")
+    return {side: folder / f"{side}.spm" for side in ("source", "target")}
+
+
+def vocabulary(*files: Path) -> dict[str, int]:
+    """The pieces of these models, numbered as Marian does: PAD is the last."""
+    ids = {"</s>": 0, "<unk>": 1}
+    for file in files:
+        model = sentencepiece.SentencePieceProcessor(str(file))
+        for number in range(3, model.get_piece_size()):
+            ids.setdefault(model.id_to_piece(number), len(ids))
+    ids[CODE] = len(ids)
+    return ids | {"<pad>": len(ids)}
+
+
+def make_original(folder: Path, pieces: dict[str, Path], seed: int = 1, **shape: Any) -> Original:
+    is_shared = shape.get("share_encoder_decoder_embeddings", True)
+    starts_with_eos = shape.pop("starts_with_eos", False)
+    files = list(pieces.values())
+    ids = [vocabulary(*files)] * 2 if is_shared else [vocabulary(file) for file in files]
+    pad = ids[1]["<pad>"]
+    sizes = {
+        "d_model": 32,
+        "encoder_layers": 2,
+        "decoder_layers": 2,
+        "encoder_ffn_dim": 64,
+        "decoder_ffn_dim": 64,
+    }
+    config = transformers.MarianConfig(
+        **sizes | {"activation_function": "swish"} | shape,
+        vocab_size=len(ids[0]), decoder_vocab_size=len(ids[1]), encoder_attention_heads=4,
+        decoder_attention_heads=4, max_position_embeddings=40, pad_token_id=pad, eos_token_id=0,
+        decoder_start_token_id=0 if starts_with_eos else pad, bad_words_ids=[[pad]],
+    )  # fmt: skip
+    with torch.random.fork_rng(devices=()), torch.no_grad():
+        torch.manual_seed(seed)
+        model = transformers.MarianMTModel(config).eval()
+        for name, parameter in model.named_parameters():
+            if "embed_positions" not in name:
+                parameter.add_(
+                    torch.randn_like(parameter), alpha=0.3 if "embed" in name or "norm" in name else 0.15
+                )
+        model.final_logits_bias = torch.randn_like(model.final_logits_bias)
+        # Translations end now and then.
+        drawn = torch.randint(2, pad - 1, (20, 10))
+        logits = model(input_ids=drawn, decoder_input_ids=drawn.flip(0)).logits
+        model.final_logits_bias[0, 0] += (logits.amax(-1) - logits[..., 0]).quantile(0.2)
+    model.save_pretrained(folder)
+    for name, file in pieces.items():
+        shutil.copy(file, folder / f"{name}.spm")
+    (folder / "vocab.json").write_text(json.dumps(ids[0]))
+    if not is_shared:
+        (folder / "target_vocab.json").write_text(json.dumps(ids[1]))
+    about = {"source_lang": "xx", "target_lang": "yy", "separate_vocabs": not is_shared}
+    (folder / "tokenizer_config.json").write_text(json.dumps(about))
+    return Original(folder, model, transformers.MarianTokenizer.from_pretrained(folder))
+
+
+def imported(original: Original, run: Path, src: str | None = None, tgt: str | None = None) -> LoadedModel:
+    from mt.export.marian import import_marian
+
+    import_marian(str(original.folder), RunDirectory(run), src=src, tgt=tgt)
+    return load_model(RunDirectory(run), "best")
+
+
+@pytest.fixture(params=SHAPES)
+def both(
+    request: pytest.FixtureRequest, pieces: dict[str, Path], tmp_path: Path
+) -> tuple[Original, LoadedModel, Path]:
+    original = make_original(tmp_path / "original", pieces, **SHAPES[request.param])
+    return original, imported(original, tmp_path / "run"), tmp_path / "run"
+
+
+def test_logits_and_tokens_are_those_of_transformers(both: tuple[Original, LoadedModel, Path]) -> None:
+    original, loaded, _ = both
+    entry_of = {number: entry for entry, number in original.tokenizer.encoder.items()}
+    for text in [*sentences(0, 500), *sentences(1, 480), *ODD]:
+        tokens = loaded.src_tokenizer.tokens([*loaded.src_tokenizer.encode(text), EOS_ID])
+        assert tokens == [entry_of[number] for number in original.tokenizer(text).input_ids], text
+    source, target = sentences(0, 500)[3], sentences(1, 500)[4]
+    theirs_src = original.tokenizer(source).input_ids
+    theirs_tgt = original.tokenizer(text_target=target).input_ids
+    ours_src = [*loaded.src_tokenizer.encode(source), EOS_ID]
+    ours_tgt = [BOS_ID, *loaded.tgt_tokenizer.encode(target)]
+    start = original.model.config.decoder_start_token_id
+    with torch.inference_mode():
+        expected = original.model(
+            input_ids=torch.tensor([theirs_src]), decoder_input_ids=torch.tensor([[start, *theirs_tgt[:-1]]])
+        ).logits[0]
+        see_all = torch.ones(1, 1, 1, len(ours_src), dtype=torch.bool)
+        causal = torch.ones(len(ours_tgt), len(ours_tgt), dtype=torch.bool).tril()[None, None]
+        logits = loaded.model.eval()(torch.tensor([ours_src]), see_all, torch.tensor([ours_tgt]), causal)[0]
+    ids = (
+        original.tokenizer.target_encoder
+        if original.tokenizer.separate_vocabs
+        else original.tokenizer.encoder
+    )
+    entries = loaded.tgt_tokenizer.tokens(range(loaded.tgt_tokenizer.size))
+    rows = [ids.get(entry.lstrip("\ue000"), start) for entry in entries]
+    ours = slice(UNK_ID, None) if start else slice(EOS_ID, None)
+    torch.testing.assert_close(logits[:, ours], expected[:, rows][:, ours], atol=1e-5, rtol=1e-5)
+    # One of the four special tokens has no id of its own there.
+    added = BOS_ID if start == 0 else PAD_ID
+    assert logits.softmax(-1)[:, added].max() < 1e-6
+
+
+ODD = [
+    "  two   spaces ", "ﬁne ① ½", "日本語 text 日本", "don't", "e\u0301", "a\u00a0b\tc", "Ba" * 30, "\u200b",
+]  # fmt: skip
+
+
+def test_language_codes_stand_for_themselves(pieces: dict[str, Path], tmp_path: Path) -> None:
+    original = make_original(tmp_path / "original", pieces)
+    loaded = imported(original, tmp_path / "run")
+    text = f"{CODE} {sentences(0, 1)[0]}"
+    ids = loaded.src_tokenizer.encode(text)
+    assert loaded.src_tokenizer.tokens(ids)[0] == CODE
+    assert [*loaded.src_tokenizer.tokens(ids), "</s>"] == original.tokenizer.convert_ids_to_tokens(
+        original.tokenizer(text).input_ids
+    )
+
+
+def generated(
+    original: Original, sources: Sequence[str], limits: Sequence[int], beam: int
+) -> list[list[str]]:
+    """What `generate` writes, token by token, with the rules of our search; EOS included."""
+    pad, start = original.model.config.pad_token_id, original.model.config.decoder_start_token_id
+    entry_of = original.tokenizer.decoder
+    written = []
+    for source, limit in zip(sources, limits, strict=True):
+        ids = original.model.generate(
+            torch.tensor([original.tokenizer(source).input_ids]),
+            max_new_tokens=limit,
+            num_beams=beam,
+            early_stopping=beam > 1,
+            suppress_tokens=sorted({pad, start, 1} - {0}),
+            renormalize_logits=True,
+            forced_eos_token_id=None,
+        )[0, 1:]
+        written.append(
+            [entry_of[number] for number in ids.tolist() if number not in (pad, start) or number == 0]
+        )
+    return written
+
+
+@pytest.mark.parametrize("beam", [1, 5])
+def test_both_engines_translate_as_transformers_does(
+    both: tuple[Original, LoadedModel, Path], beam: int
+) -> None:
+    original, loaded, run = both
+    sources = sentences(0, 500)[:40]
+    lengths = [len(ids) + 1 for ids in loaded.src_tokenizer.encode_batch(sources)]
+    limits = [length_limit(length, loaded.config.data.max_length, target_ratio=1.0) for length in lengths]
+    theirs = generated(original, sources, limits, beam)
+    strategy = Beam(5, length_normalization="mean") if beam > 1 else None
+    engines: list[EngineChoice] = ["torch", "ctranslate2"]
+    ours = [
+        Translator.from_run(run, device="cpu", engine=engine, precision="float32").translate(
+            sources, strategy=strategy
+        )
+        for engine in engines
+    ]
+    assert ours[0] == ours[1]
+    # With a beam, transformers ranks translations that have no end together with those that have one.
+    compared = [index for index, tokens in enumerate(theirs) if beam == 1 or tokens[-1:] == ["</s>"]]
+    assert compared
+    for index in compared:
+        pieces = [token for token in theirs[index] if token != "</s>"]
+        text = original.tokenizer.spm_target.decode_pieces(pieces).replace("\N{LOWER ONE EIGHTH BLOCK}", " ")
+        assert ours[0][index] == normalise_spacing(text)
+
+
+@pytest.mark.parametrize("is_scaled", [True, False])
+def test_an_imported_run_is_adapted_exported_and_imported_again(
+    is_scaled: bool,
+    pieces: dict[str, Path],
+    tmp_path: Path,
+) -> None:
+    from mt.export.transformers_model import TRANSFORMERS
+
+    original = make_original(tmp_path / "original", pieces, scale_embedding=is_scaled)
+    loaded = imported(original, tmp_path / "run")
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    for split, number in (("train", 60), ("validation", 10), ("test", 10)):
+        for seed, language in enumerate(("xx", "yy")):
+            (corpus / f"{split}.{language}").write_text("\n".join(sentences(seed, number)))
+    config = Config.model_validate(
+        {
+            "data": {"path": str(corpus), "src": "xx", "tgt": "yy", "max_length": 40},
+            "tokenizer": {},
+            "model": {},
+            "schedule": {"kind": "constant", "learning_rate": 1e-3},
+            "training": {"max_steps": 1, "freeze": "encoder.*"},
+            "init_from": {"run": str(tmp_path / "run")},
+        }
+    )
+    run_training(config, tmp_path / "adapted")
+    adapted = load_model(RunDirectory(tmp_path / "adapted"), "latest")
+    before, after = loaded.model.weights(), adapted.model.weights()
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert "output.bias" in changed
+    assert not any(name.startswith("encoder.") for name in changed)
+    pairs = list(zip(sentences(0, 30), sentences(1, 30), strict=True))
+    export_model(adapted, "adapted", pairs, tmp_path / "exported", TRANSFORMERS)
+    again = imported(Original(tmp_path / "exported", None, None), tmp_path / "again", "xx", "yy")
+    assert again.src_tokenizer.to_json() == adapted.src_tokenizer.to_json()
+    assert again.model.weights().keys() == after.keys()
+    for name, weight in again.model.weights().items():
+        assert torch.equal(weight, after[name]), name
+
+
+def test_the_fast_way_from_the_hub_to_a_translation(pieces: dict[str, Path], tmp_path: Path) -> None:
+    original = make_original(tmp_path / "original", pieces)
+    weights = original.model.state_dict()
+    (tmp_path / "original" / "model.safetensors").unlink()
+    torch.save(weights, tmp_path / "original" / "pytorch_model.bin")
+    with serving(tmp_path / "home") as hub:
+        hub.add("org/opus-mt-xx-yy", {path.name: path.read_bytes() for path in original.folder.iterdir()})
+        done = mt(hub, "import", "org/opus-mt-xx-yy", "--run", str(tmp_path / "run"))
+        assert done.returncode == 0, done.stderr
+        assert "weights_only=True" in done.stderr
+        wrong = mt(hub, "import", "org/nothing", "--run", str(tmp_path / "other"))
+        assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
+        assert "org/nothing cannot be loaded" in wrong.stderr
+    loaded = load_model(RunDirectory(tmp_path / "run"), "best")
+    direct = imported(make_original(tmp_path / "same", pieces), tmp_path / "direct")
+    for name, weight in direct.model.weights().items():
+        assert torch.equal(weight, loaded.model.weights()[name])
+
+
+def edit(name: str, **values: object) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        content = json.loads((folder / name).read_text())
+        (folder / name).write_text(json.dumps(content | values))
+
+    return change
+
+
+def with_bytes(folder: Path) -> None:
+    (folder / "source.spm").write_bytes(b"x" * 99)
+
+
+def with_code(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    torch.save(Path("pickled"), folder / "pytorch_model.bin")
+
+
+WRONG: dict[str, tuple[Callable[[Path], None], str]] = {
+    "another kind": (edit("config.json", model_type="bart"), r"config\.json.* model_type is 'bart'"),
+    "another activation": (edit("config.json", activation_function="tanh"), "activation_function is 'tanh'"),
+    "another order": (edit("config.json", normalize_before=True), "normalize_before is True"),
+    "other words": (edit("config.json", bad_words_ids=[[3]]), r"bad_words_ids are \[\[3\]\]"),
+    "other heads": (edit("config.json", decoder_attention_heads=8), r"encoder \(4, 64\) and decoder \(8"),
+    "another width": (edit("config.json", encoder_ffn_dim=32, decoder_ffn_dim=32), "not those of its config"),
+    "more words": (edit("vocab.json", more=10_000), "its ids are not 0, 1, 2"),
+    "no languages": (edit("tokenizer_config.json", source_lang=None), "--src and --tgt"),
+    "no SentencePiece": (with_bytes, "source.spm"),
+    "no weights": (lambda folder: (folder / "model.safetensors").unlink(), "neither model.safetensors nor"),
+    "cut weights": (lambda folder: os.truncate(folder / "model.safetensors", 5000), "cannot be read"),
+    "code in a pickle": (with_code, "cannot be read"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_cannot_be_imported_is_named(name: str, pieces: dict[str, Path], tmp_path: Path) -> None:
+    change, message = WRONG[name]
+    original = make_original(tmp_path / "original", pieces)
+    change(original.folder)
+    with pytest.raises(DataError, match=message):
+        imported(original, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_imported_run_is_not_replaced_nor_continued(pieces: dict[str, Path], tmp_path: Path) -> None:
+    original = make_original(tmp_path / "original", pieces)
+    imported(original, tmp_path / "run")
+    with pytest.raises(RunError, match="exists: name another run"):
+        imported(original, tmp_path / "run")
+    with pytest.raises(CheckpointError, match=r"was imported from .* mt init --init-from"):
+        CheckpointStore(tmp_path / "run" / "checkpoints").resumable()
+
+
+@contextmanager
+def serving(home: Path) -> Iterator[Hub]:
+    hub = Hub(home)
+    thread = threading.Thread(target=hub.serve_forever)
+    thread.start()
+    try:
+        yield hub
+    finally:
+        hub.shutdown()
+        thread.join()
+        hub.server_close()
+
+
+def mt(hub: Hub, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
+    environment |= {"HF_ENDPOINT": hub.endpoint, "HF_HOME": str(hub.home)}
+    command = [sys.executable, "-m", "mt", *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
