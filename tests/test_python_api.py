@@ -74,7 +74,7 @@ def test_a_single_string_is_not_taken_for_a_list_of_letters(trained: RunDirector
 
 def test_a_config_and_the_runs_of_an_ensemble_may_be_given_by_their_names(trained: RunDirectory) -> None:
     assert mt.load_config(str(trained.config_file)) == mt.load_config(trained.config_file)
-    with pytest.raises(mt.MtError, match=r"nope\.yaml: there is no such file"):
+    with pytest.raises(mt.MtError, match=r"nope\.yaml: this file cannot be read: No such file"):
         mt.load_config("nope.yaml")
     with pytest.raises(mt.MtError, match="There is no run in nope"):
         mt.evaluate(trained, device="cpu", others=["nope"])

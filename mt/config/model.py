@@ -61,9 +61,10 @@ class ModelConfig(Section):
     @model_validator(mode="after")
     def _check_heads(self) -> Self:
         if self.d_model % self.num_heads:
+            fits = ", ".join(str(n) for n in range(1, min(self.d_model, 64) + 1) if self.d_model % n == 0)
             raise ValueError(
                 f"model.d_model ({self.d_model}) must be a multiple of model.num_heads ({self.num_heads}), "
-                "because each head gets an equal slice."
+                f"because each head gets an equal slice. For this width choose num_heads from {fits}."
             )
         if self.d_model % 2:
             raise ValueError(

@@ -38,12 +38,12 @@ def test_a_section_or_an_option_alone(call: Call) -> None:
 @pytest.mark.parametrize(
     ("name", "meant"),
     [
-        ("training.lr", "'schedule.learning_rate'"),
-        ("lr", "'schedule.learning_rate'"),
-        ("schedul", "'schedule'"),
+        ("training.lr", "schedule.learning_rate"),
+        ("lr", "schedule.learning_rate"),
+        ("schedul", "mean schedule?"),
         ("beam_size", "mt translate --beam 5"),
-        ("model.heads", "'num_heads'"),
-        ("data.path.lr", "'path'"),
+        ("model.heads", "model.num_heads"),
+        ("data.path.lr", "data.path?"),
     ],
 )
 def test_an_unknown_name_is_answered_with_what_is_meant(name: str, meant: str, call: Call) -> None:

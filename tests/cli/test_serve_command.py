@@ -79,7 +79,8 @@ def test_an_exported_folder_is_served_as_the_run_beside_it(
     served(ask)
     # A run that is named by dots has the name of its folder.
     monkeypatch.chdir(trained.checkpoints_dir)
-    ended = call("serve", "--run", "..", "--run", exported, "--port", "0", "--device", "cpu")
+    options = "--port", "0", "--device", "cpu", "--precision", "float32"
+    ended = call("serve", "--run", "..", "--run", exported, *options)
     assert ended.code == 0, ended.err
     assert [[each["text"] for each in result["translations"]] for result in said["exported"]] == [
         [each["text"] for each in result["translations"]] for result in said["tiny"]
