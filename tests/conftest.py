@@ -24,9 +24,9 @@ from mt.config.config import Config
 from mt.config.load import load_config
 from mt.data.batches.batch import Batch
 from mt.inference.translator import Translator
-from mt.preflight import budget
+from mt.preflight import init
 from mt.preflight.forecast import Pace
-from mt.preflight.trial import Sample
+from mt.preflight.trial import Sample, Speed
 from mt.run_directory import RunDirectory
 from mt.search.model import TeacherForced
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
@@ -165,12 +165,12 @@ def open_address() -> Iterator[Callable[..., Any]]:
 def steps_of_a_tenth_of_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     """`mt init` times nothing: no model is trained, and what it proposes does not depend on the machine."""
 
-    def measure(config: Config, sample: Sample) -> Pace:
-        num_steps = sample.corpus_tokens / config.training.batch_tokens
-        return Pace(num_steps, sample.corpus_tokens, 0.1, validation_seconds=1.0, start_seconds=6.0)
+    def measure(sample: Sample, speed: Speed | None = None) -> tuple[Speed, Pace]:
+        num_steps = sample.corpus_tokens / sample.config.training.batch_tokens
+        pace = Pace(num_steps, sample.corpus_tokens, 0.1, validation_seconds=1.0, start_seconds=6.0)
+        return Speed(1e-4, 3e-5), pace
 
-    monkeypatch.setattr(budget, "gauge", lambda sample: 10_000.0)
-    monkeypatch.setattr(budget, "measure", measure)
+    monkeypatch.setattr(init, "measure", measure)
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ import typer.main
 
 from mt.__main__ import main
 from mt.cli.app import app
-from mt.preflight.trial import Trial
+from mt.preflight.trial import Speed, Trial
 from mt.run_directory import RunDirectory
 
 ROOT = Path(__file__).parent.parent
@@ -89,7 +89,7 @@ def workspace(
     """A folder where the names in the guides mean something small."""
     monkeypatch.chdir(tmp_path)
     # For `mt init`, which times the steps of models that are not tiny.
-    monkeypatch.setattr(Trial, "time_steps", lambda *_, **__: 1e-4)
+    monkeypatch.setattr(Trial, "time_steps", lambda _: Speed(1e-4, 3e-5))
     # The files of a run of 200 steps.
     trained.path.rename("runs/en-de")
     for copy in ("runs/a", "runs/b", "runs/c"):

@@ -31,29 +31,20 @@ class Checkpoint:
 
     folder: Path
     """Its folder, whose name is the name of the checkpoint."""
-
     step: int
-
     best: bool
     """Whether it was the best of the run when it was saved."""
-
     metrics: dict[str, float]
-
     environment: dict[str, str | int]
     """How it was made: versions, device, threads."""
-
     checksums: dict[str, str]
     """SHA-256 of each other part, by file name."""
-
     tokenizers: dict[str, str] = field(default_factory=dict)
     """SHA-256 of the run's tokenizer files under ``src`` and ``tgt``; empty in the first checkpoints."""
-
     average_of: list[str] = field(default_factory=list)
     """The checkpoints that an average is the mean of; empty for a checkpoint that training saved."""
-
     imported_from: str = ""
     """Where the weights are from, if they were not trained by mt."""
-
     computation: dict[str, Scalar] = field(default_factory=dict)
     """The options that determine what its weights compute, such as ``model.num_heads``, with their values;
     empty in the first checkpoints."""

@@ -27,7 +27,6 @@ class SavedTraining:
 
     values: Mapping[str, Any]
     """Counters and other plain values, as in JSON."""
-
     tensors: dict[str, Tensor]
     """By kind and parameter, on the CPU; each has exactly the elements that its shape says."""
 

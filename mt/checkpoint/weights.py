@@ -45,7 +45,9 @@ def parse_model(content: bytes) -> dict[str, Tensor]:
     except (SafetensorError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise DamagedError(f"{MODEL} is not a model written by mt") from error
     for name, tensor in tensors.items():
-        if not _is_finite(tensor):
+        # aminmax propagates NaN, and unlike isfinite().all() needs no second tensor of that size.
+        has_values = tensor.is_floating_point() and tensor.numel()
+        if has_values and not all(bound.isfinite() for bound in torch.aminmax(tensor)):
             raise DamagedError(f"the weight {name} in {MODEL} contains NaN or infinite values")
     return tensors
 
@@ -65,10 +67,3 @@ def mean_of(models: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:
         for name, weight in weights.items():
             sums[name] += weight
     return {name: (total / num_models).to(weights[name].dtype) for name, total in sums.items()}
-
-
-def _is_finite(tensor: Tensor) -> bool:
-    if not tensor.is_floating_point() or not tensor.numel():
-        return True
-    # aminmax propagates NaN, and unlike isfinite().all() needs no second tensor of that size.
-    return all(bound.isfinite() for bound in torch.aminmax(tensor))

@@ -45,7 +45,11 @@ def init(
     ] = None,
     minutes: Annotated[
         float | None,
-        Option(min=0.001, max=MOST_MINUTES, help="Minutes of the whole run, from start to last step."),
+        Option(
+            min=0.001,
+            max=MOST_MINUTES,
+            help="Minutes of the whole run, from the start of mt train to its end.",
+        ),
     ] = None,
     target_tokens: Annotated[
         int | None,

@@ -14,7 +14,7 @@ from mt.data.corpus import load_corpus
 from mt.display import one_line
 from mt.errors import MtError
 from mt.preflight import rule
-from mt.preflight.budget import fit, take_sample, update
+from mt.preflight.budget import fit, measure, take_sample, update
 from mt.preflight.init import ALWAYS, Proposal
 from mt.preflight.text import unknown_words
 from mt.run_directory import RunDirectory
@@ -71,7 +71,8 @@ def propose_adaptation(
     size = rule.batch_size(0, sample.corpus_tokens, sample.config.data.max_length)
     size = min(old.training.batch_tokens, size)
     sample = replace(sample, config=update(sample.config, training={"batch_tokens": size}))
-    plan = fit(sample.config, rule.Budget(target_tokens or 0, None if target_tokens else minutes), sample)
+    _, pace = measure(sample)
+    plan = fit(sample.config, rule.Budget(target_tokens or 0, None if target_tokens else minutes), pace)
     config = plan.config
     unknown = max(words.share for words in unknown_words(sample.text).values())
     grown = " after adding those of the new text" if extends else ""

@@ -1,4 +1,4 @@
-"""A run that ends within a budget: real steps are timed, and the number of steps is fixed before the run."""
+"""A run that ends within a budget: some steps are timed, and the number of steps is fixed before the run."""
 
 import logging
 import math
@@ -13,12 +13,13 @@ from mt.data.batches.alignment import align
 from mt.data.batches.dataset import encode_pairs
 from mt.data.batches.pairs import EncodedPairs
 from mt.data.corpus import Corpus
+from mt.data.pair_table import PAIRS_IN_MEMORY
 from mt.errors import ConfigError
 from mt.preflight import rule
 from mt.preflight.forecast import MOST_DROPPED, Forecast, Pace, forecast
 from mt.preflight.rule import Budget
 from mt.preflight.text import PAIRS_ENCODED, look_at
-from mt.preflight.trial import FIXED_SECONDS, Sample, Trial
+from mt.preflight.trial import FIXED_SECONDS, Sample, Speed, Trial
 from mt.training.step import explain_out_of_memory
 
 LOG = logging.getLogger(__name__)
@@ -27,8 +28,6 @@ LOG = logging.getLogger(__name__)
 FEWEST_STEPS = 20
 # Validations, with a checkpoint each, take at most this share of the time, if there is more than one.
 VALIDATION_SHARE, MOST_VALIDATIONS = 0.05, 12
-# How long the usual model is timed.
-GAUGE_STEPS, GAUGE_SECONDS = 8, 1.0
 NICE_MINUTES = (1, 2, 3, 5, 7, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240)
 
 
@@ -49,7 +48,12 @@ class Plan:
 
 
 def take_sample(corpus: Corpus, config: Config, load_seconds: float) -> Sample:
-    """Tokenize the corpus, and choose `data.max_length` so that all but one in a thousand pairs fit."""
+    """Tokenize the corpus, and choose `data.max_length` so that all but one in a thousand pairs fit.
+
+    A large corpus is cached now, so that a run need not load it as slowly.
+    """
+    if len(corpus.train) > PAIRS_IN_MEMORY:
+        load_seconds = 0.0
     started = time.perf_counter()
     text = look_at(corpus, config, most=PAIRS_ENCODED)
     encoding = time.perf_counter()
@@ -67,65 +71,55 @@ def take_sample(corpus: Corpus, config: Config, load_seconds: float) -> Sample:
     counts = np.diff(np.searchsorted(kept, ends)).tolist()
     shares = (share._replace(num_pairs=count) for share, count in zip(everything.shares, counts, strict=True))
     pairs = EncodedPairs(*everything.select(kept), tuple(shares))
-    start_seconds = FIXED_SECONDS + load_seconds + encoding - started + encode_seconds
-    sample = Sample(update(config, data={"max_length": max_length}), text, pairs, start_seconds)
-    weight = config.training.guided_alignment
-    return with_alignment(sample, weight) if weight else sample
+    aligning = time.perf_counter()
+    places = np.concatenate(list(align(pairs))) if config.training.guided_alignment else None
+    align_seconds = (time.perf_counter() - aligning) * text.scale
+    start_seconds = FIXED_SECONDS + load_seconds + encoding - started + encode_seconds + align_seconds
+    return Sample(update(config, data={"max_length": max_length}), text, pairs, start_seconds, places)
 
 
-def with_alignment(sample: Sample, weight: float) -> Sample:
-    """The sample with guided alignment of this weight, which takes its time at the start of the run."""
-    started = time.perf_counter()
-    places = np.concatenate(list(align(sample.pairs)))
-    seconds = sample.start_seconds + (time.perf_counter() - started) * sample.text.scale
-    config = update(sample.config, training={"guided_alignment": weight})
-    return replace(sample, config=config, start_seconds=seconds, places=places)
+def measure(sample: Sample, speed: Speed | None = None) -> tuple[Speed, Pace]:
+    """Time some steps of a run, unless its speed is known, and compute the pace of the whole run."""
+    with explain_out_of_memory(sample.config):
+        trial = Trial(sample)
+        if speed is None:
+            LOG.info("timing steps of the proposed run")
+            speed = trial.time_steps()
+        return speed, trial.pace(speed)
 
 
-def gauge(sample: Sample) -> float:
-    """Target tokens per second of the usual model on this machine, by which the settings are chosen."""
-    LOG.info("timing steps of a small model")
-    batch_tokens = max(rule.USUAL_BATCH, sample.config.data.max_length)
-    training = {"batch_tokens": batch_tokens, "muon": True, "ema_decay": rule.ema_decay(0)}
-    config = update(sample.config, model=rule.USUAL_MODEL.model_dump(exclude_unset=True), training=training)
-    with explain_out_of_memory(config):
-        trial = Trial(replace(sample, config=config))
-        return 1 / trial.time_steps(max_steps=GAUGE_STEPS, max_seconds=GAUGE_SECONDS)
+def make_budget(
+    minutes: float | None, target_tokens: int | None, rate: float, corpus_tokens: float
+) -> Budget:
+    """A budget of this time or of these tokens; without either, of a time that suits the corpus.
 
-
-def measure(config: Config, sample: Sample) -> Pace:
-    """Train a new model for some seconds on the first batches of the run, and time all that a run does."""
-    LOG.info("timing steps of the proposed run")
-    with explain_out_of_memory(config):
-        return Trial(replace(sample, config=config)).measure_pace()
-
-
-def make_budget(minutes: float | None, target_tokens: int | None, sample: Sample) -> Budget:
-    """A budget of this time or of these tokens; without either, of a time that suits the corpus."""
+    ``rate`` is how many target tokens the usual model can be trained on in a second.
+    """
     if target_tokens is not None:
         return Budget(target_tokens)
-    rate, tokens = gauge(sample), sample.corpus_tokens
     if minutes is None:
-        needed = (rule.sensible_passes(tokens) * tokens / rate + sample.start_seconds) / 60
+        needed = rule.sensible_passes(corpus_tokens) * corpus_tokens / rate / 60
         minutes = next((nice for nice in NICE_MINUTES if nice >= needed), 60 * math.ceil(needed / 60))
-    return Budget(rate * max(60 * minutes - sample.start_seconds, 1.0), minutes)
+    return Budget(60 * minutes * rate, minutes)
 
 
-def make_plan(budget: Budget, sample: Sample) -> Plan:
-    """Choose the settings of a run, and `fit` it into the budget."""
-    enough = min(budget.target_tokens, rule.MOST_PASSES * sample.corpus_tokens)
-    options = rule.choose(
-        replace(budget, target_tokens=enough),
-        sample.corpus_tokens,
-        sample.text.tokenizers[1].size,
-        sample.config.data.max_length,
-    )
-    return fit(update(sample.config, **options), budget, sample)
+def with_settings(sample: Sample, budget: Budget) -> Sample:
+    """The sample with the options of a run of this budget."""
+    corpus_tokens = sample.corpus_tokens
+    enough = replace(budget, target_tokens=min(budget.target_tokens, rule.MOST_PASSES * corpus_tokens))
+    num_entries, longest = sample.text.tokenizers[1].size, sample.config.data.max_length
+    options = rule.choose(enough, corpus_tokens, num_entries, longest)
+    return replace(sample, config=update(sample.config, **options))
 
 
-def fit(config: Config, budget: Budget, sample: Sample) -> Plan:
-    """Time a run with these settings, and fix its number of steps."""
-    pace = measure(config, sample)
+def cost_of(sample: Sample) -> float:
+    """Roughly how many times as long as the usual model a run takes for a target token."""
+    num_entries, r_drop = sample.text.tokenizers[1].size, sample.config.training.r_drop
+    return rule.relative_cost(sample.config.model, num_entries) * (rule.R_DROP_COST if r_drop else 1.0)
+
+
+def fit(config: Config, budget: Budget, pace: Pace) -> Plan:
+    """Fix the number of steps of a run with this pace."""
     num_steps, num_validations = _length_within(budget, pace)
     most_steps, note = math.ceil(rule.MOST_PASSES * pace.steps_per_epoch), ""
     if num_steps > most_steps:

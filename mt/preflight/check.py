@@ -102,7 +102,7 @@ def preflight(config: Config, run: RunDirectory, show: Callable[[Section], objec
         parts = [(name, f"{number:,}") for name, number in trial.size.parts.items()]
         show(Section("model", counted(trial.size.num_parameters, "parameter"), parts))
         show(_memory_section(trial.take_largest_step(), trial.size))
-        pace = trial.measure_pace()
+        pace = trial.pace(trial.time_steps())
     expected = forecast(config, pace)
     show(_time_section(config, pace, expected, done))
     one, free = trial.size.saved_bytes, shutil.disk_usage(run.nearest_folder()).free
@@ -193,14 +193,17 @@ def _length_section(text: Text, src: Numbers, tgt: Numbers, dropped: Mapping[str
 
 def _memory_section(step: LargestStep, model_size: ModelSize) -> Section:
     known = model_size.num_bytes
-    details = [("batch", f"{rows} x {src} source and {tgt} target tokens") for rows, src, tgt in step.shapes]
-    details.append(("loss", f"{step.loss:.2f} before training"))
+    rows, src, tgt = step.shape
+    details = [
+        ("batch", f"{rows} x {src} source and {tgt} target tokens"),
+        ("loss", f"{step.loss:.2f} before training"),
+    ]
     details += [(name, size(num_bytes)) for name, num_bytes in known.items() if num_bytes]
     return Section(
         "memory",
         f"{size(sum(known.values()))}, and activations, which cannot be measured on this device"
         if step.peak is None
-        else f"{size(step.peak)} at the peak of a step on the largest batches",
+        else f"{size(step.peak)} at the peak of a step on the largest batch",
         details,
     )
 

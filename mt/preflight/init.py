@@ -13,11 +13,22 @@ from mt.config.training import TrainingConfig
 from mt.config.write import changed_options, config_to_yaml
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.prepare import unsegmented_hint
+from mt.device import choose_device
 from mt.display import one_line
 from mt.errors import ConfigError, DataError, SplitError
 from mt.preflight import rule
-from mt.preflight.budget import Plan, make_budget, make_plan, take_sample, update, with_alignment
+from mt.preflight.budget import (
+    Plan,
+    cost_of,
+    fit,
+    make_budget,
+    measure,
+    take_sample,
+    update,
+    with_settings,
+)
 from mt.preflight.forecast import warn_of_held_out_pairs
+from mt.preflight.rule import Budget
 from mt.preflight.text import (
     PAIRS_COUNTED,
     bleu_is_always_0,
@@ -69,24 +80,33 @@ def propose_config(
         parse_columns("src,tgt" if columns is None else columns)
     except ValueError as error:
         raise ConfigError(str(error)) from None
-    data = _held_out(DataConfig(path=path, src=src, tgt=tgt, name=name, columns=columns, delimiter=delimiter))
-    started = time.perf_counter()
-    # Again, as the run will load it: a large corpus is cached now.
-    corpus = load_corpus(data)
-    load_seconds = time.perf_counter() - started
+    data = DataConfig(path=path, src=src, tgt=tgt, name=name, columns=columns, delimiter=delimiter)
+    corpus, data, load_seconds = _load(data)
     start = Config(data=data, training=TrainingConfig(max_steps=1))
     num_words = num_running_words(corpus.train)
+    num_tokens = num_words + len(corpus.train)
     subwords = _subwords(corpus, start, num_words)
-    chosen, why = _words(corpus, start, num_words, subwords[0].tokenizer.max_size) or subwords
-    sample = take_sample(corpus, chosen, load_seconds)
-    budget = make_budget(minutes, target_tokens, sample)
-    needs_short_run = chosen.training.guided_alignment == rule.ALIGNMENT_OF_FEW and num_words > rule.FEW_WORDS
-    if needs_short_run and not budget.prefers_words(sample.corpus_tokens):
-        chosen, why = subwords
-        sample = take_sample(corpus, chosen, load_seconds)
-    if chosen.tokenizer.kind != "word" and budget.aligns_subwords(sample.corpus_tokens):
-        sample = with_alignment(sample, rule.ALIGNMENT_OF_FEW)
-    plan = make_plan(budget, sample)
+    words = _words(corpus, start, num_words, subwords[0].tokenizer.max_size)
+    samples: dict[tuple[str, float], Sample] = {}
+
+    def choose(rate: float) -> tuple[Sample, str, Budget]:
+        """The settings for a machine that trains the usual model on ``rate`` target tokens per second."""
+        budget = make_budget(minutes, target_tokens, rate, num_tokens)
+        config, why = words if words and _suits(words[0], num_words, num_tokens, budget) else subwords
+        if config.tokenizer.kind != "word" and budget.aligns_subwords(num_tokens):
+            config = update(config, training={"guided_alignment": rule.ALIGNMENT_OF_FEW})
+        key = config.tokenizer.kind, config.training.guided_alignment
+        if key not in samples:
+            samples[key] = take_sample(corpus, config, load_seconds)
+        return with_settings(samples[key], budget), why, budget
+
+    sample, why, budget = choose(rule.USUAL_RATES[choose_device(start.training.device).type])
+    speed, pace = measure(sample)
+    cost = cost_of(sample)
+    timed, (sample, why, budget) = sample, choose(cost / speed.token_seconds)
+    if sample.config != timed.config:
+        _, pace = measure(sample, speed.at_cost(cost_of(sample) / cost))
+    plan = fit(sample.config, budget, pace)
     config, notes = plan.config, [why]
     if bleu_is_always_0(corpus.validation):
         config = update(config, validation={"metric": "chrf"})
@@ -115,21 +135,34 @@ def propose_config(
     return Proposal(yaml, summary)
 
 
-def _held_out(data: DataConfig) -> DataConfig:
-    """Choose the share of the pairs for splits that the corpus lacks: neither too few pairs nor too many."""
+def _load(data: DataConfig) -> tuple[Corpus, DataConfig, float]:
+    """Load the corpus; if it lacks splits, with a share of its pairs that is neither too small nor too large.
+
+    Returns the seconds, too.
+    """
+    started = time.perf_counter()
     try:
         corpus = load_corpus(data)
     except SplitError:
         # Larger than the usual one; a still larger one would leave too little to train on.
-        return data.model_copy(update={"held_out_fraction": rule.LARGEST_HELD_OUT_FRACTION})
-    splits = corpus.by_name()
-    carved = [name for name, split in corpus.report.splits.by_name().items() if split.origin == "carved"]
-    if not carved:
-        return data
-    num_pairs = len(corpus.train) + sum(len(splits[name]) for name in carved)
-    fewest, most = rule.FEWEST_HELD_OUT / num_pairs, rule.MOST_HELD_OUT / num_pairs
-    fraction = float(f"{min(max(data.held_out_fraction, fewest), most):.2g}")
-    return data.model_copy(update={"held_out_fraction": min(rule.LARGEST_HELD_OUT_FRACTION, fraction)})
+        fraction = rule.LARGEST_HELD_OUT_FRACTION
+    else:
+        splits = corpus.report.splits.by_name()
+        carved = [split.pairs for split in splits.values() if split.origin == "carved"]
+        num_pairs = len(corpus.train) + sum(carved)
+        fewest, most = rule.FEWEST_HELD_OUT / num_pairs, rule.MOST_HELD_OUT / num_pairs
+        fraction = float(f"{min(max(data.held_out_fraction, fewest), most):.2g}")
+        fraction = min(rule.LARGEST_HELD_OUT_FRACTION, fraction)
+        if not carved or fraction == data.held_out_fraction:
+            return corpus, data, time.perf_counter() - started
+    data, started = data.model_copy(update={"held_out_fraction": fraction}), time.perf_counter()
+    return load_corpus(data), data, time.perf_counter() - started
+
+
+def _suits(words: Config, num_words: float, num_tokens: float, budget: Budget) -> bool:
+    """Whether a run learns more from words: always if the text is generated or short, or if the run is."""
+    always = words.training.guided_alignment == rule.ALIGNMENT_OF_CLOSED or num_words <= rule.FEW_WORDS
+    return always or budget.prefers_words(num_tokens)
 
 
 def _subwords(corpus: Corpus, start: Config, num_words: float) -> Tokenized:

@@ -85,6 +85,9 @@ def _deep_model(num_heads: int, d_ff: int) -> ModelConfig:
 
 # The model whose speed decides what a budget can afford.
 USUAL_MODEL = _small_model(256)
+# The target tokens per second that it is trained on, roughly, by the kind of device: the settings chosen with
+# these are timed, and chosen again, without timing others, if the machine is much faster or slower.
+USUAL_RATES = {"cpu": 1500.0, "mps": 10_000.0, "cuda": 50_000.0}
 # From small to large: for corpora that are soon memorised, the usual model, a wider one that has to be kept
 # from memorising by R-Drop, the one for IWSLT14, and the paper's base model.
 SHAPES = (

@@ -1,12 +1,11 @@
 """A trial of a model like that of the run: its parameters, its largest step, its pace."""
 
 import hashlib
+import math
 import os
 import time
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from tempfile import TemporaryFile
 from typing import NamedTuple, Self
 
@@ -16,10 +15,8 @@ from rich.filesize import decimal
 
 from mt.config.config import Config
 from mt.data.batches.alignment import Places
-from mt.data.batches.batch import collate
 from mt.data.batches.dataset import encode_pairs
 from mt.data.batches.pairs import EncodedPairs
-from mt.data.batches.sampler import Indices
 from mt.data.batches.stream import training_batches
 from mt.device import (
     Precision,
@@ -29,26 +26,40 @@ from mt.device import (
     peak_memory,
     usable_memory,
 )
-from mt.errors import OverflowedLinesError, TrainingError
+from mt.errors import TrainingError
 from mt.inference.loaded_model import build_model
-from mt.inference.model_translator import ModelTranslator
 from mt.preflight.forecast import Pace
 from mt.preflight.text import Text
-from mt.search.strategy import Constraints
-from mt.training.attention_images import attention_images
 from mt.training.counters import Counters
 from mt.training.freeze import freeze
 from mt.training.optimizers import count_moments
 from mt.training.train_state import new_train_state
-from mt.training.validation import validate
+from mt.training.validation import validation_loss
 from mt.transformer.transformer import Transformer
 
 FLOAT_BYTES = 4
-# Importing torch and the libraries, building the model, and converting the best checkpoint at the end.
-FIXED_SECONDS = 8.0
-TIMED_STEPS, TIMED_SECONDS = 40, 4.0
+# Importing torch and the libraries, and building the model.
+FIXED_SECONDS = 6.0
+# The first steps are slow, because the libraries prepare for new batch sizes.
+UNCOUNTED_STEPS, MOST_STEPS, TIMED_SECONDS = 2, 60, 6.0
+# A validation, which translates, took as long as this many forward passes over its sentences, and so did
+# converting the best checkpoint at the end, in which up to so many sentences are translated by two engines.
+VALIDATION_PASSES, CONVERSION_PASSES, MOST_VERIFIED = 2.7, 3.5, 1000
 # A part of a checkpoint that is large enough to time how fast it is saved.
 SAVED_PART_BYTES = 2**25
+
+
+class Speed(NamedTuple):
+    """How fast a model is on this machine."""
+
+    token_seconds: float
+    """The time of a training step for each of its target tokens."""
+    forward_seconds: float
+    """The time of a forward pass for each of its target tokens."""
+
+    def at_cost(self, cost: float) -> "Speed":
+        """The speed of a model for which everything takes ``cost`` times as long."""
+        return Speed(cost * self.token_seconds, cost * self.forward_seconds)
 
 
 @dataclass(frozen=True)
@@ -94,21 +105,13 @@ class ModelSize:
 
 
 class LargestStep(NamedTuple):
-    """A training step on the largest batches."""
+    """A training step on the largest batch."""
 
-    shapes: list[tuple[int, int, int]]
-    """For each batch, the number of pairs, and the source and target tokens per row."""
+    shape: tuple[int, int, int]
+    """The number of pairs, and the source and target tokens per row."""
     loss: float
     peak: int | None
     """The most bytes of memory that were used; None if unknown."""
-
-
-def largest_batches(pairs: EncodedPairs, batches: Sequence[Indices]) -> list[Indices]:
-    """The batch with the most positions, with padding, and one with the longest sentence if that has not."""
-    longest = np.maximum(pairs.src.lengths, pairs.tgt.lengths)
-    widest = max(batches, key=pairs.num_positions)
-    tallest = max(batches, key=lambda batch: int(longest[batch].max()))
-    return [widest] if longest[widest].max() == longest[tallest].max() else [widest, tallest]
 
 
 @dataclass(frozen=True)
@@ -153,86 +156,60 @@ class Trial:
         self._sample, self._device = sample, device
 
     def take_largest_step(self) -> LargestStep:
-        """Train on the largest batches of the first epoch as the micro-batches of one step."""
-        epoch = self.batches.epoch(0)
-        largest = largest_batches(epoch.pairs, list(epoch.batches))
-        generator = np.random.default_rng(self._sample.config.training.seed)
-        batches = [self.batches.batch_of(indices, 0, generator) for indices in largest]
-        result = self._train_state.step(batches)
-        shapes = [(len(batch.labels), batch.src_ids.size(1), batch.labels.size(1)) for batch in batches]
-        return LargestStep(shapes, result.loss, peak_memory(self._device))
+        """Train on the largest batch of the first epoch."""
+        batch = self.batches.largest_batch(0)
+        result = self._train_state.step([batch])
+        shape = len(batch.labels), batch.src_ids.size(1), batch.labels.size(1)
+        return LargestStep(shape, result.loss, peak_memory(self._device))
 
-    def time_steps(self, *, max_steps: int, max_seconds: float) -> float:
-        """Seconds of a step for each of its target tokens, from the first steps of the run."""
+    def time_steps(self) -> Speed:
+        """Take the first steps of the run for some seconds, and then forward passes of a batch."""
         log_every = self._sample.config.training.log_every_steps
-        epoch = batch = 0
-        # The first third is not counted, because the libraries prepare for new batch sizes.
-        for share in (0.5, 1.0):
-            num_tokens = num_steps = 0
+        epoch = batch = num_steps = num_tokens = 0
+        started = time.perf_counter()
+        while num_steps <= UNCOUNTED_STEPS or (
+            num_steps < MOST_STEPS and time.perf_counter() - started < TIMED_SECONDS
+        ):
+            if num_steps == UNCOUNTED_STEPS:
+                started, num_tokens = time.perf_counter(), 0
+            micro_batches, epoch, batch = self.batches.take(epoch, batch)
+            num_steps += 1
+            result = self._train_state.step(micro_batches, observe=num_steps % log_every == 0)
+            num_tokens += result.num_target_tokens
+        return Speed((time.perf_counter() - started) / num_tokens, self._time_forward_pass())
+
+    def _time_forward_pass(self) -> float:
+        """Seconds of a forward pass for each of its target tokens."""
+        state, (batches, *_) = self._train_state, self.batches.take(0, 0)
+        state.objective.eval()
+        for _ in range(2):
             started = time.perf_counter()
-            while not num_steps or (
-                num_steps < share * max_steps and time.perf_counter() - started < share * max_seconds
-            ):
-                micro_batches, epoch, batch = self.batches.take(epoch, batch)
-                num_steps += 1
-                result = self._train_state.step(micro_batches, observe=num_steps % log_every == 0)
-                num_tokens += result.num_target_tokens
-        return (time.perf_counter() - started) / num_tokens
-
-    def time_validation(self) -> float:
-        """Seconds that a validation on the examined part of its split will take, as timed on one batch."""
-        config, text = self._sample.config, self._sample.text
-        tokenizers, split = text.tokenizers, text.evaluation["validation"]
-        sizes = np.array([len(reference) + 1 for reference in split["tgt"]])
-        num_rows = config.validation.batch_sentences
-        # Batches are of like length; this one has the medium lengths.
-        middle = np.argsort(sizes, kind="stable")[max(0, len(sizes) - num_rows) // 2 :][:num_rows]
-        rows = split.select(middle)
-        pairs, _ = encode_pairs(rows, *tokenizers, max_length=config.data.max_length)
-        # A new model would not know where to end.
-        length = round(float(pairs.tgt.lengths.mean())) - 1 if len(pairs) else 1
-        ratio = self.batches.epoch(0).pairs.target_ratio
-        state, objective = self._train_state, self._train_state.objective.eval()
-        try:
-            with state.evaluation_weights():
-                translator = ModelTranslator(config, objective.model, *tokenizers, target_ratio=ratio)
-                started = time.perf_counter()
-                validate(
-                    objective,
-                    [collate(pairs.src, pairs.tgt)] if len(pairs) else [],
-                    state.precision,
-                    translate=partial(
-                        translator.translate, max_length=length, constraints=Constraints(min_length=length)
-                    ),
-                    sources=rows["src"],
-                    references=rows["tgt"],
-                    tgt_tokenizer=tokenizers[1],
-                )
-                validated = time.perf_counter()
-                attention_images(translator, rows)
-        except OverflowedLinesError as error:
+            loss = validation_loss(state.objective, batches, state.precision)
+        if not math.isfinite(loss):
             raise TrainingError(
-                "logits are NaN or infinite after the first steps. Try a lower schedule.learning_rate, or "
+                "the loss is NaN or infinite after the first steps. Try a lower schedule.learning_rate, or "
                 "more schedule.warmup_steps."
-            ) from error
-        seconds_once = time.perf_counter() - validated
-        return seconds_once + (validated - started) * float(sizes.sum() / sizes[middle].sum())
+            )
+        return (time.perf_counter() - started) / sum(batch.num_target_tokens for batch in batches)
 
-    def measure_pace(self) -> Pace:
-        """Time the first steps of the run, the beginning of an epoch, a validation, and a checkpoint."""
+    def pace(self, speed: Speed) -> Pace:
+        """What the run does, and how long each part of that takes at this speed."""
         text = self._sample.text
-        token_seconds = self.time_steps(max_steps=TIMED_STEPS, max_seconds=TIMED_SECONDS)
-        validation_seconds = self.time_validation() * text.validation_scale
+        self.batches.epoch(0)
         started = time.perf_counter()
         num_steps, num_tokens = self.batches.num_steps(1), self.batches.num_target_tokens(1)
         epoch_seconds = time.perf_counter() - started
+        validation = text.evaluation["validation"]
+        tokens = encode_pairs(validation, *text.tokenizers, max_length=None)[0].tgt.lengths
+        validated = float(tokens.sum()) * text.validation_scale
+        verified = float(tokens[:MOST_VERIFIED].sum())
         return Pace(
             num_steps * text.scale,
             num_tokens * text.scale,
-            (num_tokens * token_seconds + epoch_seconds) / num_steps,
-            validation_seconds,
+            (num_tokens * speed.token_seconds + epoch_seconds) / num_steps,
+            VALIDATION_PASSES * validated * speed.forward_seconds,
             time_saving(self.size.saved_bytes),
-            self._sample.start_seconds,
+            self._sample.start_seconds + CONVERSION_PASSES * verified * speed.forward_seconds,
             self.size.num_parameters,
         )
 

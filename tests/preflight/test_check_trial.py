@@ -1,11 +1,10 @@
 """The model that `mt check` and `mt init` try: its parameters by hand, its batches, its time, its memory."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import datasets
 import numpy as np
 import pytest
 import torch
@@ -14,8 +13,7 @@ import mt.device
 import mt.preflight.trial
 from mt.config.config import Config
 from mt.config.data import TokenizerConfig
-from mt.data.batches.dataset import encode_pairs
-from mt.data.batches.sampler import Indices
+from mt.data.batches.batch import Batch
 from mt.data.corpus import load_corpus
 from mt.data.prepare import make_tokenizers
 from mt.data.tokenizers.tokenizer import Tokenizer
@@ -23,9 +21,18 @@ from mt.data.tokenizers.train import train_tokenizer
 from mt.errors import TrainingError
 from mt.inference.loaded_model import build_model
 from mt.preflight.text import Text, encode, look_at
-from mt.preflight.trial import ModelSize, Sample, Trial, largest_batches
+from mt.preflight.trial import (
+    TIMED_SECONDS,
+    UNCOUNTED_STEPS,
+    ModelSize,
+    Sample,
+    Speed,
+    Trial,
+)
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
+from mt.training.step import StepResult
+from mt.training.train_state import TrainState
 
 MakeConfig = Callable[..., Config]
 CPU = torch.device("cpu")
@@ -40,10 +47,6 @@ def text(make_config: MakeConfig) -> Text:
 @pytest.fixture
 def trial(make_config: MakeConfig, text: Text) -> Trial:
     return Trial(Sample(make_config(), text, encode(make_config(), text)[0], 5.0))
-
-
-def indices(*numbers: int) -> Indices:
-    return np.array(numbers, dtype=np.int32)
 
 
 def tokenizer_of(num_words: int) -> Tokenizer:
@@ -75,26 +78,11 @@ def test_parameters_by_hand(make_config: MakeConfig) -> None:
     assert sum(size_of(shared, tgt, tgt).parts.values()) == sum(expected.values()) - 10 * d
 
 
-def test_the_largest_batches() -> None:
-    src, tgt = (["w " * (length - 1) for length in lengths] for lengths in ([3, 4, 9, 2], [3, 3, 2, 5]))
-    words = train_tokenizer(["w"], TokenizerConfig(min_frequency=1))
-    pairs, _ = encode_pairs(
-        datasets.Dataset.from_dict({"src": src, "tgt": tgt}), words, words, max_length=None
-    )
-    batches = [indices(2), indices(0, 1), indices(3)]
-    # 2 x (4 + 3) positions are more than 1 x (9 + 2), and 9 is the longest sentence.
-    assert [batch.tolist() for batch in largest_batches(pairs, batches)] == [[0, 1], [2]]
-    assert [batch.tolist() for batch in largest_batches(pairs, batches[:1])] == [[2]]
-    # As long as the longest of all, so that a second batch would show nothing more.
-    assert [batch.tolist() for batch in largest_batches(pairs, [indices(3, 2), indices(2)])] == [[3, 2]]
-
-
 def test_the_largest_step_is_a_real_one(trial: Trial, text: Text) -> None:
     step = trial.take_largest_step()
     pairs = trial.batches.epoch(0).pairs
-    rows, src, tgt = step.shapes[-1]
-    assert max(src, tgt) == max(pairs.src.lengths.max(), pairs.tgt.lengths.max())
-    assert 0 < rows <= len(pairs)
+    rows, src, tgt = step.shape
+    assert rows * (src + tgt) == max(map(pairs.num_positions, trial.batches.epoch(0).batches))
     # Nothing has been learnt yet: all words are about as likely.
     assert step.loss == pytest.approx(np.log(text.tokenizers[1].size), rel=0.3)
 
@@ -103,40 +91,40 @@ def test_the_time_of_a_token_is_that_of_the_steps_after_the_first_ones(
     trial: Trial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     epoch, batch, tokens = 0, 0, []
-    for _ in range(6):
+    for _ in range(UNCOUNTED_STEPS + 8):
         batches, epoch, batch = trial.batches.take(epoch, batch)
         tokens.append(sum(int((each.labels != 0).sum()) for each in batches))
-    taken: list[object] = []
-    take = trial.batches.take
+    clock, take_step = [0.0], TrainState.step
 
-    def noted(*position: int) -> object:
-        taken.append(position)
-        return take(*position)
+    def slow(self: TrainState, batches: Sequence[Batch], *, observe: bool = False) -> StepResult:
+        # The first steps take a hundred times as long as the others.
+        clock[0] += seconds * (1 if len(taken) >= UNCOUNTED_STEPS else 100)
+        taken.append(len(batches))
+        return take_step(self, batches, observe=observe)
 
-    monkeypatch.setattr(trial.batches, "take", noted)
-    # The clock shows the number of steps.
-    monkeypatch.setattr(time, "perf_counter", lambda: float(len(taken)))
-    # Two steps are not counted, and four are.
-    assert trial.time_steps(max_steps=4, max_seconds=1000) == 4 / sum(tokens[2:])
-    taken.clear()
-    # However slow they are, one is not counted.
-    assert trial.time_steps(max_steps=100, max_seconds=1) == 1 / tokens[1]
-    taken.clear()
-    assert trial.time_steps(max_steps=100, max_seconds=4) == 4 / sum(tokens[2:])
+    monkeypatch.setattr(TrainState, "step", slow)
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+    # As many as begin within the time, and one however slow it is.
+    for seconds, num_steps in ((TIMED_SECONDS / 7.5, 8), (10 * TIMED_SECONDS, 1)):
+        taken: list[int] = []
+        counted = sum(tokens[UNCOUNTED_STEPS:][:num_steps])
+        assert trial.time_steps().token_seconds == pytest.approx(num_steps * seconds / counted)
 
 
 def test_the_pace_of_a_part_is_scaled_to_the_whole(make_config: MakeConfig, text: Text) -> None:
     config = make_config()
     part = replace(text, scale=2.0, validation_scale=3.0)
-    paces = [
-        Trial(Sample(config, examined, encode(config, text)[0], 5.0)).measure_pace()
-        for examined in (text, part)
-    ]
-    whole, scaled = paces
+    speed = Speed(1e-3, 1e-4)
+    whole, scaled = (
+        Trial(Sample(config, examined, encode(config, text)[0], 5.0)).pace(speed) for examined in (text, part)
+    )
     assert scaled.steps_per_epoch == 2 * whole.steps_per_epoch
     assert scaled.target_tokens_per_epoch == 2 * whole.target_tokens_per_epoch
-    assert min(whole.step_seconds, whole.validation_seconds, whole.checkpoint_seconds) > 0
-    assert whole.start_seconds == 5.0
+    assert whole.step_seconds == pytest.approx(1e-3 * whole.tokens_per_step, rel=0.5)
+    assert scaled.validation_seconds == pytest.approx(3 * whole.validation_seconds)
+    assert min(whole.validation_seconds, whole.checkpoint_seconds) > 0
+    # Converting the best checkpoint comes last.
+    assert whole.start_seconds > 5.0
 
 
 @pytest.mark.parametrize(
