@@ -23,9 +23,9 @@ from mt.training.schedule import learning_rate
 
 MINUTES = 5.0
 """A budget where none is given."""
-RATE = 0.5
+RATE = 0.25
 """The peak of the learning rate, as a share of that of the run to begin from."""
-OLD_SHARE = 1 / 3
+OLD_SHARE = 1 / 2
 """Of what is shown, the share that comes from the old data, against forgetting."""
 
 

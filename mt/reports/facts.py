@@ -48,7 +48,11 @@ class RunFacts(RunSummary):
 
     def __init__(self, run: RunDirectory, *, now: float) -> None:
         super().__init__(run, now=now)
-        self.corpus = self.read(run.corpus_file, lambda: _CORPUS.validate_json(run.read_corpus_report()))
+        # An imported run has none.
+        self.corpus = self.read(
+            run.corpus_file,
+            lambda: None if self.imported_from else _CORPUS.validate_json(run.read_corpus_report()),
+        )
         self.sessions = self.read(run.sessions_file, lambda: read_sessions(run)) or []
         if self.sessions and self.state == "running":
             self.sessions[-1].outcome = STILL_RUNNING

@@ -23,7 +23,7 @@ from mt.training.counters import Counters
 from mt.training.metrics_file import Point, read_points
 
 T = TypeVar("T")
-State = Literal["running", "stopped", "finished", "damaged"]
+State = Literal["running", "stopped", "finished", "damaged", "imported"]
 
 
 class RunSummary:
@@ -84,6 +84,11 @@ class RunSummary:
             self.problems.append(f"{file.name}: {error}")
         return None
 
+    @property
+    def imported_from(self) -> str:
+        """Where the weights are from, if they were not trained by mt."""
+        return self.latest.record.imported_from if self.latest and self.latest.record else ""
+
     def _pointed_at(self) -> tuple[SavedCheckpoint | None, SavedCheckpoint | None]:
         """The latest checkpoint and the best one, if there are any."""
         store = CheckpointDirectory(self.run.checkpoints_dir)
@@ -104,7 +109,8 @@ class RunSummary:
         if self.latest is None:
             return None
         record = self.latest.record
-        counters = self.read(record.folder, lambda: read_counters(record)) if record else None
+        is_trained = record and not self.imported_from
+        counters = self.read(record.folder, lambda: read_counters(record)) if record and is_trained else None
         tokenizers = self.run.src_tokenizer_file, self.run.tgt_tokenizer_file
         self.problems += [f"{file.name} is missing" for file in tokenizers if not file.is_file()]
         return counters
@@ -116,6 +122,8 @@ class RunSummary:
             return "running", holder
         if self.problems or self.config is None:
             return "damaged", "; ".join(self.problems)
+        if self.imported_from:
+            return "imported", f"from {self.imported_from}"
         if counters is None or counters.owes_validation:
             return "stopped", None
         limit = counters.reached_limit(self.config.training, self.config.validation)

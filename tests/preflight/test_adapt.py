@@ -36,10 +36,10 @@ def test_new_data_is_mixed_with_the_old_which_is_scored_too(
     trained: RunDirectory, new_corpus: Path, tmp_path: Path, tiny_corpus: Path
 ) -> None:
     config, text = proposed(tmp_path, trained, new_corpus)
-    # A third of what is shown: 40 new pairs, and 20 of the 160 old ones.
-    assert config.data.mix == f"{tiny_corpus} weight=0.12 src=en tgt=de"
+    # Half of what is shown: 40 new pairs, and 40 of the 160 old ones.
+    assert config.data.mix == f"{tiny_corpus} weight=0.25 src=en tgt=de"
     assert config.tokenizer.extend
-    assert config.schedule.learning_rate == 0.5 * load_config(trained.config_file).schedule.learning_rate
+    assert config.schedule.learning_rate == 0.25 * load_config(trained.config_file).schedule.learning_rate
     assert "model:\n" in text
     assert "d_model:" not in text
     short = config.model_copy(update={"training": config.training.model_copy(update={"max_steps": 1})})

@@ -148,7 +148,7 @@ def test_an_existing_run_shows_how_much_is_done(
     # The disk needs no room for the checkpoints that exist.
     num_saved = len(list((tmp_path / "runs" / "tiny" / "checkpoints").glob("step_*")))
     needed.append(report["disk"].summary)
-    before, after = (float(re.findall(r"up to (\S+) KB", summary)[0]) for summary in needed)
+    before, after = (float(re.findall(r"up to (\S+) kB", summary)[0]) for summary in needed)
     assert after == pytest.approx(before * (4 - num_saved) / 4, rel=0.05)
     finished = check("training.max_steps=4", "data.path=/nowhere")
     assert list(finished.sections) == ["run"]
