@@ -128,6 +128,8 @@ def import_marian(source: str, run: RunDirectory, *, src: str | None, tgt: str |
         # Tied ones by their first names alone.
         ours = {name: named[name] for name in model.weights()}
         model.check_shapes({name: tuple(weight.shape) for name, weight in ours.items()})
+        if odd := [name for name, weight in ours.items() if not weight.isfinite().all()]:
+            raise ValueError(f"{odd[0]} contains NaN or infinite values")
     except (LookupError, ValueError) as error:
         raise DataError(f"the weights in {folder} are not those of its {CONFIG}: {error}.") from error
     make_folder(run.path.absolute().parent)
@@ -186,10 +188,11 @@ def _read_config(path: Path) -> "_Marian":
     try:
         return _Marian.model_validate(_read_json(path))
     except ValidationError as error:
-        wrong = [
-            f"{'.'.join(map(str, each['loc']))} is {each['input']!r}" if each["loc"] else each["msg"]
-            for each in error.errors()
-        ]
+        wrong = []
+        for each in error.errors():
+            name = ".".join(map(str, each["loc"]))
+            value = "missing" if each["type"] == "missing" else repr(each["input"])
+            wrong.append(f"{name} is {value}" if name else each["msg"].removeprefix("Value error, "))
         raise DataError(f"{path}: this model cannot be imported, because {'; '.join(wrong)}.") from error
 
 

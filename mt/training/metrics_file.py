@@ -37,7 +37,7 @@ def read_points(file: Path) -> list[Point]:
 def parse_points(lines: Iterable[bytes]) -> Iterator[Point]:
     """The points in these lines, without one that a crash cut off."""
     for line in lines:
-        with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):
+        with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
             text = line.decode()
             values = json.loads(text)
             step, kind = int(values.pop("step")), str(values.pop("kind"))

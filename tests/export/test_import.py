@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
@@ -317,6 +318,20 @@ def with_bytes(folder: Path) -> None:
     (folder / "source.spm").write_bytes(b"x" * 99)
 
 
+def with_nan(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    save_file(
+        weights | {"final_logits_bias": torch.full_like(weights["final_logits_bias"], torch.nan)},
+        folder / "model.safetensors",
+    )
+
+
+def without_width(folder: Path) -> None:
+    content = json.loads((folder / "config.json").read_text())
+    del content["d_model"]
+    (folder / "config.json").write_text(json.dumps(content))
+
+
 def with_code(folder: Path) -> None:
     (folder / "model.safetensors").unlink()
     torch.save(Path("pickled"), folder / "pytorch_model.bin")
@@ -331,6 +346,8 @@ WRONG: dict[str, tuple[Callable[[Path], None], str]] = {
     "another width": (edit("config.json", encoder_ffn_dim=32, decoder_ffn_dim=32), "not those of its config"),
     "more words": (edit("vocab.json", more=10_000), "its ids are not 0, 1, 2"),
     "no languages": (edit("tokenizer_config.json", source_lang=None), "--src and --tgt"),
+    "no width": (without_width, "d_model is missing"),
+    "NaN": (with_nan, r"output\.bias contains NaN"),
     "no SentencePiece": (with_bytes, "source.spm"),
     "no weights": (lambda folder: (folder / "model.safetensors").unlink(), "neither model.safetensors nor"),
     "cut weights": (lambda folder: os.truncate(folder / "model.safetensors", 5000), "cannot be read"),
