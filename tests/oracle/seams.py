@@ -42,4 +42,4 @@ def batches(config: Config, run: Path, num_epochs: int) -> Iterator[tuple[object
 
 def translator(run: Path, **options: Any) -> Translator:
     """The run's newest model, with the engine that is the reference, in float32."""
-    return Translator.from_run(run, checkpoint="latest", device="cpu", **options)
+    return Translator.from_run(run, checkpoint="latest", device="cpu", precision="float32", **options)
