@@ -21,6 +21,7 @@ _TEXTS_OF_NO_MEMORY = ("can't allocate memory", "bad_alloc", "failed to map segm
 
 def main() -> None:
     """Run a command; an error is one sentence on stderr and exit code 2, with MT_DEBUG=1 also a traceback."""
+    processes.end_with_launcher()
     survive_losing_stderr()
     processes.let_threads_look(3000)
     threading.excepthook = _leave_full_disks_to_the_main_thread

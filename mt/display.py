@@ -8,10 +8,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from rich.filesize import decimal
+
 if TYPE_CHECKING:
     from tqdm import tqdm
 
 LOG = logging.getLogger(__name__)
+size = decimal
+"""A number of bytes as people write it, such as ``45.1 MB``, in powers of 1000."""
 T = TypeVar("T")
 
 SECONDS_BETWEEN_LINES = 10.0

@@ -4,10 +4,15 @@ A *rank* is the number of a process among all of them, counted from 0; the local
 machine. This module does not import torch.
 """
 
+import ctypes
 import os
+import signal
+import sys
 
 # Other launchers also set RANK, for their own programs.
 _IS_TORCHRUN = "TORCHELASTIC_RUN_ID" in os.environ
+_LAUNCHER = os.getppid()
+_SET_PARENT_DEATH_SIGNAL = 1
 _HAS_SPIN_SETTING = bool({"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys())
 
 
@@ -34,6 +39,14 @@ def are_several() -> bool:
 def is_first() -> bool:
     """Whether this is the process that writes the run and communicates with the user."""
     return rank() == 0
+
+
+def end_with_launcher() -> None:
+    """Let Linux end this process when torchrun has died, because otherwise nobody would."""
+    if sys.platform == "linux" and _IS_TORCHRUN:
+        ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+        if os.getppid() != _LAUNCHER:
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def let_threads_look(times: int) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from rich.filesize import decimal as size
 from tqdm import tqdm
 
 from mt.checkpoint.store import CheckpointStore
@@ -16,7 +15,7 @@ from mt.data.corpus_report import cleaning_table, leak_sentence
 from mt.data.prepare import check_same_corpus, load_tokenizers
 from mt.data.prepared_cache import aligned_places
 from mt.device import Precision, choose_device
-from mt.display import counted, origin_of_split
+from mt.display import counted, origin_of_split, size
 from mt.preflight.forecast import (
     Forecast,
     Pace,

@@ -4,12 +4,10 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from rich.filesize import decimal as size
-
 from mt.config.config import Config
 from mt.data.corpus import Corpus
 from mt.data.corpus_report import leak_sentence
-from mt.display import counted
+from mt.display import counted, size
 from mt.preflight.rule import LARGEST_HELD_OUT_FRACTION, words_suffice
 from mt.preflight.text import Ceiling, Text, Unknown, bleu_is_always_0
 from mt.training.schedule import learning_rate

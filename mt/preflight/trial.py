@@ -11,8 +11,8 @@ from typing import NamedTuple, Self
 
 import numpy as np
 import torch
-from rich.filesize import decimal
 
+from mt import display
 from mt.config.config import Config
 from mt.data.batches.alignment import Places
 from mt.data.batches.dataset import encode_pairs
@@ -99,7 +99,7 @@ class ModelSize:
             kept = " and ".join(name for name, size in self.num_bytes.items() if size and name != "weights")
             raise TrainingError(
                 f"the model's {self.num_parameters:,} parameters with their {kept} take "
-                f"{decimal(needed)}, but only {decimal(free)} of memory are free. Lower "
+                f"{display.size(needed)}, but only {display.size(free)} of memory are free. Lower "
                 "model.d_model, model.d_ff or tokenizer.max_size."
             )
 

@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.filesize import decimal as size
-
 from mt.config.config import Config
 from mt.config.write import all_options
-from mt.display import aligned, one_line
+from mt.display import aligned, one_line, size
 from mt.errors import RunError
 from mt.reports.summary import RunSummary, short_count, short_duration
 from mt.run_directory import TRAIN_ONE, RunDirectory, as_run

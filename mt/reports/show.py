@@ -2,9 +2,7 @@
 
 from collections.abc import Iterator
 
-from rich.filesize import decimal as size
-
-from mt.display import aligned, counted, origin_of_split, visible
+from mt.display import aligned, counted, origin_of_split, size, visible
 from mt.reports.charts import sparkline
 from mt.reports.facts import CorpusFacts, RunFacts
 from mt.reports.summary import series
