@@ -75,6 +75,9 @@ class CleaningConfig(Section):
     unicode_form: UnicodeForm = "none"
     """Unicode normalisation form, applied first to training text and to all text that the model reads."""
 
+    skip_bad_rows: bool = False
+    """Drop rows that cannot be read, such as those with too few cells, instead of asking to correct them."""
+
     min_characters: int = Field(default=1, ge=1)
     """Drop pairs with fewer characters on a side, not counting spaces around the text."""
 
