@@ -183,3 +183,17 @@ def test_folders_as_tools_leave_them(tmp_path: Path) -> None:
     write_lines(opus / "Tatoeba.de-en", PAIRS)
     loading_fails(opus, r"several corpora.*Books\.de-en, .*Tatoeba\.de-en")
     loading_fails(tmp_path, "no training split that can be read.*'clone/', 'one/', 'opus/', 'splits/'")
+
+
+def test_a_small_table_that_unpacks_to_gigabytes_is_not_kept_in_memory(tmp_path: Path) -> None:
+    table = pa.table({"en": ["a" * 2_000_000] * 1000, "de": ["b"] * 1000})
+    pq.write_table(table, tmp_path / "train.parquet")
+    assert (tmp_path / "train.parquet").stat().st_size < 100_000
+    loading_fails(tmp_path, "No pair .*: in 1,000 rows a side has over 1,000,000 characters")
+
+
+def test_the_name_of_a_column_that_is_not_utf8(tmp_path: Path) -> None:
+    file = tmp_path / "train.parquet"
+    pq.write_table(pa.table({"qqen": ["a"], "de": ["b"]}), file, store_schema=False)
+    file.write_bytes(file.read_bytes().replace(b"qqen", b"\xff\xfeen"))
+    loading_fails(tmp_path, r"train\.parquet: the name of a column is not UTF-8")

@@ -12,6 +12,9 @@ LOG = logging.getLogger(__name__)
 
 EXAMPLES_KEPT = 2
 BAD_ROWS_NAMED = 3
+# More is no sentence, but may be a file that unpacks to gigabytes, or takes hours to learn subwords from.
+MOST_CHARACTERS = 1_000_000
+TOO_LONG = f"a side has over {MOST_CHARACTERS:,} characters"
 _MAX_SHOWN = 60
 
 
@@ -75,6 +78,8 @@ def training_pairs(
                 dropped.add(_what_lacks("source", src), src, tgt)
             elif not isinstance(tgt, str) or not tgt.strip():
                 dropped.add(_what_lacks("target", tgt), src, tgt)
+            elif len(src) > MOST_CHARACTERS or len(tgt) > MOST_CHARACTERS:
+                dropped.add(TOO_LONG, src, tgt)
             else:
                 yield src, tgt
         bad_rows.check(f"Correct the {part.unit}s, or drop and count them: cleaning.skip_bad_rows=true.")
@@ -91,6 +96,8 @@ def evaluation_pairs(parts: Sequence[Part]) -> Iterator[tuple[str, str]]:
                 bad_rows.add(number, BadRow(_what_lacks("source", src)))
             elif not isinstance(tgt, str):
                 bad_rows.add(number, BadRow(_what_lacks("target", tgt)))
+            elif len(src) > MOST_CHARACTERS or len(tgt) > MOST_CHARACTERS:
+                bad_rows.add(number, BadRow(TOO_LONG))
             elif src.strip() or tgt.strip():
                 yield src, tgt
             else:
@@ -107,17 +114,18 @@ def _bad_row(src: object, tgt: object) -> BadRow | None:
     """The row if it could not be read, or if it cannot be written as UTF-8."""
     if isinstance(src, BadRow):
         return src
-    for side in (src, tgt):
-        if isinstance(side, str):
-            try:
-                side.encode()
-            except UnicodeEncodeError as error:
-                surrogate = ord(side[error.start])
-                # Those of text_lines; JSON can contain others.
-                if 0xDC80 <= surrogate <= 0xDCFF:
-                    detail = f"byte 0x{surrogate - 0xDC00:02x}; convert it with iconv -f ENCODING -t UTF-8"
-                    return BadRow("the text is not UTF-8", detail)
-                return BadRow("a character is half of one (a lone surrogate)", repr(side[error.start]))
+    try:
+        if isinstance(src, str):
+            src.encode()
+        if isinstance(tgt, str):
+            tgt.encode()
+    except UnicodeEncodeError as error:
+        surrogate = ord(error.object[error.start])
+        # Those of text_lines; JSON can contain others.
+        if 0xDC80 <= surrogate <= 0xDCFF:
+            detail = f"byte 0x{surrogate - 0xDC00:02x}; convert it with iconv -f ENCODING -t UTF-8"
+            return BadRow("the text is not UTF-8", detail)
+        return BadRow("a character is half of one (a lone surrogate)", repr(chr(surrogate)))
     return None
 
 

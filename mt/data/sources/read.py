@@ -31,6 +31,8 @@ CHARACTERS: dict[Delimiter, str] = {"tab": "\t", "comma": ",", "semicolon": ";",
 # The most that is read into memory at once: a line, or the one list of a .json file. Without a limit, a few
 # megabytes of gzip that unpack to one line of many gigabytes would take up all the memory.
 MAX_LINE_BYTES = 2**28
+# Of parquet, in which a few kilobytes may stand for a thousand rows of megabytes.
+ROWS_AT_ONCE = 128
 # csv's own limit of 131,072 is too low for some corpora.
 csv.field_size_limit(MAX_LINE_BYTES)
 
@@ -151,7 +153,11 @@ def row_pairs(
             if is_nested:
                 src, tgt = f"{NESTED}.{src}", f"{NESTED}.{tgt}"
             are_known = True
-        yield number, _value(row, src), _value(row, tgt)
+        yield (
+            number,
+            row[src] if src in row else _field(row, src),
+            row[tgt] if tgt in row else _field(row, tgt),
+        )
 
 
 def _names(row: Row) -> list[str]:
@@ -165,13 +171,13 @@ def _names(row: Row) -> list[str]:
     return [*row, *fields]
 
 
-def _value(row: Row, column: str) -> object:
-    """The value of a column, or of a field in one; None if it is missing."""
-    if column in row:
-        return row[column]
-    outer, _, field = column.partition(".")
+def _field(row: Row, name: str) -> object:
+    """The value of a field such as ``text.en``, for which there is no column; None if it is missing."""
+    outer, _, field = name.partition(".")
     inner = row.get(outer)
-    return _value(inner, field) if isinstance(inner, Mapping) else None
+    if not isinstance(inner, Mapping):
+        return None
+    return inner[field] if field in inner else _field(inner, field)
 
 
 def _rows_inside(row: Row, where: str) -> str:
@@ -314,7 +320,11 @@ def _parquet_rows(path: Path, config: DataConfig) -> Iterator[tuple[int, Row | B
         # Opened here, because pyarrow takes some names for addresses.
         with path.open("rb") as opened, pyarrow.parquet.ParquetFile(opened) as file:
             needed = needed_columns(file.schema_arrow.names, config, str(path))
-            yield from arrow_rows(file.iter_batches(batch_size=1000, columns=needed))
+            yield from arrow_rows(file.iter_batches(batch_size=ROWS_AT_ONCE, columns=needed))
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path}: the name of a column is not UTF-8 ({error}). Write the table again."
+        ) from None
     except (pa.ArrowException, OSError) as error:
         raise unreadable(path, error) from None
 
