@@ -142,7 +142,8 @@ def test_an_unreachable_hub_is_reported_at_once_and_the_cache_still_serves(
     unreachable = new_hub()
     unreachable.home = main_hub.home
     with socket.create_server(("127.0.0.1", 0)) as closed_again:
-        unreachable.endpoint = f"http://127.0.0.1:{closed_again.getsockname()[1]}"
+        address = f"127.0.0.1:{closed_again.getsockname()[1]}"
+    unreachable.endpoint = f"http://user:secret@{address}"
     commits = main_hub.repositories["bentrevett/multi30k"].references
     missing, wrong_name, books, converted, newest, older = unreachable.load(
         {"path": "org/nothing"},
@@ -154,7 +155,8 @@ def test_an_unreachable_hub_is_reported_at_once_and_the_cache_still_serves(
     )
     for outcome, name in ((missing, "org/nothing"), (wrong_name, r"opus_books \(en-it\)")):
         assert re.search(rf"{name} .*cannot be reached.* check the network", outcome["error"])
-    assert f"{unreachable.endpoint} does not answer" in missing["log"]
+    assert f"http://{address} does not answer" in missing["log"]
+    assert "secret" not in missing["log"] + missing["error"]
     for outcome, name in ((books, "legacy"), (converted, "converted"), (newest, "tag")):
         assert outcome["train"] == outcomes[name]["train"]
         assert outcome["description"]["revision"] == outcomes[name]["description"]["revision"]

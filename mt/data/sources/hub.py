@@ -100,7 +100,7 @@ def connect(limit_seconds: float) -> bool:
     except Exception as error:
         LOG.warning(
             "%s does not answer (%s): it is treated as offline, and only what is cached can be used.",
-            constants.ENDPOINT,
+            _without_password(constants.ENDPOINT),
             error_text(error),
         )
         constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
@@ -110,7 +110,7 @@ def connect(limit_seconds: float) -> bool:
 
 def remedy(is_online: bool) -> str:
     """What to do where the Hub has not given what was asked for."""
-    endpoint = huggingface_hub.constants.ENDPOINT
+    endpoint = _without_password(huggingface_hub.constants.ENDPOINT)
     if is_online:
         return (
             f" Check the name; if it is private or gated, ask for access at {endpoint} and log in with "
@@ -126,4 +126,9 @@ def error_text(error: BaseException) -> str:
     """The text of a library's error, as part of a sentence."""
     if isinstance(error, DatasetGenerationError):
         error = error.__cause__ or error
-    return " ".join(str(error).split()).rstrip(".") or type(error).__name__
+    return _without_password(" ".join(str(error).split()).rstrip(".")) or type(error).__name__
+
+
+def _without_password(text: str) -> str:
+    """The text with addresses such as ``http://user:password@host`` as ``http://host``."""
+    return re.sub(r"(?<=://)[^/@\s]+@", "", text)
