@@ -1,7 +1,6 @@
-"""The measured figures as Markdown, which is what the terminal shows and `docs/performance.md` keeps."""
+"""The measured figures as Markdown, for the terminal and the report."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from statistics import median
 
 from scripts.benchmark import layouts
@@ -43,7 +42,6 @@ end by itself are left out, because each program limits length in its own way. B
 are the fastest of those tried. On a CPU, CTranslate2 runs in two layouts, each in its own process: as one
 worker that has all threads and as one worker per thread. With two threads, these are called "1 x 2 threads"
 and "2 x 1 thread"."""
-BEGIN, END = "<!-- bench -->", "<!-- /bench -->"
 
 
 def training_table(job: Job, results: Sequence[TrainingResult], ceilings: Sequence[float]) -> str:
@@ -154,19 +152,6 @@ def workload_text(description: Description, *, rounds: Sequence[str]) -> str:
         f"{description.batch_tokens:,} tokens a batch."
     )
     return "\n\n".join([" ".join([what, *rounds]), METHOD])
-
-
-def write_section(page: Path, text: str) -> None:
-    """Replace the text between the marks, or append it if there are none."""
-    old = page.read_text(encoding="utf-8") if page.exists() else "# Performance\n"
-    section = f"{BEGIN}\n{text}\n{END}"
-    if BEGIN in old and END in old:
-        before, rest = old.split(BEGIN, 1)
-        new = before + section + rest.split(END, 1)[1]
-    else:
-        new = f"{old.rstrip()}\n\n{section}\n"
-    page.parent.mkdir(exist_ok=True)
-    page.write_text(new, encoding="utf-8")
 
 
 def _number(value: float) -> str:

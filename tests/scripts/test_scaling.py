@@ -1,4 +1,4 @@
-"""The memory of training hardly grows with the corpus, as docs/scaling.md says."""
+"""The memory of training hardly grows with the corpus, as docs/clusters.md says."""
 
 import re
 import subprocess
