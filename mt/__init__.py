@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mt.search.strategy import Sampling as Sampling
     from mt.training.run import run_training as train
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _WHERE = {
     "Beam": ("mt.search.strategy", "Beam"),
