@@ -35,7 +35,7 @@ def _table(name: str, section: FieldInfo) -> str:
     ]
     head = ["| option | default | takes | what it does |", "|---|---|---|---|"]
     body = [f"| {' | '.join(_cell(text) for text in row)} |" for row in rows]
-    return "\n".join([f"## {name}", "", str(section.description), "", *head, *body, ""])
+    return "\n".join([f"## {name}", "", str(section.annotation.__doc__), "", *head, *body, ""])
 
 
 def _default(option: dict[str, Any]) -> str:

@@ -49,9 +49,6 @@ def train(
     130  stopped by Ctrl-C (SIGINT): saved, unless it was pressed twice.
     138  stopped by SIGUSR1, which SLURM can send before a time limit: saved.
     143  stopped by SIGTERM: saved.
-
-    A signal that is ignored at the start (nohup) stays ignored. If stderr
-    is closed, training continues; all messages are in the run's train.log.
     """
     show_logs()
     check_at_most_one(restart=restart, from_checkpoint=from_checkpoint)
