@@ -161,14 +161,6 @@ class RunDirectory:
         if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
             raise self._unusable(f"{folder} is not a folder, or cannot be written")
 
-    def check_writable(self) -> None:
-        """Check that files can be added to the run, for which it need not be locked."""
-        if not os.access(self.path, os.W_OK | os.X_OK):
-            raise RunError(
-                f"{self.path} cannot be written, but translations are saved in the run: copy the run to a "
-                "folder that you can write to, and use the copy."
-            )
-
     def nearest_folder(self) -> Path:
         """The run directory, or the nearest of its parents that exists, if only as a broken link."""
         path = self.path.absolute()

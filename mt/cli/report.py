@@ -64,9 +64,8 @@ def report(
         left_out.append(f"Translations and attention are left out: {error}")
     for reason in left_out:
         LOG.warning("%s", reason)
-    hash_of_script = script_hash() if maps else ""
-    text = render(facts, format, samples, attention=maps, script_hash=hash_of_script, left_out=left_out)
-    write_output([text], out)
+    script = script_hash() if maps else ""
+    write_output([render(facts, format, samples, attention=maps, script_hash=script, left_out=left_out)], out)
 
 
 def _samples(

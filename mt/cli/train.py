@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Exit, Option
 
-from mt import processes
 from mt.cli.logs import say, show_logs
 from mt.cli.options import OverridesOption, check_at_most_one, load_config_and_run
 from mt.errors import ConfigError
@@ -64,8 +63,6 @@ def train(
         ]
     max_seconds = None if max_time is None else _seconds(max_time)
     loaded, directory = load_config_and_run(config, overrides, run)
-    if processes.is_first():
-        directory.check_usable()
     # After the checks above, because importing torch is slow.
     from mt.training.run import run_training
 

@@ -49,15 +49,12 @@ class _Options(BaseModel, extra="forbid"):
 
 
 class MixedSource(NamedTuple):
-    """One line of ``data.mix``.
-
-    Attributes:
-        weight: How often an epoch shows each pair of the source, on average.
-        fields: The fields of `DataConfig` that the line gives, including ``path``.
-    """
+    """One line of ``data.mix``."""
 
     weight: float
+    """How often an epoch shows each pair of the source, on average."""
     fields: dict[str, str | int]
+    """The fields of `DataConfig` that the line gives, including ``path``."""
 
 
 def parse_mix(mix: str) -> list[MixedSource]:

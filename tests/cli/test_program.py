@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
@@ -16,7 +15,6 @@ import pytest
 import typer.main
 
 import mt
-from mt.__main__ import main
 from mt.cli.app import app
 from mt.config.load import load_config
 
@@ -107,27 +105,6 @@ def test_errors_are_one_line(
     assert ended[:2] == (code, "")
     assert ended[2].count("\n") == (1 if says else 0)
     assert says in ended[2]
-
-
-def test_a_full_disk_in_a_writing_thread_is_reported_once(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(threading, "excepthook", threading.excepthook)
-    full = OSError(errno.ENOSPC, "No space left")
-
-    def fail() -> NoReturn:
-        raise full
-
-    def app(*_: object, **__: object) -> NoReturn:
-        thread = threading.Thread(target=fail)
-        thread.start()
-        thread.join()
-        raise full
-
-    monkeypatch.setattr("mt.__main__.app", app)
-    with pytest.raises(SystemExit, match="2"):
-        main()
-    assert capsys.readouterr().err == "mt: No space left.\n"
 
 
 @pytest.mark.usefixtures("trained")
