@@ -4,7 +4,6 @@ import errno
 import io
 import os
 import sys
-import threading
 from typing import Any
 
 from typer.exceptions import TyperException
@@ -24,7 +23,6 @@ def main() -> None:
     processes.end_with_launcher()
     survive_losing_stderr()
     processes.let_threads_look(3000)
-    threading.excepthook = _leave_full_disks_to_the_main_thread
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Input and output are UTF-8, whatever the locale; copied lines that are not UTF-8 keep their bytes.
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
@@ -66,12 +64,6 @@ def _explain(error: Exception) -> tuple[int, str]:
         # For example a full disk, or a folder without write permission. Typer handles a closed output pipe.
         return 2, f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or error}."
     return 2, f"{type(error).__name__}: {error} (MT_DEBUG=1 shows where)"
-
-
-def _leave_full_disks_to_the_main_thread(arguments: threading.ExceptHookArgs) -> None:
-    """TensorBoard raises both in its own thread and in the main thread; one message is enough."""
-    if not issubclass(arguments.exc_type, OSError):
-        threading.__excepthook__(arguments)
 
 
 if __name__ == "__main__":

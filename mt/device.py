@@ -152,10 +152,7 @@ class DeferredRead:
 
 
 class Precision:
-    """The precision of training: float32, or mixed with bf16 or fp16 (Micikevicius et al. 2018).
-
-    For fp16 the loss is scaled, which keeps small gradients from underflowing to zero.
-    """
+    """The precision of training: float32, or mixed with bf16 or fp16 (Micikevicius et al. 2018)."""
 
     def __init__(
         self,
@@ -164,10 +161,7 @@ class Precision:
         *,
         tf32: bool = False,
     ) -> None:
-        """Choose the precision; ``auto`` selects bf16, else fp16, where that is faster than float32.
-
-        With ``tf32``, float32 products of this process on CUDA are computed in TF32 if the GPU supports it.
-        """
+        """Choose the precision; ``tf32`` is for float32 products on CUDA, if the GPU supports it."""
         self.is_automatic = name == "auto"
         self.name = choose_precision(name, device)
         self.device = device

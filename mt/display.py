@@ -13,7 +13,6 @@ from rich.filesize import decimal
 if TYPE_CHECKING:
     from tqdm import tqdm
 
-LOG = logging.getLogger(__name__)
 size = decimal
 """A number of bytes as people write it, such as ``45.1 MB``, in powers of 1000."""
 T = TypeVar("T")
@@ -81,40 +80,25 @@ def markdown_text(text: str) -> str:
     return re.sub(r"[\\`*_\[\]()!|]", r"\\\g<0>", on_one_line)
 
 
-class _LogFile:
-    """What tqdm writes, as log lines."""
-
-    def write(self, text: str) -> None:
-        if line := text.strip():
-            LOG.info(line)
-
-    def flush(self) -> None:
-        """Do nothing: a log line is complete."""
-
-
 @contextmanager
 def progress(
     total: int | None, *, unit: str, description: str, shown: bool = True
 ) -> Iterator[Callable[[int], object]]:
-    """A bar on stderr with the time left, removed at the end; without a terminal, log lines.
+    """A bar on stderr with the time left, removed at the end; without a terminal, drawn every ten seconds.
 
     It advances by the number with which the yielded function is called. ``total`` is None if it is unknown.
     """
     if new_bar is None or not shown:
         yield lambda count: None
         return
-    options: dict[str, Any]
-    bar, of, left = "{percentage:3.0f}%|{bar}| ", " of {total:,}", ", {remaining} left"
-    if sys.stderr.isatty():
-        options = {"dynamic_ncols": True, "leave": False}
-    else:
-        bar, seconds = "", SECONDS_BETWEEN_LINES
-        options = {"delay": seconds, "mininterval": seconds, "miniters": 1, "smoothing": 0, "position": 0}
-        options["file"] = _LogFile()
+    options: dict[str, Any] = {"dynamic_ncols": True}
+    if not sys.stderr.isatty():
+        options = {"delay": SECONDS_BETWEEN_LINES, "mininterval": SECONDS_BETWEEN_LINES, "smoothing": 0}
+    layout = "{desc}: {percentage:3.0f}%|{bar}| {n:,} of {total:,} {unit} [{elapsed}, {remaining} left]"
     if not total:
-        bar = of = left = ""
-    layout = "{desc}: " + bar + "{n:,}" + of + f" {unit} [" + "{elapsed}" + left + "]"
-    with new_bar(total=total, desc=description, bar_format=layout, **options) as drawn:
+        layout = "{desc}: {n:,} {unit} [{elapsed}]"
+    layout = layout.replace("{unit}", unit)
+    with new_bar(total=total, desc=description, bar_format=layout, leave=False, **options) as drawn:
         yield drawn.update
 
 

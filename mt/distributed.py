@@ -170,10 +170,7 @@ def first_rank_first(work: Callable[[], T]) -> T:
 
 
 def scatter(pieces: Sequence[T], work: Callable[[Sequence[T]], list[R]]) -> list[R]:
-    """Distribute the pieces, which are the same in all processes; return all results, in order, in each one.
-
-    ``work`` returns the results of a share of the pieces, in order.
-    """
+    """Distribute the pieces, which all processes have; each returns all results, in order."""
     if not dist.is_initialized():
         return work(pieces)
     share = pieces[processes.rank() :: processes.size()]

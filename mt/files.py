@@ -76,19 +76,14 @@ def write_atomically(path: Path, content: str | bytes | Iterable[str]) -> None:
 
 
 def append_line(path: Path, line: str) -> None:
-    """Append a line, as UTF-8, whole or not at all; an unfinished last line of the file is ended first."""
-    with path.open("a+b", buffering=0) as file:
+    """Append a line, as UTF-8; a last line that a full disk or a kill has cut off is ended first."""
+    with path.open("a+b") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - 1))
         is_ended = file.read(1) in (b"", b"\n")
-        data = (b"" if is_ended else b"\n") + line.encode() + b"\n"
-        try:
-            if os.write(file.fileno(), data) < len(data):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
-            os.fsync(file.fileno())
-        except OSError:
-            file.truncate(size)
-            raise
+        file.write((b"" if is_ended else b"\n") + line.encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
     if not size:
         sync(path.parent)
 

@@ -136,9 +136,16 @@ class RunDirectory:
                 file.flush()
                 remove_leftovers(self.path)
             except BlockingIOError:
-                raise self._in_use(self.holder() or "another process") from None
+                holder = self.holder() or "another process"
+                raise RunError(
+                    f"{self.path} is in use by {holder}, which is training there. Wait for it or stop it. "
+                    "Or use another run directory with --run PATH."
+                ) from None
             except OSError as error:
-                raise self._unusable(str(error.strerror)) from error
+                raise RunError(
+                    f"Cannot use {self.path} as a run directory: {error.strerror}. It must be a folder on a "
+                    "disk that can be written and locked. Use another one with --run PATH."
+                ) from error
             yield
 
     def holder(self) -> str | None:
@@ -153,38 +160,10 @@ class RunDirectory:
                     return name
         return None
 
-    def check_usable(self) -> None:
-        """Check early, without creating or locking anything, that `lock` will probably succeed."""
-        if holder := self.holder():
-            raise self._in_use(holder)
-        folder = self.nearest_folder()
-        if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
-            raise self._unusable(f"{folder} is not a folder, or cannot be written")
-
-    def check_writable(self) -> None:
-        """Check that files can be added to the run, for which it need not be locked."""
-        if not os.access(self.path, os.W_OK | os.X_OK):
-            raise RunError(
-                f"{self.path} cannot be written, but translations are saved in the run: copy the run to a "
-                "folder that you can write to, and use the copy."
-            )
-
     def nearest_folder(self) -> Path:
         """The run directory, or the nearest of its parents that exists, if only as a broken link."""
         path = self.path.absolute()
         return next(folder for folder in (path, *path.parents) if os.path.lexists(folder))
-
-    def _in_use(self, holder: str) -> RunError:
-        return RunError(
-            f"{self.path} is in use by {holder}, which is training there. Wait for it or stop it. "
-            "Or use another run directory with --run PATH."
-        )
-
-    def _unusable(self, reason: str) -> RunError:
-        return RunError(
-            f"Cannot use {self.path} as a run directory: {reason}. "
-            "It must be a folder on a disk that can be written and locked. Use another one with --run PATH."
-        )
 
     def set_aside(self) -> Path:
         """Move this run to ``<name>.old-1``, or the next free number, under its lock; return the new path."""

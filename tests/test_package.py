@@ -85,10 +85,8 @@ def test_it_runs_where_nothing_else_of_the_checkout_is(environment: Path, tmp_pa
     where = _run(environment, tmp_path, "python", "-c", "import mt; print(mt.__file__)")
     assert Path(where.strip()).is_relative_to(environment)
     assert _run(environment, tmp_path, "mt", "--version") == f"mt {mt.__version__}\n"
-    listed = _run(environment, tmp_path, "mt", "init", "--recipe")
-    assert {line.split()[0] for line in listed.splitlines()} == {
-        file.stem for file in (ROOT / "configs").glob("*.yaml")
-    }
+    listed = _run(environment, tmp_path, "mt", "init", "--recipe", "list")
+    assert set(listed.splitlines()) == {file.stem for file in (ROOT / "configs").glob("*.yaml")}
     (tmp_path / "quickstart.yaml").write_text(
         _run(environment, tmp_path, "mt", "init", "--recipe", "quickstart")
     )

@@ -49,18 +49,14 @@ def test_a_missing_run_is_explained_by_what_is_there(tmp_path: Path) -> None:
 
 def test_its_lock_can_be_taken_once(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path / "runs" / "x")
-    run.check_usable()
     assert not run.path.exists()
     holder = f"process {os.getpid()} on {re.escape(socket.gethostname())}"
     for _ in range(2):
-        with run.lock():
-            for refuses in (run.lock().__enter__, run.check_usable):
-                with pytest.raises(RunError, match=f"in use by {holder}.*--run"):
-                    refuses()
+        with run.lock(), pytest.raises(RunError, match=f"in use by {holder}.*--run"):
+            run.lock().__enter__()
         with pytest.raises(KeyboardInterrupt), run.lock():
             raise KeyboardInterrupt
         assert run.lock_file.read_text() == ""
-        run.check_usable()
 
 
 def test_another_process_is_named_and_a_killed_one_does_not_block(tmp_path: Path) -> None:
@@ -76,7 +72,6 @@ def test_another_process_is_named_and_a_killed_one_does_not_block(tmp_path: Path
         process.send_signal(signal.SIGKILL)
         process.wait()
     assert str(process.pid) in run.lock_file.read_text()
-    run.check_usable()
     for name in (".corpus.json.partial-0000beef", ".notes"):
         (run.path / name).write_text("{")
     with run.lock():
@@ -87,9 +82,8 @@ def test_another_process_is_named_and_a_killed_one_does_not_block(tmp_path: Path
 def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     run = RunDirectory(tmp_path / "file" / "x")
-    for refuses in (run.lock().__enter__, run.check_usable):
-        with pytest.raises(RunError, match=r"Cannot use .*file/x as a run directory.*--run"):
-            refuses()
+    with pytest.raises(RunError, match=r"Cannot use .*file/x as a run directory.*--run"):
+        run.lock().__enter__()
 
 
 def test_a_disk_that_cannot_lock_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

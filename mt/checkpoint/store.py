@@ -67,8 +67,7 @@ class CheckpointStore(CheckpointDirectory):
     ) -> Checkpoint:
         """Save one checkpoint, point ``latest`` (and ``best``) at it, then remove those that are not kept.
 
-        Returns when it is on disk. A checkpoint of the same step is replaced. Needs additional memory for the
-        largest of its parts. Metrics that are not finite are left out, because JSON has no NaN.
+        A checkpoint of the same step is replaced. Metrics that are not finite are left out: JSON has no NaN.
         """
         folder = self.directory / step_name(step)
         finite = {name: value for name, value in metrics.items() if math.isfinite(value)}
@@ -76,7 +75,6 @@ class CheckpointStore(CheckpointDirectory):
             folder, step, best, finite, dict(environment), {}, dict(tokenizers), computation=dict(computation)
         )
         with _explain_unwritable(f"save checkpoint {folder}"):
-            self._remove_skipped(step)
             checkpoint = self._write(
                 checkpoint,
                 {
@@ -92,8 +90,7 @@ class CheckpointStore(CheckpointDirectory):
     def save_average(self, checkpoints: Sequence[Checkpoint]) -> Checkpoint:
         """Save the mean of these checkpoints' weights beside them, to translate with.
 
-        It is named after the newest of them, and replaces an older average of that name. The pointers are not
-        changed, and rotation does not remove it.
+        It is named after the newest of them, and replaces an older average of that name.
         """
         newest = max(checkpoints, key=lambda checkpoint: checkpoint.step)
         names = [checkpoint.name for checkpoint in checkpoints]
@@ -113,18 +110,10 @@ class CheckpointStore(CheckpointDirectory):
         computation: Mapping[str, Scalar],
     ) -> Checkpoint:
         """Save weights that were trained elsewhere, to translate with and to begin other runs from."""
-        checkpoint = Checkpoint(
-            self.directory / step_name(0),
-            step=0,
-            best=True,
-            metrics={},
-            environment=dict(environment),
-            checksums={},
-            tokenizers=dict(tokenizers),
-            computation=dict(computation),
-            imported_from=imported_from,
-        )
-        with _explain_unwritable(f"save checkpoint {checkpoint.folder}"):
+        folder = self.directory / step_name(0)
+        checkpoint = Checkpoint(folder, 0, True, {}, dict(environment), {}, dict(tokenizers))
+        checkpoint = replace(checkpoint, computation=dict(computation), imported_from=imported_from)
+        with _explain_unwritable(f"save checkpoint {folder}"):
             checkpoint = self._write(checkpoint, {MODEL: lambda: model_bytes(weights)})
             self._point_at(checkpoint)
         return checkpoint
@@ -139,10 +128,10 @@ class CheckpointStore(CheckpointDirectory):
 
         Also returns the damaged ones that are newer, each with the reason.
         """
-        self.tidy_up()
-        newest, damaged = self.resumable()
-        if newest is not None:
-            with _explain_unwritable(f"tidy up {self.directory}"):
+        with _explain_unwritable(f"tidy up {self.directory}"):
+            remove_leftovers(self.directory)
+            newest, damaged = self.resumable()
+            if newest is not None:
                 self._point_at(newest.checkpoint)
         return newest, damaged
 
@@ -158,9 +147,8 @@ class CheckpointStore(CheckpointDirectory):
                         "training to continue. Begin a new run with its weights: mt init --init-from "
                         f"{self.directory.parent} --data PATH."
                     )
-                return RecoveredCheckpoint(
-                    checkpoint, _read_model(checkpoint), _read_state(checkpoint)
-                ), damaged
+                state = read_training_state(read_part(checkpoint, TENSORS), read_part(checkpoint, VALUES))
+                return RecoveredCheckpoint(checkpoint, _read_model(checkpoint), state), damaged
             except DamagedError as error:
                 damaged[name] = str(error)
         if damaged:
@@ -196,11 +184,6 @@ class CheckpointStore(CheckpointDirectory):
         """Its weights by name, on the CPU, verified."""
         with self._explain_damage(checkpoint.folder):
             return _read_model(checkpoint)
-
-    def load_training_state(self, checkpoint: Checkpoint) -> SavedTraining:
-        """The saved state besides the weights, on the CPU; each file is read once and verified."""
-        with self._explain_damage(checkpoint.folder):
-            return _read_state(checkpoint)
 
     def verify(self, checkpoint: Checkpoint) -> None:
         """Check all parts of a checkpoint against their checksums."""
@@ -243,19 +226,6 @@ class CheckpointStore(CheckpointDirectory):
                     folder, why = self.directory / name, error.strerror or error
                     LOG.warning("cannot remove %s, which is no longer kept: %s", folder, why)
 
-    def _remove_skipped(self, step: int) -> None:
-        """Remove the checkpoints between the latest and one of this step, which is about to be saved.
-
-        They are damaged, and training has continued from an earlier one. It may pass them without saving the
-        same steps again, and then they must neither count as the best nor as one of those that are kept.
-        """
-        latest = self.pointer(LATEST)
-        for name in self.names() if latest else []:
-            if step_of(latest or "") < step_of(name) < step:
-                if self.pointer(BEST) == name:
-                    (self.directory / BEST).unlink()
-                remove_folder_atomically(self.directory / name)
-
     def _sound_ones(self) -> str:
         sound = []
         for name in (*self.names(), *self.averages()):
@@ -269,20 +239,11 @@ class CheckpointStore(CheckpointDirectory):
         try:
             yield
         except DamagedError as error:
-            if not folder.exists():
-                raise CheckpointError(
-                    f"Checkpoint {folder} was removed while it was read, because training keeps only the "
-                    "newest and the best. Run the same command again."
-                ) from error
             raise CheckpointError(f"Checkpoint {folder} is damaged: {error}. {self._sound_ones()}") from error
 
 
 def _read_model(checkpoint: Checkpoint) -> dict[str, Tensor]:
     return parse_model(read_part(checkpoint, MODEL))
-
-
-def _read_state(checkpoint: Checkpoint) -> SavedTraining:
-    return read_training_state(read_part(checkpoint, TENSORS), read_part(checkpoint, VALUES))
 
 
 def _check_parts(checkpoint: Checkpoint) -> None:

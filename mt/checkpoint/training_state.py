@@ -2,8 +2,8 @@
 
 Tensors are named after their parameters, tied ones once: ``optimizer.exp_avg/NAME`` and
 ``optimizer.exp_avg_sq/NAME`` are Adam's moments, ``optimizer.momentum/NAME`` is Muon's momentum, and
-``weights/NAME`` are the trained weights if the model is a moving average of them. Reading executes nothing
-and allocates no more than the size of the files. The caller checks whether the content matches the run.
+``weights/NAME`` are the trained weights if the model is a moving average of them. The caller checks whether
+the content matches the run.
 """
 
 import json

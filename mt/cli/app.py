@@ -7,7 +7,6 @@ called, so that nothing waits for the libraries of something else.
 import inspect
 from collections import UserDict
 from importlib import import_module
-from itertools import pairwise
 from keyword import iskeyword
 from typing import Annotated, Any
 
@@ -29,12 +28,6 @@ class _Command(TyperCommand):
         paragraphs = inspect.cleandoc(help or "").split("\n\n")
         unwrapped = (text if "\n " in f"\n{text}" else text.replace("\n", " ") for text in paragraphs)
         super().__init__(*args, help="\n\n".join(unwrapped), **more)
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Give ``--recipe`` an empty value if it has none, because typer has no optional values."""
-        given = pairwise([*args, "-"])
-        args = [f"{arg}=" if arg == "--recipe" and after.startswith("-") else arg for arg, after in given]
-        return super().parse_args(ctx, args)
 
 
 class _Commands(UserDict[str, Any]):
@@ -86,12 +79,6 @@ def options(
     """
 
 
-def _complete_options() -> list[str]:
-    from mt.config.explain import SECTIONS
-
-    return [*SECTIONS, *(f"{section}.{key}" for section, fields in SECTIONS.items() for key in fields)]
-
-
 @app.command(cls=_Command)
 def config(
     name: Annotated[
@@ -100,7 +87,6 @@ def config(
             metavar="SECTION|OPTION",
             help="A section such as schedule, or an option such as schedule.learning_rate. Default: all.",
             show_default=False,
-            autocompletion=_complete_options,
         ),
     ] = None,
 ) -> None:

@@ -22,10 +22,7 @@ def average(
 
     To use the average, give its name to mt translate or mt evaluate with --checkpoint.
 
-    It is saved next to the checkpoints and replaces an average with the same newest checkpoint.
-    If the run has fewer checkpoints than requested, all of them are averaged; the option
-    checkpoint.keep of the config sets how many are kept. An older one that is
-    only kept because it is the best is not one of the last.
+    The option checkpoint.keep of the config sets how many checkpoints there are to average.
     """
     show_logs()
     check_at_most_one(last=last, best=best)

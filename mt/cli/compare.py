@@ -45,7 +45,7 @@ def compare(
     for system in (first, second):
         if not system.exists():
             raise ConfigError(f"there is no {system}: give a run directory or a file of translations.")
-    options.check_output(json, first, second, references, data=data)
+    options.check_output(json)
     for option in ({"data": data}, {"split": split}, {"name": name}):
         options.check_at_most_one(references=references, **option)
     is_any_run = first.is_dir() or second.is_dir()

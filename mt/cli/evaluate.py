@@ -43,13 +43,12 @@ def evaluate(
 
     Shows each score with signature and 95 % interval, and scores by word frequency and sentence length.
 
-    The translations are saved in the run directory; the file name gives test set, checkpoint and
-    decoding strategy. Scores of a single model, not of an ensemble, are also added to
-    evaluations.jsonl and TensorBoard.
+    The translations are saved in the run directory. Scores of a single model, not of an ensemble,
+    are also added to evaluations.jsonl and TensorBoard.
     """
     show_logs()
     found = options.find_run(run)
-    options.check_output(json, data=data)
+    options.check_output(json)
     strategy = options.choose_beam(beam, length_penalty, length_normalization)
     from mt.evaluation.evaluate import described, run_evaluation, show_in_tensorboard, write_json
 
@@ -69,7 +68,7 @@ def evaluate(
         literature=literature_score if literature else None,
         analyse=not scores_only,
         num_worst=max(worst, NUM_WORST_KEPT),
-        others=options.find_ensemble(ensemble),
+        others=[options.find_run(path) for path in ensemble or []],
     )
     models = " + ".join([f"{found.path}, {result.checkpoint}", *result.ensemble])
     say(f"{models}, {result.data}: {described(strategy)}, by {result.engine} in {result.precision}")

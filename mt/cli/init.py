@@ -18,12 +18,6 @@ MOST_MINUTES, MOST_TARGET_TOKENS = 10_000_000, 10**15
 SCHEMA_FILE = "mt.schema.json"
 
 
-def _complete_recipes() -> list[str]:
-    from mt.config.load import recipe_files
-
-    return list(recipe_files())
-
-
 def init(
     data: Annotated[
         str | None, Option(help="A folder, a file, two as in en.txt,de.txt, a Hub id, or builtin:primer.")
@@ -33,11 +27,7 @@ def init(
     name: Annotated[str | None, Option(help="The configuration of a Hub corpus that has several.")] = None,
     recipe: Annotated[
         str | None,
-        Option(
-            metavar="[NAME]",
-            help="Print a config that is known to work; without a name, list all of them.",
-            autocompletion=_complete_recipes,
-        ),
+        Option(metavar="NAME", help="Print a config that is known to work. --recipe list names all of them."),
     ] = None,
     columns: Annotated[
         str | None,
@@ -75,12 +65,14 @@ def init(
         others = (data, src, tgt, name, columns, minutes, target_tokens, output, init_from)
         if delimiter != "auto" or any(value is not None for value in others):
             raise ConfigError("--recipe prints a finished config: give no other option with it.")
-        _print_recipe(recipe)
+        from mt.config.load import recipe_text
+
+        echo(recipe_text(recipe), nl=False)
         return
     if init_from is None and not (data and src and tgt):
         raise ConfigError(
             "give --data, --src and --tgt, such as: mt init --data my-corpus --src en --tgt de, "
-            "or --recipe, for the configs that come with mt."
+            "or --recipe list, for the configs that come with mt."
         )
     check_at_most_one(minutes=minutes is not None, target_tokens=target_tokens)
     file = output or Path("adapted.yaml" if init_from else f"{src}-{tgt}.yaml")
@@ -115,17 +107,3 @@ def init(
     for line in proposal.summary:
         say(line)
     say(f"Wrote {file}. Train with it:  mt train --config {quote(str(file))}")
-
-
-def _print_recipe(name: str) -> None:
-    from mt.config.load import recipe_files, recipe_list
-
-    if not name:
-        echo(recipe_list(), nl=False)
-        say("Print one, and train with it:  mt init --recipe NAME > NAME.yaml")
-        return
-    files = recipe_files()
-    file = files.get(name.removesuffix(".yaml"))
-    if file is None:
-        raise ConfigError(f"there is no recipe {name!r}. The recipes are {', '.join(files)}.")
-    echo(file.read_text(encoding="utf-8"), nl=False)

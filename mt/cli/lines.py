@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from mt.cli.logs import invite_typing
@@ -69,7 +69,7 @@ class Input(NamedTuple):
             return ""
         return (
             f" All lines before it are translated. Continue after it with tail -n +{line + 1}, or do not "
-            "stop at such lines with --on-error empty or --on-error copy."
+            "stop at such lines with --on-error empty."
         )
 
 
@@ -93,10 +93,10 @@ class LineTranslator:
     """The arguments of `TextSearch.n_best` that are the same for all lines."""
     name: str
     """The name of the input, for messages."""
-    prefix: str | None = None
-    """The prefix of every translation; None if each line has its own after a tab."""
-    on_error: Literal["stop", "empty", "copy"] = "stop"
-    """For a bad line: leave it and what follows, or write an empty line or the source in its place."""
+    prefix: str = ""
+    """The prefix of every translation."""
+    on_error: Literal["stop", "empty"] = "stop"
+    """For a bad line: leave it and what follows, or write an empty line in its place."""
     num_bad: int = 0
     first_reason: str = ""
     num_words: int = 0
@@ -111,9 +111,6 @@ class LineTranslator:
         advance: Callable[[int], object] = lambda num_lines: None,
     ) -> Block:
         """Translate all lines, or those before the one to stop at; ``check`` may raise to stop earlier."""
-        pairs = [(line, self.prefix or "") for line in lines]
-        if self.prefix is None:
-            pairs = [(source, prefix) for source, _, prefix in (line.partition("\t") for line in lines)]
         named = ((n, why_not_text(line, self.name, n)) for n, line in enumerate(lines, first_line))
         reasons = {number: reason for number, reason in named if reason}
         end = len(lines)
@@ -121,12 +118,11 @@ class LineTranslator:
             if self.on_error == "stop" and reasons:
                 end = min(reasons) - first_line
             # A bad line is replaced with an empty one, so that the lines after it keep their numbers.
-            good = [("", "") if n in reasons else pair for n, pair in enumerate(pairs[:end], first_line)]
-            sources = [source for source, _ in good]
+            sources = ["" if n in reasons else line for n, line in enumerate(lines[:end], first_line)]
             try:
                 translations = self.translator.n_best(
                     sources,
-                    prefixes=[prefix for _, prefix in good],
+                    prefixes=[self.prefix if source else "" for source in sources],
                     first_line=first_line,
                     before_each_step=check,
                     advance=advance,
@@ -135,9 +131,6 @@ class LineTranslator:
                 break
             except LinesError as error:
                 reasons |= {line: f"{self.name}, {reason}" for line, reason in error.reasons.items()}
-        if self.on_error == "copy":
-            for index in (line - first_line for line in reasons):
-                translations[index] = [replace(translations[index][0], text=pairs[index][0])]
         return Block(sources, translations, reasons)
 
     def write(self, translations: "list[list[Translation]]", first_line: int) -> None:
@@ -178,10 +171,7 @@ class LineTranslator:
                 f"{'They are copied into the translation.' if copies else 'Their translations are guesses.'}"
             )
         if self.num_bad:
-            yield (
-                f"{counted(self.num_bad, 'line')} could not be translated and "
-                f"{'was' if self.num_bad == 1 else 'were'} "
-                f"{'left empty' if self.on_error == 'empty' else 'copied'}. The first: {self.first_reason}"
-            )
+            bad = counted(self.num_bad, "line")
+            yield f"{bad} could not be translated: left empty. The first: {self.first_reason}"
         self.num_bad = self.num_words = self.num_unknown = 0
         self.unknown = []

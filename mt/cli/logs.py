@@ -1,4 +1,4 @@
-"""Terminal output: logs beside progress bars, escaped control characters, a stderr that may be lost."""
+"""What goes to stderr: logs beside progress bars, without control characters; stderr may be lost."""
 
 import contextlib
 import io
@@ -36,20 +36,12 @@ def say(text: str) -> None:
 def show_logs() -> None:
     """From now on show log lines and progress bars of the first process, and escape control characters."""
     display.new_bar = _new_bar
-    escape_on_terminal()
     logger = logging.getLogger("mt")
     logger.setLevel(logging.INFO)
     logger.propagate = False
     logger.handlers = [_BesideProgressBar()]
     if not processes.is_first():
         show_only_errors()
-
-
-def escape_on_terminal() -> None:
-    """From now on escape control characters on stdout if it is a terminal; files and pipes get every byte."""
-    if sys.stdout.isatty():
-        raw = io.FileIO(sys.stdout.fileno(), "w", closefd=False)
-        sys.stdout = _Visible(io.BufferedWriter(raw), encoding="utf-8", line_buffering=True)
 
 
 def invite_typing(how: str) -> None:
@@ -88,10 +80,3 @@ class _Forgiving(io.FileIO):
             written = super().write(data)
         # Also None for a non-blocking terminal that is not ready.
         return len(memoryview(data)) if written is None else written
-
-
-class _Visible(io.TextIOWrapper):
-    def write(self, text: str, /) -> int:
-        """Write ``text`` with its control characters escaped."""
-        super().write(visible(text))
-        return len(text)

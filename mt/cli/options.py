@@ -15,7 +15,6 @@ from typer import Option
 from mt.cli.logs import say
 from mt.errors import ConfigError, DataError
 from mt.files import write_atomically
-from mt.inference.arriving_lines import is_stdin
 
 if TYPE_CHECKING:
     from mt.config.config import Config
@@ -127,17 +126,10 @@ def two_columns(line: str, name: str, number: int) -> tuple[str, str]:
     return source, translations[0]
 
 
-def check_output(out: Path | None, *inputs: Path | None, data: str | None = None) -> None:
-    """Check that ``out`` can be written, and replaces no input and no corpus ``data``."""
-    if out is None:
-        return
-    if out.is_dir() or not out.parent.is_dir():
+def check_output(out: Path | None) -> None:
+    """Check before the work begins that ``out`` can be written."""
+    if out is not None and (out.is_dir() or not out.parent.is_dir()):
         raise ConfigError(f"{out} cannot be written: it must be a file, and its folder must exist.")
-    given = (*inputs, *map(Path, data.split(",") if data else ()))
-    existing = [path for path in given if path is not None and path.exists()]
-    # A terminal may be both input and output; only a regular file is replaced.
-    if out.is_file() and (is_stdin(out) or any(map(out.samefile, existing))):
-        raise ConfigError(f"{out} would be replaced by the output, but is an input: choose another file.")
 
 
 def write_output(content: bytes | Iterable[str], out: Path | None) -> None:
@@ -160,7 +152,7 @@ def load_config_and_run(
 
     is_of_run = file.name == "config.yaml" and (file.parent / "checkpoints").is_dir()
     directory = RunDirectory(run or (file.parent if is_of_run else RUNS / file.stem))
-    return load_config(file, overrides or [], label="--set"), directory
+    return load_config(file, overrides or []), directory
 
 
 def find_run(path: Path | None) -> "RunDirectory":
@@ -172,11 +164,6 @@ def find_run(path: Path | None) -> "RunDirectory":
     run = newest_run(RUNS)
     say(f"run: {run.path}")
     return run
-
-
-def find_ensemble(paths: list[Path] | None) -> "list[RunDirectory]":
-    """The runs at these paths; None gives an empty list."""
-    return [find_run(path) for path in paths or []]
 
 
 @contextmanager
@@ -209,7 +196,7 @@ def load_translator(
             checkpoint=checkpoint,
             device=device,
             dictionary=dictionary,
-            others=find_ensemble(ensemble),
+            others=[find_run(other) for other in ensemble or []],
             precision=precision,
             engine=engine,
         )

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mt.run_directory import RunDirectory
 
 LOG = logging.getLogger(__name__)
+NUM_MAPS = 3
 
 
 def report(
@@ -32,18 +33,12 @@ def report(
     sentences: Annotated[
         int, Option(min=0, metavar="N", help="Show the best and worst of N validation sentences.")
     ] = 200,
-    attention: Annotated[
-        int, Option(min=0, max=10, metavar="N", help="Show what the model attends to in N of those shown.")
-    ] = 3,
     checkpoint: CheckpointOption = "best",
     device: DeviceOption = "auto",
 ) -> None:
     """Write a report of a run to share: data, curves, scores, translations, and how to reproduce it.
 
     The page is one file that needs no network. With --format md it is a model card for the Hugging Face Hub.
-
-    The scores are those of mt evaluate and those of validation. If mt evaluate has already translated the
-    whole validation split, its translations are shown and no new ones are made.
     """
     show_logs()
     found = find_run(run)
@@ -63,15 +58,14 @@ def report(
     samples, maps = None, ""
     try:
         if sentences:
-            num_maps = attention if format == "html" else 0
+            num_maps = NUM_MAPS if format == "html" else 0
             samples, maps = _samples(found, checkpoint, chosen_device, sentences, num_maps)
     except MtError as error:
         left_out.append(f"Translations and attention are left out: {error}")
     for reason in left_out:
         LOG.warning("%s", reason)
-    hash_of_script = script_hash() if maps else ""
-    text = render(facts, format, samples, attention=maps, script_hash=hash_of_script, left_out=left_out)
-    write_output([text], out)
+    script = script_hash() if maps else ""
+    write_output([render(facts, format, samples, attention=maps, script_hash=script, left_out=left_out)], out)
 
 
 def _samples(

@@ -6,7 +6,6 @@ from typing import Annotated
 
 from typer import Argument, Option, echo
 
-from mt.cli.logs import escape_on_terminal
 from mt.cli.options import RUNS
 
 
@@ -24,7 +23,6 @@ def runs(
     BLEU is measured in validation. The age is the time since training last wrote metrics or a checkpoint,
     and the speed is in target tokens. A damaged run is listed with what is wrong with it.
     """
-    escape_on_terminal()
     from mt.reports.runs import differences_table, differing_options, find_runs, runs_json, runs_table
     from mt.reports.summary import RunSummary
 

@@ -6,7 +6,6 @@ from typing import Annotated
 
 from typer import Argument, echo
 
-from mt.cli.logs import escape_on_terminal
 from mt.cli.options import RUNS, complete_runs
 
 
@@ -20,7 +19,6 @@ def show(
 
     Also lists the checkpoints, and the results of mt evaluate with signatures and intervals.
     """
-    escape_on_terminal()
     from mt.reports.runs import is_run
     from mt.run_directory import RunDirectory, newest_run
 

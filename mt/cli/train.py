@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Exit, Option
 
-from mt import processes
 from mt.cli.logs import say, show_logs
 from mt.cli.options import OverridesOption, check_at_most_one, load_config_and_run
 from mt.errors import ConfigError
@@ -49,9 +48,6 @@ def train(
     130  stopped by Ctrl-C (SIGINT): saved, unless it was pressed twice.
     138  stopped by SIGUSR1, which SLURM can send before a time limit: saved.
     143  stopped by SIGTERM: saved.
-
-    A signal that is ignored at the start (nohup) stays ignored. If stderr
-    is closed, training continues; all messages are in the run's train.log.
     """
     show_logs()
     check_at_most_one(restart=restart, from_checkpoint=from_checkpoint)
@@ -67,8 +63,6 @@ def train(
         ]
     max_seconds = None if max_time is None else _seconds(max_time)
     loaded, directory = load_config_and_run(config, overrides, run)
-    if processes.is_first():
-        directory.check_usable()
     # After the checks above, because importing torch is slow.
     from mt.training.run import run_training
 

@@ -33,8 +33,8 @@ def translate(
     ensemble: options.EnsembleOption = None,
     file: options.FileOption = None,
     on_error: Annotated[
-        Literal["stop", "empty", "copy"],
-        options.input_option(help="At a line that is too long or not UTF-8: stop, leave empty, or copy it."),
+        Literal["stop", "empty"],
+        options.input_option(help="At a line that is too long or not UTF-8: stop, or write an empty one."),
     ] = "stop",
     beam: options.BeamOption = 1,
     length_penalty: options.LengthPenaltyOption = 1.0,
@@ -67,10 +67,7 @@ def translate(
     no_repeat_ngram: Annotated[
         int, output_option(min=0, metavar="N", help="Never repeat N tokens in a row; 0 allows repetition.")
     ] = 0,
-    prefix: Annotated[str | None, output_option(help="Begin each translation with this text.")] = None,
-    prefix_column: Annotated[
-        bool, output_option("--prefix-column", help="Read lines of source<TAB>prefix of the translation.")
-    ] = False,
+    prefix: Annotated[str, output_option(help="Begin each translation with this text.")] = "",
     keep_unk: Annotated[
         bool, output_option("--keep-unk", help="Allow <unk> for words that the model does not know.")
     ] = False,
@@ -91,11 +88,9 @@ def translate(
     if processes.are_several():
         raise ConfigError("mt translate uses all cores in one process: start it without torchrun.")
     options.check_sentences(sentences, file)
-    options.check_at_most_one(prefix=prefix is not None, prefix_column=prefix_column)
     options.check_at_most_one(dictionary=dictionary, keep_unk=keep_unk)
     options.check_at_most_one(sample=sample, beam=beam > 1)
     options.check_at_most_one(sample=sample, n_best=n_best)
-    options.check_needs("lines, not sentences", not sentences, prefix_column=prefix_column)
     drawn = {"temperature": temperature != 1.0, "top_k": top_k, "top_p": top_p != 1.0, "seed": seed != 1}
     options.check_needs("sampling: add --sample", sample, **drawn)
     options.check_needs(
@@ -121,7 +116,7 @@ def translate(
         "keep_unk": keep_unk,
         "refuse_long": True,
     }
-    lines = LineTranslator(translator, search, source.name, None if prefix_column else prefix or "", on_error)
+    lines = LineTranslator(translator, search, source.name, prefix, on_error)
     if source.is_typed:
         prompt(lines)
         return
@@ -163,11 +158,6 @@ def _in_order(
         if stopping.is_set():
             raise CancelledError
 
-    if at_once == 1:
-        for block in filter(None, blocks):
-            yield translate(block, number, check)
-            number += len(block)
-        return
     begun: deque[Future[Block]] = deque()
     with ThreadPoolExecutor(at_once) as pool:
         try:

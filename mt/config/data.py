@@ -107,7 +107,7 @@ class CleaningConfig(Section):
 
 
 class TokenizerConfig(Section):
-    """How the vocabularies are built, from the training split only."""
+    """How text becomes ids: the vocabularies are built from the training split only."""
 
     kind: Literal["word", "char", "bpe", "bpe_metaspace", "file", "imported"] = "word"
     """Words, characters, subwords (of bytes or characters), a tokenizer.json, or those of an import."""
@@ -136,14 +136,9 @@ class TokenizerConfig(Section):
     @model_validator(mode="after")
     def _check_kind(self) -> Self:
         if (self.kind == "file") != (self.path is not None):
-            raise ValueError(
-                "tokenizer.kind: file needs tokenizer.path, a tokenizer.json or a Hub id, and no other kind "
-                "takes it."
-            )
+            raise ValueError("tokenizer.kind: file needs tokenizer.path, and no other kind takes it.")
         if self.kind == "file" and not self.shared:
-            raise ValueError(
-                "tokenizer.kind: file gives both languages the same vocabulary: set tokenizer.shared: true."
-            )
+            raise ValueError("tokenizer.kind: file has one vocabulary: set tokenizer.shared: true.")
         smallest = len(SPECIAL_TOKENS) + NUM_BYTES
         if self.kind in ("char", "bpe", "bpe_metaspace") and self.max_size <= smallest:
             raise ValueError(

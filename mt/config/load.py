@@ -1,6 +1,5 @@
 """Reads a YAML file and overrides into a ``Config``, or explains what is wrong; finds the recipes."""
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -28,14 +27,13 @@ _PACKAGE = Path(__file__).parent.parent
 _FOLDERS = (_PACKAGE / "configs", _PACKAGE.parent / "configs")
 
 
-def load_config(path: str | Path, overrides: Sequence[str] = (), *, label: str = "override") -> Config:
+def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     """Read a config, and change single options of it.
 
     Args:
         path: A YAML file.
         overrides: Each ``section.key=value``, the value as in the file but without quotes; of two for one
             key the later wins.
-        label: What an error calls an override, such as the flag that it was given with.
 
     Raises:
         ConfigError: If the file or an override cannot be used; its message lists everything that is wrong,
@@ -55,7 +53,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = (), *, label: str =
     # A section that is missing, or has nothing beneath it, leaves every key at its default.
     config |= {name: {} for name in SECTIONS if config.get(name) is None}
     for override in overrides:
-        _apply(override, config, locations, f"{label} {one_line(override, MAX_SHOWN)}")
+        _apply(override, config, locations, f"--set {one_line(override, MAX_SHOWN)}")
     for option, old_default in _REMOVED.items():
         section, _, key = option.partition(".")
         keys = config[section]
@@ -108,14 +106,11 @@ def recipe_files() -> dict[str, Path]:
     return {file.stem: file for file in sorted(folder.glob("*.yaml"))}
 
 
-def recipe_list() -> str:
-    """Each recipe and the first sentence of its comment, one per line."""
+def recipe_text(name: str) -> str:
+    """The text of a recipe, or the names of all for ``list``."""
     files = recipe_files()
-    width = max(map(len, files), default=0)
-    return "".join(f"{name:{width}}  {_first_sentence(file)}\n" for name, file in files.items())
-
-
-def _first_sentence(file: Path) -> str:
-    head = file.read_text(encoding="utf-8").split("\n#\n", 1)[0]
-    text = " ".join(line.lstrip("# ") for line in head.splitlines())
-    return re.split(r"(?<=\.) (?=[A-Z])", text, maxsplit=1)[0]
+    if name == "list":
+        return "".join(f"{known}\n" for known in files)
+    if name not in files:
+        raise ConfigError(f"there is no recipe {name!r}. The recipes are {', '.join(files)}.")
+    return files[name].read_text(encoding="utf-8")

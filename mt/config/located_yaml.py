@@ -38,7 +38,6 @@ class Location(NamedTuple):
 
     where: str
     """The beginning of an error message, such as ``configs/my.yaml, line 14``."""
-
     written: str
     """The value as the user wrote it, quotes included, in one short line; empty where nothing is written."""
 

@@ -8,7 +8,7 @@ from mt.config.section import Section
 
 
 class ModelConfig(Section):
-    """The sizes and variants of the Transformer (Vaswani et al. 2017, table 3)."""
+    """The shape of the Transformer."""
 
     d_model: int = Field(default=256, ge=2)
     """Width of the embeddings and hidden states."""
@@ -67,8 +67,5 @@ class ModelConfig(Section):
                 f"because each head gets an equal slice. For this width choose num_heads from {fits}."
             )
         if self.d_model % 2:
-            raise ValueError(
-                f"model.d_model ({self.d_model}) must be even, "
-                "because positions are encoded as pairs of a sine and a cosine."
-            )
+            raise ValueError(f"model.d_model ({self.d_model}) must be even: it holds sines and cosines.")
         return self

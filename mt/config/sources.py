@@ -3,9 +3,7 @@
 import re
 from typing import Annotated, Literal, NamedTuple, get_args
 
-from pydantic import BaseModel, Field, ValidationError
-
-from mt.config.section import accepted
+from pydantic import AfterValidator, BaseModel, Field, ValidationError
 
 Delimiter = Literal["auto", "tab", "comma", "semicolon", "pipe"]
 DELIMITERS: tuple[Delimiter, ...] = get_args(Delimiter)
@@ -32,6 +30,11 @@ def are_positions(*columns: str) -> bool:
     return all(re.fullmatch("[0-9]{1,6}", column) for column in columns)
 
 
+def _check_columns(columns: str) -> str:
+    parse_columns(columns)
+    return columns
+
+
 class _Options(BaseModel, extra="forbid"):
     """What may follow the path in a line of ``data.mix``."""
 
@@ -40,21 +43,18 @@ class _Options(BaseModel, extra="forbid"):
     revision: _Text = ""
     src: _Text = ""
     tgt: _Text = ""
-    columns: _Text = ""
+    columns: Annotated[_Text, AfterValidator(_check_columns)] = ""
     delimiter: Delimiter = "auto"
     num_train_pairs: int = Field(default=1, ge=1, lt=10**18)
 
 
 class MixedSource(NamedTuple):
-    """One line of ``data.mix``.
-
-    Attributes:
-        weight: How often an epoch shows each pair of the source, on average.
-        fields: The fields of `DataConfig` that the line gives, including ``path``.
-    """
+    """One line of ``data.mix``."""
 
     weight: float
+    """How often an epoch shows each pair of the source, on average."""
     fields: dict[str, str | int]
+    """The fields of `DataConfig` that the line gives, including ``path``."""
 
 
 def parse_mix(mix: str) -> list[MixedSource]:
@@ -71,18 +71,10 @@ def _parse_line(line: str) -> MixedSource:
         given[key] = value
     try:
         options = _Options.model_validate(given)
-        if options.columns:
-            parse_columns(options.columns)
     except ValidationError as error:
-        key = str(error.errors()[0]["loc"][0])
-        field = _Options.model_fields.get(key)
-        keys = "=, ".join(_Options.model_fields)
-        what = f"must be {accepted(field)}" if field else f"is unknown; the path can be followed by {keys}="
-        problem = f"{key}={given[key]} {what}."
-    except ValueError as error:
-        # Without the full name of an option that is not at fault: it would be blamed.
-        problem = str(error).removeprefix("data.")
-    else:
-        fields = options.model_dump(exclude={"weight"}, exclude_unset=True)
-        return MixedSource(options.weight, {"path": path, **fields})
-    raise ValueError(f"data.mix: in {line!r}, {problem}")
+        key, keys = str(error.errors()[0]["loc"][0]), "=, ".join(_Options.model_fields)
+        raise ValueError(
+            f"data.mix: in {line!r}, {key}={given[key]} cannot be used; the path can be followed by {keys}=."
+        ) from error
+    fields = options.model_dump(exclude={"weight"}, exclude_unset=True)
+    return MixedSource(options.weight, {"path": path, **fields})

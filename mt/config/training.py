@@ -11,7 +11,7 @@ _TOO_LARGE = 1e35
 
 
 class ScheduleConfig(Section):
-    """The learning rate as a function of the step."""
+    """The learning rate."""
 
     kind: Literal["noam", "inverse_sqrt", "cosine", "constant"] = "inverse_sqrt"
     """The shape after the warm-up; noam is the paper's, with a peak that depends on d_model (section 5.3)."""
@@ -32,8 +32,8 @@ class ScheduleConfig(Section):
     def _check_kind(self) -> Self:
         if self.kind == "cosine" and (self.total_steps is None or self.total_steps <= self.warmup_steps):
             raise ValueError(
-                "schedule.kind: cosine needs schedule.total_steps greater than schedule.warmup_steps "
-                f"({self.warmup_steps}), because the learning rate falls between these two steps."
+                f"schedule.kind: cosine needs schedule.total_steps above schedule.warmup_steps "
+                f"({self.warmup_steps})."
             )
         if self.kind == "noam" and self.warmup_steps < 1:
             raise ValueError("schedule.warmup_steps must be at least 1 if schedule.kind is noam.")
@@ -41,7 +41,7 @@ class ScheduleConfig(Section):
 
 
 class TrainingConfig(Section):
-    """Batches, loss, optimizer, device, and when to stop."""
+    """How the model learns, and when it stops."""
 
     seed: int = Field(default=1, ge=0, lt=10**18)  # torch takes no seed of 2**64.
     """Random seed of weights, dropout and the order of the data."""
@@ -123,7 +123,7 @@ class TrainingConfig(Section):
 
 
 class ValidationConfig(Section):
-    """How the model is validated during training."""
+    """How the model is validated while it trains."""
 
     every_steps: int = Field(default=500, ge=1, json_schema_extra=may_change)
     """Steps between two validations; there is always one at the end."""
@@ -142,7 +142,7 @@ class ValidationConfig(Section):
 
 
 class CheckpointConfig(Section):
-    """How often the run is saved, and how many checkpoints are kept."""
+    """How the run is saved."""
 
     every_steps: int = Field(default=500, ge=1, json_schema_extra=may_change)
     """Steps between two checkpoints; each new best and the last step are saved as well."""

@@ -93,7 +93,7 @@ def _document(values: Mapping[str, str], documentation: Callable[[FieldInfo], st
                 lines += _comment(documentation(field), indent="  ") if documentation else []
                 lines.append(f"  {key}: {value}")
         if lines:
-            about = str(Config.model_fields[section].description)
+            about = str(Config.model_fields[section].annotation.__doc__)
             lines = [*(_comment(about, indent="") if documentation else []), f"{section}:", *lines]
             sections.append("\n".join(lines))
     return "\n\n".join(sections) + "\n"

@@ -140,5 +140,4 @@ def _run_of(system: Path) -> tuple[RunDirectory, str | None]:
 def _load(system: Path, checkpoint: str) -> tuple[RunDirectory, LoadedModel]:
     """Load the model of a run, or of one of its checkpoints."""
     run, name = _run_of(system)
-    run.check_writable()
     return run, load_model(run, name or checkpoint)

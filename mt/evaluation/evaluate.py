@@ -114,7 +114,6 @@ def run_evaluation(
         SystemExit: In all processes except the first, once the sentences are translated.
     """
     run, other_runs = as_run(run).require(), [as_run(other) for other in others]
-    run.check_writable()
     config = load_config(run.config_file)
     # Before reading the corpus, which may take long: training may remove this checkpoint at any time.
     loaded, *rest = load_ensemble([run, *other_runs], checkpoint)

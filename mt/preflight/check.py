@@ -74,7 +74,6 @@ def preflight(config: Config, run: RunDirectory, show: Callable[[Section], objec
     precision = Precision(config.training.precision, device, tf32=config.training.tf32)
     exists = "which exists already" if run.exists else "which is new"
     show(Section("run", f"{run.path}, {exists}, on {device} in {precision.name}"))
-    run.check_usable()
     store = CheckpointStore(run.checkpoints_dir)
     point = foresee_resume_point(run, store, config)
     if point and (reason := point.why_finished(config)):

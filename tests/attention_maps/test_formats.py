@@ -12,7 +12,6 @@ from PIL import Image
 
 from mt.attention_maps.alignment import AttentionMaps, attention_maps
 from mt.attention_maps.text_formats import as_json, as_pharaoh
-from mt.errors import ConfigError
 from mt.inference.alignment_layer import AlignmentLayer
 from mt.inference.model_translator import ModelTranslator
 
@@ -52,45 +51,22 @@ def test_a_picture_is_one_whatever_the_text_and_always_the_same(translator: Mode
     from mt.attention_maps.picture import picture
 
     maps = attention_maps(translator, ["Anna $x^ <b> & buys \x1b \ufffe 说 milk"])
-    svg = picture(maps, "cross", "mean", layer=None, format="svg")
+    svg = picture(maps, "svg")
     assert ElementTree.fromstring(svg).tag == "{http://www.w3.org/2000/svg}svg"
     # Labels are drawn as shapes, with their text in a comment.
     assert all(
         token.label in svg.decode() for token in maps.sentences[0].tgt_tokens if token.word is not None
     )
-    assert svg == picture(maps, "cross", "mean", layer=None, format="svg")
+    assert svg == picture(maps, "svg")
 
 
 @pictures
-def test_every_head_layer_and_kind_is_another_picture(maps: AttentionMaps) -> None:
-    from mt.attention_maps.picture import Heads, Kind, picture
-
-    one = maps.sentences[1]
-    cross, encoder, decoder = (
-        torch.cat([weights, weights / 2]) for weights in (one.cross, one.encoder_self, one.decoder_self)
-    )
-    sentence = replace(one, cross=cross, encoder_self=encoder, decoder_self=decoder)
-    maps = AttentionMaps([sentence], AlignmentLayer(1, None))
-
-    def drawn(kind: Kind, heads: Heads, layer: int | None = 0) -> bytes:
-        return picture(maps, kind, heads, layer=layer, format="png")
-
-    every = {drawn("cross", heads) for heads in (0, 1, "mean")} | {drawn("encoder", 0), drawn("decoder", 0)}
-    assert len(every | {drawn("cross", 0, 1)}) == 6
-    # By default the layer that aligns.
-    assert drawn("cross", 0, None) == drawn("cross", 0, 1)
-    with (
-        Image.open(BytesIO(drawn("encoder", "all"))) as wide,
-        Image.open(BytesIO(drawn("encoder", 0))) as png,
-    ):
-        assert (png.format, wide.width > png.width) == ("PNG", True)
-
-
-@pictures
-def test_a_layer_or_head_that_is_not_there_is_named(maps: AttentionMaps) -> None:
+def test_another_layer_is_another_picture(maps: AttentionMaps) -> None:
     from mt.attention_maps.picture import picture
 
-    with pytest.raises(ConfigError, match=r"no head 3 .* has 2"):
-        picture(maps, "cross", 2, layer=None, format="svg")
-    with pytest.raises(ConfigError, match=r"no layer 2 .* has 1"):
-        picture(maps, "encoder", "mean", layer=1, format="svg")
+    one = maps.sentences[1]
+    sentence = replace(one, cross=torch.cat([one.cross, one.cross / 2]))
+    drawn = [picture(AttentionMaps([sentence], AlignmentLayer(layer, None)), "png") for layer in (0, 1)]
+    assert drawn[0] != drawn[1]
+    with Image.open(BytesIO(drawn[0])) as png:
+        assert png.format == "PNG"

@@ -22,7 +22,7 @@ def test_a_page_is_written_where_it_was_said(call: Call, trained: RunDirectory) 
     assert SENTENCE in page
     # As JSON writes it.
     assert json.dumps("Anna kauft zwei rote Äpfel heute.") in page
-    ended = call("attention", "--run", trained.path, SENTENCE, "--beam", "4", "--out", "other.html")
+    ended = call("attention", "--run", trained.path, SENTENCE, "--out", "other.html")
     assert ended.code == 0
     assert "Wrote other.html" in ended.err
     assert "decoder layer 1" in ended.err
@@ -31,11 +31,9 @@ def test_a_page_is_written_where_it_was_said(call: Call, trained: RunDirectory) 
 
 def test_the_format_follows_the_ending_or_is_named(call: Call, trained: RunDirectory) -> None:
     pytest.importorskip("matplotlib")
-    assert call("attention", "--run", trained.path, SENTENCE, "--out", "a.svg", "--head", "all").code == 0
+    assert call("attention", "--run", trained.path, SENTENCE, "--out", "a.svg").code == 0
     assert Path("a.svg").read_bytes().startswith(b"<?xml")
-    assert (
-        call("attention", "--run", trained.path, SENTENCE, "--format", "png", "--kind", "encoder").code == 0
-    )
+    assert call("attention", "--run", trained.path, SENTENCE, "--format", "png", "--layer", "1").code == 0
     assert Path("attention.png").read_bytes().startswith(b"\x89PNG")
     assert call("attention", "--run", trained.path, SENTENCE, "--out", "a.json").code == 0
     assert json.loads(Path("a.json").read_text())["sentences"][0]["source"] == SENTENCE
@@ -51,22 +49,9 @@ def test_alignments_of_a_file_go_to_stdout_line_by_line(call: Call, trained: Run
     assert len(third.split()) == 4
 
 
-@pytest.mark.parametrize("out", ["lines.en", "link"])
-def test_what_it_reads_is_not_replaced(out: str, call: Call, trained: RunDirectory) -> None:
-    Path("lines.en").write_text(f"{SENTENCE}\n")
-    Path("link").symlink_to("lines.en")
-    before = Path(out).read_bytes()
-    ended = call("attention", "--run", trained.path, "--file", "lines.en", "--out", out)
-    assert (ended.code, ended.err.startswith(f"mt: {out} ")) == (2, True)
-    assert "choose another file" in ended.err
-    assert Path(out).read_bytes() == before
-    # What it has written before is.
-    for _ in range(2):
-        assert call("attention", "--run", trained.path, "--file", "lines.en", "--out", "a.html").code == 0
-
-
 def test_a_page_without_anything_to_show_is_refused(call: Call, trained: RunDirectory) -> None:
-    ended = call("attention", "--run", trained.path, SENTENCE, "--target", "")
+    Path("pairs.tsv").write_text(f"{SENTENCE}\t\n")
+    ended = call("attention", "--run", trained.path, "--file", "pairs.tsv", "--target-column")
     assert (ended.code, "there is nothing to show" in ended.err) == (2, True)
     assert not Path("attention.html").exists()
     Path("lines.en").write_text(f"{SENTENCE}\n\nthe dog sees milk.\n")
@@ -77,30 +62,21 @@ def test_a_page_without_anything_to_show_is_refused(call: Call, trained: RunDire
 
 def test_given_translations_are_shown_instead(call: Call, trained: RunDirectory) -> None:
     Path("pairs.tsv").write_text("the dog sees milk.\tMilch sieht\n")
-    for arguments in (
-        ("the dog sees milk.", "--target", "Milch sieht"),
-        ("--file", "pairs.tsv", "--target-column"),
-    ):
-        ended = call("attention", "--run", trained.path, *arguments, "--format", "json")
-        assert ended.code == 0
-        [sentence] = json.loads(ended.out)["sentences"]
-        assert sentence["target"] == "Milch sieht"
-        assert sentence["tgt_tokens"] == ["Milch", "sieht", "</s>"]
+    options = ("--file", "pairs.tsv", "--target-column", "--format", "json")
+    ended = call("attention", "--run", trained.path, *options)
+    assert ended.code == 0
+    [sentence] = json.loads(ended.out)["sentences"]
+    assert sentence["target"] == "Milch sieht"
+    assert sentence["tgt_tokens"] == ["Milch", "sieht", "</s>"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "facts"),
     [
-        (["a", "--target", "b", "--target", "c"], ["2 times for 1 sentence"]),
         (["a", "--file", "x"], ["not both"]),
         (["a", "--target-column"], ["--target-column needs lines"]),
-        (["--target", "b"], ["--target-column"]),
-        (["a", "--kind", "encoder"], ["--kind", "--format svg"]),
-        (["a", "--head", "first", "--format", "svg"], ["--head first", "mean"]),
-        (["a", "--head", "0", "--format", "svg"], ["--head 0"]),
         (["a", "b", "--format", "svg"], ["svg", "1 sentence", "not 2"]),
         (["a", "--layer", "7"], ["no decoder layer 7"]),
-        (["a", "--layer", "7", "--format", "svg", "--kind", "encoder"], ["no layer 7"]),
         (["a", "--out", "nowhere/a.html"], ["nowhere"]),
         (["milk " * 40], ["line 1", "41 tokens"]),
         (["a"] * 101, ["100 sentences", "101"]),

@@ -104,7 +104,7 @@ class TestNothingToUse:
 @pytest.mark.parametrize(
     "command",
     [
-        ("translate", "Anna"), ("evaluate",), ("compare", "runs/tiny", "runs/tiny"), ("score", "s", "t"),
+        ("translate", "Anna"), ("evaluate",), ("compare", "runs/tiny", "runs/tiny"), ("score",),
         ("attention", "Anna"), ("serve", "--port", "0"),
     ],
     ids=lambda command: command[0],
@@ -115,8 +115,6 @@ def test_no_command_takes_another_checkpoint_or_device_than_the_one_that_is_name
 ) -> None:
     # A service that is not refused would wait for requests.
     monkeypatch.setattr("mt.serving.app.serve", lambda *_, **__: None)
-    for name in ("s", "t"):
-        Path(name).write_text("Anna\n")
     for option, value, says in (
         ("--checkpoint", "step_0000042", "has no checkpoint 'step_0000042'"),
         ("--device", "gpu", "no usable device 'gpu'"),

@@ -37,19 +37,6 @@ def test_scores_side_by_side_and_the_sentences_that_differ_most(
     assert len(json.loads((tmp_path / "c.json").read_text())["sentences"]) == 1
 
 
-def test_no_input_is_replaced(call: Call, trained: RunDirectory) -> None:
-    for name in ("a", "b", "ref"):
-        Path(name).write_text("Nein\n", encoding="utf-8")
-    for *command, out in (
-        *(("compare", "a", "b", "--references", "ref", "--json", file) for file in ("a", "b", "ref")),
-        ("evaluate", "--run", trained.path, "--data", "b,ref", "--json", "ref"),
-    ):
-        before = Path(out).read_bytes()
-        code, _, err = call(*command, out)
-        assert (code, f"{out} would be replaced" in err) == (2, True), command
-        assert Path(out).read_bytes() == before
-
-
 def test_runs_translate_with_the_given_decoding_strategy(call: Call, trained: RunDirectory) -> None:
     search = ["--beam", "2", "--length-penalty", "0.5", "--length-normalization", "mean"]
     code, out, _ = call("compare", trained.path, trained.path, "--checkpoint", "latest", *search)

@@ -5,9 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from mt.config.explain import SECTIONS
-from mt.config.load import recipe_files
-
 Call = Callable[..., tuple[int, str, str]]
 Complete = Callable[[str], list[str]]
 
@@ -52,9 +49,3 @@ def test_runs(before: str, complete: Complete) -> None:
     assert complete(f"mt {before} runs/e") == ["runs/en-de"]
     # Nothing, so that the shell completes the names of files.
     assert complete(f"mt {before} elsewhere/") == []
-
-
-def test_recipes_and_options(complete: Complete) -> None:
-    assert complete("mt init --recipe ") == list(recipe_files())
-    assert complete("mt init --recipe quick") == ["quickstart"]
-    assert complete("mt config sched") == ["schedule", *(f"schedule.{key}" for key in SECTIONS["schedule"])]

@@ -87,7 +87,7 @@ def test_the_engine_has_the_input_and_output_of_our_own_search(
     exported: str, options: list[str], call: Call
 ) -> None:
     Path("lines.txt").write_text(f"{LINES}{'the dog. ' * 8}\n{'milk ' * 40}\n")
-    arguments = ["--file", "lines.txt", "--on-error", "copy", *options]
+    arguments = ["--file", "lines.txt", "--on-error", "empty", *options]
     ours = call("translate", "--run", "runs/tiny", *arguments)
     theirs = call("translate", "--run", exported, "--engine", "ctranslate2", *arguments)
     assert theirs == ours
@@ -198,15 +198,14 @@ def test_what_the_engine_cannot_do_is_refused(
     [
         ["--min-length", "9", "--no-repeat-ngram", "1"],
         ["--prefix", "meine", "--beam", "4", "--length-normalization", "mean"],
-        ["--prefix-column", "--max-length", "9"],
+        ["--prefix", "der Hund", "--max-length", "9"],
     ],
 )
 def test_constraints_and_prefixes_are_those_of_our_own_search(
     exported: str, options: list[str], call: Call
 ) -> None:
     """With the folder, and with the run, which is converted first."""
-    column = "\tder Hund\n" if "--prefix-column" in options else "\n"
-    Path("lines.txt").write_text(f"the dog sees milk.\nthe car the car the car{column}my aunt\n")
+    Path("lines.txt").write_text("the dog sees milk.\nthe car the car the car\nmy aunt\n")
     arguments = ["--file", "lines.txt", *options]
     ours, theirs, converted = (
         call("translate", "--run", *run, *arguments)

@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
@@ -16,7 +15,6 @@ import pytest
 import typer.main
 
 import mt
-from mt.__main__ import main
 from mt.cli.app import app
 from mt.config.load import load_config
 
@@ -57,17 +55,15 @@ def test_wrong_usage_is_explained(arguments: str, says: str, call: Call) -> None
 
 
 def test_recipes_are_listed_and_printed(call: Call) -> None:
-    code, out, _ = call("init", "--recipe")
+    code, out, _ = call("init", "--recipe", "list")
     assert code == 0
     recipes = sorted((ROOT / "configs").glob("*.yaml"))
-    assert sorted(line.split()[0] for line in out.splitlines()) == sorted(file.stem for file in recipes)
+    assert sorted(out.splitlines()) == sorted(file.stem for file in recipes)
     for recipe in recipes:
-        for name in (recipe.name, recipe.stem):
-            assert call("init", "--recipe", name) == (0, recipe.read_text(encoding="utf-8"), "")
+        assert call("init", "--recipe", recipe.stem) == (0, recipe.read_text(encoding="utf-8"), "")
     code, out, err = call("init", "--recipe", "nope")
     assert (code, out) == (2, "")
     assert "no recipe 'nope'" in err
-    assert "--recipe" in call("init", "--recipe", "--help")[1]
 
 
 def test_newcomers_are_sent_to_a_recipe(call: Call) -> None:
@@ -111,27 +107,6 @@ def test_errors_are_one_line(
     assert says in ended[2]
 
 
-def test_a_full_disk_in_a_writing_thread_is_reported_once(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(threading, "excepthook", threading.excepthook)
-    full = OSError(errno.ENOSPC, "No space left")
-
-    def fail() -> NoReturn:
-        raise full
-
-    def app(*_: object, **__: object) -> NoReturn:
-        thread = threading.Thread(target=fail)
-        thread.start()
-        thread.join()
-        raise full
-
-    monkeypatch.setattr("mt.__main__.app", app)
-    with pytest.raises(SystemExit, match="2"):
-        main()
-    assert capsys.readouterr().err == "mt: No space left.\n"
-
-
 @pytest.mark.usefixtures("trained")
 def test_ctrl_c_ends_the_line_of_a_terminal() -> None:
     ours, theirs = pty.openpty()
@@ -149,32 +124,27 @@ def test_ctrl_c_ends_the_line_of_a_terminal() -> None:
 
 STREAMS = r"""
 import os, sys
-from mt.cli.logs import escape_on_terminal, survive_losing_stderr
+from mt.cli.logs import survive_losing_stderr
 survive_losing_stderr()
-escape_on_terminal()
 print("ä \udcff", file=sys.stderr, flush=True)
 os.close(int(sys.argv[1]))
 for _ in range(3):
     print("x" * 100_000, file=sys.stderr, flush=True)
-print("\x1b]0;owned\x07ä\ttab \x9b31m \u202etxt caf\udce9", flush=True)
+print("still here", flush=True)
 """
 
 
-def test_a_lost_stderr_is_survived_and_a_terminal_gets_no_control_characters() -> None:
+def test_a_lost_stderr_is_survived() -> None:
     readable, writable = os.pipe()
-    ours, theirs = pty.openpty()
     with subprocess.Popen(
         [sys.executable, "-c", STREAMS, str(readable)],
-        stdout=theirs,
+        stdout=subprocess.PIPE,
         stderr=writable,
         pass_fds=[readable],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     ) as process:
         os.close(writable)
-        os.close(theirs)
         assert os.read(readable, 100).startswith("ä \\udcff\n".encode())
         os.close(readable)
-        shown = os.read(ours, 1000).decode()
-        assert process.wait(timeout=60) == 0
-    assert shown == "\\x1b]0;owned\\x07ä\ttab \\x9b31m \\u202etxt caf\\udce9\r\n"
-    os.close(ours)
+        assert process.communicate(timeout=60)[0] == b"still here\n"
+        assert process.returncode == 0

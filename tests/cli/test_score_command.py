@@ -1,6 +1,7 @@
 """`mt score` and `mt translate --n-best`: what goes in and what comes out."""
 
 import math
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -14,18 +15,33 @@ Call = Callable[..., tuple[int, str, str]]
 Start = Callable[..., Popen]
 
 
+@pytest.fixture
+def score(call: Call, trained: RunDirectory) -> Call:
+    """Calls ``mt score`` with these pairs as its standard input."""
+
+    def run(pairs: str, *options: str) -> tuple[int, str, str]:
+        Path("pairs.tsv").write_text(pairs, encoding="utf-8")
+        stdin = os.dup(0)
+        try:
+            with Path("pairs.tsv").open("rb") as file:
+                os.dup2(file.fileno(), 0)
+            return call("score", "--run", trained.path, *options)
+        finally:
+            os.dup2(stdin, 0)
+            os.close(stdin)
+
+    return run
+
+
 @pytest.mark.usefixtures("scored_as_in_search")
-def test_the_n_best_of_a_search_are_scored_as_it_scored_them(call: Call, trained: RunDirectory) -> None:
+def test_the_n_best_of_a_search_are_scored_as_it_scored_them(call: Call, score: Call) -> None:
     lines = ["the dog sees milk.", "Anna buys two red apples."]
     code, out, _ = call("translate", "--beam", "4", "--n-best", "3", "--precision", "float32", *lines)
     assert code == 0
     rows = [line.split("\t") for line in out.splitlines()]
     assert [row[0] for row in rows] == ["1"] * 3 + ["2"] * 3
     assert [row[3] for row in rows][::3] == ["der Hund sieht Milch.", "Anna kauft zwei rote Äpfel."]
-    sources, translations = Path("s.en"), Path("t.de")
-    sources.write_text("".join(lines[int(row[0]) - 1] + "\n" for row in rows))
-    translations.write_text("".join(row[3] + "\n" for row in rows), encoding="utf-8")
-    code, out, err = call("score", sources, translations, "--run", trained.path)
+    code, out, err = score("".join(f"{lines[int(row[0]) - 1]}\t{row[3]}\n" for row in rows))
     assert code == 0
     scored = [line.split("\t") for line in out.splitlines()]
     total, num_tokens = 0.0, 0
@@ -57,52 +73,28 @@ def test_an_open_pipe_is_answered_line_by_line(start: Start) -> None:
         assert "standard input, line 2 has 0 tabs, but must have exactly one" in process.stderr.read()
 
 
-@pytest.mark.usefixtures("trained")
-def test_files_of_unequal_length_are_refused_after_their_common_lines(call: Call) -> None:
-    short, long = Path("short"), Path("long")
-    short.write_text("milk\n")
-    long.write_text("milk\nmilk\n")
-    for files, says in (
-        ((short, long), "mt: short ends before line 2, but long has that line."),
-        ((long, short), "mt: short ends before line 2, but long has that line."),
-    ):
-        code, out, err = call("score", *files)
-        assert code == 2
-        assert len(out.splitlines()) == 1
-        assert says in err
-    code, _, err = call("score", short)
-    assert code == 2
-    assert "give two files" in err
-
-
-@pytest.mark.usefixtures("trained")
-def test_a_pair_that_is_too_long_is_named_by_its_line_after_the_lines_before_it(call: Call) -> None:
-    Path("s").write_text("milk\n" * 4 + "the car " * 8 + "\nmilk\n" + "the car " * 8 + "\n")
-    Path("t").write_text("Milch\n" * 7)
-    code, out, err = call("score", "s", "t")
+def test_a_pair_that_is_too_long_is_named_by_its_line_after_the_lines_before_it(score: Call) -> None:
+    good, bad = "milk\tMilch\n", "the car " * 8 + "\tMilch\n"
+    code, out, err = score(good * 4 + bad + good + bad)
     assert (code, out.count("\n")) == (2, 4)
     assert "mt: line 5: the source has 17 tokens" in err
-    Path("s").write_text("the car " * 8 + "\n" + "milk\n" * 6)
-    assert call("score", "s", "t")[:2] == (2, "")
+    assert score(bad + good)[:2] == (2, "")
 
 
 @pytest.mark.usefixtures("trained")
 def test_scores_say_in_which_precision_they_were_computed(
-    call: Call, monkeypatch: pytest.MonkeyPatch
+    call: Call, score: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mt.device.multiplies_bf16_fast", lambda device: True)
-    Path("s").write_text("the dog sees milk.\n")
-    Path("t").write_text("der Hund sieht Milch.\n")
+    pair = "the dog sees milk.\tder Hund sieht Milch.\n"
     for precision, is_named in (("bf16", True), ("float32", False)):
         err = call("translate", "--n-best", "1", "--precision", precision, "the dog sees milk.")[2]
         assert ("scores, computed in bf16" in err) == is_named
-        assert (
-            call("score", "--precision", precision, "s", "t")[2].endswith(", computed in bf16\n") == is_named
-        )
-    code, out, err = call("score", "--precision", "int8", "s", "t")
+        assert score(pair, "--precision", precision)[2].endswith(", computed in bf16\n") == is_named
+    code, out, err = call("score", "--precision", "int8")
     assert (code, out) == (2, "")
     assert "--engine ctranslate2" in err
-    for command in (("translate", "the dog"), ("score", "s", "t"), ("evaluate",)):
+    for command in (("translate", "the dog"), ("score",), ("evaluate",)):
         code, out, err = call(*command, "--device", "cpu", "--precision", "fp16")
         assert (code, out) == (2, "")
         assert "precision fp16 needs a CUDA device" in err

@@ -84,7 +84,7 @@ CONTRADICTIONS: list[tuple[dict[str, dict[str, Any]], str]] = [
     ({"schedule": {"kind": "cosine", "warmup_steps": 9, "total_steps": 9}}, r"warmup_steps \(9\)"),
     (
         {"schedule": {"kind": "cosine", "warmup_steps": 1, "total_steps": 10}, "training": {"max_steps": 11}},
-        r"training\.max_steps \(11\) is greater than schedule\.total_steps",
+        r"training\.max_steps is above schedule\.total_steps",
     ),
     ({"schedule": {"kind": "noam", "warmup_steps": 0}}, r"schedule\.warmup_steps must be at least 1"),
     ({"model": {"share_embeddings": True}}, r"share_embeddings needs tokenizer\.shared: true"),
@@ -92,10 +92,10 @@ CONTRADICTIONS: list[tuple[dict[str, dict[str, Any]], str]] = [
     ({"tokenizer": {"kind": "file", "path": "a.json"}}, r"set tokenizer\.shared: true"),
     ({"tokenizer": {"path": "a.json"}}, r"tokenizer\.kind: file needs .* no other kind takes it"),
     ({"tokenizer": {"kind": "bpe", "max_size": 260}}, r"max_size \(260\) must be above 260 .* bpe"),
-    ({"training": {"bpe_dropout": 0.1}}, r"training\.bpe_dropout .*kind is word"),
+    ({"training": {"bpe_dropout": 0.1}}, r"training\.bpe_dropout needs tokenizer\.kind"),
     (
         {"training": {"bpe_dropout": 0.1, "guided_alignment": 0.5}, "tokenizer": {"kind": "bpe"}},
-        r"bpe_dropout \(0\.1\) and training\.guided_alignment \(0\.5\)",
+        r"bpe_dropout and training\.guided_alignment",
     ),
     ({"training": {"max_steps": None}}, "nothing ends this run: set training.max_steps"),
     ({"data": {"columns": "1"}}, r"data\.columns must be two columns"),

@@ -86,8 +86,8 @@ def test_all_mistakes_are_listed_in_the_order_of_the_file(write_config: Write) -
     )
     assert [line.partition(": ")[0] for line in answer.split("\n")] == [
         *(f"configs/my.yaml, line {line}" for line in (7, 9, 10, 11)),
-        "override data.max_length=x",
-        "override data.nope=1",
+        "--set data.max_length=x",
+        "--set data.nope=1",
     ]
 
 

@@ -113,7 +113,7 @@ FORM = "the form is section.key=value"
 )
 def test_a_wrong_override_is_quoted(override: str, what: str, write_config: Write) -> None:
     answer = complaint(write_config(SMALLEST + "  seed: 1\nmodel:\n  d_model: 64\n"), override)
-    assert answer.startswith(f"override {override}: ")
+    assert answer.startswith(f"--set {override}: ")
     assert what in answer
 
 

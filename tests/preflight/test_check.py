@@ -1,7 +1,6 @@
 """All of `mt check --config` on a tiny corpus, and each of its warnings where it is due and nowhere else."""
 
 import json
-import os
 import re
 import shutil
 from collections.abc import Callable, Sequence
@@ -251,11 +250,6 @@ def test_what_keeps_training_from_resuming_keeps_the_check_from_passing(
     with pytest.raises(MtError) as training:
         run_training(make_config(f"data.path={corpus}"), run)
     assert str(checking.value) == str(training.value)
-
-
-def test_an_unusable_run_directory_is_refused(check: Check, tmp_path: Path) -> None:
-    with RunDirectory(tmp_path / "busy").lock(), pytest.raises(RunError, match=f"process {os.getpid()} on"):
-        check(run="busy")
 
 
 def test_a_diverging_trial_ends_with_a_sentence(check: Check) -> None:
