@@ -88,10 +88,6 @@ class RunDirectory:
         """The references of this test set, one per line."""
         return self.path / f"references.{set_name}.txt"
 
-    def evaluation_dir(self, setting: str) -> Path:
-        """The TensorBoard files with the scores of these translations."""
-        return self.tensorboard_dir / "evaluation" / setting
-
     def bad_batch_file(self, step: int) -> Path:
         """The sentence pairs of this step."""
         return self.bad_batches_dir / f"step_{step:07d}.json"

@@ -31,7 +31,7 @@ def evaluate(
         bool, Option("--literature", help="Also report BLEU on lower-cased, Moses-tokenised text.")
     ] = False,
     scores_only: Annotated[
-        bool, Option("--scores-only", help="Leave out the counts of words and both tables.")
+        bool, Option("--scores-only", help="Leave out the table of sentence lengths.")
     ] = False,
     worst: Annotated[int, Option(min=0, metavar="N", help="Show the N worst sentences.")] = 0,
     json: options.JsonOption = None,
@@ -41,16 +41,16 @@ def evaluate(
 ) -> None:
     """Translate a test set and score the translations with BLEU, chrF2++ and TER.
 
-    Shows each score with signature and 95 % interval, and scores by word frequency and sentence length.
+    Shows each score with signature and 95 % interval, and scores by sentence length.
 
     The translations are saved in the run directory. Scores of a single model, not of an ensemble,
-    are also added to evaluations.jsonl and TensorBoard.
+    are also added to evaluations.jsonl.
     """
     show_logs()
     found = options.find_run(run)
     options.check_output(json)
     strategy = options.choose_beam(beam, length_penalty, length_normalization)
-    from mt.evaluation.evaluate import described, run_evaluation, show_in_tensorboard, write_json
+    from mt.evaluation.evaluate import described, run_evaluation, write_json
 
     if literature:
         # This import takes a second.
@@ -82,9 +82,7 @@ def evaluate(
         echo(f"  reference    {sentence.reference}")
     say(f"{counted(result.num_sentences, 'translation')}: {result.hypotheses_file}")
     say(f"their references: {result.references_file}")
-    # Last, because the scores have been shown if these files cannot be written.
-    if not result.ensemble:
-        show_in_tensorboard(result, found)
+    # Last, because the scores have been shown if this file cannot be written.
     if json is not None:
         write_json(result, json)
 
@@ -102,32 +100,10 @@ def _show_scores(result: "Evaluation") -> None:
 
 
 def _show_analysis(analysis: "Analysis") -> None:
-    words = analysis.source_words
     echo(f"length ratio {analysis.length_ratio:.3f} (words in the output / words in the references)")
-    echo(
-        f"source words {words.num_words:,}: {_percent(words.num_copied, words.num_words)} occur unchanged "
-        f"in the output, {_percent(words.num_copied_by_reference, words.num_words)} in the reference"
-    )
-    if words.num_unknown is not None and words.num_unknown_copied is not None:
-        echo(
-            f"source words not in the training data: {words.num_unknown:,}, "
-            f"{_percent(words.num_unknown, words.num_words)}; {words.num_unknown_copied:,} of them occur "
-            "unchanged in the output"
-        )
     echo("\nsource words  sentences    BLEU  chrF2++  length ratio")
     for length in analysis.by_source_length:
         echo(
             f"{length.source_words:12}  {length.num_sentences:9,}  {length.bleu:6.2f}  {length.chrfpp:7.2f}  "
             f"{length.length_ratio:12.3f}"
         )
-    if analysis.by_training_frequency is not None:
-        echo("\ntimes in training  words in references  words in output      F1")
-        for group in analysis.by_training_frequency:
-            echo(
-                f"{group.training_frequency:17}  {group.num_reference_words:19,}  "
-                f"{group.num_output_words:15,}  {group.f1:6.2f}"
-            )
-
-
-def _percent(part: int, whole: int) -> str:
-    return f"{100 * part / max(1, whole):.1f} %"

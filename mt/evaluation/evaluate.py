@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch.utils.tensorboard import SummaryWriter
 
 import mt
 from mt import distributed, processes
 from mt.checkpoint.record import MODEL, Checkpoint
+from mt.config.config import Config
 from mt.config.load import load_config
 from mt.data.sources.source import Split
 from mt.device import PrecisionName, choose_device
-from mt.display import markdown_table, markdown_text, progress, visible
-from mt.errors import ConfigError
-from mt.evaluation.analysis import Analysis, ScoredSentence, analyse_translations, worst_sentences
+from mt.display import progress, visible
+from mt.errors import ConfigError, DataError
+from mt.evaluation.analysis import Analysis, ScoredSentence, by_source_length, length_ratio, worst_sentences
 from mt.evaluation.record import RecordedEvaluation, name_in_setting, read_evaluations, record_evaluation
 from mt.evaluation.scores import (
     MAX_RESAMPLED_LINES,
@@ -31,7 +31,13 @@ from mt.evaluation.scores import (
     metrics_of_evaluation,
     score_with_confidence,
 )
-from mt.evaluation.test_set import EvaluationSet, load_evaluation_set, read_lines, warn_of_other_split
+from mt.evaluation.test_set import (
+    EvaluationSet,
+    load_evaluation_set,
+    read_lines,
+    warn_of_leaks,
+    warn_of_other_split,
+)
 from mt.files import write_atomically
 from mt.inference.loaded_model import LoadedModel, load_ensemble
 from mt.inference.model_translator import ModelTranslator
@@ -104,7 +110,7 @@ def run_evaluation(
         data_name: The configuration of that corpus.
         beam: The beam search; None searches greedily.
         literature: An additional score; it is called with the target language as third argument.
-        analyse: Whether to also analyse words and lengths, which reads the training corpus.
+        analyse: Whether to also score by length, and read the training corpus to find pairs that are in it.
         num_worst: How many of the worst sentences to return.
         others: Runs with the same vocabularies, to translate as an ensemble. Its scores are not recorded in
             the run directory, because they are not the run's.
@@ -153,7 +159,7 @@ def run_evaluation(
         exact=exact_match(hypotheses, references),
         hypotheses_file=translations.file,
         references_file=run.references_file(test_set.name),
-        analysis=analyse_translations(run, config, test_set, hypotheses) if analyse else None,
+        analysis=_analyse(config, test_set, hypotheses) if analyse else None,
         worst=worst_sentences(test_set.sources, hypotheses, references, num_worst),
         ensemble=[visible(str(model.checkpoint.folder)) for model in rest],
         other_checkpoints={},
@@ -163,6 +169,17 @@ def run_evaluation(
     others_of_run = _compare_with_other_checkpoints(run, evaluation, test_set, hypotheses)
     record_evaluation(run, evaluation)
     return replace(evaluation, other_checkpoints=others_of_run)
+
+
+def _analyse(config: Config, test_set: EvaluationSet, hypotheses: list[str]) -> Analysis:
+    try:
+        warn_of_leaks(test_set, config)
+    except DataError as error:
+        LOG.warning("pairs that are also in the training data are not counted: %s", error)
+    return Analysis(
+        length_ratio(hypotheses, test_set.references),
+        by_source_length(test_set.sources, hypotheses, test_set.references),
+    )
 
 
 def described(beam: Beam | None) -> str:
@@ -253,27 +270,3 @@ def write_json(result: Any, file: Path) -> None:
     """Write an `Evaluation` or a comparison as JSON; an existing ``file`` is replaced."""
     text = json.dumps(asdict(result), indent=2, ensure_ascii=False, default=str)
     write_atomically(file, text + "\n")
-
-
-def show_in_tensorboard(evaluation: Evaluation, run: RunDirectory) -> None:
-    """Write the scores at the checkpoint's step, and a table of the worst sentences.
-
-    They are in a separate folder, which TensorBoard shows as a separate run, so that resumed training does
-    not touch them. Evaluating the same setting again replaces them.
-    """
-    folder = run.evaluation_dir(evaluation.setting)
-    for old in folder.glob("events.out.tfevents.*"):
-        old.unlink(missing_ok=True)  # Another process may evaluate the same setting.
-    values = {key: score.value for key, score in evaluation.scores.items()} | {"exact": evaluation.exact}
-    if evaluation.analysis is not None:
-        values["length_ratio"] = evaluation.analysis.length_ratio
-    head = ("sentence", "chrF2++", "source", "translation", "reference")
-    rows = [
-        (f"{s.number}", f"{s.chrfpp:.1f}", *map(markdown_text, (s.source, s.translation, s.reference)))
-        for s in evaluation.worst
-    ]
-    scores = "".join(f"- {markdown_text(str(score))}\n" for score in evaluation.scores.values())
-    with SummaryWriter(str(folder)) as writer:
-        for key, value in values.items():
-            writer.add_scalar(f"evaluation/{key}", value, evaluation.step)
-        writer.add_text("evaluation/details", f"{scores}\n{markdown_table(head, rows)}", evaluation.step)

@@ -15,9 +15,9 @@ import datasets
 from sacrebleu.dataset import DATASETS
 
 from mt.config.config import Config
-from mt.config.data import DataConfig, UnicodeForm
+from mt.config.data import DataConfig
 from mt.data.cleaning.leaks import LeakCheck
-from mt.data.corpus import load_split, load_undivided
+from mt.data.corpus import load_corpus, load_split, load_undivided
 from mt.data.corpus_report import recorded_fingerprints
 from mt.data.pair_table import PairTable
 from mt.data.sources.find import files_on_disk, find_source, mixed_sources
@@ -167,12 +167,13 @@ def warn_of_other_split(run: RunDirectory, test_set: EvaluationSet) -> None:
         )
 
 
-def warn_of_leaks(test_set: EvaluationSet, train: datasets.Dataset, unicode_form: UnicodeForm) -> None:
-    """Log a warning if pairs of a test set are also in the training data, which has this Unicode form."""
+def warn_of_leaks(test_set: EvaluationSet, config: Config) -> None:
+    """Log a warning if pairs of a test set are also in the training data, which is read."""
     if test_set.own_split == "train":
         return
-    check = LeakCheck({"": _table(test_set.sources, test_set.references).to_dataset()}, unicode_form)
-    check.search(train)
+    pairs = _table(test_set.sources, test_set.references).to_dataset()
+    check = LeakCheck({"": pairs}, config.cleaning.unicode_form)
+    check.search(load_corpus(config.data, config.cleaning).train)
     if num_leaked := check.report()[""].pair.normalised:
         LOG.warning(
             f"also in the training data: {num_leaked:,} of the {len(test_set.sources):,} pairs of %s "

@@ -35,7 +35,7 @@ CONFIG, SAFE, PICKLED = "config.json", "model.safetensors", "pytorch_model.bin"
 VOCABULARY, TARGET_VOCABULARY = "vocab.json", "target_vocab.json"
 SENTENCEPIECE = {"src": "source.spm", "tgt": "target.spm"}
 TOKENIZER_CONFIG, TOKENIZER = "tokenizer_config.json", "tokenizer.json"
-_WANTED = [CONFIG, SAFE, PICKLED, VOCABULARY, TARGET_VOCABULARY, "*.spm", "*.json"]
+_WANTED = [SAFE, PICKLED, "*.spm", "*.json"]
 _KEPT = "imported"
 """The folder of the run with the files that its tokenizers were made from."""
 _MAX_BYTES = 2**28

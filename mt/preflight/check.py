@@ -28,12 +28,10 @@ from mt.preflight.forecast import (
     warn_of_vocabulary,
 )
 from mt.preflight.text import (
-    Ceiling,
     Numbers,
     Text,
     Unknown,
     encode,
-    find_ceiling,
     lengths,
     look_at,
     num_running_words,
@@ -87,9 +85,8 @@ def preflight(config: Config, run: RunDirectory, show: Callable[[Section], objec
         check_same_corpus(run, corpus)
     show(_corpus_section(corpus))
     text = look_at(corpus, config, load_tokenizers(run) if done else None)
-    unknown, references = unknown_words(text), {name: rows["tgt"] for name, rows in text.evaluation.items()}
-    ceilings = {split: find_ceiling(texts, text.tokenizers[1]) for split, texts in references.items()}
-    show(_vocabulary_section(text, unknown, ceilings))
+    unknown = unknown_words(text)
+    show(_vocabulary_section(text, unknown))
     pairs, dropped = encode(config, text)
     src_lengths, tgt_lengths = lengths(text)
     show(_length_section(text, src_lengths, tgt_lengths, dropped))
@@ -112,7 +109,7 @@ def preflight(config: Config, run: RunDirectory, show: Callable[[Section], objec
     longest = int(max(src_lengths.max(), tgt_lengths.max()))
     warnings = [
         *warn_of_held_out_pairs(config, corpus),
-        *warn_of_vocabulary(config, unknown, ceilings, num_running_words(text.train) * text.scale),
+        *warn_of_vocabulary(config, unknown, num_running_words(text.train) * text.scale),
         *warn_of_text(config, text, dropped["too long"] / len(text.train), longest),
         *warn_of_schedule(config, expected),
         *warn_of_validation(config, expected),
@@ -139,21 +136,11 @@ def _corpus_section(corpus: Corpus) -> Section:
     )
 
 
-def _vocabulary_section(
-    text: Text, unknown: Mapping[str, Unknown], ceilings: Mapping[str, Ceiling]
-) -> Section:
+def _vocabulary_section(text: Text, unknown: Mapping[str, Unknown]) -> Section:
     sizes = " and ".join(f"{tokenizer.size:,} {name}" for _, name, tokenizer in text.sides)
     details = [
         (where, f"{words.num_unknown:,} of {words.num_words:,} words unknown")
         for where, words in unknown.items()
-    ]
-    details += [
-        (
-            f"{split} BLEU",
-            f"at most {ceiling.value:.2f}; {counted(ceiling.num_changed, 'line')} of "
-            f"{len(text.evaluation[split]):,} changed when decoded again ({ceiling.bleu.signature})",
-        )
-        for split, ceiling in ceilings.items()
     ]
     for pair in spread(text.evaluation["validation"], NUM_SAMPLES):
         for side, name, tokenizer in text.sides:
@@ -166,7 +153,7 @@ def _vocabulary_section(
     return Section(
         "vocabulary",
         f"{sizes} entries; up to {max(words.share for words in unknown.values()):.1%} of the held-out words "
-        f"are unknown; BLEU can reach {min(ceiling.value for ceiling in ceilings.values()):.2f}",
+        "are unknown",
         details,
     )
 

@@ -9,17 +9,13 @@ from mt.data.corpus import Corpus
 from mt.data.corpus_report import leak_sentence
 from mt.display import counted, size
 from mt.preflight.rule import LARGEST_HELD_OUT_FRACTION, words_suffice
-from mt.preflight.text import Ceiling, Text, Unknown, bleu_is_always_0
+from mt.preflight.text import Text, Unknown, bleu_is_always_0
 from mt.training.schedule import learning_rate
 
 FEWEST_PAIRS = 100
 MOST_UNKNOWN = 0.1
-LOWEST_CEILING = 95.0
 MOST_DROPPED = 0.05
 MOST_VALIDATING = 1 / 3
-LARGER_VOCABULARY = (
-    "Use subwords (tokenizer.kind: bpe), lower tokenizer.min_frequency, or raise tokenizer.max_size."
-)
 # The share of the peak learning rate below which a cosine counts as finished.
 HARDLY_ANY = 0.01
 
@@ -132,22 +128,15 @@ def warn_of_held_out_pairs(config: Config, corpus: Corpus) -> Iterator[str]:
         yield leaks
 
 
-def warn_of_vocabulary(
-    config: Config, unknown: Mapping[str, Unknown], ceilings: Mapping[str, Ceiling], num_words: float
-) -> Iterator[str]:
-    """Words that cannot be read or written, and text that is not the same after decoding."""
+def warn_of_vocabulary(config: Config, unknown: Mapping[str, Unknown], num_words: float) -> Iterator[str]:
+    """Words that cannot be read or written."""
     where = max(unknown, key=lambda name: unknown[name].share)
     share = unknown[where].share
-    # Then `mt init` would choose words as well.
-    if words_suffice(num_words, share, is_short=config.copies_words):
-        return
-    if share > MOST_UNKNOWN:
-        yield f"{share:.1%} of the words in the {where} are unknown. {LARGER_VOCABULARY}"
-    split = min(ceilings, key=lambda name: ceilings[name].value)
-    if ceilings[split].value < LOWEST_CEILING:
+    # Where words suffice, `mt init` would choose them as well.
+    if share > MOST_UNKNOWN and not words_suffice(num_words, share, is_short=config.copies_words):
         yield (
-            f"with this vocabulary, a model that makes no mistakes scores {ceilings[split].value:.2f} BLEU "
-            f"on the {split} split. {LARGER_VOCABULARY}"
+            f"{share:.1%} of the words in the {where} are unknown. Use subwords (tokenizer.kind: bpe), lower "
+            "tokenizer.min_frequency, or raise tokenizer.max_size."
         )
 
 

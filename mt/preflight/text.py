@@ -1,4 +1,4 @@
-"""What a corpus is like as a model will see it: unknown words, the highest score, lengths."""
+"""What a corpus is like as a model will see it: unknown words and lengths."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,19 +20,16 @@ from mt.data.prepare import (
     make_tokenizers,
     warn_of_tokenizer,
 )
-from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing
+from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.unsegmented_scripts import split_letters
 from mt.evaluation.analysis import words
-from mt.evaluation.scores import Score, score_translations
-from mt.special_tokens import UNK, UNK_ID
+from mt.special_tokens import UNK_ID
 
 Numbers = npt.NDArray[np.integer]
 # At most this many pairs are examined, spread evenly; all rows of the corpus are read and checked anyway.
 MOST_TRAINING_PAIRS, MOST_EVALUATION_PAIRS = 300_000, 5_000
 # So many pairs are enough to count words and letters; so many for lengths, and for the steps that are timed.
 PAIRS_COUNTED, PAIRS_ENCODED = 2_000, 10_000
-# A private-use character, which no reference contains.
-WRONG_WORD = "\uf8fe"
 
 
 @dataclass(frozen=True)
@@ -65,19 +62,6 @@ class Unknown(NamedTuple):
     def share(self) -> float:
         """The share of running words that are unknown, from 0 to 1."""
         return self.num_unknown / max(self.num_words, 1)
-
-
-class Ceiling(NamedTuple):
-    """The BLEU of a model that makes no mistakes, whose translations go through the tokenizer."""
-
-    bleu: Score
-    num_changed: int
-    """Lines that are different after encoding and decoding, apart from spacing."""
-
-    @property
-    def value(self) -> float:
-        """The score; sentences of fewer than four words would be below 100 even against themselves."""
-        return self.bleu.value if self.num_changed else 100.0
 
 
 def look_at(
@@ -166,14 +150,3 @@ def count_unknown(texts: Sequence[str], tokenizer: Tokenizer) -> Unknown:
 def bleu_is_always_0(pairs: datasets.Dataset) -> bool:
     """Whether even the targets themselves score 0 BLEU, because none has four words."""
     return not any(len(words(text)) >= 4 for text in spread(pairs, MOST_EVALUATION_PAIRS)["tgt"])
-
-
-def find_ceiling(references: Sequence[str], tokenizer: Tokenizer) -> Ceiling:
-    """Encode and decode the references, and score them against themselves."""
-    decoded, num_changed = [], 0
-    for reference, ids in zip(references, tokenizer.encode_batch(references), strict=True):
-        text = tokenizer.decode(ids)
-        num_changed += normalise_spacing(text) != normalise_spacing(reference)
-        # The model outputs another word instead. As <unk>, it would count as three words.
-        decoded.append(text.replace(UNK, WRONG_WORD) if UNK_ID in ids else text)
-    return Ceiling(score_translations(decoded, references)["bleu"], num_changed)

@@ -1,12 +1,9 @@
 """A trial of a model like that of the run: its parameters, its largest step, its pace."""
 
-import hashlib
 import math
-import os
 import time
 from collections import Counter
 from dataclasses import dataclass
-from tempfile import TemporaryFile
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -45,8 +42,8 @@ UNCOUNTED_STEPS, MOST_STEPS, TIMED_SECONDS = 2, 60, 6.0
 # A validation, which translates, took as long as this many forward passes over its sentences, and so did
 # converting the best checkpoint at the end, in which up to so many sentences are translated by two engines.
 VALIDATION_PASSES, CONVERSION_PASSES, MOST_VERIFIED = 2.7, 3.5, 1000
-# A part of a checkpoint that is large enough to time how fast it is saved.
-SAVED_PART_BYTES = 2**25
+# A checksum, and writing to disk.
+SAVED_BYTES_PER_SECOND = 300e6
 
 
 class Speed(NamedTuple):
@@ -208,19 +205,7 @@ class Trial:
             num_tokens * text.scale,
             (num_tokens * speed.token_seconds + epoch_seconds) / num_steps,
             VALIDATION_PASSES * validated * speed.forward_seconds,
-            time_saving(self.size.saved_bytes),
+            self.size.saved_bytes / SAVED_BYTES_PER_SECOND,
             self._sample.start_seconds + CONVERSION_PASSES * verified * speed.forward_seconds,
             self.size.num_parameters,
         )
-
-
-def time_saving(num_bytes: int) -> float:
-    """Seconds that a checkpoint of this size takes: a checksum, and writing it to disk."""
-    part = bytes(min(num_bytes, SAVED_PART_BYTES))
-    started = time.perf_counter()
-    with TemporaryFile() as file:
-        hashlib.sha256(part)
-        file.write(part)
-        file.flush()
-        os.fsync(file.fileno())
-    return (time.perf_counter() - started) * num_bytes / len(part)

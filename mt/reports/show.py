@@ -66,14 +66,10 @@ def _curves(facts: RunFacts) -> Iterator[str]:
 
 
 def _sessions(facts: RunFacts) -> Iterator[str]:
-    if len(facts.sessions) > _MAX_ROWS:
-        yield f"... {len(facts.sessions) - _MAX_ROWS} earlier ones"
     for session in facts.sessions[-_MAX_ROWS:]:
         yield f"{session.started:%Y-%m-%d %H:%M:%S}  {session}"
         for warning in session.warnings[:_MAX_ROWS]:
             yield f"    warning: {warning}"
-        if len(session.warnings) > _MAX_ROWS:
-            yield f"    ... {counted(len(session.warnings) - _MAX_ROWS, 'more warning')}"
 
 
 def _checkpoints(facts: RunFacts) -> list[str]:

@@ -25,7 +25,7 @@ from mt.display import counted, one_line, visible
 from mt.errors import ConfigError, DataError, MtError
 from mt.serving.api import Refusal, TranslateAnswer, TranslateRequest
 from mt.serving.batching import BatchedTranslator, QueueFullError
-from mt.serving.page import CONTENT_SECURITY_POLICY, PAGE
+from mt.serving.page import PAGE
 
 LOG = logging.getLogger(__name__)
 
@@ -155,7 +155,7 @@ class _MaxBytes:
 
 
 async def _page() -> HTMLResponse:
-    return HTMLResponse(PAGE, headers={"Content-Security-Policy": CONTENT_SECURITY_POLICY})
+    return HTMLResponse(PAGE)
 
 
 def _refuse(status: int, sentence: str, headers: dict[str, str] | None = None) -> JSONResponse:

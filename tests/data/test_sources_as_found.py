@@ -28,7 +28,7 @@ def load(path: Path | str, cleaning: CleaningConfig | None = None, **fields: obj
 
 def loading_fails(path: Path | str, message: str, **fields: object) -> None:
     with pytest.raises(DataError, match=message) as caught:
-        load(path, **fields)
+        load(path, None, **fields)
     assert "\n" not in str(caught.value)
 
 

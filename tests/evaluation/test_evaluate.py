@@ -15,7 +15,7 @@ from mt.config.load import load_config
 from mt.config.training import TrainingConfig
 from mt.data.sources.source import Split
 from mt.errors import ConfigError, DataError
-from mt.evaluation.evaluate import Evaluation, run_evaluation, show_in_tensorboard
+from mt.evaluation.evaluate import Evaluation, run_evaluation
 from mt.evaluation.record import read_evaluations
 from mt.evaluation.scores import Score
 from mt.evaluation.test_set import load_evaluation_set
@@ -128,7 +128,7 @@ def a_config(data: DataConfig) -> Config:
     return Config(data=data, training=TrainingConfig(max_steps=1))
 
 
-def test_without_the_training_corpus_there_are_scores_but_no_word_frequencies(
+def test_without_the_training_corpus_there_are_scores_but_leaks_are_not_counted(
     trained: RunDirectory, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     text = trained.config_file.read_text()
@@ -138,29 +138,7 @@ def test_without_the_training_corpus_there_are_scores_but_no_word_frequencies(
     file.write_text('{"en": "Anna sees milk.", "de": "Anna sieht Milch."}\n')
     result = run_evaluation(trained, split="test", checkpoint="best", device=CPU, data_path=str(file))
     assert result.analysis is not None
-    assert result.analysis.by_training_frequency is None
-    assert result.analysis.source_words.num_unknown is None
-    assert "need the training corpus and are left out: data.path: there is no file or folder" in caplog.text
-
-
-def test_tensorboard_shows_scores_and_the_training_curves_are_unchanged(
-    trained: RunDirectory, read_curves: Callable[[Path], dict[str, list[tuple[int, Any]]]]
-) -> None:
-    curves = read_curves(trained.tensorboard_dir)
-    result = run_evaluation(trained, split="test", checkpoint="step_0000100", device=CPU)
-    # The second replaces the first.
-    for _ in range(2):
-        show_in_tensorboard(result, trained)
-    shown = read_curves(trained.evaluation_dir(result.setting))
-    assert {tag for tag in shown if "/text_summary" not in tag} == {
-        f"evaluation/{name}" for name in ("bleu", "chrfpp", "ter", "exact", "length_ratio")
-    }
-    assert shown["evaluation/bleu"] == [(100, pytest.approx(result.scores["bleu"].value, rel=1e-6))]
-    text = shown["evaluation/details/text_summary"][0][1].decode()
-    assert result.scores["ter"].signature.split("|")[0] in text
-    table = text[text.index("| sentence | chrF2++ | source | translation | reference |\n| --- |") :]
-    assert table.count("\n") == 1 + len(result.worst)
-    assert read_curves(trained.tensorboard_dir) == curves
+    assert "are not counted: data.path: there is no file or folder" in caplog.text
 
 
 @pytest.mark.parametrize("columns", ["1,2", "english,german", None])

@@ -1,29 +1,17 @@
 """Statistics of words and single sentences against counts by hand, brute force and sacreBLEU."""
 
 import random
-from collections import Counter
-from pathlib import Path
 
-import pytest
 import sacrebleu
 
-from mt.config.config import Config
-from mt.config.data import CleaningConfig, DataConfig, UnicodeForm
-from mt.config.training import TrainingConfig
 from mt.evaluation.analysis import (
-    SourceWords,
-    analyse_translations,
     by_source_length,
-    by_training_frequency,
-    count_source_words,
     length_ratio,
     most_different_sentences,
     sentence_scores,
     words,
     worst_sentences,
 )
-from mt.evaluation.test_set import load_evaluation_set
-from mt.run_directory import RunDirectory
 
 WORDS = [f"w{i}" for i in range(40)]
 
@@ -47,31 +35,6 @@ def test_the_length_ratio_is_that_of_bleu() -> None:
     assert length_ratio(hypotheses, references) == sacrebleu.corpus_bleu(hypotheses, [references]).ratio
 
 
-@pytest.mark.parametrize(
-    ("form", "word", "written"),
-    [("NFC", "café", "cafe\u0301"), ("NFKC", "2024年のCPU...", "２０２４年のＣＰＵ…")],
-)
-def test_words_are_looked_up_in_the_unicode_form_of_the_training_data(
-    form: UnicodeForm, word: str, written: str, tmp_path: Path
-) -> None:
-    splits = {"train": [f"a {word}", f"b {word}", "c"], "validation": ["c"], "test": [f"a {written}"]}
-    for split, lines in splits.items():
-        rows = "".join(f"{line}\t{line}\n" for line in lines)
-        (tmp_path / f"{split}.tsv").write_text(f"en\tde\n{rows}", encoding="utf-8")
-    data = DataConfig(path=str(tmp_path), src="en", tgt="de")
-    for used, num_unknown in ((form, 0), ("none", 1)):
-        config = Config(
-            data=data, cleaning=CleaningConfig(unicode_form=used), training=TrainingConfig(max_steps=1)
-        )
-        test_set = load_evaluation_set(config, "test")
-        found = analyse_translations(RunDirectory(tmp_path / "run"), config, test_set, [f"c {word}"])
-        assert found.source_words.num_unknown is not None
-        assert bool(found.source_words.num_unknown) == bool(num_unknown)
-        groups = found.by_training_frequency
-        assert groups is not None
-        assert ("0" in [group.training_frequency for group in groups]) == bool(num_unknown)
-
-
 def test_groups_by_length_hold_every_sentence_once_and_score_as_sacrebleu_does() -> None:
     sources, hypotheses, references = random_lines(3), random_lines(4), random_lines(5)
     groups = by_source_length(sources, hypotheses, references)
@@ -83,41 +46,6 @@ def test_groups_by_length_hold_every_sentence_once_and_score_as_sacrebleu_does()
     assert groups[0].bleu == sacrebleu.corpus_bleu(outputs, [wanted]).score
     assert groups[0].chrfpp == sacrebleu.corpus_chrf(outputs, [wanted], word_order=2).score
     assert groups[-1].num_sentences == sum(len(source.split()) == 30 for source in sources)
-
-
-def test_f1_by_training_frequency_by_brute_force() -> None:
-    hypotheses, references = random_lines(6), random_lines(7)
-    frequencies = {word: 3**i % 1500 for i, word in enumerate(WORDS)}
-    groups = by_training_frequency(hypotheses, references, frequencies)
-    ends = {"0": (0, 0), "1": (1, 1), "2-4": (2, 4), "5-9": (5, 9), "10-99": (10, 99), "100-999": (100, 999)}
-    for group in groups:
-        low, high = ends.get(group.training_frequency, (1000, 9**9))
-        members = {word for word, count in frequencies.items() if low <= count <= high}
-        matched = output = wanted = 0
-        for hypothesis, reference in zip(hypotheses, references, strict=True):
-            left = [word for word in reference.split() if word in members]
-            wanted += len(left)
-            for word in hypothesis.split():
-                output += word in members
-                if word in left:
-                    left.remove(word)
-                    matched += 1
-        precision, recall = matched / output, matched / wanted
-        assert group.f1 == pytest.approx(200 * precision * recall / (precision + recall))
-    assert sum(group.num_reference_words for group in groups) == sum(len(r.split()) for r in references)
-
-
-def test_source_words_by_hand() -> None:
-    sources = ["Anna sees Xyzzy , Anna", "the blorb !"]
-    hypotheses = ["Anna sieht Anna ,", "das blorb !"]
-    references = ["Anna sieht Xyzzy ,", "der Blorb !"]
-    known = Counter({"Anna": 5, "sees": 2, "the": 9})
-    found = count_source_words(sources, hypotheses, references, known)
-    # Punctuation is left out; both Annas are in the output, and the blorb; in the reference Anna and Xyzzy.
-    assert found == SourceWords(
-        num_words=6, num_copied=3, num_copied_by_reference=3, num_unknown=2, num_unknown_copied=1
-    )
-    assert count_source_words(sources, hypotheses, references, None) == SourceWords(6, 3, 3, None, None)
 
 
 SOURCES = ["one", "two", "three", "four"]

@@ -189,7 +189,6 @@ DUE = [
     (["training.batch_tokens=15"], "training.batch_tokens (15) is smaller than data.max_length (16)"),
     (["data.max_length=8"], "data.max_length (8) drops "),
     (["tokenizer.min_frequency=60"], "of the words in the test"),
-    (["tokenizer.min_frequency=60"], "with this vocabulary, a model that makes no mistakes scores "),
 ]  # fmt: skip
 SMALL = ["the test split has 22 pairs: below 100", "the validation split has 12 pairs: below 100"]
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import datasets
 import pytest
-import sacrebleu
 
 from mt.config.config import Config
 from mt.config.data import TokenizerConfig
@@ -18,7 +17,6 @@ from mt.preflight.text import (
     Unknown,
     count_unknown,
     encode,
-    find_ceiling,
     look_at,
     num_running_words,
     spread,
@@ -40,31 +38,6 @@ def test_unknown_words() -> None:
     assert unknown == Unknown(num_unknown=3, num_words=8)
     assert unknown.share == 3 / 8
     assert count_unknown(["", ""], tokenizer).share == 0
-
-
-def test_the_ceiling_by_the_formula_of_bleu() -> None:
-    tokenizer = tokenizer_of("one two three four five six seven")
-    ceiling = find_ceiling(["one two three four five six seven eight"], tokenizer)
-    # 7 of 8 words are right, 6 of 7 bigrams, 5 of 6 trigrams, 4 of 5 runs of four; no brevity.
-    assert ceiling.bleu.value == pytest.approx(100 * (7 / 8 * 6 / 7 * 5 / 6 * 4 / 5) ** 0.25)
-    assert "version:" in ceiling.bleu.signature
-    assert ceiling.num_changed == 1
-
-
-def test_the_ceiling_is_that_of_the_text_with_wrong_words() -> None:
-    references = ["Ein Hund sieht  das Haus heute.", "Ein Zebra sieht das Haus im Wald."]
-    tokenizer = tokenizer_of("Ein Hund sieht das Haus heute im Wald.")
-    wrong = [references[0], references[1].replace("Zebra", "xyz")]
-    ceiling = find_ceiling(references, tokenizer)
-    assert ceiling.num_changed == 1
-    assert ceiling.bleu.value == pytest.approx(sacrebleu.corpus_bleu(wrong, [references]).score)
-
-
-def test_a_vocabulary_with_every_word_permits_everything() -> None:
-    text = 'Sie sagte: "Das ist gut!" (wirklich?)'
-    ceiling = find_ceiling([text], tokenizer_of(text))
-    assert ceiling.bleu.value == pytest.approx(100)
-    assert ceiling.num_changed == 0
 
 
 def test_examined_pairs_are_spread_evenly() -> None:

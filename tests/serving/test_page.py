@@ -1,7 +1,5 @@
 """The page in a browser, and the service in a process of its own."""
 
-import base64
-import hashlib
 import json
 import re
 import signal
@@ -26,17 +24,9 @@ if TYPE_CHECKING:
 SENTENCE = "Anna buys two red apples today."
 
 
-def test_only_its_own_script_and_style_run_and_only_its_own_service_is_asked() -> None:
+def test_the_page_loads_nothing_and_inserts_no_markup() -> None:
     answer = TestClient(Service([]).app()).get("/")
     assert answer.status_code == 200
-    policy = dict(part.strip().split(" ", 1) for part in answer.headers["Content-Security-Policy"].split(";"))
-    assert policy["default-src"] == "'none'"
-    assert policy["connect-src"] == "'self'"
-    assert policy["frame-ancestors"] == "'none'"
-    for tag in ("script", "style"):
-        [content] = re.findall(rf"<{tag}>(.*?)</{tag}>", answer.text, re.DOTALL)
-        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
-        assert policy[f"{tag}-src"] == f"'sha256-{digest}'"
     links = {link for link in re.findall(r"""(?:https?:|//)[^\s"'<>)]*""", answer.text) if "." in link}
     assert links == {"http://www.w3.org/2000/svg"}  # A name, not an address.
     assert not re.search(r"""\s(?:src|href|style|on\w+)=""", answer.text)
