@@ -9,8 +9,8 @@ import os
 import signal
 import sys
 
-# Other launchers also set RANK, for their own programs.
-_IS_TORCHRUN = "TORCHELASTIC_RUN_ID" in os.environ
+# Other launchers also set RANK, for their own programs; what inherits only a part of these is on its own.
+_IS_TORCHRUN = {"TORCHELASTIC_RUN_ID", "RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR"} <= os.environ.keys()
 _LAUNCHER = os.getppid()
 _SET_PARENT_DEATH_SIGNAL = 1
 _HAS_SPIN_SETTING = bool({"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys())

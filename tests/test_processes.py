@@ -25,7 +25,8 @@ NUMBERS = "from mt import processes as p; print(p.rank(), p.local_rank(), p.size
         (LOOKING, {"OMP_WAIT_POLICY": "active"}, "None False"),
         # Other launchers set the same variables, for programs of another kind.
         (NUMBERS, {}, "0 0 1"),
-        (NUMBERS, {"TORCHELASTIC_RUN_ID": "x"}, "5 1 8"),
+        (NUMBERS, {"TORCHELASTIC_RUN_ID": "x"}, "0 0 1"),
+        (NUMBERS, {"TORCHELASTIC_RUN_ID": "x", "MASTER_ADDR": "localhost"}, "5 1 8"),
     ],
 )
 def test_the_environment_decides(program: str, environment: dict[str, str], printed: str) -> None:

@@ -48,6 +48,13 @@ def test_options(override: str, says: str, refuse: Callable[..., str], tiny_conf
     assert not RunDirectory(Path("runs/tiny")).checkpoints_dir.exists()
 
 
+def test_options_that_are_empty_or_given_twice(refuse: Callable[..., str], tiny_config_file: Path) -> None:
+    assert "--run is empty" in refuse("train", "-c", tiny_config_file, "--run", "")
+    assert "--run is empty" in refuse("train", "-c", tiny_config_file, "--run=")
+    assert "--run was given 2 times" in refuse("evaluate", "--run", "a", "--run", "b")
+    assert not Path("config.yaml").exists()
+
+
 @pytest.mark.parametrize(
     ("files", "says"),
     [
@@ -57,7 +64,7 @@ def test_options(override: str, says: str, refuse: Callable[..., str], tiny_conf
         ),
         (
             {"train.en": b"one\ntw\xff\n", "train.de": "eins\nzwei\n"},
-            "corpus/train.en, line 2: byte 3 (0xff)",
+            "line 2: the text is not UTF-8 (byte 0xff",
         ),
         ({"train.jsonl": '{"en": "one", "fr": "un"}\n'}, "corpus/train.jsonl has no column 'de'"),
         ({}, "corpus contains no training split"),
