@@ -23,6 +23,9 @@ _REMOVED = {
     "training.simcut_share": ...,
     "training.bidirectional_epochs": 0,
 }
+# Newer options whose default changes what is done, with what was done before: that is meant by a section that
+# has all other options, as in the config.yaml of a run.
+_ADDED = {"cleaning.invisible": "keep"}
 _PACKAGE = Path(__file__).parent.parent
 # In a wheel the recipes are inside the package; in the repository, next to it.
 _FOLDERS = (_PACKAGE / "configs", _PACKAGE.parent / "configs")
@@ -61,6 +64,11 @@ def load_config(path: str | Path, overrides: Sequence[str] = (), *, label: str =
         keys = config[section]
         if isinstance(keys, dict) and old_default in (..., keys.get(key)):
             keys.pop(key, None)
+    for option, done_before in _ADDED.items():
+        section, _, key = option.partition(".")
+        keys = config[section]
+        if isinstance(keys, dict) and {*keys, key} == {*SECTIONS[section]}:
+            keys.setdefault(key, done_before)
     try:
         return Config.model_validate(config)
     except ValidationError as error:

@@ -17,6 +17,7 @@ from mt.data.batches.pairs import EncodedPairs
 from mt.data.corpus import Corpus, load_corpus, other_validation_splits
 from mt.data.corpus_report import cleaning_table, leak_sentence, recorded_fingerprints, to_json
 from mt.data.prepared_cache import aligned_places, cached_tokenizers, encoded_training_pairs
+from mt.data.text_form import TextForm
 from mt.data.tokenizers.extend import extended
 from mt.data.tokenizers.external import external_tokenizer
 from mt.data.tokenizers.tokenizer import Tokenizer
@@ -111,8 +112,8 @@ def _make_tokenizer(texts: "_Texts", config: Config) -> Tokenizer:
     else:
         made = train_tokenizer(texts, config.tokenizer)
     # Text to translate must look like the training text, which is in this form already.
-    if config.cleaning.unicode_form != "none":
-        made.normalise_unicode(config.cleaning.unicode_form)
+    if made.form != (form := TextForm.of(config.cleaning)):
+        made.begin_with(form.steps())
     return made
 
 

@@ -15,7 +15,7 @@ from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
 from mt.config.config import Config
 from mt.data.corpus import load_corpus
-from mt.data.unicode_form import normalise_all
+from mt.data.text_form import TextForm
 from mt.data.unsegmented_scripts import split_letters
 from mt.display import track
 from mt.errors import DataError
@@ -85,9 +85,9 @@ def analyse_translations(
 ) -> Analysis:
     """Analyse translations of a test set; the training corpus is read, and compared with the test set."""
     texts = test_set.sources, hypotheses, test_set.references
-    form = config.cleaning.unicode_form
+    form = TextForm.of(config.cleaning)
     # Words are looked up in training text that was normalised before it was split into words.
-    src, output, expected = (normalise_all(lines, form) for lines in texts)
+    src, output, expected = (form.rewrite(lines) for lines in texts)
     of_sources = of_targets = None
     try:
         corpus = load_corpus(config.data, config.cleaning)

@@ -15,13 +15,14 @@ import datasets
 from sacrebleu.dataset import DATASETS
 
 from mt.config.config import Config
-from mt.config.data import DataConfig, UnicodeForm
+from mt.config.data import DataConfig
 from mt.data.cleaning.leaks import LeakCheck
 from mt.data.corpus import load_split, load_undivided
 from mt.data.corpus_report import recorded_fingerprints
 from mt.data.pair_table import PairTable
 from mt.data.sources.find import files_on_disk, find_source, mixed_sources
 from mt.data.sources.source import Split
+from mt.data.text_form import TextForm
 from mt.display import visible
 from mt.errors import ConfigError, DataError
 from mt.files import read_text
@@ -167,11 +168,11 @@ def warn_of_other_split(run: RunDirectory, test_set: EvaluationSet) -> None:
         )
 
 
-def warn_of_leaks(test_set: EvaluationSet, train: datasets.Dataset, unicode_form: UnicodeForm) -> None:
+def warn_of_leaks(test_set: EvaluationSet, train: datasets.Dataset, form: TextForm) -> None:
     """Log a warning if pairs of a test set are also in the training data, which has this Unicode form."""
     if test_set.own_split == "train":
         return
-    check = LeakCheck({"": _table(test_set.sources, test_set.references).to_dataset()}, unicode_form)
+    check = LeakCheck({"": _table(test_set.sources, test_set.references).to_dataset()}, form)
     check.search(train)
     if num_leaked := check.report()[""].pair.normalised:
         LOG.warning(

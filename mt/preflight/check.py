@@ -44,7 +44,7 @@ from mt.preflight.trial import FIXED_SECONDS, LargestStep, ModelSize, Sample, Tr
 from mt.run_directory import RunDirectory
 from mt.training.counters import Counters
 from mt.training.init_from import with_origin
-from mt.training.resume import foresee_resume_point
+from mt.training.resume import as_begun, foresee_resume_point
 from mt.training.schedule import has_ended
 from mt.training.step import explain_out_of_memory
 
@@ -69,7 +69,7 @@ class Conclusion(NamedTuple):
 def preflight(config: Config, run: RunDirectory, show: Callable[[Section], object]) -> Conclusion:
     """Find out what training with ``config`` in ``run`` will be like; show each section once it is known."""
     started = time.perf_counter()
-    config = with_origin(config, run)
+    config = with_origin(as_begun(config, run), run)
     device = choose_device(config.training.device)
     precision = Precision(config.training.precision, device, tf32=config.training.tf32)
     exists = "which exists already" if run.exists else "which is new"

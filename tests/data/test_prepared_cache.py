@@ -99,7 +99,7 @@ def test_another_run_on_the_same_corpus_uses_the_cache(
         ("tokenizer.max_lines=160", []),
         ("cleaning.max_characters=20", ["_read", "make_tokenizers", "encode_pairs"]),
         # Which the text is in already.
-        ("cleaning.unicode_form=NFC", ["_read", "make_tokenizers", "encode_pairs"]),
+        ("cleaning.unicode_form=NFKC", ["_read", "make_tokenizers", "encode_pairs"]),
     ],
 )
 def test_each_option_that_changes_a_result_and_no_other_makes_it_again(

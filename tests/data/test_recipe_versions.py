@@ -78,6 +78,7 @@ def as_dataset(pairs: Iterable[tuple[str, str]]) -> datasets.Dataset:
 def config(**tokenizer_fields: object) -> Config:
     fields = {
         "data": {"path": "x", "src": "en", "tgt": "de"},
+        "cleaning": {"unicode_form": "none", "invisible": "keep"},
         "tokenizer": {"min_frequency": 1, **tokenizer_fields},
         "training": {"max_steps": 1},
     }
@@ -162,7 +163,9 @@ def test_making_tokenizers() -> None:
         )
         found += [each.to_json() for each in made]
     rewriting = config()
-    rewriting = rewriting.model_copy(update={"cleaning": CleaningConfig(unicode_form="NFKC")})
+    rewriting = rewriting.model_copy(
+        update={"cleaning": CleaningConfig(unicode_form="NFKC", invisible="keep")}
+    )
     found += [each.to_json() for each in make_tokenizers(as_dataset(TEXTS), rewriting)]
     check("TOKENIZER_VERSION", tokenizer.TOKENIZER_VERSION, digest(*found))
 

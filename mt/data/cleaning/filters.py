@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from mt.config.data import CleaningConfig
 from mt.data.cleaning.checks import Dropped
 from mt.data.cleaning.seen_pairs import SeenPairs
-from mt.data.unicode_form import normalise_all
+from mt.data.text_form import TextForm
 
 Pairs = list[tuple[str, str]]
 Mask = npt.NDArray[np.bool_]
@@ -40,7 +40,7 @@ class Cleaner:
 
     Attributes:
         dropped: The dropped pairs, each under its first reason.
-        num_rewritten: Pairs that were changed by Unicode normalisation.
+        num_rewritten: Pairs whose text did not have the form of the config.
     """
 
     def __init__(self, config: CleaningConfig) -> None:
@@ -51,7 +51,7 @@ class Cleaner:
         self._seen = SeenPairs()
 
     def clean(self, pairs: Pairs) -> Pairs:
-        """The pairs that are kept, in order and in the Unicode form of the config."""
+        """The pairs that are kept, in order and in the form of the config."""
         pairs = self._rewritten(pairs)
         if self._filters and pairs:
             is_kept = np.ones(len(pairs), dtype=np.bool_)
@@ -70,13 +70,16 @@ class Cleaner:
         return pairs
 
     def _rewritten(self, pairs: Pairs) -> Pairs:
-        """The pairs in the Unicode form of the config; those that change are counted."""
-        form = self._config.unicode_form
-        if form == "none":
-            return pairs
-        src, tgt = (normalise_all((pair[side] for pair in pairs), form) for side in (0, 1))
+        """The pairs in the form of the config; those that change are counted, those left empty dropped."""
+        form = TextForm.of(self._config)
+        src, tgt = (form.rewrite(pair[side] for pair in pairs) for side in (0, 1))
         rewritten = list(zip(src, tgt, strict=True))
-        self.num_rewritten += sum(new != old for new, old in zip(rewritten, pairs, strict=True))
+        changed = [i for i, pair in enumerate(rewritten) if pair != pairs[i]]
+        empty = [i for i in changed if not all(map(str.strip, rewritten[i]))]
+        self.num_rewritten += len(changed) - len(empty)
+        for i in reversed(empty):
+            del rewritten[i]
+            self.dropped.add("a side has nothing that can be seen", *pairs[i])
         return rewritten
 
 
