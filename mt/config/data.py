@@ -79,6 +79,9 @@ class CleaningConfig(Section):
     invisible: Invisible = "drop"
     """Drop invisible characters, such as U+200B and U+00AD, from the same text; joiners in emoji are kept."""
 
+    skip_bad_rows: bool = False
+    """Drop rows that cannot be read, such as those with too few cells, instead of asking to correct them."""
+
     min_characters: int = Field(default=1, ge=1)
     """Drop pairs with fewer characters on a side, not counting spaces around the text."""
 

@@ -37,7 +37,7 @@ from mt.data.text_form import TextForm
 from mt.display import counted, track
 from mt.errors import ConfigError, DataError, SplitError
 
-CORPUS_VERSION = 4
+CORPUS_VERSION = 5
 """Raised when the same files would be read, cleaned, checked or carved into other pairs or another report."""
 
 NO_CLEANING = CleaningConfig(unicode_form="none", invisible="keep")
@@ -53,7 +53,7 @@ class Corpus:
 
     Attributes:
         train: Pairs with text on both sides, cleaned as configured.
-        validation: All pairs of the split as they are in the corpus, empty lines included.
+        validation: All pairs of the split as they are in the corpus, but those that are empty on both sides.
         test: Likewise.
         shares: The sources of the training pairs, in their order.
         report: What was loaded, and what was dropped.
@@ -192,7 +192,12 @@ def _read(found: Sequence[_Found], cleaning: CleaningConfig) -> Corpus:
     source = found[0].source
     carved = {split: PairTable() for split in SPLITS if split not in source.splits}
     cleaner = Cleaner(cleaning)
-    tables = [_read_training_split(each, cleaner, carved if each is found[0] else {}) for each in found]
+    tables = [
+        _read_training_split(
+            each, cleaner, carved if each is found[0] else {}, skip_bad_rows=cleaning.skip_bad_rows
+        )
+        for each in found
+    ]
     evaluation = carved | {
         split: _read_evaluation_split(parts, split)
         for split, parts in source.splits.items()
@@ -233,11 +238,13 @@ def _read(found: Sequence[_Found], cleaning: CleaningConfig) -> Corpus:
     return Corpus(train, held_out["validation"], held_out["test"], shares, report)
 
 
-def _read_training_split(found: _Found, cleaner: Cleaner, carved: Mapping[Split, PairTable]) -> PairTable:
+def _read_training_split(
+    found: _Found, cleaner: Cleaner, carved: Mapping[Split, PairTable], *, skip_bad_rows: bool
+) -> PairTable:
     """The pairs to train on; those that belong to a carved split go to its table instead."""
     config, before = found.config, cleaner.dropped.counts.copy()
     table, limit = PairTable(), config.num_train_pairs
-    pairs = training_pairs(found.source.splits["train"], cleaner.dropped)
+    pairs = training_pairs(found.source.splits["train"], cleaner.dropped, skip_bad_rows=skip_bad_rows)
     pairs = iter(track(pairs, "reading", unit="pairs"))
     if carved:
         pairs = _carve(pairs, carved, config.held_out_fraction)

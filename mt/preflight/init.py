@@ -82,7 +82,7 @@ def propose_config(
         raise ConfigError(str(error)) from None
     data = DataConfig(path=path, src=src, tgt=tgt, name=name, columns=columns, delimiter=delimiter)
     corpus, data, load_seconds = _load(data)
-    start = Config(data=data, training=TrainingConfig(max_steps=1))
+    start = Config(data=data, training=TrainingConfig(max_steps=1, precision="auto"))
     num_words = num_running_words(corpus.train)
     num_tokens = num_words + len(corpus.train)
     subwords = _subwords(corpus, start, num_words)

@@ -31,7 +31,7 @@ Pairs = list[tuple[str, str]]
 
 # Digests by the name of the constant and its value.
 DIGESTS = {
-    ("CORPUS_VERSION", 4): "b2927135bb8f3cf95ac33296a4e36ad2",
+    ("CORPUS_VERSION", 5): "b2927135bb8f3cf95ac33296a4e36ad2",
     ("TOKENIZER_VERSION", 1): "4208b5cacac05e91f18837f0e72d6ba4",
     ("ENCODING_VERSION", 1): "fb1cadcbb87e1754df5ff3c291c6bfb8",
     ("ALIGNMENT_VERSION", 1): "a3dfe0bca65338d0a50be74b810586f5",

@@ -1,13 +1,17 @@
 """Checks of every pair: training pairs without text on a side are dropped and counted, others are errors."""
 
+import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from mt.data.sources.source import Part
-from mt.display import one_line
+from mt.data.sources.source import BadRow, Part
+from mt.display import counted, one_line
 from mt.errors import DataError
 
+LOG = logging.getLogger(__name__)
+
 EXAMPLES_KEPT = 2
+BAD_ROWS_NAMED = 3
 _MAX_SHOWN = 60
 
 
@@ -31,46 +35,95 @@ class Dropped:
             self.examples.setdefault(reason, []).append(sides)
 
 
-def training_pairs(parts: Sequence[Part], dropped: Dropped) -> Iterator[tuple[str, str]]:
-    """Yield the pairs with text on both sides; the others are counted in ``dropped``."""
+class _BadRows:
+    """The rows of a part that cannot be read: how many there are, and the first three."""
+
+    def __init__(self, part: Part) -> None:
+        self._part = part
+        self._count = 0
+        self._first: list[str] = []
+
+    def add(self, number: int, row: BadRow) -> None:
+        self._count += 1
+        if len(self._first) < BAD_ROWS_NAMED:
+            detail = f" ({one_line(row.detail, 2 * _MAX_SHOWN)})" if row.detail else ""
+            self._first.append(f"{self._part.unit} {number}: {row.reason}{detail}")
+
+    def check(self, remedy: str) -> None:
+        """Raise `DataError` if there are any."""
+        if self._count:
+            more = f"; and {self._count - len(self._first):,} more" if self._count > len(self._first) else ""
+            raise DataError(f"{self._part.where}, {'; '.join(self._first)}{more}. {remedy}")
+
+
+def training_pairs(
+    parts: Sequence[Part], dropped: Dropped, *, skip_bad_rows: bool = False
+) -> Iterator[tuple[str, str]]:
+    """Yield the pairs with text on both sides; the others are counted in ``dropped``.
+
+    Rows that cannot be read are too with ``skip_bad_rows``, and are else an error at the end of their part.
+    """
     for part in parts:
+        bad_rows = _BadRows(part)
         for number, src, tgt in part.pairs:
-            if not isinstance(src, str) or not src.strip():
+            if bad := _bad_row(src, tgt):
+                if skip_bad_rows:
+                    dropped.add(bad.reason, bad.detail, None)
+                else:
+                    bad_rows.add(number, bad)
+            elif not isinstance(src, str) or not src.strip():
                 dropped.add(_what_lacks("source", src), src, tgt)
             elif not isinstance(tgt, str) or not tgt.strip():
                 dropped.add(_what_lacks("target", tgt), src, tgt)
             else:
-                _check_unicode(src, tgt, part, number)
                 yield src, tgt
+        bad_rows.check(f"Correct the {part.unit}s, or drop and count them: cleaning.skip_bad_rows=true.")
 
 
 def evaluation_pairs(parts: Sequence[Part]) -> Iterator[tuple[str, str]]:
-    """Yield every pair, because nothing is dropped from evaluation data."""
+    """Yield every pair but those that are empty on both sides, such as marks of paragraphs."""
     for part in parts:
+        bad_rows, num_empty = _BadRows(part), 0
         for number, src, tgt in part.pairs:
-            if not isinstance(src, str) or not isinstance(tgt, str):
-                lacks = _what_lacks("source", src) if not isinstance(src, str) else _what_lacks("target", tgt)
-                raise DataError(
-                    f"{part.where}, {part.unit} {number}: {lacks}. Nothing is dropped from validation and "
-                    f"test data, so that scores stay comparable: correct the {part.unit} or remove it."
-                )
-            _check_unicode(src, tgt, part, number)
-            yield src, tgt
+            if bad := _bad_row(src, tgt):
+                bad_rows.add(number, bad)
+            elif not isinstance(src, str):
+                bad_rows.add(number, BadRow(_what_lacks("source", src)))
+            elif not isinstance(tgt, str):
+                bad_rows.add(number, BadRow(_what_lacks("target", tgt)))
+            elif src.strip() or tgt.strip():
+                yield src, tgt
+            else:
+                num_empty += 1
+        bad_rows.check(
+            "Nothing is dropped from validation and test data, so that scores stay comparable: correct the "
+            f"{part.unit}s or remove them."
+        )
+        if num_empty:
+            LOG.warning("%s: %s empty on both sides are left out", part.where, counted(num_empty, "pair"))
+
+
+def _bad_row(src: object, tgt: object) -> BadRow | None:
+    """The row if it could not be read, or if it cannot be written as UTF-8."""
+    if isinstance(src, BadRow):
+        return src
+    for side in (src, tgt):
+        if isinstance(side, str):
+            try:
+                side.encode()
+            except UnicodeEncodeError as error:
+                surrogate = ord(side[error.start])
+                # Those of text_lines; JSON can contain others.
+                if 0xDC80 <= surrogate <= 0xDCFF:
+                    detail = f"byte 0x{surrogate - 0xDC00:02x}; convert it with iconv -f ENCODING -t UTF-8"
+                    return BadRow("the text is not UTF-8", detail)
+                return BadRow("a character is half of one (a lone surrogate)", repr(side[error.start]))
+    return None
 
 
 def _what_lacks(side: str, value: object) -> str:
     if value is None:
         return f"the {side} is missing"
+    if isinstance(value, list):
+        return f"the {side} is a list, not one text"
     return f"the {side} is empty" if isinstance(value, str) else f"the {side} is not text"
-
-
-def _check_unicode(src: str, tgt: str, part: Part, number: int) -> None:
-    """Refuse lone surrogates, which JSON can contain, but which cannot be written as UTF-8."""
-    try:
-        src.encode()
-        tgt.encode()
-    except UnicodeEncodeError as error:
-        raise DataError(
-            f"{part.where}, {part.unit} {number}: {error.object[error.start]!r} is half a character (a lone "
-            f"surrogate): correct the {part.unit} or remove it."
-        ) from None

@@ -12,8 +12,15 @@ from mt.builtin.primer import MAX_TRAIN_PAIRS, PRIMER_VERSION, primer_pairs
 from mt.builtin.reverse import REVERSE_VERSION, reverse_pairs
 from mt.config.data import IMPORTED, DataConfig
 from mt.config.sources import parse_mix
-from mt.data.sources.hub import HUB_ID, hub_source
-from mt.data.sources.read import TABLE_FORMATS, parallel_part, table_format, table_part, unreadable
+from mt.data.sources.hub import HUB_ID, hub_source, saved_splits
+from mt.data.sources.read import (
+    TABLE_FORMATS,
+    parallel_part,
+    table_format,
+    table_part,
+    text_lines,
+    unreadable,
+)
 from mt.data.sources.source import (
     SPLIT_NAMES,
     SPLITS,
@@ -166,6 +173,7 @@ def _part(path: Path, config: DataConfig) -> Part:
             parallel := _parallel(Path(name[: -len(language) - 1]), config)
         ):
             return parallel
+    next(text_lines(path), None)  # What is not text says more about itself.
     raise DataError(
         f"{path} has no extension that shows its format: use {', '.join(TABLE_FORMATS)} (and .gz), or two "
         f"files of plain text, .{config.src} and .{config.tgt} or any two, as data.path: "
@@ -175,6 +183,42 @@ def _part(path: Path, config: DataConfig) -> Part:
 
 
 def _folder_splits(folder: Path, config: DataConfig) -> dict[Split, list[Part]]:
+    """The splits in a folder, or in its only subfolder that has some, or its only parallel text."""
+    if splits := saved_splits(folder, config) or _named_splits(folder, config):
+        if "train" in splits:
+            return splits
+    else:
+        inside = [
+            entry for entry in sorted(folder.iterdir()) if entry.is_dir() and not entry.name.startswith(".")
+        ]
+        subfolders = [subfolder for subfolder in inside if "train" in _named_splits(subfolder, config)]
+        stems = _parallel_stems(folder, config)
+        if len(subfolders) + len(stems) == 1:
+            for subfolder in subfolders:
+                return _named_splits(subfolder, config)
+            parallel = _parallel(stems[0], config)
+            assert parallel
+            return {"train": [parallel]}
+        if subfolders or stems:
+            corpora = ", ".join(map(str, [*subfolders, *stems]))
+            raise DataError(f"{folder} contains several corpora. Choose one as data.path: {corpora}.")
+    contents = [entry.name + "/" * entry.is_dir() for entry in sorted(folder.iterdir())]
+    raise DataError(
+        f"{folder} contains no training split that can be read: name it train.jsonl, train.parquet, "
+        f"train.csv, train.tsv, or train.{config.src} and train.{config.tgt}. "
+        f"The folder contains {listed(contents) or 'no files'}."
+    )
+
+
+def _parallel_stems(folder: Path, config: DataConfig) -> list[Path]:
+    """The parallel texts of a folder without the extensions of their languages, such as Books.de-en."""
+    names = {entry.name.removesuffix(".gz") for entry in folder.iterdir() if entry.is_file()}
+    stems = (name.removesuffix(f".{config.src}") for name in sorted(names) if name.endswith(f".{config.src}"))
+    return [folder / stem for stem in stems if f"{stem}.{config.tgt}" in names]
+
+
+def _named_splits(folder: Path, config: DataConfig) -> dict[Split, list[Part]]:
+    """The splits whose files are named after them."""
     files = sorted(entry for entry in folder.iterdir() if entry.is_file())
     splits: dict[Split, list[Part]] = {}
     for split, names in SPLIT_NAMES.items():
@@ -183,12 +227,6 @@ def _folder_splits(folder: Path, config: DataConfig) -> dict[Split, list[Part]]:
             raise _is_repeated(f"{folder} contains the {split} split", [parts[0].where for parts in forms])
         if forms:
             splits[split] = forms[0]
-    if "train" not in splits:
-        raise DataError(
-            f"{folder} contains no training split that can be read: name it train.jsonl, train.parquet, "
-            f"train.csv, train.tsv, or train.{config.src} and train.{config.tgt}. "
-            f"The folder contains {listed(file.name for file in files) or 'no files'}."
-        )
     return splits
 
 

@@ -2,6 +2,7 @@
 
 import logging
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import datasets
@@ -44,13 +45,34 @@ def hub_source(hub_id: str, config: DataConfig) -> Source:
         )
     if not is_online:
         LOG.warning("Using %s from the cache, at commit %s", corpus, commit)
-    splits: dict[Split, list[Part]] = {}
-    for split, names in SPLIT_NAMES.items():
-        for dataset in [loaded[candidate] for candidate in names if candidate in loaded][:1]:
-            splits[split] = [_part(dataset, f"the {split} split of {corpus}", config, commit)]
+    splits = _splits(loaded, corpus, config, commit)
     if "train" not in splits:
         raise DataError(f"{corpus} has no training split, only {listed(loaded)}: choose another corpus.")
     return Source("hub", splits, revision=commit)
+
+
+def saved_splits(folder: Path, config: DataConfig) -> dict[Split, list[Part]]:
+    """The splits in a folder that `datasets` has written with ``save_to_disk``; none in another folder."""
+    if not any((folder / name).is_file() for name in ("dataset_dict.json", "state.json")):
+        return {}
+    saved = datasets.load_from_disk(str(folder))
+    return _splits(
+        saved if isinstance(saved, datasets.DatasetDict) else {"train": saved}, str(folder), config
+    )
+
+
+def _splits(
+    loaded: Mapping[str, datasets.Dataset], corpus: str, config: DataConfig, commit: str | None = None
+) -> dict[Split, list[Part]]:
+    splits: dict[Split, list[Part]] = {}
+    for split, names in SPLIT_NAMES.items():
+        for dataset in [loaded[candidate] for candidate in names if candidate in loaded][:1]:
+            where = f"the {split} split of {corpus}"
+            needed = dataset.select_columns(needed_columns(dataset.column_names, config, where))
+            rows = arrow_rows(needed.with_format("arrow").iter(batch_size=1000))
+            files = () if commit else tuple(Path(file["filename"]) for file in dataset.cache_files)
+            splits[split] = [Part(where, "row", row_pairs(rows, config, where), files, commit)]
+    return splits
 
 
 def _load(hub_id: str, name: str | None, revision: str | None) -> tuple[datasets.DatasetDict, str | None]:
@@ -65,12 +87,6 @@ def _load(hub_id: str, name: str | None, revision: str | None) -> tuple[datasets
     # The cache files it by its commit: <corpus>/<configuration>/<version>/<commit>/..
     folders = [Path(file["filename"]).parent.name for split in loaded.values() for file in split.cache_files]
     return loaded, next(filter(COMMIT.fullmatch, folders), None)
-
-
-def _part(dataset: datasets.Dataset, where: str, config: DataConfig, commit: str | None) -> Part:
-    needed = dataset.select_columns(needed_columns(dataset.column_names, config, where))
-    batches = needed.with_format("arrow").iter(batch_size=1000)
-    return Part(where, "row", row_pairs(arrow_rows(batches, where), config, where), version=commit)
 
 
 def connect(limit_seconds: float) -> bool:

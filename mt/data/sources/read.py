@@ -8,8 +8,10 @@ sentences in two columns, or in two fields of a column ``translation``.
 import csv
 import gzip
 import json
+import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from itertools import chain, zip_longest
 from pathlib import Path
 
@@ -18,7 +20,7 @@ import pyarrow.parquet
 
 from mt.config.data import DataConfig
 from mt.config.sources import DELIMITERS, Delimiter, are_positions, parse_columns
-from mt.data.sources.source import NumberedPair, Part, did_you_mean, listed
+from mt.data.sources.source import BadRow, NumberedPair, Part, did_you_mean, listed
 from mt.errors import DataError
 
 TABLE_FORMATS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
@@ -31,6 +33,38 @@ CHARACTERS: dict[Delimiter, str] = {"tab": "\t", "comma": ",", "semicolon": ";",
 MAX_LINE_BYTES = 2**28
 # csv's own limit of 131,072 is too low for some corpora.
 csv.field_size_limit(MAX_LINE_BYTES)
+
+# What begins like this is not text, whatever its name; and what to do.
+_NOT_TEXT = {
+    b"PK\x03\x04": ("a zip archive", "unpack it with unzip {}"),
+    b"BZh91AY&SY": ("packed with bzip2", "unpack it with bunzip2 {}"),
+    b"\xfd7zXZ": ("packed with xz", "unpack it with unxz {}"),
+    b"\x28\xb5\x2f\xfd": ("packed with zstd", "unpack it with unzstd {}"),
+    b"PAR1\x15": ("a parquet file", "give it the extension .parquet"),
+    b"\xff\xfe": ("in UTF-16", "convert it with iconv -f UTF-16 -t UTF-8 {}"),
+    b"\xfe\xff": ("in UTF-16", "convert it with iconv -f UTF-16 -t UTF-8 {}"),
+}
+_MARKUP = re.compile(
+    rb"(\xef\xbb\xbf)?\s*<(\?xml|!doctype|tmx|xliff|mteval|[st]stset|(src|ref)set|doc|url|html)\b", re.I
+)
+# By the first of these that occurs near the beginning.
+_MARKUP_FORMS = (
+    (
+        b"<tmx",
+        "TMX",
+        'Make a table of it, with its languages in data.columns=1,2: python3 -c "import sys, '
+        "xml.etree.ElementTree as E; [print(*(' '.join(' '.join(s.itertext()).split()) for s in "
+        "tu.iter('seg')), sep='\\t') for tu in E.parse(sys.argv[1]).iter('tu')]\" {0} > {0}.tsv",
+    ),
+    (
+        b"<seg",
+        "SGM or XML",
+        "Take out the segments: sed -n 's|.*<seg[^>]*>\\(.*\\)</seg>.*|\\1|p' {0} > {0}.txt",
+    ),
+    (b"<doc", "text with lines of tags", "Take them out on both sides: grep -v '^ *<' {0} > {0}.txt"),
+    (b"<url", "text with lines of tags", "Take them out on both sides: grep -v '^ *<' {0} > {0}.txt"),
+    (b"<", "XML or HTML", "Write its sentences into a text file, one per line."),
+)
 
 Row = Mapping[str, object]
 
@@ -71,10 +105,15 @@ def columns_of(config: DataConfig) -> tuple[str, str]:
 
 def check_columns(names: Sequence[str], config: DataConfig, where: str, advice: str = "") -> None:
     """Raise `DataError`, with ``advice`` at its end, unless both columns are among ``names``, once."""
-    for language, name in zip(("data.src", "data.tgt"), columns_of(config), strict=True):
+    columns = columns_of(config)
+    for language, name in zip(("data.src", "data.tgt"), columns, strict=True):
         if name not in names:
             option = "data.columns" if config.columns else language
             others = "" if config.columns or len(names) < 2 else " Set data.columns if they have other names."
+            for field in names:
+                outer = field.removesuffix(name)
+                if outer.endswith(".") and all(outer + column in names for column in columns):
+                    others = f" Set data.columns: {','.join(outer + column for column in columns)}."
             raise DataError(
                 f"{where} has no column {name!r}, which {option} names; "
                 f"its columns are {listed(names)}.{did_you_mean(name, names)}{others}{advice}"
@@ -84,68 +123,111 @@ def check_columns(names: Sequence[str], config: DataConfig, where: str, advice: 
 
 
 def needed_columns(names: Sequence[str], config: DataConfig, where: str) -> list[str]:
-    """The columns to read of a table whose columns have these ``names``."""
-    src, tgt = columns_of(config)
-    if NESTED in names and src not in names:
+    """The columns to read of a table whose columns have these ``names``, those with the fields included."""
+    columns = columns_of(config)
+    if NESTED in names and columns[0] not in names:
         return [NESTED]
-    check_columns(names, config, where)
-    return [src, tgt]
+    outer = [name if name in names or "." not in name else name.partition(".")[0] for name in columns]
+    if not set(outer) <= set(names):
+        check_columns(names, config, where)
+    return list(dict.fromkeys(outer))
 
 
-def row_pairs(rows: Iterable[tuple[int, Row]], config: DataConfig, where: str) -> Iterator[NumberedPair]:
+def row_pairs(
+    rows: Iterable[tuple[int, Row | BadRow]], config: DataConfig, where: str
+) -> Iterator[NumberedPair]:
     """The sentence pairs of numbered rows. The first row with text sets the shape; missing text is None."""
     src, tgt = columns_of(config)
-    is_nested: bool | None = None
+    are_known = False
     for number, row in rows:
-        inner = row.get(NESTED)
-        if is_nested is None and (src in row or NESTED not in row or inner is not None):
-            is_nested = src not in row and isinstance(inner, Mapping)
-            check_columns(list(inner if isinstance(inner, Mapping) and is_nested else row), config, where)
-        if is_nested:
-            row = inner if isinstance(inner, Mapping) else {}
-        yield number, row.get(src), row.get(tgt)
+        if isinstance(row, BadRow):
+            yield number, row, None
+            continue
+        if not are_known and (src in row or row.get(NESTED, "") is not None):
+            is_nested = src not in row and isinstance(row.get(NESTED), Mapping)
+            inner = row[NESTED] if is_nested else row
+            assert isinstance(inner, Mapping)
+            check_columns(_names(inner), config, where, _rows_inside(row, where))
+            if is_nested:
+                src, tgt = f"{NESTED}.{src}", f"{NESTED}.{tgt}"
+            are_known = True
+        yield number, _value(row, src), _value(row, tgt)
 
 
-def arrow_rows(batches: Iterable[pa.Table | pa.RecordBatch], where: str) -> Iterator[tuple[int, Row]]:
+def _names(row: Row) -> list[str]:
+    """The columns of a row, and the fields in them, such as ``text.en``."""
+    fields = [
+        f"{name}.{field}"
+        for name, value in row.items()
+        if isinstance(value, Mapping)
+        for field in _names(value)
+    ]
+    return [*row, *fields]
+
+
+def _value(row: Row, column: str) -> object:
+    """The value of a column, or of a field in one; None if it is missing."""
+    if column in row:
+        return row[column]
+    outer, _, field = column.partition(".")
+    inner = row.get(outer)
+    return _value(inner, field) if isinstance(inner, Mapping) else None
+
+
+def _rows_inside(row: Row, where: str) -> str:
+    """What to do about an object with a list of the rows, if ``row`` is one."""
+    for name, value in row.items():
+        if isinstance(value, list) and value and isinstance(value[0], Mapping):
+            return f" If its rows are in {name!r}, take them out: jq -c '.{name}[]' {where} > {where}l"
+    return ""
+
+
+def arrow_rows(batches: Iterable[pa.Table | pa.RecordBatch]) -> Iterator[tuple[int, Row | BadRow]]:
     """The rows of Arrow tables, numbered from 1."""
-    number = 1
-    for batch in batches:
-        yield from enumerate(_python_rows(batch, number, where), number)
-        number += len(batch)
+    return enumerate((row for batch in batches for row in _python_rows(batch)), start=1)
 
 
-def _python_rows(batch: pa.Table | pa.RecordBatch, number: int, where: str) -> list[Row]:
+def _python_rows(batch: pa.Table | pa.RecordBatch) -> list[Row | BadRow]:
     """The rows as dicts; only now does Arrow notice a text that is not UTF-8, or a date beyond Python's."""
     try:
-        rows: list[Row] = batch.to_pylist()
+        rows: list[Row | BadRow] = batch.to_pylist()
     except (ValueError, OverflowError) as error:
-        for i in range(len(batch) if len(batch) > 1 else 0):
-            _python_rows(batch.slice(i, 1), number + i, where)
-        raise DataError(
-            f"{where}, row {number}: this is not text in UTF-8 ({error}). Write the corpus again, or name "
-            "two columns of text."
-        ) from None
+        if len(batch) == 1:
+            return [BadRow("the text is not UTF-8", str(error))]
+        return [row for i in range(len(batch)) for row in _python_rows(batch.slice(i, 1))]
     return rows
 
 
 def text_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a text file, numbered from 1, without line ends; ``.gz`` is unpacked."""
+    """The lines of a text file, numbered from 1, without line ends; gzip's are unpacked.
+
+    Bytes that are not UTF-8 become lone surrogates, by which such a line is later recognised.
+    """
     number = 0
     try:
-        with gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb") as file:
-            while raw := file.readline(MAX_LINE_BYTES + 1):
-                number += 1
-                if len(raw) > MAX_LINE_BYTES:
-                    raise _too_long(f"{path}, line {number}")
-                line = raw.removesuffix(b"\n").removesuffix(b"\r").decode()
-                yield number, line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path}, line {number}: byte {error.start + 1} (0x{error.object[error.start]:02x}) is not "
-            f"UTF-8. If you know the encoding, convert the file: iconv -f ENCODING -t UTF-8."
-        ) from None
+        with path.open("rb") as packed:
+            is_gzip = packed.peek(2).startswith(b"\x1f\x8b")
+            with gzip.open(packed) if is_gzip else nullcontext(packed) as file:
+                _check_is_text(path, file.peek(4096))
+                while raw := file.readline(MAX_LINE_BYTES + 1):
+                    number += 1
+                    if len(raw) > MAX_LINE_BYTES:
+                        raise _too_long(f"{path}, line {number}")
+                    line = raw.removesuffix(b"\n").removesuffix(b"\r").decode(errors="surrogateescape")
+                    yield number, line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
     except (OSError, EOFError, zlib.error) as error:
         raise unreadable(path, error) from None
+
+
+def _check_is_text(path: Path, head: bytes) -> None:
+    """Raise `DataError` if a file that begins with ``head`` is of a format that is not read as text."""
+    for begin, (what, remedy) in _NOT_TEXT.items():
+        if head.startswith(begin):
+            raise DataError(f"{path} is {what}: {remedy.format(path)}.")
+    if _MARKUP.match(head):
+        text = head.lower()
+        what, remedy = next(form[1:] for form in _MARKUP_FORMS if form[0] in text)
+        raise DataError(f"{path} is {what}, not one sentence per line. {remedy.format(path)}")
 
 
 def unreadable(path: Path | str, error: Exception) -> DataError:
@@ -174,55 +256,65 @@ def _parallel_pairs(src_path: Path, tgt_path: Path) -> Iterator[NumberedPair]:
         yield number, src, tgt
 
 
-def _json_rows(path: Path, *, is_list: bool) -> Iterator[tuple[int, Row]]:
+def _json_rows(path: Path, *, is_list: bool) -> Iterator[tuple[int, Row | BadRow]]:
     """An object on each line; with ``is_list``, a file that begins with ``[`` is one list of objects."""
     lines = ((number, line) for number, line in text_lines(path) if line.strip())
     first = next(lines, None)
     if first is None:
         return
-    if not is_list or not first[1].lstrip().startswith("["):
-        for number, line in chain([first], lines):
-            where = f"{path}, line {number}"
-            yield number, _object(_parsed(line, where), where)
+    if is_list and first[1].lstrip().startswith("["):
+        try:
+            rows = json.loads(_joined(chain([first], lines), path))
+        except (ValueError, RecursionError) as error:
+            raise unreadable(path, error) from None
+        yield from enumerate(map(_object, rows), start=1)
         return
+    for number, line in chain([first], lines):
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            if number == first[0]:
+                _check_is_not_one_value(path)
+            yield number, BadRow("the line is not complete JSON", str(error))
+        else:
+            yield number, _object(row)
+
+
+def _joined(lines: Iterable[tuple[int, str]], path: Path) -> str:
     text, num_characters = [], 0
-    for _, line in chain([first], lines):
+    for _, line in lines:
         text.append(line)
         num_characters += len(line)
         if num_characters > MAX_LINE_BYTES:
-            raise _too_long(f"the JSON list in {path}")
-    rows = _parsed("\n".join(text), str(path))
-    assert isinstance(rows, list)
-    for number, row in enumerate(rows, start=1):
-        yield number, _object(row, f"{path}, row {number}")
+            raise _too_long(f"the JSON in {path}")
+    return "\n".join(text)
 
 
-def _parsed(text: str, where: str) -> object:
-    try:
-        value: object = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise DataError(
-            f"{where}: this is not a complete JSON value ({error}); the file may be cut short or damaged. "
-            "Write or fetch it again."
-        ) from None
-    return value
+def _check_is_not_one_value(path: Path) -> None:
+    """Raise `DataError` if all lines together are JSON, as of a list that is written over several."""
+    value = None
+    with suppress(DataError, ValueError, RecursionError):
+        value = json.loads(_joined(text_lines(path), path))
+    if isinstance(value, list):
+        raise DataError(f"{path} is one JSON list, not a row per line: name it .json.")
+    if isinstance(value, dict):
+        raise DataError(f"{path} is one JSON object, not a list of rows.{_rows_inside(value, str(path))}")
 
 
-def _object(value: object, where: str) -> Row:
-    if not isinstance(value, dict):
-        raise DataError(
-            f"{where}: this is a {type(value).__name__} instead of a JSON object such as "
-            '{"en": "A sentence.", "de": "Ein Satz."}.'
-        )
-    return value
+def _object(value: object) -> Row | BadRow:
+    if isinstance(value, dict):
+        return value
+    return BadRow(
+        'the JSON is not an object such as {"en": "A sentence.", "de": "Ein Satz."}', type(value).__name__
+    )
 
 
-def _parquet_rows(path: Path, config: DataConfig) -> Iterator[tuple[int, Row]]:
+def _parquet_rows(path: Path, config: DataConfig) -> Iterator[tuple[int, Row | BadRow]]:
     try:
         # Opened here, because pyarrow takes some names for addresses.
         with path.open("rb") as opened, pyarrow.parquet.ParquetFile(opened) as file:
             needed = needed_columns(file.schema_arrow.names, config, str(path))
-            yield from arrow_rows(file.iter_batches(batch_size=1000, columns=needed), str(path))
+            yield from arrow_rows(file.iter_batches(batch_size=1000, columns=needed))
     except (pa.ArrowException, OSError) as error:
         raise unreadable(path, error) from None
 
@@ -258,12 +350,11 @@ def _delimited_pairs(path: Path, config: DataConfig, *, is_quoted: bool) -> Iter
         )
     for number, row in rows:
         if len(row) != len(cells):
-            remedy = "quote cells that contain" if is_quoted else "remove from the text"
-            raise DataError(
-                f"{path}, line {number}: there are {len(row)} cells here, but {len(cells)} in the first "
-                f"line; {remedy} a {delimiter}, so that no pair is misaligned."
-            )
-        yield number, row[src_index], row[tgt_index]
+            how_many = "fewer" if len(row) < len(cells) else "more"
+            detail = f"{len(row)} instead of {len(cells)}"
+            yield number, BadRow(f"there are {how_many} cells than in the first line", detail), None
+        else:
+            yield number, row[src_index], row[tgt_index]
 
 
 def _guess(line: str, columns: Sequence[str], usual: Delimiter, *, is_quoted: bool) -> Delimiter:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from mt.config.section import closest
 from mt.data.cache import file_digest
@@ -22,6 +22,14 @@ SPLIT_NAMES: dict[Split, tuple[str, ...]] = {
 # The number of the line or row, counted from 1, the source and the target. The last two are not
 # checked yet: missing text is None, and a JSON file may contain a number instead of text.
 NumberedPair = tuple[int, object, object]
+
+
+class BadRow(NamedTuple):
+    """A row that cannot be read; it takes the place of the source of its pair."""
+
+    reason: str
+    """The same for all rows of its kind; it completes the sentence "in 5 rows ..."."""
+    detail: str = ""
 
 
 @dataclass(frozen=True)
