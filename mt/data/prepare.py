@@ -9,6 +9,8 @@ from pathlib import Path
 import datasets
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from tokenizers import pre_tokenizers
 
 from mt.config.config import Config
 from mt.data.batches.alignment import Places
@@ -20,6 +22,7 @@ from mt.data.prepared_cache import aligned_places, cached_tokenizers, encoded_tr
 from mt.data.text_form import TextForm
 from mt.data.tokenizers.extend import extended
 from mt.data.tokenizers.external import external_tokenizer
+from mt.data.tokenizers.subwords import PIECES
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.tokenizers.train import train_tokenizer
 from mt.data.unsegmented_scripts import bleu_tokenizer
@@ -29,6 +32,9 @@ from mt.files import write_atomically
 from mt.run_directory import RunDirectory
 
 LOG = logging.getLogger(__name__)
+
+LONGEST_WORD = 200
+"""Learning subwords is quadratic in the longest word; the longest that was ever printed has 195 letters."""
 
 
 @dataclass(frozen=True)
@@ -98,8 +104,27 @@ def make_tokenizers(pairs: datasets.Dataset, config: Config) -> tuple[Tokenizer,
     """
     is_one = config.tokenizer.shared and config.tokenizer.kind != "imported"
     sides = [("src", "tgt")] if is_one else [("src",), ("tgt",)]
-    made = [_make_tokenizer(_Texts(pairs, columns, config.tokenizer.max_lines), config) for columns in sides]
+    pairs = _fitting(pairs, config.data.max_length)
+    texts = [_Texts(pairs, columns, config.tokenizer.max_lines) for columns in sides]
+    made = [_make_tokenizer(of_side, config) for of_side in texts]
+    if num_long := sum(of_side.num_long_words for of_side in texts):
+        LOG.warning(
+            "left out of the vocabulary: %s of over %d characters", counted(num_long, "word"), LONGEST_WORD
+        )
     return made[0], made[-1]
+
+
+def _fitting(pairs: datasets.Dataset, max_length: int) -> datasets.Dataset:
+    """The pairs but those with more words than ``max_length`` permits tokens, which no vocabulary lets in."""
+    is_long = np.zeros(len(pairs), dtype=np.bool_)
+    for start in range(0, len(pairs), CHUNK_SIZE):
+        chunk = pairs.with_format("arrow")[start : start + CHUNK_SIZE]
+        for texts in (chunk["src"], chunk["tgt"]):
+            # So many words have spaces between them; splitting each text into words would take much longer.
+            suspects = np.flatnonzero(pc.binary_length(texts).to_numpy() >= 2 * max_length - 1)
+            num_words = [len(text.split()) for text in texts.take(pa.array(suspects)).to_pylist()]
+            is_long[start + suspects] |= np.array(num_words, dtype=np.int64) >= max_length
+    return pairs if is_long.all() or not is_long.any() else pairs.select(np.flatnonzero(~is_long))
 
 
 def _make_tokenizer(texts: "_Texts", config: Config) -> Tokenizer:
@@ -188,15 +213,18 @@ def load_tokenizers(run: RunDirectory) -> tuple[Tokenizer, Tokenizer]:
 class _Texts:
     """The texts of these columns, one column after the other; it can be iterated over repeatedly.
 
-    If there are more than ``max_lines`` pairs, that many are taken, spread evenly.
+    If there are more than ``max_lines`` pairs, that many are taken, spread evenly. Words longer than
+    `LONGEST_WORD` are left out and counted.
     """
 
     def __init__(self, pairs: datasets.Dataset, columns: Sequence[str], max_lines: int) -> None:
         self._pairs = pairs.with_format("arrow")
         self.columns = columns
         self._max_lines = max_lines
+        self.num_long_words = 0
 
     def __iter__(self) -> Iterator[str]:
+        self.num_long_words = 0
         num_pairs = len(self._pairs)
         taken = range(min(num_pairs, self._max_lines))
         chunks = [taken[start : start + CHUNK_SIZE] for start in range(0, len(taken), CHUNK_SIZE)]
@@ -204,7 +232,15 @@ class _Texts:
             for chunk in track(chunks, "vocabulary", unit="lines", total=len(taken), size=len):
                 rows = np.array(chunk) * num_pairs // len(taken)
                 texts = self._pairs[rows[0] : rows[-1] + 1][column]
-                yield from texts.take(pa.array(rows - rows[0])).to_pylist()
+                yield from map(self._without_long_words, texts.take(pa.array(rows - rows[0])).to_pylist())
+
+    def _without_long_words(self, text: str) -> str:
+        if len(text) <= LONGEST_WORD or max(map(len, text.split()), default=0) <= LONGEST_WORD:
+            return text
+        words = [word for word, _ in pre_tokenizers.Split(PIECES, "isolated").pre_tokenize_str(text)]
+        kept = [word for word in words if len(word) <= LONGEST_WORD]
+        self.num_long_words += len(words) - len(kept)
+        return "".join(kept)
 
 
 def check_same_corpus(run: RunDirectory, corpus: Corpus) -> None:

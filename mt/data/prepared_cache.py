@@ -41,6 +41,7 @@ def cached_tokenizers(corpus: Corpus, config: Config, make: Callable[[], Tokeniz
         "recipe": recipe(TOKENIZER_VERSION, "tokenizers"),
         **_text(corpus),
         "config": config.tokenizer.model_dump(mode="json", exclude=irrelevant),
+        "max_length": config.data.max_length,
         "form": TextForm.of(config.cleaning),
     }
     return cached(

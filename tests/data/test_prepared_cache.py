@@ -92,7 +92,7 @@ def test_another_run_on_the_same_corpus_uses_the_cache(
 @pytest.mark.parametrize(
     ("override", "expected"),
     [
-        ("data.max_length=8", ["encode_pairs"]),
+        ("data.max_length=8", ["make_tokenizers", "encode_pairs"]),
         ("tokenizer.max_size=20", ["make_tokenizers", "encode_pairs"]),
         # One of the 160 lines, and all of them.
         ("tokenizer.max_lines=1", ["make_tokenizers", "encode_pairs"]),
