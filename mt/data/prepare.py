@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from mt.data.batches.dataset import CHUNK_SIZE, DropCounts, encode_pairs
 from mt.data.batches.pairs import EncodedPairs
 from mt.data.corpus import Corpus, load_corpus, other_validation_splits
 from mt.data.corpus_report import cleaning_table, leak_sentence, recorded_fingerprints, to_json
+from mt.data.languages import DOTLESS, dotless_steps, has_dotless_i, language_warnings
 from mt.data.prepared_cache import aligned_places, cached_tokenizers, encoded_training_pairs
 from mt.data.text_form import TextForm
 from mt.data.tokenizers.extend import extended
@@ -33,6 +34,7 @@ from mt.run_directory import RunDirectory
 
 LOG = logging.getLogger(__name__)
 
+_DOTLESS = str.maketrans(DOTLESS)
 LONGEST_WORD = 200
 """Learning subwords is quadratic in the longest word; the longest that was ever printed has 195 letters."""
 
@@ -68,6 +70,8 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
         src_tokenizer, tgt_tokenizer = load_tokenizers(run)
     else:
         warn_of_tokenizer(config, corpus.train)
+        for warning in language_warnings(config.data, corpus):
+            LOG.warning("%s", warning)
         src_tokenizer, tgt_tokenizer = cached_tokenizers(
             corpus, config, lambda: make_tokenizers(corpus.train, config)
         )
@@ -105,8 +109,10 @@ def make_tokenizers(pairs: datasets.Dataset, config: Config) -> tuple[Tokenizer,
     is_one = config.tokenizer.shared and config.tokenizer.kind != "imported"
     sides = [("src", "tgt")] if is_one else [("src",), ("tgt",)]
     pairs = _fitting(pairs, config.data.max_length)
-    texts = [_Texts(pairs, columns, config.tokenizer.max_lines) for columns in sides]
-    made = [_make_tokenizer(of_side, config) for of_side in texts]
+    languages = {"src": config.data.src, "tgt": config.data.tgt}
+    dotless = {side for side in languages if config.tokenizer.lowercase and has_dotless_i(languages[side])}
+    texts = [_Texts(pairs, columns, config.tokenizer.max_lines, dotless) for columns in sides]
+    made = [tokenizer for of_side in texts for tokenizer in _make_tokenizers(of_side, config)]
     if num_long := sum(of_side.num_long_words for of_side in texts):
         LOG.warning(
             "left out of the vocabulary: %s of over %d characters", counted(num_long, "word"), LONGEST_WORD
@@ -127,19 +133,32 @@ def _fitting(pairs: datasets.Dataset, max_length: int) -> datasets.Dataset:
     return pairs if is_long.all() or not is_long.any() else pairs.select(np.flatnonzero(~is_long))
 
 
-def _make_tokenizer(texts: "_Texts", config: Config) -> Tokenizer:
-    """The tokenizer for these columns: that of the run to begin from, a given one, or a new one."""
+def _make_tokenizers(texts: "_Texts", config: Config) -> list[Tokenizer]:
+    """The tokenizer of each of these columns: that of the run to begin from, a given one, or a new one."""
     if not config.init_from.sides.isdisjoint(texts.columns):
-        origin = load_tokenizers(RunDirectory(Path(str(config.init_from.run))))[texts.columns[0] == "tgt"]
-        return extended(origin, texts, config.tokenizer) if config.tokenizer.extend else origin
+        both = load_tokenizers(RunDirectory(Path(str(config.init_from.run))))
+        origins = [both[column == "tgt"] for column in texts.columns]
+        return (
+            [extended(each, texts, config.tokenizer) for each in origins]
+            if config.tokenizer.extend
+            else origins
+        )
     if config.tokenizer.kind == "file":
         made = external_tokenizer(config.tokenizer, limit_seconds=config.data.hub_timeout_seconds)
     else:
         made = train_tokenizer(texts, config.tokenizer)
     # Text to translate must look like the training text, which is in this form already.
-    if made.form != (form := TextForm.of(config.cleaning)):
-        made.begin_with(form.steps())
-    return made
+    by_column = [_with_dotless_i(made) if column in texts.dotless else made for column in texts.columns]
+    for tokenizer in by_column:
+        if tokenizer.form != (form := TextForm.of(config.cleaning)):
+            tokenizer.begin_with(form.steps())
+    return by_column
+
+
+def _with_dotless_i(tokenizer: Tokenizer) -> Tokenizer:
+    copy = Tokenizer.from_json(tokenizer.to_json().encode())
+    copy.begin_with(dotless_steps())
+    return copy
 
 
 def num_vocabulary_pairs(pairs: datasets.Dataset, config: Config) -> int:
@@ -217,10 +236,14 @@ class _Texts:
     `LONGEST_WORD` are left out and counted.
     """
 
-    def __init__(self, pairs: datasets.Dataset, columns: Sequence[str], max_lines: int) -> None:
+    def __init__(
+        self, pairs: datasets.Dataset, columns: Sequence[str], max_lines: int, dotless: Collection[str]
+    ) -> None:
         self._pairs = pairs.with_format("arrow")
         self.columns = columns
         self._max_lines = max_lines
+        self.dotless = dotless
+        """The columns whose language has other small letters for I and İ."""
         self.num_long_words = 0
 
     def __iter__(self) -> Iterator[str]:
@@ -232,7 +255,10 @@ class _Texts:
             for chunk in track(chunks, "vocabulary", unit="lines", total=len(taken), size=len):
                 rows = np.array(chunk) * num_pairs // len(taken)
                 texts = self._pairs[rows[0] : rows[-1] + 1][column]
-                yield from map(self._without_long_words, texts.take(pa.array(rows - rows[0])).to_pylist())
+                for text in texts.take(pa.array(rows - rows[0])).to_pylist():
+                    yield self._without_long_words(
+                        text.translate(_DOTLESS) if column in self.dotless else text
+                    )
 
     def _without_long_words(self, text: str) -> str:
         if len(text) <= LONGEST_WORD or max(map(len, text.split()), default=0) <= LONGEST_WORD:

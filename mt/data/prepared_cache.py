@@ -41,6 +41,7 @@ def cached_tokenizers(corpus: Corpus, config: Config, make: Callable[[], Tokeniz
         "recipe": recipe(TOKENIZER_VERSION, "tokenizers"),
         **_text(corpus),
         "config": config.tokenizer.model_dump(mode="json", exclude=irrelevant),
+        "languages": [config.data.src, config.data.tgt] if config.tokenizer.lowercase else [],
         "max_length": config.data.max_length,
         "form": TextForm.of(config.cleaning),
     }

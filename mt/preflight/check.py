@@ -12,6 +12,7 @@ from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.corpus_report import cleaning_table, leak_sentence
+from mt.data.languages import language_warnings
 from mt.data.prepare import check_same_corpus, load_tokenizers
 from mt.data.prepared_cache import aligned_places
 from mt.device import Precision, choose_device
@@ -112,6 +113,7 @@ def preflight(config: Config, run: RunDirectory, show: Callable[[Section], objec
     show(Section("disk", disk, [("checkpoints", number)]))
     longest = int(max(src_lengths.max(), tgt_lengths.max()))
     warnings = [
+        *language_warnings(config.data, corpus),
         *warn_of_held_out_pairs(config, corpus),
         *warn_of_vocabulary(config, unknown, ceilings, num_running_words(text.train) * text.scale),
         *warn_of_text(config, text, dropped["too long"] / len(text.train), longest),

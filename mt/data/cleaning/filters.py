@@ -106,10 +106,10 @@ def filters(config: CleaningConfig) -> list[Filter]:
         )
     if (src_script := config.src_script) != "any":
         reason = f"the source is not in {src_script} script"
-        found.append(Filter(reason, lambda src, _: _is_mostly_of_other_script(src, src_script)))
+        found.append(Filter(reason, lambda src, _: is_mostly_of_other_script(src, src_script)))
     if (tgt_script := config.tgt_script) != "any":
         reason = f"the target is not in {tgt_script} script"
-        found.append(Filter(reason, lambda _, tgt: _is_mostly_of_other_script(tgt, tgt_script)))
+        found.append(Filter(reason, lambda _, tgt: is_mostly_of_other_script(tgt, tgt_script)))
     if config.remove_identical:
         found.append(Filter("source and target are the same", lambda src, tgt: _mask(pc.equal(src, tgt))))
     return found
@@ -134,7 +134,7 @@ def _has_control_character(texts: pa.Array) -> Mask:
     return _mask(pc.match_substring_regex(texts, CONTROL_CHARACTER))
 
 
-def _is_mostly_of_other_script(texts: pa.Array, script: str) -> Mask:
+def is_mostly_of_other_script(texts: pa.Array, script: str) -> Mask:
     """True where more than half of the letters are of another script; some, such as ª, belong to all."""
     own = "".join(rf"\p{{{name}}}" for name in SEVERAL_SCRIPTS.get(script, (script,)))
     other_letter = rf"[^{own}\p{{Common}}\p{{Inherited}}\P{{L}}]"
