@@ -127,6 +127,7 @@ class LineTranslator:
                 translations = self.translator.n_best(
                     sources,
                     prefixes=[prefix for _, prefix in good],
+                    join_lines=True,
                     first_line=first_line,
                     before_each_step=check,
                     advance=advance,
