@@ -123,6 +123,7 @@ class LineTranslator:
                 translations = self.translator.n_best(
                     sources,
                     prefixes=[self.prefix if source else "" for source in sources],
+                    join_lines=True,
                     first_line=first_line,
                     before_each_step=check,
                     advance=advance,

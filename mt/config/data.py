@@ -20,6 +20,7 @@ Script = Literal[
 
 
 UnicodeForm = Literal["none", "NFC", "NFKC"]
+Invisible = Literal["keep", "drop"]
 
 
 class DataConfig(Section):
@@ -72,8 +73,11 @@ class DataConfig(Section):
 class CleaningConfig(Section):
     """What is dropped from the training pairs; validation and test are never touched."""
 
-    unicode_form: UnicodeForm = "none"
+    unicode_form: UnicodeForm = "NFC"
     """Unicode normalisation form, applied first to training text and to all text that the model reads."""
+
+    invisible: Invisible = "drop"
+    """Drop invisible characters, such as U+200B and U+00AD, from the same text; joiners in emoji are kept."""
 
     skip_bad_rows: bool = False
     """Drop rows that cannot be read, such as those with too few cells, instead of asking to correct them."""

@@ -22,6 +22,9 @@ _REMOVED = {
     "training.simcut_share": ...,
     "training.bidirectional_epochs": 0,
 }
+# Newer options, with what was done before: that is meant by a section that has all older options, as in the
+# config.yaml of a run.
+_ADDED = {"cleaning.invisible": "keep", "cleaning.skip_bad_rows": False}
 _PACKAGE = Path(__file__).parent.parent
 # In a wheel the recipes are inside the package; in the repository, next to it.
 _FOLDERS = (_PACKAGE / "configs", _PACKAGE.parent / "configs")
@@ -59,6 +62,12 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
         keys = config[section]
         if isinstance(keys, dict) and old_default in (..., keys.get(key)):
             keys.pop(key, None)
+    for option, done_before in _ADDED.items():
+        section, _, key = option.partition(".")
+        keys = config[section]
+        older = {name for name in SECTIONS[section] if f"{section}.{name}" not in _ADDED}
+        if isinstance(keys, dict) and older <= keys.keys():
+            keys.setdefault(key, done_before)
     try:
         return Config.model_validate(config)
     except ValidationError as error:

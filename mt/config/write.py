@@ -61,6 +61,20 @@ def changed_options(config: Config) -> set[str]:
     }
 
 
+def with_unset_from(old: Config, new: Config) -> Config:
+    """``new`` with the values of ``old`` for options that it does not set and that may not change."""
+    sections = {}
+    for name, fields in SECTIONS.items():
+        section = getattr(new, name)
+        kept = {
+            key: _value(old, f"{name}.{key}")
+            for key, field in fields.items()
+            if key not in section.model_fields_set and field.json_schema_extra is not may_change
+        }
+        sections[name] = section.model_copy(update=kept)
+    return new.model_copy(update=sections)
+
+
 def differences(old: Config, new: Config) -> list[str]:
     """What keeps a run of ``old`` from being resumed with ``new``, such as 'training.seed: 1 -> 2'."""
     lines: list[str] = []

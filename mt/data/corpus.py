@@ -33,13 +33,14 @@ from mt.data.corpus_report import (
 from mt.data.pair_table import CHUNK_SIZE, PAIRS_IN_MEMORY, PairTable, load_table, save_table
 from mt.data.sources.find import find_source, mixed_sources
 from mt.data.sources.source import SPLITS, Part, Source, Split, carved_split
+from mt.data.text_form import TextForm
 from mt.display import counted, track
 from mt.errors import ConfigError, DataError, SplitError
 
 CORPUS_VERSION = 5
 """Raised when the same files would be read, cleaned, checked or carved into other pairs or another report."""
 
-NO_CLEANING = CleaningConfig()
+NO_CLEANING = CleaningConfig(unicode_form="none", invisible="keep")
 
 # What is cached of a corpus beside its pairs.
 _FACTS_FILE = "facts.json"
@@ -161,7 +162,7 @@ def _identity(found: Sequence[_Found], cleaning: CleaningConfig) -> object:
         return None
     # None of these changes what is read: the length limit is applied when encoding.
     irrelevant = {"hub_timeout_seconds", "max_length"}
-    normalising = [] if cleaning.unicode_form == "none" else ["tokenizers"]
+    normalising = ["tokenizers"] if TextForm.of(cleaning).steps() else []
     configs = [[each.config.model_dump(mode="json", exclude=irrelevant), each.weight] for each in found]
     return {
         "what": "corpus",
@@ -203,7 +204,7 @@ def _read(found: Sequence[_Found], cleaning: CleaningConfig) -> Corpus:
         if split != "train"
     }
     held_out: dict[str, datasets.Dataset] = {split: table.to_dataset() for split, table in evaluation.items()}
-    leaks = LeakCheck(held_out, cleaning.unicode_form)
+    leaks = LeakCheck(held_out, TextForm.of(cleaning))
     trains = []
     for number, each in enumerate(found):
         train = tables[number].to_dataset()

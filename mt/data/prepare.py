@@ -2,13 +2,15 @@
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import datasets
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from tokenizers import pre_tokenizers
 
 from mt.config.config import Config
 from mt.data.batches.alignment import Places
@@ -16,9 +18,12 @@ from mt.data.batches.dataset import CHUNK_SIZE, DropCounts, encode_pairs
 from mt.data.batches.pairs import EncodedPairs
 from mt.data.corpus import Corpus, load_corpus, other_validation_splits
 from mt.data.corpus_report import cleaning_table, leak_sentence, recorded_fingerprints, to_json
+from mt.data.languages import DOTLESS, dotless_steps, has_dotless_i, language_warnings
 from mt.data.prepared_cache import aligned_places, cached_tokenizers, encoded_training_pairs
+from mt.data.text_form import TextForm
 from mt.data.tokenizers.extend import extended
 from mt.data.tokenizers.external import external_tokenizer
+from mt.data.tokenizers.subwords import PIECES
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.tokenizers.train import train_tokenizer
 from mt.data.unsegmented_scripts import bleu_tokenizer
@@ -28,6 +33,10 @@ from mt.files import write_atomically
 from mt.run_directory import RunDirectory
 
 LOG = logging.getLogger(__name__)
+
+_DOTLESS = str.maketrans(DOTLESS)
+LONGEST_WORD = 200
+"""Learning subwords is quadratic in the longest word; the longest that was ever printed has 195 letters."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +70,8 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
         src_tokenizer, tgt_tokenizer = load_tokenizers(run)
     else:
         warn_of_tokenizer(config, corpus.train)
+        for warning in language_warnings(config.data, corpus):
+            LOG.warning("%s", warning)
         src_tokenizer, tgt_tokenizer = cached_tokenizers(
             corpus, config, lambda: make_tokenizers(corpus.train, config)
         )
@@ -97,23 +108,57 @@ def make_tokenizers(pairs: datasets.Dataset, config: Config) -> tuple[Tokenizer,
     """
     is_one = config.tokenizer.shared and config.tokenizer.kind != "imported"
     sides = [("src", "tgt")] if is_one else [("src",), ("tgt",)]
-    made = [_make_tokenizer(_Texts(pairs, columns, config.tokenizer.max_lines), config) for columns in sides]
+    pairs = _fitting(pairs, config.data.max_length)
+    languages = {"src": config.data.src, "tgt": config.data.tgt}
+    dotless = {side for side in languages if config.tokenizer.lowercase and has_dotless_i(languages[side])}
+    texts = [_Texts(pairs, columns, config.tokenizer.max_lines, dotless) for columns in sides]
+    made = [tokenizer for of_side in texts for tokenizer in _make_tokenizers(of_side, config)]
+    if num_long := sum(of_side.num_long_words for of_side in texts):
+        LOG.warning(
+            "left out of the vocabulary: %s of over %d characters", counted(num_long, "word"), LONGEST_WORD
+        )
     return made[0], made[-1]
 
 
-def _make_tokenizer(texts: "_Texts", config: Config) -> Tokenizer:
-    """The tokenizer for these columns: that of the run to begin from, a given one, or a new one."""
+def _fitting(pairs: datasets.Dataset, max_length: int) -> datasets.Dataset:
+    """The pairs but those with more words than ``max_length`` permits tokens, which no vocabulary lets in."""
+    is_long = np.zeros(len(pairs), dtype=np.bool_)
+    for start in range(0, len(pairs), CHUNK_SIZE):
+        chunk = pairs.with_format("arrow")[start : start + CHUNK_SIZE]
+        for texts in (chunk["src"], chunk["tgt"]):
+            # So many words have spaces between them; splitting each text into words would take much longer.
+            suspects = np.flatnonzero(pc.binary_length(texts).to_numpy() >= 2 * max_length - 1)
+            num_words = [len(text.split()) for text in texts.take(pa.array(suspects)).to_pylist()]
+            is_long[start + suspects] |= np.array(num_words, dtype=np.int64) >= max_length
+    return pairs if is_long.all() or not is_long.any() else pairs.select(np.flatnonzero(~is_long))
+
+
+def _make_tokenizers(texts: "_Texts", config: Config) -> list[Tokenizer]:
+    """The tokenizer of each of these columns: that of the run to begin from, a given one, or a new one."""
     if not config.init_from.sides.isdisjoint(texts.columns):
-        origin = load_tokenizers(RunDirectory(Path(str(config.init_from.run))))[texts.columns[0] == "tgt"]
-        return extended(origin, texts, config.tokenizer) if config.tokenizer.extend else origin
+        both = load_tokenizers(RunDirectory(Path(str(config.init_from.run))))
+        origins = [both[column == "tgt"] for column in texts.columns]
+        return (
+            [extended(each, texts, config.tokenizer) for each in origins]
+            if config.tokenizer.extend
+            else origins
+        )
     if config.tokenizer.kind == "file":
         made = external_tokenizer(config.tokenizer, limit_seconds=config.data.hub_timeout_seconds)
     else:
         made = train_tokenizer(texts, config.tokenizer)
     # Text to translate must look like the training text, which is in this form already.
-    if config.cleaning.unicode_form != "none":
-        made.normalise_unicode(config.cleaning.unicode_form)
-    return made
+    by_column = [_with_dotless_i(made) if column in texts.dotless else made for column in texts.columns]
+    for tokenizer in by_column:
+        if tokenizer.form != (form := TextForm.of(config.cleaning)):
+            tokenizer.begin_with(form.steps())
+    return by_column
+
+
+def _with_dotless_i(tokenizer: Tokenizer) -> Tokenizer:
+    copy = Tokenizer.from_json(tokenizer.to_json().encode())
+    copy.begin_with(dotless_steps())
+    return copy
 
 
 def num_vocabulary_pairs(pairs: datasets.Dataset, config: Config) -> int:
@@ -187,15 +232,22 @@ def load_tokenizers(run: RunDirectory) -> tuple[Tokenizer, Tokenizer]:
 class _Texts:
     """The texts of these columns, one column after the other; it can be iterated over repeatedly.
 
-    If there are more than ``max_lines`` pairs, that many are taken, spread evenly.
+    If there are more than ``max_lines`` pairs, that many are taken, spread evenly. Words longer than
+    `LONGEST_WORD` are left out and counted.
     """
 
-    def __init__(self, pairs: datasets.Dataset, columns: Sequence[str], max_lines: int) -> None:
+    def __init__(
+        self, pairs: datasets.Dataset, columns: Sequence[str], max_lines: int, dotless: Collection[str]
+    ) -> None:
         self._pairs = pairs.with_format("arrow")
         self.columns = columns
         self._max_lines = max_lines
+        self.dotless = dotless
+        """The columns whose language has other small letters for I and İ."""
+        self.num_long_words = 0
 
     def __iter__(self) -> Iterator[str]:
+        self.num_long_words = 0
         num_pairs = len(self._pairs)
         taken = range(min(num_pairs, self._max_lines))
         chunks = [taken[start : start + CHUNK_SIZE] for start in range(0, len(taken), CHUNK_SIZE)]
@@ -203,7 +255,18 @@ class _Texts:
             for chunk in track(chunks, "vocabulary", unit="lines", total=len(taken), size=len):
                 rows = np.array(chunk) * num_pairs // len(taken)
                 texts = self._pairs[rows[0] : rows[-1] + 1][column]
-                yield from texts.take(pa.array(rows - rows[0])).to_pylist()
+                for text in texts.take(pa.array(rows - rows[0])).to_pylist():
+                    yield self._without_long_words(
+                        text.translate(_DOTLESS) if column in self.dotless else text
+                    )
+
+    def _without_long_words(self, text: str) -> str:
+        if len(text) <= LONGEST_WORD or max(map(len, text.split()), default=0) <= LONGEST_WORD:
+            return text
+        words = [word for word, _ in pre_tokenizers.Split(PIECES, "isolated").pre_tokenize_str(text)]
+        kept = [word for word in words if len(word) <= LONGEST_WORD]
+        self.num_long_words += len(words) - len(kept)
+        return "".join(kept)
 
 
 def check_same_corpus(run: RunDirectory, corpus: Corpus) -> None:

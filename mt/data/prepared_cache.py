@@ -13,6 +13,7 @@ from mt.data.batches.pairs import EncodedPairs
 from mt.data.cache import cached, recipe
 from mt.data.corpus import Corpus
 from mt.data.pair_table import PAIRS_IN_MEMORY
+from mt.data.text_form import TextForm
 from mt.data.tokenizers.tokenizer import TOKENIZER_VERSION, Tokenizer
 from mt.display import track
 
@@ -40,7 +41,9 @@ def cached_tokenizers(corpus: Corpus, config: Config, make: Callable[[], Tokeniz
         "recipe": recipe(TOKENIZER_VERSION, "tokenizers"),
         **_text(corpus),
         "config": config.tokenizer.model_dump(mode="json", exclude=irrelevant),
-        "unicode_form": config.cleaning.unicode_form,
+        "languages": [config.data.src, config.data.tgt] if config.tokenizer.lowercase else [],
+        "max_length": config.data.max_length,
+        "form": TextForm.of(config.cleaning),
     }
     return cached(
         key,

@@ -220,7 +220,7 @@ def translate_set(
         checksum = hashlib.blake2b(weights.encode(), digest_size=2).hexdigest()
         setting = f"{setting}-ensemble{len(others) + 1}-{checksum}"
     with progress(len(test_set.sources), unit="sentences", description="translating") as advance:
-        lines = translator.translate(test_set.sources, strategy=beam, advance=advance)
+        lines = translator.translate(test_set.sources, strategy=beam, join_lines=True, advance=advance)
     if not processes.is_first():
         # The others have nothing more to do.
         raise SystemExit(0)

@@ -22,6 +22,7 @@ from mt.data.corpus_report import recorded_fingerprints
 from mt.data.pair_table import PairTable
 from mt.data.sources.find import files_on_disk, find_source, mixed_sources
 from mt.data.sources.source import Split
+from mt.data.text_form import TextForm
 from mt.display import visible
 from mt.errors import ConfigError, DataError
 from mt.files import read_text
@@ -172,7 +173,7 @@ def warn_of_leaks(test_set: EvaluationSet, config: Config) -> None:
     if test_set.own_split == "train":
         return
     pairs = _table(test_set.sources, test_set.references).to_dataset()
-    check = LeakCheck({"": pairs}, config.cleaning.unicode_form)
+    check = LeakCheck({"": pairs}, TextForm.of(config.cleaning))
     check.search(load_corpus(config.data, config.cleaning).train)
     if num_leaked := check.report()[""].pair.normalised:
         LOG.warning(

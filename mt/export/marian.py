@@ -225,6 +225,8 @@ def _config(theirs: _Marian, languages: tuple[str, str], *, shares_embeddings: b
     return Config.model_validate(
         {
             "data": {"path": IMPORTED, "src": src, "tgt": tgt, "max_length": length},
+            # Its tokenizers have rules of their own.
+            "cleaning": {"unicode_form": "none", "invisible": "keep"},
             "tokenizer": {
                 "kind": "imported",
                 "shared": theirs.share_encoder_decoder_embeddings or shares_embeddings,

@@ -71,7 +71,9 @@ def sentence_attention(
     """
     _plain_model(translator)  # Before the search, which takes longer.
     if targets is None:
-        found = translator.n_best(sources, strategy=strategy, refuse_long=True, first_line=first_line)
+        found = translator.n_best(
+            sources, strategy=strategy, refuse_long=True, join_lines=True, first_line=first_line
+        )
         pairs = [
             _found(translator, source, best, line)
             for line, (source, [best]) in enumerate(zip(sources, found, strict=True), first_line)

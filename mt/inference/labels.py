@@ -48,6 +48,7 @@ def label_written(tokenizer: Tokenizer, ids: Sequence[int], copies: Sequence[str
 
 def label_read(reader: SourceReader, text: str) -> Labelled:
     """Label the tokens that a model reads with the part of the text that each represents."""
+    [text] = reader.tokenizer.form.rewrite([text])
     read = reader.read_with_parts(text)
     ids = [token.id for token, _ in read]
     # Concatenated, the parts are the text without its spaces.

@@ -2,8 +2,9 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from typing import TypeVar
 
@@ -140,6 +141,41 @@ def split_sentences(text: str) -> list[str]:
     return [sentence for sentence in sentences if sentence]
 
 
+def lines_of(text: str) -> list[str]:
+    """The lines of a text, whose translations are lines as well."""
+    return re.split("\r\n|\n|\r", text)
+
+
+@contextmanager
+def named_by_text(texts: Sequence[Sequence[str]], first_line: int) -> Iterator[None]:
+    """Name the texts in errors about their lines, which are numbered through all texts."""
+    try:
+        yield
+    except LinesError as error:
+        names = [
+            (number, f"text {number}" + (f", line {line}" if len(lines) > 1 else ""))
+            for number, lines in enumerate(texts, first_line)
+            for line in range(1, len(lines) + 1)
+        ]
+        reasons: dict[int, str] = {}
+        for line, reason in sorted(error.reasons.items()):
+            number, name = names[line - first_line]
+            reasons.setdefault(number, name + reason.removeprefix(f"line {line}"))
+        raise type(error)(reasons) from error
+
+
+def check_one_line(texts: Sequence[Sequence[str]], first_line: int) -> None:
+    """Check that no text has several lines with text, whose n-best lists could not be combined."""
+    reasons = {
+        number: f"text {number} has several lines, so it has no n-best list. Give each line as a text of its "
+        "own, or join them with join_lines."
+        for number, lines in enumerate(texts, first_line)
+        if sum(map(bool, map(str.strip, lines))) > 1
+    }
+    if reasons:
+        raise LinesError(reasons)
+
+
 def check_not_split(segments: Sequence[Segment]) -> None:
     """Check that no line has several segments, whose n-best lists could not be combined."""
     reasons = {
@@ -176,6 +212,16 @@ def joined(parts: Sequence[Translation]) -> Translation:
         sum(part.score for part in parts),
         list(chain.from_iterable(part.parts for part in parts)),
     )
+
+
+def joined_lines(lines: Sequence[Sequence[Translation]]) -> list[Translation]:
+    """The translations of a text, the best first, from those of its lines; at most one line has several."""
+    if len(lines) == 1:
+        return list(lines[0])
+    alternatives = [
+        [line[min(rank, len(line) - 1)] for line in lines] for rank in range(max(map(len, lines)))
+    ]
+    return [replace(joined(parts), text="\n".join(part.text for part in parts)) for parts in alternatives]
 
 
 def count_finished_lines(

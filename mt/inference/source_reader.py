@@ -112,6 +112,7 @@ class SourceReader:
 
     def _analyse_anew(self, text: str) -> tuple[list[int], list[str], list[bool], str]:
         """The ids and words of a text, whether each word touches the one before it, and its kind."""
+        [text] = self.tokenizer.form.rewrite([text])
         ids, words = self.tokenizer.encode_with_words(text)
         touches = _touching(text, words)
         return ids, words, touches, "".join(map(_kind, ids, words, touches))

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
+from itertools import chain, islice
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from mt.data.tokenizers.tokenizer import Tokenizer
@@ -16,8 +17,12 @@ from mt.inference.segments import (
     Translation,
     as_translation,
     check_not_split,
+    check_one_line,
     count_finished_lines,
     joined,
+    joined_lines,
+    lines_of,
+    named_by_text,
     read_segments,
 )
 from mt.inference.source_reader import SourceReader
@@ -40,6 +45,7 @@ class SearchOptions(TypedDict, total=False):
     prefixes: Sequence[str]
     keep_unk: bool
     refuse_long: bool
+    join_lines: bool
     first_line: int
     advance: Callable[[int], object]
     before_each_step: Callable[[], None]
@@ -96,7 +102,7 @@ class TextSearch:
         return f"engine: {engine.name}, {engine.precision} on {engine.device}, because {engine.why}"
 
     def translate(self, texts: Sequence[str], **options: Unpack[SearchOptions]) -> list[str]:
-        """Translate lines and return the best translation of each, in order; that of an empty line is empty.
+        """Translate texts and return the best translation of each, in order; that of an empty line is empty.
 
         The options and the errors are those of `n_best`.
         """
@@ -113,38 +119,41 @@ class TextSearch:
         prefixes: Sequence[str] = (),
         keep_unk: bool = False,
         refuse_long: bool = False,
+        join_lines: bool = False,
         with_scores: bool = True,
         first_line: int = 1,
         advance: Callable[[int], object] = lambda num_lines: None,
         before_each_step: Callable[[], None] = lambda: None,
     ) -> list[list[Translation]]:
-        """Translate lines and return for each, in order, its best translations, the best first.
+        """Translate texts and return for each, in order, its best translations, the best first.
 
         Args:
-            texts: The lines.
-            num_best: The maximum number of translations per line; more than 1 need a beam.
+            texts: The texts. Each of their lines is translated by itself, and comes back as a line.
+            num_best: The maximum number of translations per text; more than 1 need a beam.
             strategy: The decoding strategy: `Beam`, `Sampling`, or None for greedy search.
             constraints: Constraints on the translation of each sentence.
             max_length: The most tokens in each sentence's translation, without EOS; a longer one is cut. It
                 does not raise the limit of every translation (`length_limit`).
-            prefixes: For each line the text that its translation starts with; an empty sequence for none.
+            prefixes: For each text the text that its translation starts with; an empty sequence for none.
             keep_unk: Whether the translation may contain the unknown-word token.
             refuse_long: Whether a sentence that is longer than the model can read is an error; if not, it is
                 cut and translated in parts. A long *line* is split into sentences in either case.
+            join_lines: Whether each text is one line, where line breaks count as spaces, as in wrapped text;
+                messages then name lines, not texts.
             with_scores: Whether greedy search and sampling compute scores, which are NaN otherwise.
-            first_line: The number of the first line, for messages and for the seed of sampling.
+            first_line: The number of the first text, for messages and for the seed of sampling.
             advance: Called with the number of lines finished since the last call.
             before_each_step: Called before each batch of sentences and, if torch searches, before each step
                 of its search, in any thread; may raise to stop.
 
         Raises:
             LinesError: If a sentence is too long and ``refuse_long``, or does not fit into memory; if its
-                logits are NaN or infinite; if a prefix is too long; if a line must be split and ``num_best``
-                is more than 1.
+                logits are NaN or infinite; if a prefix is too long; if a text has several lines, or one that
+                must be split, and ``num_best`` is more than 1.
             ConfigError: If the minimum length is more than the model, or ``max_length``, permits.
-            TypeError: If ``texts`` is a single string, whose letters would be taken for lines.
+            TypeError: If ``texts`` is a single string, whose letters would be taken for texts.
             ValueError: If ``num_best`` is below 1 or ``max_length`` below 0, if the numbers of prefixes and
-                lines differ, or if ``constraints`` have prefixes.
+                texts differ, or if ``constraints`` have prefixes.
         """
         if isinstance(texts, str):
             raise TypeError("texts must be a sequence of lines, not a single string")
@@ -157,20 +166,35 @@ class TextSearch:
                 f"there must be a prefix for each of the {len(texts)} lines, not {len(prefixes)}"
             )
         most = self._max_output_length(constraints.min_length, max_length)
-        segments = self.read(texts, prefixes, most=most, first_line=first_line, refuse_long=refuse_long)
-        if num_best > 1:
-            check_not_split(segments)
-        found = self.search(
-            segments,
-            strategy,
-            keep_unk=keep_unk,
-            constraints=constraints,
-            most=most,
-            with_scores=with_scores,
-            before_each_step=before_each_step,
-            after_each_batch=count_finished_lines(len(texts), segments, advance),
+        by_text = [[text] if join_lines else lines_of(text) for text in texts]
+        lines = list(chain.from_iterable(by_text))
+        if prefixes:
+            prefixes = list(
+                chain.from_iterable(
+                    [prefix, *[""] * (len(of_text) - 1)]
+                    for of_text, prefix in zip(by_text, prefixes, strict=True)
+                )
+            )
+        if num_best > 1 and not join_lines:
+            check_one_line(by_text, first_line)
+        with nullcontext() if join_lines else named_by_text(by_text, first_line):
+            segments = self.read(lines, prefixes, most=most, first_line=first_line, refuse_long=refuse_long)
+            if num_best > 1:
+                check_not_split(segments)
+            found = self.search(
+                segments,
+                strategy,
+                keep_unk=keep_unk,
+                constraints=constraints,
+                most=most,
+                with_scores=with_scores,
+                before_each_step=before_each_step,
+                after_each_batch=count_finished_lines(len(lines), segments, advance),
+            )
+        translated = iter(
+            self.as_lines(len(lines), segments, found, strategy, num_best=num_best, max_length=max_length)
         )
-        return self.as_lines(len(texts), segments, found, strategy, num_best=num_best, max_length=max_length)
+        return [joined_lines(list(islice(translated, len(of_text)))) for of_text in by_text]
 
     def read(
         self,

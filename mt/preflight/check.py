@@ -12,6 +12,7 @@ from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.corpus_report import cleaning_table, leak_sentence
+from mt.data.languages import language_warnings
 from mt.data.prepare import check_same_corpus, load_tokenizers
 from mt.data.prepared_cache import aligned_places
 from mt.device import Precision, choose_device
@@ -42,7 +43,7 @@ from mt.preflight.trial import FIXED_SECONDS, LargestStep, ModelSize, Sample, Tr
 from mt.run_directory import RunDirectory
 from mt.training.counters import Counters
 from mt.training.init_from import with_origin
-from mt.training.resume import foresee_resume_point
+from mt.training.resume import as_begun, foresee_resume_point
 from mt.training.schedule import has_ended
 from mt.training.step import explain_out_of_memory
 
@@ -67,7 +68,7 @@ class Conclusion(NamedTuple):
 def preflight(config: Config, run: RunDirectory, show: Callable[[Section], object]) -> Conclusion:
     """Find out what training with ``config`` in ``run`` will be like; show each section once it is known."""
     started = time.perf_counter()
-    config = with_origin(config, run)
+    config = with_origin(as_begun(config, run), run)
     device = choose_device(config.training.device)
     precision = Precision(config.training.precision, device, tf32=config.training.tf32)
     exists = "which exists already" if run.exists else "which is new"
@@ -108,6 +109,7 @@ def preflight(config: Config, run: RunDirectory, show: Callable[[Section], objec
     show(Section("disk", disk, [("checkpoints", number)]))
     longest = int(max(src_lengths.max(), tgt_lengths.max()))
     warnings = [
+        *language_warnings(config.data, corpus),
         *warn_of_held_out_pairs(config, corpus),
         *warn_of_vocabulary(config, unknown, num_running_words(text.train) * text.scale),
         *warn_of_text(config, text, dropped["too long"] / len(text.train), longest),

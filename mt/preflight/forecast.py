@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from unicodedata import is_normalized
 
 from mt.config.config import Config
 from mt.data.corpus import Corpus
@@ -122,6 +123,12 @@ def warn_of_held_out_pairs(config: Config, corpus: Corpus) -> Iterator[str]:
             yield (
                 f"the {name} split cannot be scored, because it has {counted(len(empty), 'empty target')}, "
                 f"the first in pair {empty[0]}. Add a translation, or remove the pair."
+            )
+        decomposed = sum(not is_normalized("NFC", text) for text in pairs["tgt"])
+        if decomposed and config.cleaning.unicode_form != "none":
+            yield (
+                f"{counted(decomposed, 'reference')} of the {name} split are not in Unicode's form NFC, as "
+                "translations are (cleaning.unicode_form): equal words count as different. Write them in NFC."
             )
     leaks, has_leaked = leak_sentence(corpus.report)
     if has_leaked:

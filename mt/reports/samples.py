@@ -66,7 +66,7 @@ def rank_samples(
         indices = [count * number // num for number in range(num)]
         sources, references = ([texts[index] for index in indices] for texts in (sources, references))
         with progress(num, unit="sentences", description="translating") as advance:
-            translations = translator.translate(sources, advance=advance)
+            translations = translator.translate(sources, join_lines=True, advance=advance)
     scores = sentence_scores(translations, references)
     numbers = [index + 1 for index in indices]
     samples = map(ScoredSentence, numbers, sources, translations, references, scores)

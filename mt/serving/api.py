@@ -15,6 +15,7 @@ class TranslateRequest(BaseModel):
     beam: int = Field(1, ge=1, le=20, description="Beam size; 1 is greedy search.")
     n_best: int = Field(1, ge=1, description="Maximum number of translations of a text; at most beam.")
     alignment: bool = Field(False, description="Whether to align words.")
+    join_lines: bool = Field(False, description="Whether line breaks count as spaces, as in wrapped text.")
     run: str | None = None
     src: str | None = None
     tgt: str | None = None

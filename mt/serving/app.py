@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 import mt
 from mt.display import counted, one_line, visible
 from mt.errors import ConfigError, DataError, MtError
+from mt.inference.segments import lines_of
 from mt.serving.api import Refusal, TranslateAnswer, TranslateRequest
 from mt.serving.batching import BatchedTranslator, QueueFullError
 from mt.serving.page import PAGE
@@ -123,14 +124,15 @@ class Service:
         return runs[0]
 
     def _texts(self, asked: TranslateRequest) -> list[str]:
-        """The texts with single spaces for all white space, as `mt translate` reads a sentence."""
+        """The texts with single spaces for all white space but line breaks, unless lines are to be joined."""
         texts = [asked.text] if asked.text is not None else asked.texts or []
         longest = max(map(len, texts))
         if longest > self.max_characters:
             raise DataError(
                 f"a text has {longest:,} characters, but may have {self.max_characters:,}: split it."
             )
-        return [" ".join(text.split()) for text in texts]
+        by_text = [[text] if asked.join_lines else lines_of(text) for text in texts]
+        return ["\n".join(" ".join(line.split()) for line in lines) for lines in by_text]
 
 
 class _MaxBytes:

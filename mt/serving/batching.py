@@ -136,4 +136,5 @@ class BatchedTranslator:
         if job.aligned and self.align is not None and not job.results.done():
             for answer, alignment in zip(answers, self.align(text, best_first), strict=True):
                 answer.alignment = None if alignment is None else list(alignment)
-        return Result(source=text, translations=answers)
+        [source] = self._translator.src_tokenizer.form.rewrite([text])
+        return Result(source=source, translations=answers)

@@ -56,7 +56,7 @@ def with_origin(config: Config, run: RunDirectory | None, *, restart: bool = Fal
     inherited = {"model": source.model.model_dump(exclude=IN_TRAINING_ALONE)}
     if origin.sides == {"src", "tgt"}:
         inherited["tokenizer"] = source.tokenizer.model_dump(exclude=_FOR_NEW_TEXT)
-        inherited["cleaning"] = source.cleaning.model_dump(include={"unicode_form"})
+        inherited["cleaning"] = source.cleaning.model_dump(include={"unicode_form", "invisible"})
     _check_not_contradicted(config, inherited, str(origin.run))
     sections = {name: getattr(config, name).model_copy(update=keys) for name, keys in inherited.items()}
     return config.model_copy(update={**sections, "init_from": origin})

@@ -17,7 +17,7 @@ from mt.checkpoint.store import CheckpointStore, RecoveredCheckpoint
 from mt.checkpoint.training_state import SavedTraining
 from mt.config.config import Config
 from mt.config.load import load_config
-from mt.config.write import all_options, config_to_yaml, differences
+from mt.config.write import all_options, config_to_yaml, differences, with_unset_from
 from mt.device import Precision, onednn_is_faster
 from mt.errors import CheckpointError, ConfigError, RunError
 from mt.files import write_atomically
@@ -180,6 +180,16 @@ def check_not_begun(run: RunDirectory, store: CheckpointStore, config: Config) -
             f"{run.path} has lost its checkpoints: {' and '.join(traces)} show that it had some. Restore "
             f"them from a copy, or {other if run.exists else 'use another run directory with --run PATH'}."
         )
+
+
+def as_begun(config: Config, run: RunDirectory) -> Config:
+    """``config`` with the values of a run that has begun for the options that it does not set.
+
+    So a run keeps what it began with when a default changes.
+    """
+    if not run.exists or not CheckpointStore(run.checkpoints_dir).names():
+        return config
+    return with_unset_from(load_config(run.config_file), config)
 
 
 def check_same_config(

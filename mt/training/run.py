@@ -35,6 +35,7 @@ from mt.training.loss import Objective
 from mt.training.progress import Progress
 from mt.training.resume import (
     ResumePoint,
+    as_begun,
     check_equal_processes,
     describe_environment,
     find_resume_point,
@@ -87,7 +88,7 @@ def run_training(
     """
     run = as_run(run)
     begun = run if from_checkpoint is None else RunDirectory(Path(from_checkpoint).absolute().parent.parent)
-    config = with_origin(config, begun, restart=restart)
+    config = with_origin(config if restart else as_begun(config, begun), begun, restart=restart)
     device = choose_device(config.training.device)
     try:
         precision = Precision(config.training.precision, device, tf32=config.training.tf32)

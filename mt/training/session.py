@@ -99,7 +99,7 @@ class Session:
         )
         with progress(len(sources), unit="sentences", description="validating") as advance:
             hypotheses = translator.translate(
-                sources, advance=advance, before_each_step=self.interruption.check_share
+                sources, join_lines=True, advance=advance, before_each_step=self.interruption.check_share
             )
         self._attention = attention_images(translator, prepared.corpus.validation)
         return hypotheses

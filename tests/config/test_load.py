@@ -7,6 +7,7 @@ import pytest
 
 from mt.config.config import Config
 from mt.config.load import load_config
+from mt.config.write import config_to_yaml
 from mt.errors import ConfigError
 
 Write = Callable[[str], Path]
@@ -120,6 +121,17 @@ def test_a_wrong_override_is_quoted(override: str, what: str, write_config: Writ
 def test_a_mistake_in_the_file_is_reported_there_despite_an_override(write_config: Write) -> None:
     answer = complaint(write_config(SMALLEST + "model: 3\n"), "model.d_model=8")
     assert answer.startswith("configs/my.yaml, line 7: 'model' must be a section")
+
+
+def test_a_config_older_than_an_option_means_what_was_done_before(write_config: Write) -> None:
+    written = config_to_yaml(load_config(write_config(SMALLEST)), comments=False)
+    assert load_config(write_config(written)).cleaning.invisible == "drop"
+    older = written.replace("  invisible: drop\n", "")
+    assert load_config(write_config(older)).cleaning.invisible == "keep"
+    assert load_config(write_config(older), ["cleaning.invisible=drop"]).cleaning.invisible == "drop"
+    assert (
+        load_config(write_config(SMALLEST + "cleaning:\n  unicode_form: none\n")).cleaning.invisible == "drop"
+    )
 
 
 def test_removed_options_are_ignored_at_their_old_defaults(write_config: Write) -> None:

@@ -92,14 +92,14 @@ def test_another_run_on_the_same_corpus_uses_the_cache(
 @pytest.mark.parametrize(
     ("override", "expected"),
     [
-        ("data.max_length=8", ["encode_pairs"]),
+        ("data.max_length=8", ["make_tokenizers", "encode_pairs"]),
         ("tokenizer.max_size=20", ["make_tokenizers", "encode_pairs"]),
         # One of the 160 lines, and all of them.
         ("tokenizer.max_lines=1", ["make_tokenizers", "encode_pairs"]),
         ("tokenizer.max_lines=160", []),
         ("cleaning.max_characters=20", ["_read", "make_tokenizers", "encode_pairs"]),
         # Which the text is in already.
-        ("cleaning.unicode_form=NFC", ["_read", "make_tokenizers", "encode_pairs"]),
+        ("cleaning.unicode_form=NFKC", ["_read", "make_tokenizers", "encode_pairs"]),
     ],
 )
 def test_each_option_that_changes_a_result_and_no_other_makes_it_again(

@@ -1,5 +1,8 @@
 """The vocabulary of a very large corpus is made from a part of it, evenly spread; that of others from all."""
 
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 
 import datasets
@@ -7,6 +10,7 @@ import pytest
 
 from mt.config.config import Config
 from mt.data.prepare import make_tokenizers, num_vocabulary_pairs
+from tests.forked import Popen, environment
 
 MakeConfig = Callable[..., Config]
 
@@ -36,3 +40,58 @@ def test_the_lines_are_spread_evenly(
     assert len(rows) == max_lines == num_vocabulary_pairs(pairs, config)
     gaps = {after - before for before, after in zip(rows, [*rows[1:], NUM_PAIRS + rows[0]], strict=True)}
     assert gaps <= {NUM_PAIRS // max_lines, -(-NUM_PAIRS // max_lines)}
+
+
+@pytest.mark.parametrize("kind", ["word", "char", "bpe", "bpe_metaspace"])
+def test_a_broken_line_costs_no_time_and_no_entries(
+    kind: str, make_config: MakeConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    good = {"src": ["the dog sees milk", "a child"] * 9, "tgt": ["der Hund sieht Milch", "ein Kind"] * 9}
+    broken = ["x" * 1_000_000 + " the dog sees milk", "9" * 100_000, "-" * 100_000 + "a child"]
+    config = make_config(f"tokenizer.kind={kind}", "tokenizer.max_size=300", "data.max_length=128")
+    before = make_tokenizers(datasets.Dataset.from_dict(good), config)
+    started = time.perf_counter()
+    sides = {"src": good["src"] + broken, "tgt": good["tgt"] + ["der Hund", "ein", "Kind"]}
+    after = make_tokenizers(datasets.Dataset.from_dict(sides), config)
+    assert time.perf_counter() - started < 10
+    for old, new in zip(before, after, strict=True):
+        assert set(old.tokens(range(old.size))) == set(new.tokens(range(new.size)))
+    [record] = [record for record in caplog.messages if "left out of the vocabulary" in record]
+    assert "3 words of over 200 characters" in record
+
+
+def test_pairs_that_cannot_fit_are_not_learnt_from(make_config: MakeConfig) -> None:
+    sides = {"src": ["a b", "a b " + "c " * 14, "d"], "tgt": ["a", "e", "a " * 16]}
+    src, tgt = words(datasets.Dataset.from_dict(sides), make_config("data.max_length=16"))
+    assert (src, tgt) == ({"a", "b"}, {"a"})
+    src, tgt = words(datasets.Dataset.from_dict(sides), make_config("data.max_length=17"))
+    assert (src, tgt) == ({"a", "b", "c", "d"}, {"a", "e"})
+
+
+SIGNALLED = """
+import random, signal, time
+from mt.config.data import TokenizerConfig
+from mt.data.tokenizers.train import train_tokenizer
+
+def texts():
+    chance = random.Random(1)
+    for _ in range(20_000):
+        yield "".join(chance.choices("абвгдежзийклмнопрстуфхцчшщъыьэюя", k=150))
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    print(time.time() + 0.5, flush=True)
+
+def stop(number, frame):
+    raise SystemExit(3)
+
+signal.signal(signal.SIGALRM, stop)
+train_tokenizer(texts(), TokenizerConfig(kind="bpe"))
+"""
+
+
+def test_a_signal_is_answered_while_subwords_are_learnt() -> None:
+    with Popen(
+        [sys.executable, "-c", SIGNALLED], stdout=subprocess.PIPE, text=True, env=environment()
+    ) as process:
+        out, _ = process.communicate(timeout=60)
+        assert process.returncode == 3
+        assert time.time() - float(out) < 2

@@ -52,6 +52,25 @@ def test_it_has_learnt_to_translate(translator: ModelTranslator, tiny_corpus: Pa
     assert sum(map(str.__eq__, translations, references)) >= 0.9 * len(references)
 
 
+def test_each_line_of_a_text_is_translated_by_itself(translator: ModelTranslator) -> None:
+    one, two, three = translator.translate(SENTENCES[:3])
+    text = f"{SENTENCES[0]}\n\n{SENTENCES[1]}\r\n"
+    assert translator.translate([text, SENTENCES[2]]) == [f"{one}\n\n{two}\n", three]
+    # Wrapped text, as it is read from a line of a file.
+    wrapped = SENTENCES[0].replace(" ", "\n")
+    assert translator.translate([wrapped], join_lines=True) == [one]
+    assert translator.translate([wrapped]) != [one]
+    [best_first] = translator.n_best([f"\n{SENTENCES[0]}"], num_best=3, strategy=Beam(3))
+    [alone] = translator.n_best([SENTENCES[0]], num_best=3, strategy=Beam(3))
+    assert [each.text for each in best_first] == [f"\n{each.text}" for each in alone]
+    assert [each.score for each in best_first] == pytest.approx([each.score for each in alone])
+    with pytest.raises(DataError, match=r"text 8 has several lines.*join_lines"):
+        translator.n_best(["milk", "a\nb"], num_best=2, strategy=Beam(2), first_line=7)
+    [started] = translator.translate([text], prefixes=["die"])
+    assert started.startswith("die")
+    assert started.endswith(f"\n\n{two}\n")
+
+
 def test_empty_lines_stay_where_they_are(translator: ModelTranslator) -> None:
     lines = ["", SENTENCES[0], " \t\u3000", SENTENCES[1], ""]
     one, two = translator.translate(SENTENCES[:2])
@@ -83,7 +102,7 @@ def test_a_long_line_is_split_at_its_sentence_ends(translator: ModelTranslator) 
 
 def test_a_long_sentence_is_refused_by_its_line_or_cut(translator: ModelTranslator) -> None:
     lines = ["the dog sees milk.", "the car " * 10, "Anna"]
-    message = r"line 8 has a sentence of 21 tokens, but this model reads at most 16 \(data\.max_length"
+    message = r"text 8 has a sentence of 21 tokens, but this model reads at most 16 \(data\.max_length"
     with pytest.raises(DataError, match=message):
         translator.translate(lines, refuse_long=True, first_line=7)
     first, cut, last = translator.translate(lines)
@@ -199,7 +218,7 @@ def test_n_best_are_in_order_and_the_first_is_the_translation(
 
 def test_a_split_line_has_no_n_best_list(translator: ModelTranslator) -> None:
     long = " ".join(["my aunt paints the car!"] * 4)
-    with pytest.raises(DataError, match="line 8 is too long to be translated as a whole, so it has no n"):
+    with pytest.raises(DataError, match="text 8 is too long to be translated as a whole, so it has no n"):
         translator.n_best([SENTENCES[0], long], num_best=2, strategy=Beam(2, 1.0), first_line=7)
 
 
@@ -254,7 +273,7 @@ def test_a_prefix_or_minimum_length_fits_or_is_refused(translator: ModelTranslat
     [[found]] = translator.n_best(["milk"], prefixes=[prefix])
     assert found.text.startswith(prefix.strip())
     with pytest.raises(
-        DataError, match="line 4 has a prefix of 16 tokens, but a translation may have at most 15"
+        DataError, match="text 4 has a prefix of 16 tokens, but a translation may have at most 15"
     ):
         translator.n_best(["milk"], prefixes=["der Hund " * 8], first_line=4)
     [[found]] = translator.n_best(["milk"], constraints=Constraints(min_length=15))

@@ -112,6 +112,18 @@ def test_targets_without_text_are_warned_of(check: Check, tiny_corpus: Path, tmp
     assert re.search(r"validation split .* 2 empty targets, the first in pair 2", warning)
 
 
+def test_references_in_another_unicode_form_are_warned_of(
+    check: Check, tiny_corpus: Path, tmp_path: Path
+) -> None:
+    corpus = shutil.copytree(tiny_corpus, tmp_path / "corpus")
+    file = corpus / "test.de"
+    lines = [*file.read_text(encoding="utf-8").splitlines()[:-1], "A\u0308pfel"]
+    file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    for form, is_due in (("NFC", True), ("none", False)):
+        warnings = check(f"data.path={corpus}", f"cleaning.unicode_form={form}").conclusion.warnings
+        assert any("1 reference of the test split" in warning for warning in warnings) == is_due
+
+
 def test_leaked_pairs_are_warned_of_unless_they_are_removed(
     check: Check, tiny_corpus: Path, tmp_path: Path
 ) -> None:

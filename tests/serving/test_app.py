@@ -53,10 +53,11 @@ def test_texts_are_translated_as_the_translator_does(client: TestClient, referen
         }
     ]
     texts = [SENTENCE, "", "the dog sees\n  a house.", "milk. " * 20]
-    results = client.post("/translate", json={"texts": texts, "beam": 4, "alignment": True}).json()["results"]
+    asked = {"texts": texts, "beam": 4, "alignment": True, "join_lines": True}
+    results = client.post("/translate", json=asked).json()["results"]
     assert [each["source"] for each in results] == [" ".join(text.split()) for text in texts]
     assert results[3]["translations"][0]["alignment"] is None
-    asked = {"texts": texts[:3], "beam": 4, "n_best": 3, "alignment": True}
+    asked |= {"texts": texts[:3], "n_best": 3}
     results = client.post("/translate", json=asked).json()["results"]
     expected = reference.n_best([each["source"] for each in results], strategy=Beam(4), num_best=3)
     for result, best_first in zip(results, expected, strict=True):
@@ -64,6 +65,31 @@ def test_texts_are_translated_as_the_translator_does(client: TestClient, referen
         for each in result["translations"]:
             words = len(result["source"].split()), len(each["text"].split())
             assert all(0 <= s < words[0] and 0 <= t < words[1] for s, t in each["alignment"])
+
+
+def test_each_line_of_a_text_comes_back_as_a_line(client: TestClient, reference: ModelTranslator) -> None:
+    lines = [SENTENCE, "", "  the dog sees milk.", "Anna\u200b buys milk.", ""]
+    expected = reference.translate([" ".join(line.split()) for line in lines])
+    for end in ("\n", "\r\n", "\r"):
+        texts = [end.join(lines), "the dog"]
+        asked = {"texts": texts, "beam": 1, "alignment": True}
+        [result, other] = client.post("/translate", json=asked).json()["results"]
+        assert result["translations"][0]["text"].split("\n") == expected
+        assert result["source"].split("\n") == [SENTENCE, "", "the dog sees milk.", "Anna buys milk.", ""]
+        assert result["translations"][0]["alignment"] is None
+        assert other["translations"][0]["alignment"]
+    # A menu, which is longer than the model reads.
+    text = "\n".join(["milk"] * 20)
+    [result] = client.post("/translate", json={"text": text}).json()["results"]
+    assert result["translations"][0]["text"].split("\n") == reference.translate(["milk"]) * 20
+    refused = client.post("/translate", json={"text": text, "join_lines": True})
+    assert refused.json()["error"].startswith("text 1 has a sentence of 21 tokens")
+    refused = client.post(
+        "/translate", json={"texts": ["a", text + "\n" + "milk " * 18], "join_lines": False}
+    )
+    assert refused.json()["error"].startswith("text 2, line 21 has a sentence of 19 tokens")
+    refused = client.post("/translate", json={"texts": ["a", text], "beam": 2, "n_best": 2})
+    assert (refused.status_code, "text 2 has several lines" in refused.json()["error"]) == (422, True)
 
 
 def test_a_run_is_chosen_by_its_name_or_its_languages(translator: ModelTranslator) -> None:
@@ -214,7 +240,7 @@ def test_the_description_is_derived_and_the_documented_examples_are_answered(cli
     whole = client.get("/openapi.json").json()
     assert set(whole["paths"]) == {"/translate", "/health"}
     asked = whole["components"]["schemas"]["TranslateRequest"]["properties"]
-    assert set(asked) == {"text", "texts", "beam", "n_best", "alignment", "run", "src", "tgt"}
+    assert set(asked) == {"text", "texts", "beam", "n_best", "alignment", "join_lines", "run", "src", "tgt"}
     assert asked["beam"]["maximum"] == 20
     page = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
     bodies = [json.loads(body) for body in re.findall(r"-d '(\{.*?\})'", page, re.DOTALL)]

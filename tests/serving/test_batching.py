@@ -90,7 +90,7 @@ def test_a_bad_text_fails_its_own_request_alone_and_by_its_own_number(
         results = await asyncio.gather(first, *others, return_exceptions=True)
         bad = results.pop(2)
         assert isinstance(bad, LinesError)
-        assert "line 2 has a sentence of 41 tokens" in str(bad)
+        assert "text 2 has a sentence of 41 tokens" in str(bad)
         expected = reference.translate(good)
         answers = [texts_of(each) for each in results if not isinstance(each, BaseException)]
         assert answers == [expected[:1], expected, expected[1:]]

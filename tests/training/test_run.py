@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from mt.config.load import load_config
 from mt.config.write import config_to_yaml
 from mt.data.corpus import load_corpus
 from mt.data.prepare import check_same_corpus
+from mt.data.text_form import AS_IT_IS, TextForm
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.errors import CheckpointError, DataError, DeviceError, RunError, TrainingError
 from mt.evaluation.scores import Score
@@ -111,6 +113,25 @@ def test_another_config_is_refused(
     assert lines[1:-1] == [f"  {difference}"]
     assert all(flag in str(refusal.value) for flag in ("--run PATH", "--restart"))
     assert contents(run.path) == before
+
+
+def test_a_run_keeps_what_it_began_with_where_the_config_says_nothing(
+    make_config: MakeConfig, run: RunDirectory
+) -> None:
+    began = (
+        "training.max_steps=1",
+        "cleaning.unicode_form=none",
+        "cleaning.invisible=keep",
+        "training.seed=7",
+    )
+    run_training(make_config(*began), run)
+    text = run.config_file.read_text(encoding="utf-8")
+    # As a run that is older than the option.
+    run.config_file.write_text(re.sub(r"(  #[^\n]*\n)+  invisible: keep\n", "", text), encoding="utf-8")
+    assert run_training(make_config("training.max_steps=2"), run).counters.step == 2
+    assert Tokenizer.load(run.src_tokenizer_file).form == AS_IT_IS
+    assert run_training(make_config("training.max_steps=2"), run, restart=True).counters.step == 2
+    assert Tokenizer.load(run.src_tokenizer_file).form == TextForm("NFC", "drop")
 
 
 def test_the_curves_are_on_disk_before_the_checkpoint_that_follows_them(

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from mt.config.data import CleaningConfig
 from mt.data.cleaning.checks import Dropped
 from mt.data.cleaning.seen_pairs import SeenPairs
-from mt.data.unicode_form import normalise_all
+from mt.data.text_form import TextForm
 
 Pairs = list[tuple[str, str]]
 Mask = npt.NDArray[np.bool_]
@@ -40,7 +40,7 @@ class Cleaner:
 
     Attributes:
         dropped: The dropped pairs, each under its first reason.
-        num_rewritten: Pairs that were changed by Unicode normalisation.
+        num_rewritten: Pairs whose text did not have the form of the config.
     """
 
     def __init__(self, config: CleaningConfig) -> None:
@@ -51,7 +51,7 @@ class Cleaner:
         self._seen = SeenPairs()
 
     def clean(self, pairs: Pairs) -> Pairs:
-        """The pairs that are kept, in order and in the Unicode form of the config."""
+        """The pairs that are kept, in order and in the form of the config."""
         pairs = self._rewritten(pairs)
         if self._filters and pairs:
             is_kept = np.ones(len(pairs), dtype=np.bool_)
@@ -70,13 +70,16 @@ class Cleaner:
         return pairs
 
     def _rewritten(self, pairs: Pairs) -> Pairs:
-        """The pairs in the Unicode form of the config; those that change are counted."""
-        form = self._config.unicode_form
-        if form == "none":
-            return pairs
-        src, tgt = (normalise_all((pair[side] for pair in pairs), form) for side in (0, 1))
+        """The pairs in the form of the config; those that change are counted, those left empty dropped."""
+        form = TextForm.of(self._config)
+        src, tgt = (form.rewrite(pair[side] for pair in pairs) for side in (0, 1))
         rewritten = list(zip(src, tgt, strict=True))
-        self.num_rewritten += sum(new != old for new, old in zip(rewritten, pairs, strict=True))
+        changed = [i for i, pair in enumerate(rewritten) if pair != pairs[i]]
+        empty = [i for i in changed if not all(map(str.strip, rewritten[i]))]
+        self.num_rewritten += len(changed) - len(empty)
+        for i in reversed(empty):
+            del rewritten[i]
+            self.dropped.add("a side has nothing that can be seen", *pairs[i])
         return rewritten
 
 
@@ -103,10 +106,10 @@ def filters(config: CleaningConfig) -> list[Filter]:
         )
     if (src_script := config.src_script) != "any":
         reason = f"the source is not in {src_script} script"
-        found.append(Filter(reason, lambda src, _: _is_mostly_of_other_script(src, src_script)))
+        found.append(Filter(reason, lambda src, _: is_mostly_of_other_script(src, src_script)))
     if (tgt_script := config.tgt_script) != "any":
         reason = f"the target is not in {tgt_script} script"
-        found.append(Filter(reason, lambda _, tgt: _is_mostly_of_other_script(tgt, tgt_script)))
+        found.append(Filter(reason, lambda _, tgt: is_mostly_of_other_script(tgt, tgt_script)))
     if config.remove_identical:
         found.append(Filter("source and target are the same", lambda src, tgt: _mask(pc.equal(src, tgt))))
     return found
@@ -131,7 +134,7 @@ def _has_control_character(texts: pa.Array) -> Mask:
     return _mask(pc.match_substring_regex(texts, CONTROL_CHARACTER))
 
 
-def _is_mostly_of_other_script(texts: pa.Array, script: str) -> Mask:
+def is_mostly_of_other_script(texts: pa.Array, script: str) -> Mask:
     """True where more than half of the letters are of another script; some, such as ª, belong to all."""
     own = "".join(rf"\p{{{name}}}" for name in SEVERAL_SCRIPTS.get(script, (script,)))
     other_letter = rf"[^{own}\p{{Common}}\p{{Inherited}}\P{{L}}]"

@@ -11,9 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mt.config.data import UnicodeForm
 from mt.data.corpus_report import LeakCounts, LeakReport
-from mt.data.unicode_form import normalise_all
+from mt.data.text_form import AS_IT_IS, TextForm
 
 CHUNK_SIZE = 10_000
 
@@ -35,10 +34,8 @@ class LeakCheck:
     It keeps only hashes, and only those of the evaluation splits, which are small.
     """
 
-    def __init__(
-        self, evaluation: Mapping[str, datasets.Dataset], unicode_form: UnicodeForm = "none"
-    ) -> None:
-        """Remember the evaluation splits by name; ``unicode_form`` is that of the training pairs."""
+    def __init__(self, evaluation: Mapping[str, datasets.Dataset], form: TextForm = AS_IT_IS) -> None:
+        """Remember the evaluation splits by name; ``form`` is that of the training pairs."""
         self._known: dict[str, Hashes] = {}
         self._src_keys: set[bytes] = set()
         self._tgt_keys: set[bytes] = set()
@@ -47,7 +44,7 @@ class LeakCheck:
         for split, dataset in evaluation.items():
             known = self._known[split] = {kind: [] for kind in KINDS}
             for chunk in _chunks(dataset):
-                src, tgt = (_rewritten(chunk[side], unicode_form) for side in ("src", "tgt"))
+                src, tgt = (_rewritten(chunk[side], form) for side in ("src", "tgt"))
                 self._src_keys.update(_keys(src))
                 self._tgt_keys.update(_keys(tgt))
                 for kind, hashes in _hashes(src, tgt).items():
@@ -91,10 +88,8 @@ def _chunks(dataset: datasets.Dataset) -> Sequence[pa.Table]:
     return cast("Sequence[pa.Table]", dataset.with_format("arrow").iter(batch_size=CHUNK_SIZE))
 
 
-def _rewritten(texts: pa.ChunkedArray, unicode_form: UnicodeForm) -> pa.ChunkedArray:
-    if unicode_form == "none":
-        return texts
-    return pa.chunked_array([normalise_all(texts.to_pylist(), unicode_form)], texts.type)
+def _rewritten(texts: pa.ChunkedArray, form: TextForm) -> pa.ChunkedArray:
+    return pa.chunked_array([form.rewrite(texts.to_pylist())], texts.type)
 
 
 def _keys(texts: pa.ChunkedArray) -> list[bytes]:

@@ -121,7 +121,14 @@ def find_source(config: DataConfig) -> Source:
 def _on_disk(config: DataConfig) -> Source | None:
     """The corpus on disk that ``config.path`` names; None if there is no such file or folder."""
     path, two_paths = named_path(config.path), _two_paths(config.path)
+    sides = [Path(f"{path}.{language}") for language in (config.src, config.tgt)]
     try:
+        for pipe in (path, *two_paths, *sides, *(path.iterdir() if path.is_dir() else ())):
+            if pipe.is_fifo():
+                raise DataError(
+                    f"{pipe} is a pipe, which can be read only once, while a corpus is read again, as when "
+                    "its run is resumed. Write what comes through it to a file, and give that."
+                )
         if two_paths and all(file.is_file() for file in two_paths):
             return Source("parallel text", {"train": [_two_files(*two_paths)]})
         if path.is_dir():

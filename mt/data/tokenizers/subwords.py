@@ -1,8 +1,10 @@
 """Characters and byte-pair encoding: no word is unknown, because rare characters become bytes."""
 
 import logging
+import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
 
 import numpy as np
 import numpy.typing as npt
@@ -123,12 +125,30 @@ def frequent_characters(texts: Iterable[str], min_frequency: int, *, lowercase: 
 
 
 def _train(tokenizer: Tokenizer, texts: Iterable[str], trainer: trainers.BpeTrainer) -> None:
+    """Learn in a thread, because no signal is answered while the library works in this one."""
+    is_abandoned = False
+    errors: list[Exception] = []
+
     def read() -> Iterator[str]:
-        yield from texts
+        yield from takewhile(lambda _: not is_abandoned, texts)
         # Now the library learns merges, without reporting its progress.
         LOG.info("learning subwords")
 
-    tokenizer.train_from_iterator(read(), trainer)
+    def train() -> None:
+        try:
+            tokenizer.train_from_iterator(read(), trainer)
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=train, daemon=True)
+    thread.start()
+    try:
+        thread.join()
+    except BaseException:
+        is_abandoned = True
+        raise
+    if errors:
+        raise errors[0]
 
 
 def _valid_unicode(texts: Iterable[str]) -> Iterator[str]:

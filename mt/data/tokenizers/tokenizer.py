@@ -2,15 +2,15 @@
 
 import json
 import re
-import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, Self
+from typing import Self
 
 import tokenizers
 from tokenizers import normalizers
 
+from mt.data.text_form import TextForm
 from mt.data.tokenizers.word_level import PLACEHOLDER
 from mt.errors import DataError
 from mt.files import read_bytes, write_atomically
@@ -19,7 +19,7 @@ from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK, UNK_I
 # A million words take 30 million bytes; the limit protects against files that would fill the memory.
 _MAX_BYTES = 2**28
 
-TOKENIZER_VERSION = 1
+TOKENIZER_VERSION = 2
 """Raised when the same text and config would give another tokenizer than before, of any kind."""
 
 # A made-up word, a cuneiform sign and a character for private use.
@@ -37,6 +37,7 @@ class Tokenizer:
         # Text that looks like a declared special token stays text. The tokenizer.json does not store this.
         tokenizer.encode_special_tokens = True
         self._tokenizer = tokenizer
+        self._set_normalizer(tokenizer.normalizer)
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -76,7 +77,10 @@ class Tokenizer:
 
     def to_json(self) -> str:
         """The text that `save` writes; the same for equal tokenizers."""
-        return self._tokenizer.to_str(pretty=True)
+        rest, self._tokenizer.normalizer = self._tokenizer.normalizer, self._normalizer
+        content = self._tokenizer.to_str(pretty=True)
+        self._tokenizer.normalizer = rest
+        return content
 
     @property
     def size(self) -> int:
@@ -99,11 +103,16 @@ class Tokenizer:
         """The tokenizer of the library."""
         return self._tokenizer
 
-    def normalise_unicode(self, form: Literal["NFC", "NFKC"]) -> None:
-        """From now on normalise all text to this Unicode form first; `save` stores this."""
-        first = normalizers.NFC() if form == "NFC" else normalizers.NFKC()
-        then = self._tokenizer.normalizer
-        self._tokenizer.normalizer = normalizers.Sequence([first] if then is None else [first, then])
+    def begin_with(self, steps: Sequence[normalizers.Normalizer]) -> None:
+        """From now on normalise all text by these steps first; `save` stores this."""
+        then = self._normalizer
+        if steps:
+            self._set_normalizer(normalizers.Sequence([*steps] if then is None else [*steps, then]))
+
+    def _set_normalizer(self, normalizer: normalizers.Normalizer | None) -> None:
+        self._normalizer = normalizer
+        # Most text has this form already, on which the library would spend half of its time.
+        self.form, self._tokenizer.normalizer = TextForm.in_front_of(normalizer)
 
     def encode(self, text: str) -> list[int]:
         """Ids of a text, with UNK for words that are not in the vocabulary."""
@@ -112,19 +121,19 @@ class Tokenizer:
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of each text; much faster than one by one."""
         _check_no_surrogates(texts)
+        texts = self.form.rewrite(texts)
         encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
         return [_text_only(encoding.ids) for encoding in encodings]
 
     def encode_with_words(self, text: str) -> tuple[list[int], list[str]]:
-        """Ids as in `encode`, and for each id the part of ``text`` that it encodes.
+        """Ids as in `encode`, and for each id the part of the text, in the tokenizer's form, that it encodes.
 
         Concatenated, the parts are the text without its spaces, even where the id is UNK. If one character
         takes several tokens, the first token has it and the others have an empty part.
         """
         _check_no_surrogates([text])
+        [text] = self.form.rewrite([text])
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
-        normalizer = self._tokenizer.normalizer
-        composes = normalizer is not None and normalizer.normalize_str("e\u0301") == "\xe9"
         words: list[str] = []
         end = 0
         # The library assigns what a normalizer drops, such as a byte order mark or an accent, to no token.
@@ -132,9 +141,6 @@ class Tokenizer:
         for (_, token_end), next_start in zip(encoding.offsets, next_starts, strict=True):
             # A spacing mark has the offsets of the preceding character, which already has a token.
             start, end = end, max(token_end, next_start, end)
-            # A composed character has the offsets of the first that it was composed of.
-            while composes and start < end < len(text) and _is_composed(text[end]):
-                end += 1
             words.append(text[start:end].strip())
         return _text_only(encoding.ids), words
 
@@ -178,11 +184,6 @@ def read_tokenizer_file(path: Path) -> bytes:
         return read_bytes(path, max_bytes=_MAX_BYTES)
     except OSError as error:
         raise DataError(f"cannot read the tokenizer {path}: {error.strerror or error}.") from error
-
-
-def _is_composed(character: str) -> bool:
-    """Whether a Unicode form may compose this character with the one before it: an accent, a Hangul vowel."""
-    return unicodedata.combining(character) > 0 or "\u1160" <= character <= "\u11ff"
 
 
 def _text_only(ids: list[int]) -> list[int]:

@@ -1,0 +1,94 @@
+"""The form of text: one Unicode form, and nothing that cannot be seen, in training and translating alike.
+
+The rules are normalizers of the library, so that a tokenizer.json holds them too. Python has its own tables
+of Unicode, but of another version: to those of `tokenizers`, some newer characters, such as the name of the
+era Reiwa, are unknown.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple, Self
+from unicodedata import is_normalized
+
+from tokenizers import Regex, normalizers
+
+if TYPE_CHECKING:
+    from mt.config.data import CleaningConfig, Invisible, UnicodeForm
+
+_EMOJI = r"\p{Extended_Pictographic}"
+_SKIN_TONES = r"\x{1F3FB}-\x{1F3FF}"
+_TAGS = r"[\x{E0000}-\x{E007F}]"
+_JOINED_LETTER = (
+    r"[[\p{L}\p{M}]&&[^\p{Common}\p{Inherited}\p{Latin}\p{Greek}\p{Cyrillic}\p{Han}\p{Hiragana}"
+    r"\p{Katakana}\p{Hangul}]]\p{Mn}{0,3}"
+)
+_RIGHT_TO_LEFT = r"[\p{L}&&[\p{Hebrew}\p{Arabic}\p{Syriac}\p{Thaana}\p{Nko}\p{Adlam}]]"
+# In each rule the dot behind a letter is the character itself. What is looked at is bounded, so that a line
+# of a million such characters takes no longer than others.
+_RULES = (
+    r"[\x{AD}\x{200B}\x{2060}-\x{2065}\x{206A}-\x{206F}\x{FEFF}\x{FFF9}-\x{FFFB}\x{1BCA0}-\x{1BCA3}"
+    r"\x{1D173}-\x{1D17A}]",
+    r"\x{180E}(?<![\p{L}&&\p{Mongolian}].)",
+    # Joiners change the look of letters in such scripts as Arabic and Devanagari, also at the end of a word.
+    rf"[\x{{200C}}\x{{200D}}](?<!{_JOINED_LETTER}.)(?:(?<!{_EMOJI}[\x{{FE0F}}{_SKIN_TONES}]?.)|(?!{_EMOJI}))",
+    r"[\x{61C}\x{200E}\x{200F}\x{202A}-\x{202E}\x{2066}-\x{2069}]"
+    rf"(?<!{_RIGHT_TO_LEFT}.{{0,200}})(?!.{{0,200}}{_RIGHT_TO_LEFT})",
+    # The flags of England, Scotland and Wales are a black flag and invisible letters.
+    rf"{_TAGS}(?<!\x{{1F3F4}}{_TAGS}{{1,8}})",
+    # The first emoji were letters: 1, U+FE0F and U+20E3 are a keycap.
+    rf"\x{{FE0F}}(?<![{_EMOJI}{_SKIN_TONES}].)(?:(?<![0-9#*].)|(?!\x{{20E3}}))",
+)
+_DROP_INVISIBLE = normalizers.Replace(Regex("|".join(_RULES)), "")
+_MAY_BE_INVISIBLE = re.compile(
+    "[\xad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe0f\ufeff\ufff9-\ufffb"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e007f]"
+)
+
+
+class TextForm(NamedTuple):
+    """What the ``cleaning`` section rewrites in each text."""
+
+    unicode_form: "UnicodeForm" = "none"
+    invisible: "Invisible" = "keep"
+
+    @classmethod
+    def of(cls, cleaning: "CleaningConfig") -> Self:
+        """The form that a config asks for."""
+        return cls(cleaning.unicode_form, cleaning.invisible)
+
+    @classmethod
+    def in_front_of(cls, normalizer: normalizers.Normalizer | None) -> tuple[Self, normalizers.Normalizer]:
+        """The form that a tokenizer's normalizer begins with, and the rest of the normalizer."""
+        form, steps = cls(), [] if normalizer is None else [normalizer]
+        if isinstance(normalizer, normalizers.Sequence):
+            steps = [normalizer[i] for i in range(len(normalizer))]
+        if steps and repr(steps[0]) == repr(_DROP_INVISIBLE):
+            form, steps = form._replace(invisible="drop"), steps[1:]
+        if steps and isinstance(steps[0], normalizers.NFC | normalizers.NFKC):
+            form = form._replace(unicode_form="NFKC" if isinstance(steps[0], normalizers.NFKC) else "NFC")
+            steps = steps[1:]
+        return form, normalizers.Sequence(steps)
+
+    def steps(self) -> list[normalizers.Normalizer]:
+        """The normalizers that write a text in this form."""
+        steps: list[normalizers.Normalizer] = [_DROP_INVISIBLE] if self.invisible == "drop" else []
+        if self.unicode_form != "none":
+            steps.append(normalizers.NFC() if self.unicode_form == "NFC" else normalizers.NFKC())
+        return steps
+
+    def rewrite(self, texts: Iterable[str]) -> list[str]:
+        """The texts in this form."""
+        if self == AS_IT_IS:
+            return list(texts)
+        rewrite = normalizers.Sequence(self.steps()).normalize_str
+        return [text if text.isascii() or self._has(text) else rewrite(text) for text in texts]
+
+    def _has(self, text: str) -> bool:
+        """Whether a text is certain to have this form; asking is ten times faster than rewriting."""
+        is_visible = text.isprintable() and "\ufe0f" not in text
+        if self.invisible == "drop" and not is_visible and _MAY_BE_INVISIBLE.search(text):
+            return False
+        return self.unicode_form == "none" or is_normalized(self.unicode_form, text)
+
+
+AS_IT_IS = TextForm()
