@@ -79,6 +79,9 @@ class CleaningConfig(Section):
     invisible: Invisible = "drop"
     """Drop invisible characters, such as U+200B and U+00AD, from the same text; joiners in emoji are kept."""
 
+    unescape_html: bool = False
+    """Write & < > and others in place of their names in HTML, such as &amp;, in the same text."""
+
     skip_bad_rows: bool = False
     """Drop rows that cannot be read, such as those with too few cells, instead of asking to correct them."""
 

@@ -24,7 +24,11 @@ _REMOVED = {
 }
 # Newer options, with what was done before: that is meant by a section that has all older options, as in the
 # config.yaml of a run.
-_ADDED = {"cleaning.invisible": "keep", "cleaning.skip_bad_rows": False}
+_ADDED = {
+    "cleaning.invisible": "keep",
+    "cleaning.unescape_html": False,
+    "cleaning.skip_bad_rows": False,
+}
 _PACKAGE = Path(__file__).parent.parent
 # In a wheel the recipes are inside the package; in the repository, next to it.
 _FOLDERS = (_PACKAGE / "configs", _PACKAGE.parent / "configs")

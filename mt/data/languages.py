@@ -60,7 +60,7 @@ def has_dotless_i(language: str) -> bool:
 
 def language_warnings(config: DataConfig, corpus: Corpus) -> Iterator[str]:
     """Splits whose sides are swapped, or in another script than their language is written in."""
-    texts = {split: _sample(pairs) for split, pairs in corpus.by_name().items()}
+    texts = {split: sample_texts(pairs) for split, pairs in corpus.by_name().items()}
     sides = [
         (side, language, _SCRIPTS.get(_code(language)))
         for side, language in (("source", config.src), ("target", config.tgt))
@@ -94,7 +94,8 @@ def _code(language: str) -> str:
     return re.split("[-_]", language.lower())[0]
 
 
-def _sample(pairs: datasets.Dataset) -> tuple[list[str], list[str]]:
+def sample_texts(pairs: datasets.Dataset) -> tuple[list[str], list[str]]:
+    """Some thousand sources and targets, spread evenly."""
     rows = pairs.select(range(0, len(pairs), len(pairs) // _PAIRS_LOOKED_AT + 1))
     return rows["src"][:], rows["tgt"][:]
 

@@ -19,6 +19,7 @@ from mt.data.batches.pairs import EncodedPairs
 from mt.data.corpus import Corpus, load_corpus, other_validation_splits
 from mt.data.corpus_report import cleaning_table, leak_sentence, recorded_fingerprints, to_json
 from mt.data.languages import DOTLESS, dotless_steps, has_dotless_i, language_warnings
+from mt.data.markup import markup_warnings
 from mt.data.prepared_cache import aligned_places, cached_tokenizers, encoded_training_pairs
 from mt.data.text_form import TextForm
 from mt.data.tokenizers.extend import extended
@@ -70,7 +71,7 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
         src_tokenizer, tgt_tokenizer = load_tokenizers(run)
     else:
         warn_of_tokenizer(config, corpus.train)
-        for warning in language_warnings(config.data, corpus):
+        for warning in (*language_warnings(config.data, corpus), *markup_warnings(corpus)):
             LOG.warning("%s", warning)
         src_tokenizer, tgt_tokenizer = cached_tokenizers(
             corpus, config, lambda: make_tokenizers(corpus.train, config)

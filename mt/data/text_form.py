@@ -39,6 +39,21 @@ _RULES = (
     rf"\x{{FE0F}}(?<![{_EMOJI}{_SKIN_TONES}].)(?:(?<![0-9#*].)|(?!\x{{20E3}}))",
 )
 _DROP_INVISIBLE = normalizers.Replace(Regex("|".join(_RULES)), "")
+# Also those of the Moses scripts. The ampersand last, because it begins the others.
+_NAMED = {
+    "quot": '"',
+    "apos": "'",
+    "lt": "<",
+    "gt": ">",
+    "nbsp": "\u00a0",
+    "#34": '"',
+    "#39": "'",
+    "#91": "[",
+}
+_NAMED |= {"#93": "]", "#124": "|", "#160": "\u00a0", "amp": "&"}
+_UNESCAPE_HTML: list[normalizers.Normalizer] = [
+    normalizers.Replace(f"&{name};", sign) for name, sign in _NAMED.items()
+]
 _MAY_BE_INVISIBLE = re.compile(
     "[\xad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe0f\ufeff\ufff9-\ufffb"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e007f]"
@@ -50,11 +65,12 @@ class TextForm(NamedTuple):
 
     unicode_form: "UnicodeForm" = "none"
     invisible: "Invisible" = "keep"
+    unescape_html: bool = False
 
     @classmethod
     def of(cls, cleaning: "CleaningConfig") -> Self:
         """The form that a config asks for."""
-        return cls(cleaning.unicode_form, cleaning.invisible)
+        return cls(cleaning.unicode_form, cleaning.invisible, cleaning.unescape_html)
 
     @classmethod
     def in_front_of(cls, normalizer: normalizers.Normalizer | None) -> tuple[Self, normalizers.Normalizer]:
@@ -62,6 +78,9 @@ class TextForm(NamedTuple):
         form, steps = cls(), [] if normalizer is None else [normalizer]
         if isinstance(normalizer, normalizers.Sequence):
             steps = [normalizer[i] for i in range(len(normalizer))]
+        num_names = len(_UNESCAPE_HTML)
+        if repr(steps[:num_names]) == repr(_UNESCAPE_HTML):
+            form, steps = form._replace(unescape_html=True), steps[num_names:]
         if steps and repr(steps[0]) == repr(_DROP_INVISIBLE):
             form, steps = form._replace(invisible="drop"), steps[1:]
         if steps and isinstance(steps[0], normalizers.NFC | normalizers.NFKC):
@@ -71,7 +90,9 @@ class TextForm(NamedTuple):
 
     def steps(self) -> list[normalizers.Normalizer]:
         """The normalizers that write a text in this form."""
-        steps: list[normalizers.Normalizer] = [_DROP_INVISIBLE] if self.invisible == "drop" else []
+        steps: list[normalizers.Normalizer] = [*_UNESCAPE_HTML] if self.unescape_html else []
+        if self.invisible == "drop":
+            steps.append(_DROP_INVISIBLE)
         if self.unicode_form != "none":
             steps.append(normalizers.NFC() if self.unicode_form == "NFC" else normalizers.NFKC())
         return steps
@@ -81,10 +102,14 @@ class TextForm(NamedTuple):
         if self == AS_IT_IS:
             return list(texts)
         rewrite = normalizers.Sequence(self.steps()).normalize_str
-        return [text if text.isascii() or self._has(text) else rewrite(text) for text in texts]
+        return [text if self._has(text) else rewrite(text) for text in texts]
 
     def _has(self, text: str) -> bool:
         """Whether a text is certain to have this form; asking is ten times faster than rewriting."""
+        if self.unescape_html and "&" in text:
+            return False
+        if text.isascii():
+            return True
         is_visible = text.isprintable() and "\ufe0f" not in text
         if self.invisible == "drop" and not is_visible and _MAY_BE_INVISIBLE.search(text):
             return False

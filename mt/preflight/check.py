@@ -13,6 +13,7 @@ from mt.config.config import Config
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.corpus_report import cleaning_table, leak_sentence
 from mt.data.languages import language_warnings
+from mt.data.markup import markup_warnings
 from mt.data.prepare import check_same_corpus, load_tokenizers
 from mt.data.prepared_cache import aligned_places
 from mt.device import Precision, choose_device
@@ -110,6 +111,7 @@ def preflight(config: Config, run: RunDirectory, show: Callable[[Section], objec
     longest = int(max(src_lengths.max(), tgt_lengths.max()))
     warnings = [
         *language_warnings(config.data, corpus),
+        *markup_warnings(corpus),
         *warn_of_held_out_pairs(config, corpus),
         *warn_of_vocabulary(config, unknown, num_running_words(text.train) * text.scale),
         *warn_of_text(config, text, dropped["too long"] / len(text.train), longest),

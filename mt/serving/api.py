@@ -4,6 +4,8 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+MOST_TRANSLATIONS = 500
+
 
 class TranslateRequest(BaseModel):
     """One text or several, how to translate them, and which run to use if several are served."""
@@ -26,6 +28,8 @@ class TranslateRequest(BaseModel):
             raise ValueError("give either text, one string, or texts, a list of strings")
         if self.n_best > self.beam:
             raise ValueError(f"n_best is {self.n_best}, but may be at most beam, which is {self.beam}")
+        if (asked := len(self.texts or [""]) * self.n_best) > MOST_TRANSLATIONS:
+            raise ValueError(f"texts times n_best are {asked}, but may be at most {MOST_TRANSLATIONS}")
         return self
 
 

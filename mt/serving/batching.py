@@ -1,4 +1,4 @@
-"""Batches across requests: whatever waits when the translator is free is translated together.
+"""Batches across requests: whatever waits when the translator is free is translated together, by turns.
 
 Which sentences share a batch does not change their translations, except for ties (`mt.search`).
 """
@@ -6,7 +6,7 @@ Which sentences share a batch does not change their translations, except for tie
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mt.errors import LinesError
 from mt.inference.segments import Translation
@@ -35,6 +35,13 @@ class _Job:
     num_best: int
     aligned: bool
     results: asyncio.Future[list[Result]]
+    answered: list[Result] = field(default_factory=list)
+    """The results of its first texts."""
+
+    @property
+    def rest(self) -> Sequence[str]:
+        """The texts that are still to be translated."""
+        return self.texts[len(self.answered) :]
 
 
 class BatchedTranslator:
@@ -82,52 +89,54 @@ class BatchedTranslator:
         return await job.results
 
     def _num_waiting(self) -> int:
-        return sum(len(job.texts) for job in self._jobs if not job.results.done())
+        return sum(len(job.rest) for job in self._jobs if not job.results.done())
 
     async def _work(self) -> None:
-        """Answer the oldest job, with others of the same settings while there is room, until none waits."""
+        """Translate some texts of the oldest job and of those with its settings, until none waits."""
         while waiting := [job for job in self._jobs if not job.results.done()]:
-            first, room = waiting[0], self._translator.engine.batch_sentences
-            batch: list[_Job] = []
-            for job in waiting:
-                is_alike = (job.beam, job.num_best) == (first.beam, first.num_best)
-                if job is first or (is_alike and len(job.texts) <= room):
-                    batch.append(job)
-                    room -= len(job.texts)
-            self._jobs = [job for job in waiting if job not in batch]
-            await self._answer(batch)
+            first = waiting[0]
+            alike = [job for job in waiting if (job.beam, job.num_best) == (first.beam, first.num_best)]
+            room = max(1, self._translator.engine.batch_sentences // first.beam)
+            served = alike[:room]
+            self._jobs = [job for job in waiting if job not in served]
+            await self._answer([(job, job.rest[: room // len(served)]) for job in served])
+            # Those that are not finished come last, so that nobody waits for all texts of another.
+            self._jobs += served
 
-    async def _answer(self, jobs: Sequence[_Job]) -> None:
+    async def _answer(self, parts: Sequence[tuple[_Job, Sequence[str]]]) -> None:
         try:
             loop = asyncio.get_running_loop()
-            results = await loop.run_in_executor(self._thread, self._translate, jobs)
+            results = await loop.run_in_executor(self._thread, self._translate, parts)
         except Exception as error:
-            for job in jobs:
-                if isinstance(error, LinesError) and len(jobs) > 1:
+            for part in parts:
+                if isinstance(error, LinesError) and len(parts) > 1:
                     # A bad text fails its own request alone, by its number there.
-                    await self._answer([job])
-                elif not job.results.done():
-                    job.results.set_exception(error)
+                    await self._answer([part])
+                elif not part[0].results.done():
+                    part[0].results.set_exception(error)
             return
-        for job, answer in zip(jobs, results, strict=True):
-            if not job.results.done():
-                job.results.set_result(answer)
+        for (job, _), answers in zip(parts, results, strict=True):
+            job.answered.extend(answers)
+            if not job.rest and not job.results.done():
+                job.results.set_result(job.answered)
 
-    def _translate(self, jobs: Sequence[_Job]) -> list[list[Result]]:
+    def _translate(self, parts: Sequence[tuple[_Job, Sequence[str]]]) -> list[list[Result]]:
         def stop_if_abandoned() -> None:
-            if all(job.results.done() for job in jobs):
+            if all(job.results.done() for job, _ in parts):
                 raise _AbandonedError
 
-        beam = jobs[0].beam
+        job = parts[0][0]
         translations = self._translator.n_best(
-            [text for job in jobs for text in job.texts],
-            num_best=jobs[0].num_best,
-            strategy=Beam(beam) if beam > 1 else None,
+            [text for _, texts in parts for text in texts],
+            num_best=job.num_best,
+            strategy=Beam(job.beam) if job.beam > 1 else None,
             refuse_long=True,
+            # What a message names, if the texts are all of one request.
+            first_line=1 + len(job.answered),
             before_each_step=stop_if_abandoned,
         )
         rest = iter(translations)
-        return [[self._result(text, next(rest), job) for text in job.texts] for job in jobs]
+        return [[self._result(text, next(rest), job) for text in texts] for job, texts in parts]
 
     def _result(self, text: str, best_first: Sequence[Translation], job: _Job) -> Result:
         answers = [

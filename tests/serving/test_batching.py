@@ -58,7 +58,7 @@ def test_concurrent_answers_are_those_of_each_text_alone(
             assert answer.score == pytest.approx(expected.score, abs=1e-4)
 
 
-def test_what_waits_with_the_same_settings_is_searched_together(
+def test_what_waits_with_the_same_settings_is_searched_together_and_by_turns(
     gate: "Gate", batched: BatchedTranslator
 ) -> None:
     async def ask() -> None:
@@ -72,8 +72,8 @@ def test_what_waits_with_the_same_settings_is_searched_together(
         assert [len(results) for results in await asyncio.gather(*answers)] == [1, 5, 5, 1, 2, 1]
 
     asyncio.run(ask())
-    # The model's batches have 8 sentences, and a request stays together.
-    assert ["".join(texts) for texts in gate.searched] == ["Anna", "aaaaadd", "bbbbb", "ce"]
+    # The model's batches have 8 sentences, or 2 with a beam of 4, and each request has the same share of one.
+    assert ["".join(texts) for texts in gate.searched] == ["Anna", "aabbdd", "ce", "aaabbb"]
 
 
 def test_a_bad_text_fails_its_own_request_alone_and_by_its_own_number(
