@@ -45,7 +45,7 @@ _LANGUAGES: dict[Script, str] = {
 }
 _SCRIPTS = {code: script for script, codes in _LANGUAGES.items() for code in codes.split()}
 DOTLESS = {"İ": "i", "I": "ı"}
-"""Capital letters with other small ones in Turkish and Azeri than elsewhere."""
+"""Capital letters that have another lower case in Turkish and Azeri than elsewhere."""
 
 
 def dotless_steps() -> list[normalizers.Normalizer]:
