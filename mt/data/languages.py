@@ -45,7 +45,7 @@ _LANGUAGES: dict[Script, str] = {
 }
 _SCRIPTS = {code: script for script, codes in _LANGUAGES.items() for code in codes.split()}
 DOTLESS = {"İ": "i", "I": "ı"}
-"""Capital letters with other small ones in Turkish and Azeri than elsewhere."""
+"""Capital letters that have another lower case in Turkish and Azeri than elsewhere."""
 
 
 def dotless_steps() -> list[normalizers.Normalizer]:
@@ -62,20 +62,24 @@ def language_warnings(config: DataConfig, corpus: Corpus) -> Iterator[str]:
     """Splits whose sides are swapped, or in another script than their language is written in."""
     texts = {split: sample_texts(pairs) for split, pairs in corpus.by_name().items()}
     sides = [
-        (side, language, _SCRIPTS.get(_code(language)))
-        for side, language in (("source", config.src), ("target", config.tgt))
+        (name, language, _SCRIPTS.get(_code(language)))
+        for name, language in (("source", config.src), ("target", config.tgt))
     ]
     swapped: list[str] = []
+    foreign: dict[tuple[str, str, Script | None], list[str]] = {side: [] for side in sides}
     for split, (src, tgt) in texts.items():
-        foreign = [side for side, own in zip(sides, (src, tgt), strict=True) if _is_foreign(own, side[2])]
-        if len(foreign) == 2 and not _is_foreign(src, sides[1][2]) and not _is_foreign(tgt, sides[0][2]):
+        found = [side for side, own in zip(sides, (src, tgt), strict=True) if _is_foreign(own, side[2])]
+        if len(found) == 2 and not _is_foreign(src, sides[1][2]) and not _is_foreign(tgt, sides[0][2]):
             swapped.append(split)
         else:
-            for side, language, script in foreign:
-                yield (
-                    f"most {side}s of the {split} split are not in {script} script, in which {language} is "
-                    "written: check data.src, data.tgt and data.columns."
-                )
+            for side in found:
+                foreign[side].append(split)
+    for (name, language, script), splits in foreign.items():
+        if splits:
+            yield (
+                f"most {name}s of the {' and '.join(splits)} split are not in {script} script, in which "
+                f"{language} is written: check data.src, data.tgt and data.columns."
+            )
     # Within a script, the words of a side tell which side it is.
     known_src, known_tgt = (set(_words(side)) for side in texts["train"])
     for split in () if swapped else ("validation", "test"):

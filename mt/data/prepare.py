@@ -244,7 +244,7 @@ class _Texts:
         self.columns = columns
         self._max_lines = max_lines
         self.dotless = dotless
-        """The columns whose language has other small letters for I and İ."""
+        """The columns whose language has another lower case of I and İ."""
         self.num_long_words = 0
 
     def __iter__(self) -> Iterator[str]:

@@ -26,7 +26,7 @@ _RIGHT_TO_LEFT = r"[\p{L}&&[\p{Hebrew}\p{Arabic}\p{Syriac}\p{Thaana}\p{Nko}\p{Ad
 # In each rule the dot behind a letter is the character itself. What is looked at is bounded, so that a line
 # of a million such characters takes no longer than others.
 _RULES = (
-    r"[\x{AD}\x{200B}\x{2060}-\x{2065}\x{206A}-\x{206F}\x{FEFF}\x{FFF9}-\x{FFFB}\x{1BCA0}-\x{1BCA3}"
+    r"[\x{AD}\x{200B}\x{2060}-\x{2064}\x{206A}-\x{206F}\x{FEFF}\x{FFF9}-\x{FFFB}\x{1BCA0}-\x{1BCA3}"
     r"\x{1D173}-\x{1D17A}]",
     r"\x{180E}(?<![\p{L}&&\p{Mongolian}].)",
     # Joiners change the look of letters in such scripts as Arabic and Devanagari, also at the end of a word.

@@ -1,4 +1,4 @@
-"""What the language of a side says about its text: its script, and its small letters."""
+"""What the language of a side says about its text: its script, and its lower case."""
 
 import os
 from collections.abc import Callable, Mapping

@@ -219,11 +219,14 @@ def text_lines(path: Path) -> Iterator[tuple[int, str]]:
                     number += 1
                     if len(raw) > MAX_LINE_BYTES:
                         raise _too_long(f"{path}, line {number}")
-                    # A file without a line feed may have the line ends of old Macs.
-                    is_whole = number == 1 and not raw.endswith(b"\n")
-                    text = raw.removesuffix(b"\n").removesuffix(b"\r").decode(errors="surrogateescape")
-                    text = text.removeprefix(BYTE_ORDER_MARK) if number == 1 else text
-                    yield from enumerate(text.split("\r") if is_whole else [text], number)
+                    line = raw.removesuffix(b"\n").removesuffix(b"\r").decode(errors="surrogateescape")
+                    if number == 1:
+                        line = line.removeprefix(BYTE_ORDER_MARK)
+                        if not raw.endswith(b"\n"):
+                            # A file without a line feed may have the line ends of old Macs.
+                            yield from enumerate(line.split("\r"), 1)
+                            return
+                    yield number, line
     except (OSError, EOFError, zlib.error) as error:
         raise unreadable(path, error) from None
 
