@@ -181,7 +181,12 @@ def _better_on_validation(run: Path, header: Header, averaged: str) -> str:
 def evaluate(run: Path, header: Header, *options: str) -> dict[str, Any]:
     """What `mt evaluate --json` finds with the options of the header, of which these replace some."""
     file = run / "reproduce.json"
-    mt("evaluate", "--run", str(run), "--scores-only", *header.evaluate, *options, "--json", str(file))
+    kept = list(header.evaluate)
+    for option in options[::2]:
+        if option in kept:
+            start = kept.index(option)
+            del kept[start : start + 2]
+    mt("evaluate", "--run", str(run), "--scores-only", *kept, *options, "--json", str(file))
     found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return found
 

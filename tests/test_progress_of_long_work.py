@@ -100,7 +100,7 @@ def validate(make_config: MakeConfig, run: RunDirectory) -> None:
 
 WORK = {
     prepare: ["reading", "vocabulary", "encoding", "learning the alignment", "aligning"],
-    evaluate: ["translating", "scoring", "counting words"],
+    evaluate: ["translating", "scoring", "reading"],
     average: ["averaging"],
     validate: ["validating"],
 }

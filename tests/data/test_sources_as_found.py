@@ -12,6 +12,7 @@ import pytest
 
 from mt.config.data import CleaningConfig, DataConfig
 from mt.data.corpus import Corpus, load_corpus, load_split
+from mt.data.markup import markup_warnings
 from mt.errors import DataError
 
 PAIRS = [(f"a {number}", f"ein {number}") for number in range(60)]
@@ -197,3 +198,19 @@ def test_the_name_of_a_column_that_is_not_utf8(tmp_path: Path) -> None:
     pq.write_table(pa.table({"qqen": ["a"], "de": ["b"]}), file, store_schema=False)
     file.write_bytes(file.read_bytes().replace(b"qqen", b"\xff\xfeen"))
     loading_fails(tmp_path, r"train\.parquet: the name of a column is not UTF-8")
+
+
+def test_markup_that_is_left_is_warned_of_and_names_of_characters_can_be_written_out(tmp_path: Path) -> None:
+    def warnings() -> str:
+        return "\n".join(markup_warnings(load(tmp_path)))
+
+    write_lines(tmp_path / "train", [*PAIRS, ("Tom &amp; Ann &quot;met&quot;.", "Tom &amp; Anna.")] * 3)
+    assert "% of the lines of the train split have HTML's names of characters, such as &amp;" in warnings()
+    assert "cleaning.unescape_html" in warnings()
+    pairs = load(tmp_path, CleaningConfig(unescape_html=True)).train
+    assert 'Tom & Ann "met".' in pairs["src"]
+    assert not any("&amp;" in text for side in ("src", "tgt") for text in pairs[side])
+    write_lines(tmp_path / "train", [*PAIRS, *[("<url>http://x</url>", "<p>")] * 3] * 3)
+    assert "tags, such as <p>" in warnings()
+    write_lines(tmp_path / "train", PAIRS * 3)
+    assert warnings() == ""

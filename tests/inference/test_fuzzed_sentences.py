@@ -50,9 +50,9 @@ def test_each_line_is_translated_to_one_line(trained: RunDirectory) -> None:
         if rare == 1:
             half = data.draw(HALF)
             with pytest.raises(DataError, match=r"has a lone surrogate"):
-                translator.translate([*sentences, f"the dog {half}"], strategy=strategy)
+                translator.translate([*sentences, f"the dog {half}"], strategy=strategy, join_lines=True)
             return
-        lines = translator.translate(sentences, strategy=strategy)
+        lines = translator.translate(sentences, strategy=strategy, join_lines=True)
         assert len(lines) == len(sentences)
         for sentence, line in zip(sentences, lines, strict=True):
             assert line == " ".join(line.split())

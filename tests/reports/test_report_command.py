@@ -29,7 +29,8 @@ def report(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., int]]:
     before = logger.level, logger.propagate, logger.handlers
 
     def run(*arguments: str | Path) -> int:
-        monkeypatch.setattr(sys, "argv", ["mt", "report", "--device", "cpu", *map(str, arguments)])
+        device = [] if "--device" in arguments else ["--device", "cpu"]
+        monkeypatch.setattr(sys, "argv", ["mt", "report", *device, *map(str, arguments)])
         try:
             main()
         except SystemExit as end:

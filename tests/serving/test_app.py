@@ -131,6 +131,7 @@ BAD_BODIES = {
     b'{"text": "a", "beam": true}': "body.beam",
     b'{"text": "a", "beam": 2.5}': "body.beam",
     b'{"text": "a", "n_best": 2}': "at most beam",
+    json.dumps({"texts": ["a"] * 100, "beam": 20, "n_best": 20}).encode(): "are 2000, but may be at most 500",
     b'{"text": "a", "alignment": "yes"}': "body.alignment",
     b'{"text": "a", "beams": 3}': "body.beams",
     json.dumps({"text": "milk " * 40}).encode(): "has a sentence of 41 tokens",
