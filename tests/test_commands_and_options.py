@@ -46,7 +46,7 @@ OPTIONS = {
         "hub_timeout_seconds"
     ),
     "cleaning": (
-        "unicode_form invisible skip_bad_rows min_characters max_characters max_length_ratio "
+        "unicode_form invisible unescape_html skip_bad_rows min_characters max_characters max_length_ratio "
         "remove_control_characters src_script tgt_script remove_identical remove_duplicates remove_leaks"
     ),
     "tokenizer": "kind path lowercase min_frequency max_size shared extend max_lines",

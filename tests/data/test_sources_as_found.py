@@ -204,11 +204,12 @@ def test_markup_that_is_left_is_warned_of_and_names_of_characters_can_be_written
     def warnings() -> str:
         return "\n".join(markup_warnings(load(tmp_path)))
 
-    write_lines(tmp_path / "train", [*PAIRS, ("Tom &amp; Ann &quot;met&quot;.", "Tom &amp; Anna.")] * 3)
+    named = [(f"Tom &amp; Ann &quot;met&quot; {number}.", "Tom &amp; Anna.") for number in range(9)]
+    write_lines(tmp_path / "train", PAIRS + named)
     assert "% of the lines of the train split have HTML's names of characters, such as &amp;" in warnings()
     assert "cleaning.unescape_html" in warnings()
     pairs = load(tmp_path, CleaningConfig(unescape_html=True)).train
-    assert 'Tom & Ann "met".' in pairs["src"]
+    assert any(text.startswith('Tom & Ann "met" ') for text in pairs["src"])
     assert not any("&amp;" in text for side in ("src", "tgt") for text in pairs[side])
     write_lines(tmp_path / "train", [*PAIRS, *[("<url>http://x</url>", "<p>")] * 3] * 3)
     assert "tags, such as <p>" in warnings()
