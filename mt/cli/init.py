@@ -8,13 +8,12 @@ from typing import Annotated
 from typer import Option, echo
 
 from mt.cli.logs import say, show_logs
-from mt.cli.options import check_at_most_one
 from mt.config.sources import Delimiter
 from mt.errors import ConfigError
 from mt.files import write_atomically
 
 # Larger values are mistakes, and the arithmetic of longer runs would overflow.
-MOST_MINUTES, MOST_TARGET_TOKENS = 10_000_000, 10**15
+MOST_MINUTES = 10_000_000
 SCHEMA_FILE = "mt.schema.json"
 
 
@@ -41,10 +40,6 @@ def init(
             help="Minutes of the whole run, from the start of mt train to its end.",
         ),
     ] = None,
-    target_tokens: Annotated[
-        int | None,
-        Option(min=1, max=MOST_TARGET_TOKENS, help="Target tokens to train on, instead of --minutes."),
-    ] = None,
     delimiter: Annotated[
         Delimiter, Option(help="The column separator, if the header line does not show it.")
     ] = "auto",
@@ -62,7 +57,7 @@ def init(
     """
     show_logs()
     if recipe is not None:
-        others = (data, src, tgt, name, columns, minutes, target_tokens, output, init_from)
+        others = (data, src, tgt, name, columns, minutes, output, init_from)
         if delimiter != "auto" or any(value is not None for value in others):
             raise ConfigError("--recipe prints a finished config: give no other option with it.")
         from mt.config.load import recipe_text
@@ -74,7 +69,6 @@ def init(
             "give --data, --src and --tgt, such as: mt init --data my-corpus --src en --tgt de, "
             "or --recipe list, for the configs that come with mt."
         )
-    check_at_most_one(minutes=minutes is not None, target_tokens=target_tokens)
     file = output or Path("adapted.yaml" if init_from else f"{src}-{tgt}.yaml")
     if file.exists():
         raise ConfigError(f"{file} exists already. Choose another file with --output.")
@@ -86,7 +80,7 @@ def init(
 
         new = {"path": data, "src": src, "tgt": tgt, "name": name, "columns": columns}
         new["delimiter"] = None if delimiter == "auto" else delimiter
-        proposal = propose_adaptation(parse_origin(init_from), new, minutes, target_tokens)
+        proposal = propose_adaptation(parse_origin(init_from), new, minutes)
     else:
         from mt.preflight.init import propose_config
 
@@ -98,7 +92,6 @@ def init(
             columns=columns,
             delimiter=delimiter,
             minutes=minutes,
-            target_tokens=target_tokens,
         )
     yaml = proposal.yaml
     if Path(SCHEMA_FILE).is_file():

@@ -29,9 +29,7 @@ OLD_SHARE = 1 / 2
 """Of what is shown, the share that comes from the old data, against forgetting."""
 
 
-def propose_adaptation(
-    origin: InitFromConfig, new: dict[str, str | None], minutes: float | None, target_tokens: int | None
-) -> Proposal:
+def propose_adaptation(origin: InitFromConfig, new: dict[str, str | None], minutes: float | None) -> Proposal:
     """Propose a config that begins with the weights of ``origin``.
 
     ``new`` are the options of the ``data`` section that are given; without a path, the data are those of the
@@ -65,14 +63,14 @@ def propose_adaptation(
         None,
     )
     sample = take_sample(corpus, config, load_seconds)
-    if minutes is None and target_tokens is None:
+    if minutes is None:
         minutes = MINUTES
         notes.append("This budget is a proposal.")
     size = rule.batch_size(0, sample.corpus_tokens, sample.config.data.max_length)
     size = min(old.training.batch_tokens, size)
     sample = replace(sample, config=update(sample.config, training={"batch_tokens": size}))
     _, pace = measure(sample)
-    plan = fit(sample.config, rule.Budget(target_tokens or 0, None if target_tokens else minutes), pace)
+    plan = fit(sample.config, minutes, pace)
     config = plan.config
     unknown = max(words.share for words in unknown_words(sample.text).values())
     grown = " after adding those of the new text" if extends else ""

@@ -88,19 +88,15 @@ def measure(sample: Sample, speed: Speed | None = None) -> tuple[Speed, Pace]:
         return speed, trial.pace(speed)
 
 
-def make_budget(
-    minutes: float | None, target_tokens: int | None, rate: float, corpus_tokens: float
-) -> Budget:
-    """A budget of this time or of these tokens; without either, of a time that suits the corpus.
+def make_budget(minutes: float | None, rate: float, corpus_tokens: float) -> Budget:
+    """A budget of this time; without one, of a time that suits the corpus.
 
     ``rate`` is how many target tokens the usual model can be trained on in a second.
     """
-    if target_tokens is not None:
-        return Budget(target_tokens)
     if minutes is None:
         needed = rule.sensible_passes(corpus_tokens) * corpus_tokens / rate / 60
         minutes = next((nice for nice in NICE_MINUTES if nice >= needed), 60 * math.ceil(needed / 60))
-    return Budget(60 * minutes * rate, minutes)
+    return Budget(minutes, 60 * minutes * rate)
 
 
 def with_settings(sample: Sample, budget: Budget) -> Sample:
@@ -118,9 +114,15 @@ def cost_of(sample: Sample) -> float:
     return rule.relative_cost(sample.config.model, num_entries) * (rule.R_DROP_COST if r_drop else 1.0)
 
 
-def fit(config: Config, budget: Budget, pace: Pace) -> Plan:
-    """Fix the number of steps of a run with this pace."""
-    num_steps, num_validations = _length_within(budget, pace)
+def fit(config: Config, minutes: float, pace: Pace) -> Plan:
+    """Fix the number of steps of a run with this pace, from its start to its end."""
+    least = (pace.start_seconds + pace.pause_seconds + FEWEST_STEPS * pace.step_seconds) / 60
+    if minutes < least:
+        raise ConfigError(
+            f"{minutes:g} minutes are not enough on this machine, where a training step takes "
+            f"{pace.step_seconds:.2f} seconds. Give at least {math.ceil(10 * least) / 10:g} minutes."
+        )
+    num_steps, num_validations = num_steps_within(60 * minutes - pace.start_seconds, pace)
     most_steps, note = math.ceil(rule.MOST_PASSES * pace.steps_per_epoch), ""
     if num_steps > most_steps:
         num_steps = most_steps
@@ -138,25 +140,6 @@ def fit(config: Config, budget: Budget, pace: Pace) -> Plan:
         checkpoint={"every_steps": every},
     )
     return Plan(config, pace, forecast(config, pace), note)
-
-
-def _length_within(budget: Budget, pace: Pace) -> tuple[int, int]:
-    """The steps of training, and the validations, that the budget pays for."""
-    if budget.minutes is None:
-        num_steps = math.floor(budget.target_tokens / pace.tokens_per_step)
-        if num_steps < FEWEST_STEPS:
-            raise ConfigError(
-                f"{budget.target_tokens:,} target tokens are not enough for {FEWEST_STEPS} steps. Give at "
-                f"least {math.ceil(FEWEST_STEPS * pace.tokens_per_step):,}."
-            )
-        return num_steps, num_steps_within(num_steps * pace.step_seconds, pace)[1]
-    least = (pace.start_seconds + pace.pause_seconds + FEWEST_STEPS * pace.step_seconds) / 60
-    if budget.minutes < least:
-        raise ConfigError(
-            f"{budget.minutes:g} minutes are not enough on this machine, where a training step takes "
-            f"{pace.step_seconds:.2f} seconds. Give at least {math.ceil(10 * least) / 10:g} minutes."
-        )
-    return num_steps_within(60 * budget.minutes - pace.start_seconds, pace)
 
 
 def num_steps_within(seconds: float, pace: Pace) -> tuple[int, int]:

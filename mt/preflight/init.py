@@ -73,7 +73,6 @@ def propose_config(
     columns: str | None = None,
     delimiter: Delimiter = "auto",
     minutes: float | None = None,
-    target_tokens: int | None = None,
 ) -> Proposal:
     """Propose a config for the corpus at ``path``, and a budget if none is given."""
     try:
@@ -91,7 +90,7 @@ def propose_config(
 
     def choose(rate: float) -> tuple[Sample, str, Budget]:
         """The settings for a machine that trains the usual model on ``rate`` target tokens per second."""
-        budget = make_budget(minutes, target_tokens, rate, num_tokens)
+        budget = make_budget(minutes, rate, num_tokens)
         config, why = words if words and _suits(words[0], num_words, num_tokens, budget) else subwords
         if config.tokenizer.kind != "word" and budget.aligns_subwords(num_tokens):
             config = update(config, training={"guided_alignment": rule.ALIGNMENT_OF_FEW})
@@ -106,7 +105,7 @@ def propose_config(
     timed, (sample, why, budget) = sample, choose(cost / speed.token_seconds)
     if sample.config != timed.config:
         _, pace = measure(sample, speed.at_cost(cost_of(sample) / cost))
-    plan = fit(sample.config, budget, pace)
+    plan = fit(sample.config, budget.minutes, pace)
     config, notes = plan.config, [why]
     if bleu_is_always_0(corpus.validation):
         config = update(config, validation={"metric": "chrf"})
@@ -114,7 +113,7 @@ def propose_config(
             "Metric: chrF, because BLEU counts sequences of four words and no held-out target is that long."
         )
     summary = _summary(plan, sample)
-    if minutes is None and target_tokens is None:
+    if minutes is None:
         notes.append("This budget is a proposal for a corpus of this size.")
     head = [
         f"{path}: {len(corpus.train):,} training pairs, "

@@ -105,25 +105,20 @@ Options = dict[str, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Budget:
-    """What a run may take: a time, or a number of target tokens."""
+    """The time that a run may take."""
 
+    minutes: float
+    """From its start to its end; a larger model, or one with R-Drop, sees fewer tokens in this time."""
     target_tokens: float
     """How many target tokens `USUAL_MODEL` can be trained on without R-Drop."""
-    minutes: float | None = None
-    """From its start to its end; a larger model, or one with R-Drop, sees fewer tokens in this time."""
-
-    def at_cost(self, cost: float) -> float:
-        """The target tokens if each takes ``cost`` times as long."""
-        return self.target_tokens if self.minutes is None else self.target_tokens / cost
 
     def has_r_drop(self, corpus_tokens: float, cost: float = 1.0) -> bool:
         """Whether R-Drop pays off for a model of this cost; a pass has ``corpus_tokens`` target tokens."""
-        return self.at_cost(cost * R_DROP_COST) >= max(R_DROP_TOKENS, R_DROP_PASSES * corpus_tokens)
+        return self.target_tokens >= cost * R_DROP_COST * max(R_DROP_TOKENS, R_DROP_PASSES * corpus_tokens)
 
     def prefers_words(self, corpus_tokens: float) -> bool:
         """Whether so short a run learns more from words than from subwords."""
-        has_few_passes = self.minutes is not None and self.target_tokens <= FEW_PASSES * corpus_tokens
-        return has_few_passes or not self.has_r_drop(corpus_tokens)
+        return self.target_tokens <= FEW_PASSES * corpus_tokens or not self.has_r_drop(corpus_tokens)
 
     def aligns_subwords(self, corpus_tokens: float) -> bool:
         """Whether guided alignment pays off: a model learns faster with it, but not better in the end."""
@@ -149,12 +144,12 @@ def choose(budget: Budget, corpus_tokens: float, num_entries: int, longest: int)
     """The options of a run; a pass has ``corpus_tokens`` target tokens, a sentence at most ``longest``."""
     for shape in reversed(SHAPES):
         cost = relative_cost(shape.model, num_entries)
-        seen = budget.at_cost(cost * R_DROP_COST if shape.run_passes else cost)
+        seen = budget.target_tokens / (cost * R_DROP_COST if shape.run_passes else cost)
         run_tokens = max(shape.run_tokens, shape.run_passes * corpus_tokens)
         if seen >= run_tokens and corpus_tokens >= shape.corpus_tokens:
             break
     with_r_drop = budget.has_r_drop(corpus_tokens, cost)
-    tokens = budget.at_cost(cost * R_DROP_COST if with_r_drop else cost)
+    tokens = budget.target_tokens / (cost * R_DROP_COST if with_r_drop else cost)
     batch_tokens = batch_size(tokens, corpus_tokens, longest)
     peak = shape.learning_rate * (batch_tokens / USUAL_BATCH) ** 0.25
     dropout = next(share for most, share in DROPOUTS if tokens <= most * corpus_tokens)

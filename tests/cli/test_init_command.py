@@ -55,11 +55,8 @@ def test_a_table_as_people_have_it(
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        (("--minutes", "1", "--target-tokens", "1000"), "--minutes and --target-tokens"),
         (("--minutes", "0"), "--minutes"),
         (("--minutes", "1e308"), "--minutes"),
-        (("--target-tokens", "0"), "--target-tokens"),
-        (("--target-tokens", "9" * 400), "--target-tokens"),
         (("--columns", "english"), "data.columns must be two columns"),
         (("--minutes", "0.01"), "0.01 minutes are not enough"),
     ],
@@ -73,7 +70,7 @@ def test_a_budget_that_cannot_be_used(
     assert not Path("en-de.yaml").exists()
 
 
-@pytest.mark.parametrize("option", ["--minutes=9", "--target-tokens=9", "--columns=a,b", "--delimiter=tab"])
+@pytest.mark.parametrize("option", ["--minutes=9", "--columns=a,b", "--delimiter=tab"])
 def test_a_recipe_takes_no_other_option(option: str, call: Call) -> None:
     code, out, err = call("init", "--recipe", "quickstart", option)
     assert (code, out) == (2, "")

@@ -25,7 +25,7 @@ def new_corpus(tiny_corpus: Path, tmp_path: Path) -> Path:
 
 def proposed(tmp_path: Path, run: RunDirectory, data: Path | None = None) -> tuple[Config, str]:
     path = None if data is None else str(data)
-    proposal = propose_adaptation(parse_origin(str(run.path)), {"path": path}, None, 4000)
+    proposal = propose_adaptation(parse_origin(str(run.path)), {"path": path}, 0.5)
     assert len(proposal.summary) == 4
     file = tmp_path / "adapted.yaml"
     file.write_text(proposal.yaml)

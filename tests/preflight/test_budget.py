@@ -116,13 +116,6 @@ def test_the_rate_ends_at_zero_with_the_run_after_a_short_warmup(
         assert config.validation.every_steps <= steps
 
 
-def test_target_tokens_give_the_number_of_steps(tiny_corpus: Path, tmp_path: Path, set_pace: SetPace) -> None:
-    set_pace()
-    config, text = propose(tiny_corpus, tmp_path, target_tokens=40_000)
-    assert config.training.max_steps == 40_000 // round(0.9 * config.training.batch_tokens)
-    assert "This budget is a proposal" not in text
-
-
 def test_the_fewest_round_minutes_with_the_sensible_passes_are_proposed(
     tiny_corpus: Path, tmp_path: Path, set_pace: SetPace
 ) -> None:
@@ -139,12 +132,13 @@ def test_the_fewest_round_minutes_with_the_sensible_passes_are_proposed(
 def test_another_budget_is_weighed_where_that_was_measured(
     tiny_corpus: Path, tmp_path: Path, set_pace: SetPace
 ) -> None:
-    set_pace()
-    tokens = corpus_tokens(tiny_corpus)
-    _, text = propose(tiny_corpus, tmp_path, target_tokens=8 * tokens)
+    set_pace(6.0)
+    # The smallest model takes half as long.
+    minutes_of_a_pass = rule.LEAST_COST * 6.0 * corpus_tokens(tiny_corpus) / (0.9 * 1024) / 60
+    _, text = propose(tiny_corpus, tmp_path, minutes=START / 60 + 10 * minutes_of_a_pass)
     assert "halving it cost about" in text
     assert "doubling it gained about" in text
-    _, text = propose(tiny_corpus, tmp_path, target_tokens=500 * tokens)
+    _, text = propose(tiny_corpus, tmp_path, minutes=500 * minutes_of_a_pass)
     assert "has not been measured" in text
 
 
@@ -156,28 +150,23 @@ def test_too_small_a_budget_is_an_error_that_names_one_that_is_enough(
         propose(tiny_corpus, tmp_path, minutes=0.01)
     enough = float(str(error.value).rsplit(" ", 2)[1])
     assert propose(tiny_corpus, tmp_path, minutes=enough)[0].training.max_steps
-    with pytest.raises(ConfigError, match=r"10 target tokens are not enough .* at least [\d,]+\.") as error:
-        propose(tiny_corpus, tmp_path, target_tokens=10)
-    fewest = int(str(error.value).rsplit(" ", 1)[1].rstrip(".").replace(",", ""))
-    assert propose(tiny_corpus, tmp_path, target_tokens=fewest)[0].training.max_steps
 
 
 def test_a_huge_budget_ends_where_the_sentences_have_been_seen_often_enough(
     tiny_corpus: Path, tmp_path: Path, set_pace: SetPace
 ) -> None:
     set_pace()
-    for budget in ({"minutes": 1e5}, {"target_tokens": 10**12}):
-        config, text = propose(tiny_corpus, tmp_path, **budget)
-        assert "The run ends after 1,000 passes" in text
-        tokens = 0.9 * config.training.batch_tokens * (config.training.max_steps or 0)
-        assert tokens < 1100 * corpus_tokens(tiny_corpus)
+    config, text = propose(tiny_corpus, tmp_path, minutes=1e5)
+    assert "The run ends after 1,000 passes" in text
+    tokens = 0.9 * config.training.batch_tokens * (config.training.max_steps or 0)
+    assert tokens < 1100 * corpus_tokens(tiny_corpus)
 
 
 @pytest.mark.slow
 def test_real_steps_are_timed_and_the_proposed_run_trains_to_its_end(
     tiny_corpus: Path, tmp_path: Path
 ) -> None:
-    config, text = propose(tiny_corpus, tmp_path, target_tokens=6000)
+    config, text = propose(tiny_corpus, tmp_path, minutes=0.5)
     outcome = run_training(config, RunDirectory(tmp_path / "run"))
     assert outcome.counters.step == config.training.max_steps
     assert "training.max_steps" in (outcome.finished or "")
