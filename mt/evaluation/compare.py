@@ -117,12 +117,7 @@ def _runs_of(systems: Sequence[Path]) -> list[tuple[RunDirectory, Config]]:
             f"neither {systems[0]} nor {systems[1]} is in a run, so there is nothing to compare them with. "
             "Give the references with --references FILE.",
         )
-    configs = [(run, load_config(run.config_file)) for run in runs.values()]
-    languages = {(config.data.src, config.data.tgt) for _, config in configs}
-    if len(languages) > 1:
-        pairs = " and ".join(f"{src} to {tgt}" for src, tgt in sorted(languages))
-        raise ConfigError(f"the runs translate {pairs}: compare runs of the same languages.")
-    return configs
+    return [(run, load_config(run.config_file)) for run in runs.values()]
 
 
 def _run_of(system: Path) -> tuple[RunDirectory, str | None]:
