@@ -1,7 +1,6 @@
 """`mt init --init-from`: a config that adapts a run to other data, or trains it further on its own."""
 
 import json
-import textwrap
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -9,14 +8,13 @@ from pathlib import Path
 from mt.config.data import DataConfig
 from mt.config.init_from import InitFromConfig
 from mt.config.load import load_config
-from mt.config.write import changed_options, config_to_yaml
+from mt.config.write import changed_options
 from mt.data.corpus import load_corpus
-from mt.display import one_line
 from mt.errors import MtError
 from mt.preflight import rule
 from mt.preflight.budget import fit, measure, take_sample, update
 from mt.preflight.init import ALWAYS, Proposal
-from mt.preflight.text import unknown_words
+from mt.preflight.text import most_unknown
 from mt.run_directory import RunDirectory
 from mt.training.init_from import with_origin
 from mt.training.schedule import learning_rate
@@ -72,14 +70,13 @@ def propose_adaptation(origin: InitFromConfig, new: dict[str, str | None], minut
     _, pace = measure(sample)
     plan = fit(sample.config, minutes, pace)
     config = plan.config
-    unknown = max(words.share for words in unknown_words(sample.text).values())
     grown = " after adding those of the new text" if extends else ""
     summary = [
         f"from     {origin.run}@{config.init_from.checkpoint}, {plan.pace.num_parameters:,} parameters",
         f"passes   {plan.num_passes:.1f}, about {plan.run.seconds / 60:.1f} minutes on this machine",
         f"steps    {plan.run.num_steps:,} of {config.training.batch_tokens:,} tokens, with a peak learning "
         f"rate of {config.schedule.learning_rate:g} instead of {peak:.2g}",
-        f"unknown  up to {unknown:.1%} of the words in the held-out text{grown}",
+        f"unknown  up to {most_unknown(sample.text):.1%} of the words in the held-out text{grown}",
     ]
     head = [
         *summary,
@@ -87,13 +84,11 @@ def propose_adaptation(origin: InitFromConfig, new: dict[str, str | None], minut
         plan.note,
         "The shape of the model and all else that is not here is taken over.",
     ]
-    comment = [line for text in head for line in textwrap.wrap(one_line(text), 100)]
     sections = ("data", "schedule", "training", "validation", "checkpoint")
     keys = {f"{section}.{key}" for section in sections for key in ALWAYS[section]} | changed_options(config)
     keys -= {key for key in keys if key.startswith(("model.", "tokenizer."))} | {"init_from.sha256"}
     keys |= {"model.dropout", "init_from.checkpoint", *(["tokenizer.extend"] if extends else [])}
-    yaml = "".join(f"# {line}\n" for line in comment) + "\n" + config_to_yaml(config, keys=keys)
-    return Proposal(yaml, summary)
+    return Proposal.of(config, keys, head, summary)
 
 
 def _mix_of_old(old: DataConfig, run: RunDirectory, num_pairs: int) -> tuple[str | None, str]:

@@ -148,8 +148,7 @@ def warn_of_vocabulary(config: Config, unknown: Mapping[str, Unknown], num_words
 
 
 def warn_of_text(config: Config, text: Text, dropped: float, longest: int) -> Iterator[str]:
-    """A metric, a maximum length or a batch that does not suit the text; ``dropped`` is from 0 to 1."""
-    max_length, batch_tokens = config.data.max_length, config.training.batch_tokens
+    """A metric or a maximum length that does not suit the text; ``dropped`` is from 0 to 1."""
     if config.validation.metric == "bleu" and bleu_is_always_0(text.evaluation["validation"]):
         yield (
             "BLEU is 0 for any translation of the validation split, because no target has four words. Set "
@@ -157,13 +156,8 @@ def warn_of_text(config: Config, text: Text, dropped: float, longest: int) -> It
         )
     if dropped > MOST_DROPPED:
         yield (
-            f"data.max_length ({max_length}) drops {dropped:.1%} of the training pairs; the longest sentence "
-            f"has {counted(longest, 'token')}. Raise it."
-        )
-    if batch_tokens < max_length:
-        yield (
-            f"training.batch_tokens ({batch_tokens}) is smaller than data.max_length ({max_length}), so a "
-            "longer pair makes a larger batch. Raise the one or lower the other."
+            f"data.max_length ({config.data.max_length}) drops {dropped:.1%} of the training pairs; the "
+            f"longest sentence has {counted(longest, 'token')}. Raise it."
         )
 
 
@@ -195,8 +189,7 @@ def warn_of_schedule(config: Config, run: Forecast) -> Iterator[str]:
 
 def warn_of_validation(config: Config, run: Forecast) -> Iterator[str]:
     """Validations that are too few to be useful, or take too much time."""
-    every, patience = config.validation.every_steps, config.validation.patience
-    validations, share = counted(run.num_validations, "validation"), run.validating_seconds / run.seconds
+    every, share = config.validation.every_steps, run.validating_seconds / run.seconds
     if every > run.num_steps:
         yield (
             f"validation.every_steps ({every:,}) is more than the run's {counted(run.num_steps, 'step')}: "
@@ -204,13 +197,8 @@ def warn_of_validation(config: Config, run: Forecast) -> Iterator[str]:
         )
     elif run.num_validations > 1 and share > MOST_VALIDATING:
         yield (
-            f"{share:.0%} of the run's time goes into {validations}. Raise validation.every_steps, or "
-            "validate on fewer pairs."
-        )
-    if run.is_certain and patience is not None and patience >= run.num_validations:
-        yield (
-            f"validation.patience ({patience}) can never stop this run, which ends after {validations}. "
-            "Lower it, or lower validation.every_steps."
+            f"{share:.0%} of the run's time goes into {counted(run.num_validations, 'validation')}. Raise "
+            "validation.every_steps, or validate on fewer pairs."
         )
 
 

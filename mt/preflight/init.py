@@ -3,8 +3,8 @@
 import textwrap
 import time
 from collections import Counter
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Sequence, Set
+from typing import NamedTuple, Self
 
 from mt.config.config import Config
 from mt.config.data import DataConfig
@@ -33,9 +33,9 @@ from mt.preflight.text import (
     PAIRS_COUNTED,
     bleu_is_always_0,
     look_at,
+    most_unknown,
     num_running_words,
     spread,
-    unknown_words,
 )
 from mt.preflight.trial import Sample
 
@@ -58,6 +58,14 @@ class Proposal(NamedTuple):
     """The commented config, which begins with what was seen of the corpus, the summary, and warnings."""
     summary: list[str]
     """Passes, steps, model, unknown words, and the effect of another budget: a line for each."""
+
+    @classmethod
+    def of(cls, config: Config, keys: Set[str], head: Sequence[str], summary: list[str]) -> Self:
+        """The config with these options, after a comment with ``head``."""
+        # The name of the corpus may contain characters that YAML does not allow, or that would end it.
+        comment = [line for text in head for line in textwrap.wrap(one_line(text), 100)]
+        yaml = "".join(f"# {line}\n" for line in comment) + "\n" + config_to_yaml(config, keys=keys)
+        return cls(yaml, summary)
 
 
 Tokenized = tuple[Config, str]
@@ -125,13 +133,10 @@ def propose_config(
         *(warning[0].upper() + warning[1:] for warning in warn_of_held_out_pairs(config, corpus)),
         "Options that are not listed here keep their defaults; mt config lists all options.",
     ]
-    # The name of the corpus may contain characters that YAML does not allow, or that would end the comment.
-    comment = [line for text in head for line in textwrap.wrap(one_line(text), 100)]
     keys = {f"{section}.{key}" for section, keys in ALWAYS.items() for key in keys} | changed_options(config)
     # One of the two has no effect.
     keys.discard("tokenizer.max_size" if config.tokenizer.kind == "word" else "tokenizer.min_frequency")
-    yaml = "".join(f"# {line}\n" for line in comment) + "\n" + config_to_yaml(config, keys=keys)
-    return Proposal(yaml, summary)
+    return Proposal.of(config, keys, head, summary)
 
 
 def _load(data: DataConfig) -> tuple[Corpus, DataConfig, float]:
@@ -194,7 +199,7 @@ def _words(corpus: Corpus, start: Config, num_words: float, num_subwords: int) -
     except DataError:
         # No word is frequent, as in lists of names. Anything else will also be wrong with subwords.
         return None
-    unknown = max(words.share for words in unknown_words(text).values())
+    unknown = most_unknown(text)
     sizes = [tokenizer.size for tokenizer in text.tokenizers]
     if unknown <= rule.MOST_UNKNOWN_OF_CLOSED and max(sizes) <= num_subwords:
         # Costs 2 % of the speed, and lets names and numbers be copied.
@@ -248,7 +253,6 @@ def _about_other_budgets(plan: Plan) -> str:
 
 def _summary(plan: Plan, sample: Sample) -> list[str]:
     config, model, minutes = plan.config, plan.config.model, plan.run.seconds / 60
-    unknown = max(words.share for words in unknown_words(sample.text).values())
     layers = f"{model.num_encoder_layers} + {model.num_decoder_layers}"
     copied = ", which are copied" if config.copies_words else ""
     return [
@@ -256,6 +260,6 @@ def _summary(plan: Plan, sample: Sample) -> list[str]:
         f"steps    {plan.run.num_steps:,} of {config.training.batch_tokens:,} tokens"
         f"{', with R-Drop' if config.training.r_drop else ''}",
         f"model    {plan.pace.num_parameters:,} parameters: {layers} layers of width {model.d_model}",
-        f"unknown  up to {unknown:.1%} of the words in the held-out text{copied}",
+        f"unknown  up to {most_unknown(sample.text):.1%} of the words in the held-out text{copied}",
         f"budget   {_about_other_budgets(plan)}",
     ]

@@ -96,6 +96,11 @@ def unknown_words(text: Text) -> dict[str, Unknown]:
     }
 
 
+def most_unknown(text: Text) -> float:
+    """The largest share of unknown words in a held-out text, from 0 to 1."""
+    return max(words.share for words in unknown_words(text).values())
+
+
 def encode(config: Config, text: Text) -> tuple[EncodedPairs, dict[str, int]]:
     """The examined training pairs as a run encodes them, and how many of them are dropped for each reason."""
     max_length, validation = config.data.max_length, text.evaluation["validation"]

@@ -42,7 +42,7 @@ UNCOUNTED_STEPS, MOST_STEPS, TIMED_SECONDS = 2, 60, 6.0
 # A validation, which translates, took as long as this many forward passes over its sentences, and so did
 # converting the best checkpoint at the end, in which up to so many sentences are translated by two engines.
 VALIDATION_PASSES, CONVERSION_PASSES, MOST_VERIFIED = 2.7, 3.5, 1000
-# A checksum, and writing to disk.
+# How fast a checkpoint is saved, roughly: a checksum, and writing it to a disk.
 SAVED_BYTES_PER_SECOND = 300e6
 
 

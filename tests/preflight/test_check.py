@@ -197,8 +197,6 @@ DUE = [
         "reaches zero at schedule.total_steps (6), but the run continues to about step",
     ),
     (["validation.every_steps=13"], "validation.every_steps (13) is more than the run's 12 steps"),
-    (["validation.patience=3"], "validation.patience (3) can never stop this run, which ends after 3"),
-    (["training.batch_tokens=15"], "training.batch_tokens (15) is smaller than data.max_length (16)"),
     (["data.max_length=8"], "data.max_length (8) drops "),
     (["tokenizer.min_frequency=60"], "of the words in the test"),
 ]  # fmt: skip
