@@ -149,7 +149,7 @@ def row_pairs(
             is_nested = src not in row and isinstance(row.get(NESTED), Mapping)
             inner = row[NESTED] if is_nested else row
             assert isinstance(inner, Mapping)
-            check_columns(_names(inner), config, where, _rows_inside(row, where))
+            check_columns(_names(inner), config, where, _lists_in(inner, where))
             if is_nested:
                 src, tgt = f"{NESTED}.{src}", f"{NESTED}.{tgt}"
             are_known = True
@@ -180,12 +180,13 @@ def _field(row: Row, name: str) -> object:
     return inner[field] if field in inner else _field(inner, field)
 
 
-def _rows_inside(row: Row, where: str) -> str:
-    """What to do about an object with a list of the rows, if ``row`` is one."""
+def _lists_in(row: Row, where: str) -> str:
+    """What to do about a row that has lists, perhaps of all rows of the file."""
     for name, value in row.items():
         if isinstance(value, list) and value and isinstance(value[0], Mapping):
             return f" If its rows are in {name!r}, take them out: jq -c '.{name}[]' {where} > {where}l"
-    return ""
+    lists = [name for name, value in row.items() if isinstance(value, list)]
+    return f" There are lists in {listed(lists)}: give each pair a row of its own." if lists else ""
 
 
 def arrow_rows(batches: Iterable[pa.Table | pa.RecordBatch]) -> Iterator[tuple[int, Row | BadRow]]:
@@ -310,7 +311,7 @@ def _check_is_not_one_value(path: Path) -> None:
     if isinstance(value, list):
         raise DataError(f"{path} is one JSON list, not a row per line: name it .json.")
     if isinstance(value, dict):
-        raise DataError(f"{path} is one JSON object, not a list of rows.{_rows_inside(value, str(path))}")
+        raise DataError(f"{path} is one JSON object, not a list of rows.{_lists_in(value, str(path))}")
 
 
 def _object(value: object) -> Row | BadRow:
