@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet
 import yaml
 
+from mt import Config
+
 SUBJECTS = {"the dog": "der Hund", "a child": "ein Kind", "my aunt": "meine Tante", "Anna": "Anna"}
 VERBS = {"sees": "sieht", "finds": "findet", "buys": "kauft", "paints": "malt"}
 OBJECTS = {"a house": "ein Haus", "the car": "das Auto", "milk": "Milch", "two red apples": "zwei rote Äpfel"}
@@ -23,8 +25,14 @@ CASES: Any = yaml.safe_load(Path(__file__).with_name("cases.yaml").read_text(enc
 
 
 def overrides(text: str) -> list[str]:
-    """The words of a case as ``--set`` takes them; ``#`` stands for a space within one."""
-    return [word.replace("#", " ") for word in text.split()]
+    """The words of a case as ``--set`` takes them; ``#`` stands for a space within one.
+
+    Text is left as it is, as by revisions before there was a choice.
+    """
+    cleaning: Any = Config.model_fields["cleaning"].annotation
+    as_it_was = {"unicode_form": "none", "invisible": "keep"}
+    kept = [f"cleaning.{key}={value}" for key, value in as_it_was.items() if key in cleaning.model_fields]
+    return [*kept, *(word.replace("#", " ") for word in text.split())]
 
 
 def tiny_pairs() -> list[tuple[str, str]]:
