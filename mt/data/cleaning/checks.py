@@ -115,9 +115,10 @@ def _bad_row(src: object, tgt: object) -> BadRow | None:
     if isinstance(src, BadRow):
         return src
     try:
-        if isinstance(src, str):
+        # What is ASCII is known to be.
+        if isinstance(src, str) and not src.isascii():
             src.encode()
-        if isinstance(tgt, str):
+        if isinstance(tgt, str) and not tgt.isascii():
             tgt.encode()
     except UnicodeEncodeError as error:
         surrogate = ord(error.object[error.start])
