@@ -134,7 +134,7 @@ class RunDirectory:
             except BlockingIOError:
                 holder = self.holder() or "another process"
                 raise RunError(
-                    f"{self.path} is in use by {holder}, which is training there. Wait for it or stop it. "
+                    f"{self.path} is in use by {holder}, which writes there. Wait for it or stop it. "
                     "Or use another run directory with --run PATH."
                 ) from None
             except OSError as error:
