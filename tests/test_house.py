@@ -37,7 +37,7 @@ LINES = {
     "top": 1214,
     "config": 1164,
     "builtin": 96,
-    "data": 5193,
+    "data": 5195,
     "transformer": 1191,
     "checkpoint": 578,
     "search": 914,
@@ -52,8 +52,8 @@ LINES = {
     "cli": 1932,
     "other text in mt": 1104,
     "scripts": 6271,
-    "tests": 29600,
-    "documents": 2360,
+    "tests": 29604,
+    "documents": 2363,
     "spine": 2631,
 }
 # More than this below its bound, and the bound is to be lowered.
