@@ -53,7 +53,7 @@ LINES = {
     "other text in mt": 1104,
     "scripts": 6271,
     "tests": 29604,
-    "documents": 2363,
+    "documents": 2365,
     "spine": 2631,
 }
 # More than this below its bound, and the bound is to be lowered.
