@@ -38,12 +38,12 @@ LINES = {
     "config": 1164,
     "builtin": 96,
     "data": 5195,
-    "transformer": 1191,
+    "transformer": 1220,
     "checkpoint": 578,
     "search": 914,
     "inference": 3854,
     "evaluation": 1078,
-    "training": 3770,
+    "training": 3777,
     "preflight": 1538,
     "attention_maps": 363,
     "reports": 1017,
@@ -54,7 +54,7 @@ LINES = {
     "scripts": 6271,
     "tests": 29604,
     "documents": 2365,
-    "spine": 2631,
+    "spine": 2615,
 }
 # More than this below its bound, and the bound is to be lowered.
 SLACK = 20
@@ -95,8 +95,8 @@ SPINE_IMPORTS = {
     "mt.training.health",
     "mt.training.session",
     "mt.training.train_state",
-    "mt.transformer.dropout",
-    "mt.transformer.linear",
+    "mt.transformer.kernels.dropout",
+    "mt.transformer.kernels.linear",
 }
 
 

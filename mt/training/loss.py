@@ -10,7 +10,14 @@ from torch.nn import functional as F
 from mt.data.batches.batch import Batch
 from mt.masks import Mask, as_bias
 from mt.special_tokens import PAD_ID
-from mt.transformer.linear import onednn_dtype, pad_outputs, pad_rows, product, projection, transposed_product
+from mt.transformer.kernels.linear import (
+    onednn_dtype,
+    pad_outputs,
+    pad_rows,
+    product,
+    projection,
+    transposed_product,
+)
 from mt.transformer.transformer import Transformer
 
 # 16 MB of logits at a time. Products are faster with many rows: in bf16, where each chunk's part of the

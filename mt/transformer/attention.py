@@ -4,10 +4,10 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from mt.masks import Mask
-from mt.transformer.linear import Linear, is_cpu_autocast, linear
+from mt.transformer.kernels.attention import scaled_dot_product_attention
+from mt.transformer.kernels.linear import Linear, project_together
 
 
 def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
@@ -30,7 +30,7 @@ def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor
 
 
 class ScaledDotProductAttention(nn.Module):
-    """Equation 1 of the paper with torch's fused kernel, and dropout on the attention weights.
+    """Equation 1 of the paper by a fused kernel, and dropout on the attention weights.
 
     It is a module so that `mt.transformer.recording` can hook into it.
     """
@@ -44,15 +44,7 @@ class ScaledDotProductAttention(nn.Module):
 
         ``mask`` is as in `mt.masks`.
         """
-        dropout = self.dropout if self.training else 0.0
-        is_causal = isinstance(mask, str)
-        mask = None if isinstance(mask, str) else mask
-        if is_cpu_autocast(query) and torch.is_grad_enabled():
-            # The backward pass of the CPU's bf16 kernel takes many times as long as that of the float32 one.
-            query, key, value = query.float(), key.float(), value.float()
-            with torch.autocast("cpu", enabled=False):
-                return F.scaled_dot_product_attention(query, key, value, mask, dropout, is_causal)
-        return F.scaled_dot_product_attention(query, key, value, mask, dropout, is_causal)
+        return scaled_dot_product_attention(query, key, value, mask, self.dropout if self.training else 0.0)
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
@@ -90,10 +82,10 @@ class MultiHeadAttention(nn.Module):
             ``(B, Tq, D)``.
         """
         if memory is x:
-            queries, keys, values = _project_at_once(x, self.query, self.key, self.value)
+            queries, keys, values = project_together(x, self.query, self.key, self.value)
         else:
             queries = self.query(x)
-            keys, values = _project_at_once(memory, self.key, self.value)
+            keys, values = project_together(memory, self.key, self.value)
         return self._attend(queries, self._split(keys), self._split(values), mask)
 
     def keys_and_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
@@ -121,11 +113,12 @@ class MultiHeadAttention(nn.Module):
         Returns:
             ``(B, Tq, Tk)`` in float32 or higher; the lowest finite number where the mask is False.
         """
-        return self.alignment_scores_of_keys(x, self._project_to_first_head(self.key, memory), mask)
+        keys = self.key.first_outputs(memory, self.key.out_features // self.num_heads)
+        return self.alignment_scores_of_keys(x, keys, mask)
 
     def alignment_scores_of_keys(self, x: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
         """Compute what `alignment_scores` does, from keys of the first head ``(B, Tk, K)``."""
-        queries = self._project_to_first_head(self.query, x)
+        queries = self.query.first_outputs(x, keys.size(-1))
         # In float32 even under autocast: the product is small, and has another shape in each batch.
         with torch.autocast(x.device.type, enabled=False):
             exact = torch.promote_types(queries.dtype, torch.float32)
@@ -135,17 +128,5 @@ class MultiHeadAttention(nn.Module):
         forbidden = ~mask[:, 0] if mask.dtype == torch.bool else mask[:, 0].isneginf()
         return scores.masked_fill(forbidden, torch.finfo(scores.dtype).min)
 
-    def _project_to_first_head(self, layer: nn.Linear, x: Tensor) -> Tensor:
-        width = layer.out_features // self.num_heads
-        return linear(x, layer.weight[:width], None if layer.bias is None else layer.bias[:width])
-
     def _split(self, x: Tensor) -> Tensor:
         return split_heads(x, self.num_heads)
-
-
-def _project_at_once(x: Tensor, *layers: nn.Linear) -> tuple[Tensor, ...]:
-    """Apply several linear layers to ``x`` in one wide product, which is faster than one product each."""
-    weight = torch.cat([layer.weight for layer in layers])
-    has_bias = layers[0].bias is not None
-    bias = torch.cat([layer.bias for layer in layers]) if has_bias else None
-    return linear(x, weight, bias).chunk(len(layers), dim=-1)

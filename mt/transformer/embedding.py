@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from mt.transformer.dropout import Dropout
+from mt.transformer.kernels.dropout import Dropout
 from mt.transformer.positional_encoding import positional_encoding
 
 _FIRST_POSITIONS = 1024

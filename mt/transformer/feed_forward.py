@@ -4,8 +4,8 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from mt.transformer.dropout import Dropout
-from mt.transformer.linear import Linear, linear, pad_rows, unpad_rows
+from mt.transformer.kernels.dropout import Dropout
+from mt.transformer.kernels.linear import Linear, on_rows
 
 Activation = Literal["relu", "gelu", "swish"]
 ACTIVATIONS: dict[Activation, type[nn.Module]] = {"relu": nn.ReLU, "gelu": nn.GELU, "swish": nn.SiLU}
@@ -31,10 +31,12 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Transform each position of ``(B, T, D)``; the shape stays the same."""
-        rows = pad_rows(x)
+        return on_rows(self._transform, x)
+
+    def _transform(self, rows: Tensor) -> Tensor:
         if isinstance(self.activation, nn.ReLU):
-            hidden = linear(rows, self.inner.weight, self.inner.bias, relu=True)
+            hidden = self.inner(rows, relu=True)
         else:
             hidden = self.activation(self.inner(rows))
         output: Tensor = self.outer(self.dropout(hidden))
-        return unpad_rows(output, x)
+        return output

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from mt.transformer.attention import MultiHeadAttention
-from mt.transformer.dropout import Dropout
 from mt.transformer.feed_forward import Activation, FeedForward
-from mt.transformer.linear import is_cpu_autocast
+from mt.transformer.kernels.dropout import ResidualDropout
 
 
 class Residual(nn.Module):
@@ -22,20 +21,15 @@ class Residual(nn.Module):
         super().__init__()
         self.norm_first = norm_first
         self.norm = nn.LayerNorm(d_model, bias=bias)
-        self.dropout = Dropout(dropout)
+        self.dropout = ResidualDropout(dropout)
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """Apply ``sublayer``, which keeps the shape, and add its input ``(B, T, D)``: ``(B, T, D)``."""
         if self.norm_first:
-            output: Tensor = x + self._dropped(sublayer(self.norm(x)))
+            output: Tensor = x + self.dropout(sublayer(self.norm(x)))
         else:
-            output = self.norm(x + self._dropped(sublayer(x)))
+            output = self.norm(x + self.dropout(sublayer(x)))
         return output
-
-    def _dropped(self, h: Tensor) -> Tensor:
-        # A CPU converts bf16 to float32 and back in each operation, which takes longer than the operation.
-        dropped: Tensor = self.dropout(h.float() if is_cpu_autocast(h) else h)
-        return dropped
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from mt.special_tokens import PAD_ID
 from mt.training.loss import r_drop_loss, smoothed_cross_entropy
-from mt.transformer import linear
+from mt.transformer.kernels import linear
 
 N, D, V = 9, 16, 21
 PADDED = 24

@@ -11,9 +11,9 @@ from torch import nn
 from mt.masks import padding_mask, target_mask
 from mt.special_tokens import PAD_ID
 from mt.transformer.attention import ScaledDotProductAttention
-from mt.transformer.dropout import Dropout
 from mt.transformer.embedding import PositionalEmbedding
 from mt.transformer.feed_forward import FeedForward
+from mt.transformer.kernels.dropout import Dropout
 from mt.transformer.transformer import Transformer
 
 Make = Callable[..., Transformer]

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from mt.transformer.dropout import Dropout
+from mt.transformer.kernels.dropout import Dropout
 
 N = 2**18
 

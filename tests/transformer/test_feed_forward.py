@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from mt.transformer.dropout import Dropout
 from mt.transformer.feed_forward import FeedForward
+from mt.transformer.kernels.dropout import Dropout
 
 
 @pytest.mark.parametrize("bias", [True, False])

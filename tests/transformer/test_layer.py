@@ -5,8 +5,8 @@ from torch import nn
 
 from mt.transformer.attention import ScaledDotProductAttention
 from mt.transformer.decoder import Decoder
-from mt.transformer.dropout import Dropout
 from mt.transformer.encoder import Encoder
+from mt.transformer.kernels.dropout import Dropout
 from mt.transformer.layer import LayerShape
 
 

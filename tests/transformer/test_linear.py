@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from mt.transformer.linear import Linear, linear, pad_rows, unpad_rows
+from mt.transformer.kernels.linear import Linear, linear, on_rows, pad_rows
 
 D, E = 12, 20
 
@@ -39,22 +39,22 @@ def test_value_and_gradients_are_those_of_torch(
 
 
 def test_where_torch_multiplies_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mt.transformer.linear.onednn_is_faster", lambda dtype: False)
+    monkeypatch.setattr("mt.transformer.kernels.linear.onednn_is_faster", lambda dtype: False)
     layer, x = Linear(D, E), torch.randn(3, 5, D)
     assert layer(x).equal(F.linear(x, layer.weight, layer.bias))
     assert linear(x, layer.weight, None).equal(F.linear(x, layer.weight))
     assert pad_rows(x) is x
-    assert unpad_rows(x, x) is x
+    assert on_rows(lambda rows: rows, x) is x
 
 
-def test_unpadding_restores_the_rows(bf16: torch.autocast) -> None:
+def test_a_function_of_padded_rows_returns_the_rows_without_padding(bf16: torch.autocast) -> None:
     x = torch.randn(3, 5, D).bfloat16()
     with bf16:
         rows = pad_rows(x)
         assert rows.shape == (32, D)
         assert rows[15:].eq(0).all()
         assert pad_rows(rows) is rows
-        assert unpad_rows(rows, x).equal(x)
+        assert on_rows(lambda rows: rows, x).equal(x)
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from torch.nn import functional as F
 from mt.config.model import ModelConfig
 from mt.data.batches.batch import collate
 from mt.training.loss import Objective
-from mt.transformer import linear
 from mt.transformer.build import build_transformer
-from mt.transformer.linear import Linear, onednn_linear
+from mt.transformer.kernels import linear
+from mt.transformer.kernels.linear import Linear, onednn_linear
 
 
 def relative_error(found: Tensor, expected: Tensor) -> float:

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from mt.transformer.linear import product
+from mt.transformer.kernels.linear import product
 from scripts.benchmark.session import Channel, Job, serve, synchronize
 
 SHAPES = {

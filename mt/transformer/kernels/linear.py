@@ -32,9 +32,21 @@ OFF_BY_LESS = {torch.bfloat16: 0.25, torch.float32: 1e-4}
 class Linear(nn.Linear):
     """`torch.nn.Linear`, computed by `linear`."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        """``(..., in_features)`` -> ``(..., out_features)``."""
-        return linear(x, self.weight, self.bias)
+    def forward(self, x: Tensor, *, relu: bool = False) -> Tensor:
+        """``(..., in_features)`` -> ``(..., out_features)``, then ReLU if requested."""
+        return linear(x, self.weight, self.bias, relu=relu)
+
+    def first_outputs(self, x: Tensor, number: int) -> Tensor:
+        """``(..., in_features)`` -> ``(..., number)``, without computing the other outputs."""
+        return linear(x, self.weight[:number], None if self.bias is None else self.bias[:number])
+
+
+def project_together(x: Tensor, *layers: nn.Linear) -> tuple[Tensor, ...]:
+    """Apply several linear layers to ``x`` in one wide product, which is faster than one product each."""
+    weight = torch.cat([layer.weight for layer in layers])
+    has_bias = layers[0].bias is not None
+    bias = torch.cat([layer.bias for layer in layers]) if has_bias else None
+    return linear(x, weight, bias).chunk(len(layers), dim=-1)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None, *, relu: bool = False) -> Tensor:
@@ -92,11 +104,12 @@ def pad_rows(x: Tensor) -> Tensor:
     return _PadRows.apply(rows, dtype)  # type: ignore[no-untyped-call, no-any-return]
 
 
-def unpad_rows(rows: Tensor, like: Tensor) -> Tensor:
-    """Give a result ``(N, E)`` of ``pad_rows(like)`` the shape of ``like`` ``(..., D)``: ``(..., E)``."""
-    if onednn_dtype(like) is None:
+def on_rows(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Apply a function of rows to ``(..., D)``, whose rows are padded once for all of its products."""
+    rows = function(pad_rows(x))
+    if onednn_dtype(x) is None:
         return rows
-    return rows[: like.numel() // like.size(-1)].view(*like.shape[:-1], rows.size(-1))
+    return rows[: x.numel() // x.size(-1)].view(*x.shape[:-1], rows.size(-1))
 
 
 class _PadRows(torch.autograd.Function):

@@ -4,6 +4,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from mt.transformer.kernels.linear import is_cpu_autocast
+
 _LEVELS = 2**16
 
 
@@ -31,6 +33,17 @@ class Dropout(nn.Module):
     def extra_repr(self) -> str:
         """Describe the module in ``print(model)``."""
         return f"p={self.p}"
+
+
+class ResidualDropout(Dropout):
+    """Dropout of what is added to a residual connection: under autocast on a CPU the result is float32.
+
+    There each operation converts bf16 to float32 and back, which takes longer than the operation.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """As `Dropout`."""
+        return super().forward(x.float() if is_cpu_autocast(x) else x)
 
 
 def _scaled_mask(x: Tensor, p: float) -> Tensor:
