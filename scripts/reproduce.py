@@ -1,13 +1,11 @@
 """Train a recipe of ``configs/``, evaluate it, and hold its scores against those in the recipe's header.
 
-    scripts/reproduce NAME [--seeds N | --ablation | --diversify K] [options of mt train]
+    scripts/reproduce NAME [--seeds N] [options of mt train]
 
 An option of mt train is for example --set data.path=FOLDER. scripts/recipe.py says what a header is.
 
 With ``--seeds 3`` the recipe is trained three times, with training.seed 1 to 3, in run directories that end
-in -seed1 to -seed3, and ``at least`` is for the mean of their scores. ``--ablation`` trains the variants that
-configs/ablation/NAME.yaml lists instead, and prints them beside each other (scripts/ablation.py).
-``--diversify K`` trains on the translations of K models in each direction too (scripts/diversification.py).
+in -seed1 to -seed3, and ``at least`` is for the mean of their scores.
 
 Exit codes: 0 reached, or nothing to hold it against; 1 short of ``at least``; 2 no such recipe, or a broken
 header. Where a command of mt ends with another code than 0, that one; the same command again resumes the run.
@@ -19,8 +17,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from scripts.ablation import print_ablation
-from scripts.diversification import FINAL, diversify
 from scripts.recipe import (
     CONFIGS,
     MEASURES,
@@ -72,23 +68,11 @@ def main() -> int:
     )
     parser.add_argument("name", help="a file of configs/, without .yaml")
     parser.add_argument("--run", type=Path, help="the run directory (default: runs/ and the name)")
-    instead = parser.add_mutually_exclusive_group()
-    instead.add_argument(
+    parser.add_argument(
         "--seeds",
         type=int,
         metavar="N",
         help="train with the seeds 1 to N, in run directories that end in -seed1 and so on",
-    )
-    instead.add_argument(
-        "--ablation",
-        action="store_true",
-        help="train the variants in configs/ablation, and compare them on the validation split",
-    )
-    instead.add_argument(
-        "--diversify",
-        type=int,
-        metavar="K",
-        help="train on the translations of K models in each direction too",
     )
     arguments, options = parser.parse_known_args()
     recipe = CONFIGS / f"{arguments.name}.yaml"
@@ -97,18 +81,8 @@ def main() -> int:
         if arguments.name not in names_of_recipes():
             raise RecipeError(f"there is no recipe {arguments.name!r}, only {', '.join(names_of_recipes())}.")
         header = read_header(recipe)
-        if arguments.ablation:
-            print_ablation(recipe, header, Path(f"{run}-ablation"), options)
-            return 0
-        if arguments.diversify is not None:
-            folder = Path(f"{run}-diversified")
-            scores = [diversify(recipe, header, folder, arguments.diversify, options)]
-            runs = {folder / FINAL: options}
-        else:
-            runs = _runs(run, arguments.seeds, options)
-            scores = [
-                train_and_evaluate(recipe, header, each, [*options, *more]) for each, more in runs.items()
-            ]
+        runs = _runs(run, arguments.seeds, options)
+        scores = [train_and_evaluate(recipe, header, each, [*options, *more]) for each, more in runs.items()]
     except RecipeError as error:
         print(f"scripts/reproduce: {error}", file=sys.stderr)
         return 2

@@ -51,9 +51,9 @@ LINES = {
     "serving": 496,
     "cli": 1932,
     "other text in mt": 1104,
-    "scripts": 6271,
-    "tests": 29604,
-    "documents": 2365,
+    "scripts": 5568,
+    "tests": 29482,
+    "documents": 2362,
     "spine": 2615,
 }
 # More than this below its bound, and the bound is to be lowered.

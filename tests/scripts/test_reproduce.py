@@ -9,14 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import sacrebleu
 import typer.main
 import yaml
 
 from mt.cli.app import app
 from mt.config.load import load_config
 from scripts import reproduce
-from scripts.ablation import VARIANTS, read_variants
 from scripts.recipe import RecipeError, read_header
 
 ROOT = Path(__file__).parent.parent.parent
@@ -186,99 +184,3 @@ def test_several_seeds_are_trained_and_their_mean_is_held_against_the_score(
         assert code == exit_code
         assert f"\n{'chrF2++':15}  {figures}     99.00  {bar:8.2f}  {verdict}\n" in out
     assert [Path(run, "metrics.jsonl").read_bytes() for run in runs] == curves
-
-
-ABLATION = """\
-all variants: {training.max_steps: 20}
-baseline: {}
-smoothed more:
-  training.label_smoothing: 0.3
-"""
-
-
-def test_variants_are_compared_on_the_validation_split(
-    recipe: Callable[[str], None], call: Reproduce
-) -> None:
-    recipe("# evaluate: --split test\n# reaches: not measured\n")
-    VARIANTS.mkdir()
-    (VARIANTS / "tiny.yaml").write_text(ABLATION, encoding="utf-8")
-    code, out, _ = call("tiny --ablation --set training.seed=7")
-    assert code == 0
-    rows = [
-        [cell.strip() for cell in row.split("|")[1:-1]] for row in out.splitlines() if row.startswith("|")
-    ]
-    assert rows[0][0] == "variant"
-    assert [row[0] for row in rows[2:]] == ["baseline", "smoothed more"]
-    assert all(len(row) == len(rows[0]) for row in rows)
-    runs = [Path("runs/tiny-ablation", name) for name in ("baseline", "smoothed-more")]
-    for row, run, smoothing in zip(rows[2:], runs, (0.1, 0.3), strict=True):
-        training = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))["training"]
-        assert (training["max_steps"], training["seed"], training["label_smoothing"]) == (20, 7, smoothing)
-        (file,) = run.glob("hypotheses.validation-*.txt")
-        lines = file.read_text(encoding="utf-8").splitlines()
-        (file,) = run.glob("references.validation-*.txt")
-        bleu = sacrebleu.corpus_bleu(lines, [file.read_text(encoding="utf-8").splitlines()])
-        assert row[3] == f"{bleu.score:.2f}"
-        tokens = json.loads((run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()[-1])[
-            "num_target_tokens"
-        ]
-        assert row[1] == f"{tokens:,}"
-    assert rows[2][-2:] == ["", ""]
-    assert float(rows[3][-2]) == pytest.approx(float(rows[3][3]) - float(rows[2][3]), abs=0.011)
-    assert 0 < float(rows[3][-1]) <= 1
-
-
-@pytest.mark.parametrize("file", sorted((ROOT / VARIANTS).glob("*.yaml")), ids=lambda file: file.stem)
-def test_the_shipped_variants_are_of_a_recipe_and_can_be_trained(file: Path) -> None:
-    configs = {
-        name: load_config(ROOT / "configs" / file.name, words[1::2])
-        for name, words in read_variants(file).items()
-    }
-    # An effect can be told apart from longer training only in runs of one length and one seed.
-    assert len({(each.training.max_steps, each.training.seed) for each in configs.values()}) == 1
-    methods = [(bool(each.training.r_drop), bool(each.training.bpe_dropout)) for each in configs.values()]
-    assert methods[0] == (False, False)
-    assert len(set(methods)) == len(methods)
-
-
-@pytest.mark.slow
-def test_diversification_trains_on_the_translations_of_both_directions(
-    recipe: Callable[[str], None], call: Reproduce, tiny_corpus: Path
-) -> None:
-    recipe("# evaluate: --split test\n# reaches: not measured\n")
-    command = "tiny --diversify 2 --set training.max_steps=30 --set=data.num_train_pairs=150"
-    code, out, _ = call(command)
-    assert code == 0
-    folder = Path("runs/tiny-diversified")
-    for split in ("train", "validation", "test"):
-        for language in ("en", "de"):
-            name = f"{split}.{language}"
-            lines = (tiny_corpus / name).read_text().splitlines()[:150]
-            assert (folder / "text" / name).read_text().splitlines() == lines
-    final = yaml.safe_load((folder / "final" / "config.yaml").read_text(encoding="utf-8"))
-    expected = []
-    for direction, (src, tgt) in {"forward": ("en", "de"), "backward": ("de", "en")}.items():
-        for seed in (1, 2):
-            run = folder / f"{direction}-{seed}"
-            config = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
-            assert (config["data"]["src"], config["data"]["tgt"], config["training"]["seed"]) == (
-                src,
-                tgt,
-                seed,
-            )
-            translations = folder / f"{direction}-{seed}.{tgt}"
-            assert translations.read_text(encoding="utf-8").count("\n") == 150
-            sides = {src: folder / "text" / f"train.{src}", tgt: translations}
-            expected.append(f"{sides['en']},{sides['de']}")
-    assert final["data"]["mix"] == "; ".join(expected)
-    report = json.loads((folder / "final" / "corpus.json").read_text(encoding="utf-8"))
-    num_pairs = [source["pairs"] for source in report["sources"]]
-    assert num_pairs[0] == 150
-    assert len(num_pairs) == 5
-    # Each command is printed so that it can be typed, and none has anything left to do.
-    assert out.count("\n$ mt translate ") == 4
-    before = {file: file.stat().st_mtime_ns for file in folder.glob("*.??")}
-    curves = (folder / "final" / "metrics.jsonl").read_bytes()
-    assert call(command)[0] == 0
-    assert {file: file.stat().st_mtime_ns for file in folder.glob("*.??")} == before
-    assert (folder / "final" / "metrics.jsonl").read_bytes() == curves
