@@ -1,236 +1,187 @@
-"""What `scripts/bench` calls: measure, print, and write a report."""
+"""What `scripts/bench` calls: train side by side with other programs, print a report and write it."""
 
 import argparse
 import datetime
-import json
 import sys
-import time
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from statistics import median
 
 import torch
 
-from mt.device import choose_precision, multiplies_bf16_fast
-from scripts.benchmark import doubts, layouts, machine, report
+from mt.device import multiplies_bf16_fast
+from scripts.benchmark import machine
+from scripts.benchmark.prepare import make_workload, write_first_weights
 from scripts.benchmark.process import REPOSITORY, SideError, Worker
 from scripts.benchmark.session import Job, JobPrecision
 from scripts.benchmark.sizes import SIZES
-from scripts.benchmark.training import SAME_BATCHES, Rounds, measure_training
-from scripts.benchmark.translating import measure_translating
-from scripts.benchmark.workload import Description, decoding_texts
 
-TOOLKITS = ("eole", "joeynmt")
-TRANSLATING = (
-    "mt_translate",
-    "mt_translate_float32",
-    "marian_generate",
-    "ctranslate2_float32",
-    "ctranslate2_float32_workers",
-    "ctranslate2_int8",
-    "ctranslate2_int8_workers",
-)
-PACKAGES = ("torch", "tokenizers", "transformers", "ctranslate2", "eole", "joeynmt")
+NAMES = {
+    "mt_train": "**mt**",
+    "torch_loop": "plain `torch.nn.Transformer` loop",
+    "marian": "Hugging Face Marian",
+    "eole": "eole",
+    "joeynmt": "JoeyNMT",
+    "tutorial": "the tutorials' loop",
+}
+SAME_BATCHES = ("mt_train", "torch_loop", "marian")
+"""Sides that train on the very same batches and begin with the same weights."""
+PYTHONS = dict.fromkeys(NAMES, sys.executable) | {
+    side: str(REPOSITORY / ".bench" / side / "bin" / "python") for side in ("eole", "joeynmt")
+}
+PACKAGES = ("torch", "tokenizers", "transformers", "eole", "joeynmt")
+METHOD = """\
+The programs take turns in rounds, each in its own process, which waits while the others work. Ratios are of
+the same round; the table shows their median, with the least and the most. Target tokens are real ones, with
+EOS and without padding.
+
+The same mathematics in mt, the plain loop and Marian: the same batches in the same order, the same first
+weights (see the loss of the first batch), post-norm, sinusoidal positions, ReLU, dropout 0.1 on the
+embeddings and after each sub-layer and nowhere else, output weights tied to the target embedding, label
+smoothing 0.1, gradient clipped to norm 1, Adam. eole and JoeyNMT are run by their own training code with
+their own batches of as many tokens: eole is pre-norm and also has dropout inside the feed-forward network;
+JoeyNMT is post-norm and has it there and on the attention weights as well. The tutorials' loop is taken
+from them: 8 sentences padded to 350 tokens, dropout everywhere, output not tied."""
 
 
-def arguments() -> argparse.Namespace:
+@dataclass
+class Result:
+    """What a side did in all rounds, or why it could not."""
+
+    first_loss: float | None = None
+    tokens_per_second: list[float] = field(default_factory=list)
+    peak_mb: float = 0.0
+    failure: str | None = None
+
+
+def main() -> int:
+    options = _arguments()
+    folder = options.folder.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    stolen = machine.StolenTime()
+    _say("reading the corpus and training the subword vocabularies")
+    workload = make_workload(
+        folder,
+        data=str(Path(options.data).resolve()) if Path(options.data).exists() else options.data,
+        src=options.src,
+        tgt=options.tgt,
+        num_pairs=2_000 if options.quick else 29_000,
+        batch_tokens=1_000 if options.quick else 25_000 if options.cuda else 4_096,
+    )
+    sizes = options.sizes or (["tiny"] if options.quick else ["base"] if options.cuda else ["small", "base"])
+    tables = []
+    for precision in _precisions(options):
+        for size in sizes:
+            job = Job(folder, SIZES[size], "cuda" if options.cuda else "cpu", precision)
+            write_first_weights(job)
+            _say(f"training {size} in {precision}")
+            tables.append(table(job, _measure(job, options)))
+    where = torch.cuda.get_device_name() if options.cuda else machine.processor()
+    versions = {line for python in PYTHONS.values() for line in machine.versions(python, PACKAGES)}
+    heading = (
+        f"Measured on {datetime.date.today()} on {where}, {options.threads} thread(s), "
+        f"{', '.join(sorted(versions))}. {stolen}\n\n"
+        f"Workload: {workload.corpus}, {workload.num_pairs:,} pairs, byte-level BPE with "
+        f"{workload.src_vocabulary_size:,} and {workload.tgt_vocabulary_size:,} entries, at most "
+        f"{workload.batch_tokens:,} tokens a batch."
+    )
+    report = "\n\n".join([heading, METHOD, *tables])
+    print(report)
+    if not options.quick:
+        folder.with_suffix(".md").write_text(f"{report}\n", encoding="utf-8")
+        _say(f"written to {folder}.md")
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
     add = parser.add_argument
     add("--data", default="builtin:primer", help="a corpus as data.path takes it (default: %(default)s)")
     add("--src", default="en", help="the language translated from (default: %(default)s)")
     add("--tgt", default="de", help="the language translated to (default: %(default)s)")
     add("--quick", action="store_true", help="a tiny model for a minute, to see that everything works")
-    add("--cuda", action="store_true", help="train the base model in bf16 and translate on CUDA")
+    add("--cuda", action="store_true", help="train the base model in bf16 on CUDA")
     add("--threads", type=int, default=machine.num_cores(), help="threads of each side (default: all cores)")
     add("--sizes", nargs="+", choices=SIZES, help="models to train (default: small base)")
-    add("--batch-tokens", type=int, help="of a batch (default: 4096; on CUDA 25000)")
-    add("--sides", nargs="+", help="train these sides only, besides mt")
-    add("--no-train", action="store_true", help="only translate")
-    add("--no-translate", action="store_true", help="only train")
-    add("--rounds", type=int, default=4, help="rounds of training and of greedy search (default: 4)")
-    add("--bleu", type=float, default=25, help="quality of the model that translates (default: 25)")
-    add("--environments", type=Path, default=REPOSITORY / ".bench", help="where eole and joeynmt live")
-    add("--folder", type=Path, default=REPOSITORY / "runs" / "bench", help="for intermediate files and logs")
-    add("--output", type=Path, default=REPOSITORY / "runs" / "bench.md", help="the report to write")
+    add("--sides", nargs="+", choices=NAMES, default=list(NAMES), help="train these only, besides mt")
+    add("--folder", type=Path, default=REPOSITORY / "runs" / "bench", help="for files, logs and the report")
     return parser.parse_args()
 
 
-def main() -> int:
-    options = arguments()
-    began = time.perf_counter()
-    benchmark = Benchmark(options)
-    sections = benchmark.run()
-    sections.insert(0, benchmark.introduction(time.perf_counter() - began))
-    benchmark.doubts += doubts.about_stolen_time(benchmark.stolen.share())
-    text = "\n\n".join(sections)
-    print(text)
-    if benchmark.doubts:
-        reasons = "".join(f"- {doubt}\n" for doubt in benchmark.doubts)
-        print(f"\nnot written, because this run is not to be trusted:\n{reasons}", file=sys.stderr)
-        # A quick run shows that everything works; nobody reads its figures.
-        return 0 if options.quick else 1
-    if not options.quick:
-        options.output.parent.mkdir(parents=True, exist_ok=True)
-        options.output.write_text(f"{text}\n", encoding="utf-8")
-        print(f"\nwritten to {options.output}", file=sys.stderr)
-    return 0
+def _precisions(options: argparse.Namespace) -> list[JobPrecision]:
+    """Mixed precision only where it pays."""
+    if options.cuda:
+        return ["bf16"]
+    return ["float32", "bf16"] if multiplies_bf16_fast(torch.device("cpu")) else ["float32"]
 
 
-class Benchmark:
-    """One run."""
+def _measure(job: Job, options: argparse.Namespace) -> dict[str, Result]:
+    """Let the sides take turns, so that a slow minute is slow for all, another one first in each round."""
+    sides = ["mt_train", *(side for side in options.sides if side != "mt_train")]
+    if job.size.name == "base":
+        # A step of either takes as long as a round of the others.
+        sides = [side for side in sides if side not in ("joeynmt", "tutorial")]
+    if job.precision == "bf16" and job.device == "cpu":
+        # Those that compute the same are enough to see what it brings.
+        sides = [side for side in sides if side in SAME_BATCHES]
+    workers: dict[str, Worker] = {}
+    results = {side: Result() for side in sides}
 
-    def __init__(self, options: argparse.Namespace) -> None:
-        self.options = options
-        self.device = "cuda" if options.cuda else "cpu"
-        # Mixed precision only where it pays.
-        self.precisions: list[JobPrecision] = ["bf16"] if options.cuda else ["float32"]
-        if not options.cuda and multiplies_bf16_fast(torch.device("cpu")):
-            self.precisions.append("bf16")
-        self.failures: dict[str, str] = {}
-        self.doubts: list[str] = []
-        self.load = machine.load()
-        self.stolen = machine.StolenTime()
-        self.rounds_said: list[str] = []
-        self.folder = options.folder.resolve()
-        self.folder.mkdir(parents=True, exist_ok=True)
-        default = ["tiny"] if options.quick else ["base"] if options.cuda else ["small", "base"]
-        self.sizes = [SIZES[name] for name in options.sizes or default]
-        self.description: Description | None = None
-
-    def run(self) -> list[str]:
-        """Measure; the sections of the report."""
-        self._prepare()
-        sections = []
-        if not self.options.no_train:
-            sections += [
-                self._train(self._job(size.name, precision))
-                for precision in self.precisions
-                for size in self.sizes
-            ]
-        if not self.options.no_translate:
-            sections += self._translate()
-        if self.failures:
-            said = [f"- {report.NAMES.get(side, side)}: {why}" for side, why in self.failures.items()]
-            sections.append("Left out:\n\n" + "\n".join(said))
-        return sections
-
-    def introduction(self, seconds: float) -> str:
-        """On what, with what, when, and how it was measured."""
-        assert self.description is not None
-        where = machine.graphics() if self.options.cuda else machine.processor()
-        pythons = {sys.executable, *self._toolkits().values()}
-        versions = sorted({version for python in pythons for version in machine.versions(python, PACKAGES)})
-        return "\n".join(
-            [
-                f"Measured on {datetime.date.today()} on {where}, {self.options.threads} thread(s), "
-                f"Python {sys.version.split()[0]}, {', '.join(versions)}, "
-                f"in {seconds / 60:.0f} minutes. {machine.scheduling()}; load {self.load} at the beginning "
-                f"and {machine.load()} at the end; the host gave "
-                f"{self.stolen.share():.1%} of the processors' time to others.",
-                "",
-                report.workload_text(self.description, rounds=self.rounds_said),
-            ]
-        )
-
-    def _job(self, size: str, precision: JobPrecision | None = None) -> Job:
-        return Job(self.folder, SIZES[size], self.device, precision or self.precisions[0])
-
-    def _prepare(self) -> None:
-        options = self.options
-        _say("reading the corpus and training the subword vocabularies")
-        with Worker("prepare", self._job(self.sizes[0].name), threads=options.threads) as worker:
-            answer = worker.ask(
-                do="make_workload",
-                data=str(Path(options.data).resolve()) if Path(options.data).exists() else options.data,
-                src=options.src,
-                tgt=options.tgt,
-                num_pairs=2_000 if options.quick else 29_000,
-                batch_tokens=options.batch_tokens
-                or (1_000 if options.quick else 25_000 if options.cuda else 4_096),
-            )
-            self.description = Description(**answer)
-
-    def _toolkits(self) -> dict[str, str]:
-        """Those that have an environment, and its Python."""
-        pythons = {side: self.options.environments / side / "bin" / "python" for side in TOOLKITS}
-        return {side: str(python.absolute()) for side, python in pythons.items() if python.exists()}
-
-    def _train(self, job: Job) -> str:
-        options = self.options
-        with Worker("prepare", job, threads=options.threads) as worker:
-            worker.ask(do="first_weights")
-        sides = dict.fromkeys(("mt_train", "torch_loop", "marian"), sys.executable) | self._toolkits()
-        for side in TOOLKITS:
-            if side not in sides:
-                self.failures[side] = f"no environment in {options.environments.name}/{side}"
-        if job.precision != self.precisions[0]:
-            # Those that compute the same are enough to see what it brings.
-            sides = {side: python for side, python in sides.items() if side in SAME_BATCHES}
-        if job.size.name == "base":
-            # A step of either takes as long as a round of the others.
-            sides.pop("joeynmt", None)
-        elif job.precision == self.precisions[0]:
-            sides["tutorial"] = sys.executable
-        if options.sides:
-            sides = {side: python for side, python in sides.items() if side in ["mt_train", *options.sides]}
-        rounds = {
-            "tiny": Rounds(2, 2, 1.0),
-            "small": Rounds(options.rounds, 5, 8.0),
-            "base": Rounds(options.rounds, 20 if options.cuda else 2, 8.0),
-        }[job.size.name]
-        _say(f"training {job.size.name} in {job.precision}: {', '.join(sides)}")
-        said = (
-            f"{job.size.name}: {rounds.number} rounds of {rounds.steps} steps, or of at least "
-            f"{rounds.seconds:g} seconds where batches are not shared."
-        )
-        if said not in self.rounds_said:
-            self.rounds_said.append(said)
-        results, ceilings = measure_training(
-            sides, job, rounds, threads=options.threads, failures=self.failures
-        )
-        if not any(result.side == "mt_train" for result in results):
-            raise SystemExit(f"mt itself failed: {self.failures['mt_train']}")
-        self.doubts += doubts.about_ceilings(ceilings)
-        return report.training_table(job, results, ceilings)
-
-    def _learn(self, job: Job) -> dict[str, Any]:
-        """Make the model that translates, or take the one that an earlier run trained to this quality."""
-        bleu = 0.0 if self.options.quick else self.options.bleu
-        _say(f"training the model that translates to BLEU {bleu:g}, unless it is there")
-        with Worker("prepare", job, threads=self.options.threads) as worker:
-            return worker.ask(do="learn", bleu=bleu, num_sentences=20 if self.options.quick else 1_000)
-
-    def _translate(self) -> list[str]:
-        options = self.options
-        job = self._job("tiny" if options.quick else "small")
-        learnt = self._learn(job)
-        sides = layouts.sides_that_differ(TRANSLATING, threads=options.threads, device=self.device)
+    def attempt(side: str, **command: float) -> None:
         try:
-            with Worker("ctranslate2_export", job, threads=options.threads):
-                pass
-        except SideError as error:
-            sides = [side for side in sides if not side.startswith("ctranslate2")]
-            self.failures["ctranslate2_float32"] = str(error)
-        beams = {1: 1, 5: 1} if options.quick else {1: options.rounds, 5: 3}
-        _say(f"translating {len(decoding_texts(job.folder)):,} sentences: {', '.join(sides)}")
-        results = measure_translating(sides, job, beams, threads=options.threads, failures=self.failures)
-        if "mt_translate" in self.failures:
-            raise SystemExit(f"mt itself failed: {self.failures['mt_translate']}")
-        lines = {f"{result.side}-{result.beam_size}": result.lines for result in results}
-        (self.folder / "translations.json").write_text(json.dumps(lines, ensure_ascii=False, indent=1))
-        if not options.quick:
-            self.doubts += doubts.about_peers(results, self.device)
-            self.doubts += doubts.about_sentences(learnt["left_out"], learnt["tried"])
-        precision = choose_precision("auto", torch.device(self.device))
-        text = (
-            f"The model that translates: {job.size.name}, {learnt['steps']:,} steps of about 1,000 tokens, "
-            f"BLEU {learnt['bleu']:.1f}; {learnt['left_out']:,} of {learnt['tried']:,} sentences were left "
-            f"out. mt translates in {precision}, its default here, Hugging Face in {job.precision}."
+            if side not in workers:
+                workers[side] = Worker(side, job, threads=options.threads, python=PYTHONS[side])
+                results[side].first_loss = workers[side].facts.get("first_loss")
+            answer = workers[side].ask(**command)
+        except (SideError, OSError) as error:
+            results[side].failure = str(error)
+            return
+        results[side].tokens_per_second.append(answer["tgt_tokens"] / answer["seconds"])
+        results[side].peak_mb = answer["peak_mb"]
+        _say(f"  {side}: {results[side].tokens_per_second[-1]:,.0f} tokens/s")
+
+    try:
+        for side in sides:
+            # The first steps are slower than those after them and not counted.
+            attempt(side, steps=2)
+            results[side].tokens_per_second.clear()
+        for number in range(2 if options.quick else 4):
+            first = number % len(sides)
+            for side in sides[first:] + sides[:first]:
+                if results[side].failure is None and side in SAME_BATCHES:
+                    attempt(side, steps=2 if job.size.name == "base" and job.device == "cpu" else 5)
+                elif results[side].failure is None:
+                    attempt(side, seconds=1 if options.quick else 8)
+    finally:
+        for worker in workers.values():
+            worker.close()
+    return results
+
+
+def table(job: Job, results: dict[str, Result]) -> str:
+    """How fast each side does the job."""
+    size = job.size
+    reference = results["mt_train"]
+    if reference.failure is not None:
+        raise SystemExit(f"mt itself failed: {reference.failure}")
+    lines = [
+        f"### Training, {size.name}, {job.precision}: d_model {size.d_model}, {size.num_heads} heads, "
+        f"d_ff {size.d_ff}, {size.num_layers}+{size.num_layers} layers",
+        "",
+        "| | target tokens/s | mt is faster by (least to most) | peak MB | first batch's loss, no dropout |",
+        "|---|---|---|---|---|",
+    ]
+    for side, result in results.items():
+        if result.failure is not None:
+            lines.append(f"| {NAMES[side]} | left out: {result.failure} | | | |")
+            continue
+        ratios = [a / b for a, b in zip(reference.tokens_per_second, result.tokens_per_second, strict=True)]
+        loss = "" if result.first_loss is None else f"{result.first_loss:.5f}"
+        lines.append(
+            f"| {NAMES[side]} | {median(result.tokens_per_second):,.0f} | {median(ratios):.2f} x "
+            f"({min(ratios):.2f} to {max(ratios):.2f}) | {result.peak_mb:,.0f} | {loss} |"
         )
-        tables = [
-            report.translating_table([r for r in results if r.beam_size == beam], beam, options.threads)
-            for beam in beams
-        ]
-        return [text, *tables]
+    return "\n".join(lines)
 
 
 def _say(what: str) -> None:

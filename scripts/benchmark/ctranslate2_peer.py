@@ -1,16 +1,15 @@
-"""What ten lines with CTranslate2 and tokenizers do: FOLDER FILE BEAM WORKERS THREADS."""
+"""What ten lines with CTranslate2 do with the lines of stdin: FOLDER BEAM THREADS COMPUTE_TYPE."""
 
 import sys
-from pathlib import Path
 
 import ctranslate2
 import tokenizers
 
-folder, file, beam, workers = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+folder, beam, threads, compute_type = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
 src, tgt = (tokenizers.Tokenizer.from_file(f"{folder}/{side}_tokenizer.json") for side in ("src", "tgt"))
-threads = max(1, int(sys.argv[5]) // workers)
-translator = ctranslate2.Translator(folder, inter_threads=workers, intra_threads=threads)
-lines = Path(file).read_text(encoding="utf-8").splitlines()
+layout = {"inter_threads": threads, "intra_threads": 1, "compute_type": compute_type}
+translator = ctranslate2.Translator(folder, **layout)
+lines = sys.stdin.read().splitlines()
 tokens = [each.tokens for each in src.encode_batch(lines, add_special_tokens=False)]
 options = {"beam_size": beam, "max_batch_size": 2048, "batch_type": "tokens", "disable_unk": True}
 results = translator.translate_batch(tokens, max_input_length=63, max_decoding_length=63, **options)

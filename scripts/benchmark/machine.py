@@ -7,8 +7,6 @@ from pathlib import Path
 
 import torch
 
-from scripts.benchmark.process import REPOSITORY
-
 STATISTICS = Path("/proc/stat")
 PROBE = """
 import importlib.metadata as m
@@ -28,36 +26,16 @@ def processor() -> str:
     return f"{name} ({', '.join([torch.backends.cpu.get_cpu_capability(), *bf16])})"
 
 
-def graphics() -> str:
-    """The name of the CUDA device."""
-    query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
-    return subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()[0]
-
-
 def versions(python: str, names: tuple[str, ...]) -> list[str]:
-    """The versions of these packages that this Python's environment has, as ``name version``."""
-    found = subprocess.run(
-        [python, "-c", PROBE.format(names=names)], capture_output=True, text=True, check=True, cwd=REPOSITORY
-    )
-    return found.stdout.splitlines()
-
-
-def scheduling() -> str:
-    """The scheduling class of this process, and its niceness."""
-    if not hasattr(os, "sched_getscheduler"):
-        return "Scheduling unknown"
-    names = {os.SCHED_OTHER: "other", os.SCHED_BATCH: "batch", os.SCHED_IDLE: "idle"}
-    name = names.get(os.sched_getscheduler(0), "real-time")
-    return f"Scheduling class {name}, nice {os.getpriority(os.PRIO_PROCESS, 0)}"
-
-
-def load() -> str:
-    """The mean number of processes that wanted to run in the last minute."""
-    return f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
+    """The versions of these packages in this Python's environment, as ``name version``; none without one."""
+    if not Path(python).exists():
+        return []
+    command = [python, "-c", PROBE.format(names=names)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
 
 
 class StolenTime:
-    """The time that the host of a virtual machine gives to others while this one has work to do."""
+    """The time that the host of a virtual machine gives to others: of more than 5 %, distrust the figures."""
 
     def __init__(self) -> None:
         self._stolen, self._all = _ticks()
@@ -66,6 +44,9 @@ class StolenTime:
         """The share of all processors' time since the beginning; 0 where the system does not say."""
         stolen, of_all = _ticks()
         return (stolen - self._stolen) / max(of_all - self._all, 1)
+
+    def __str__(self) -> str:
+        return f"The host gave {self.share():.1%} of the processors' time to others."
 
 
 def _ticks() -> tuple[int, int]:

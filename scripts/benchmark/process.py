@@ -7,7 +7,7 @@ import sys
 from collections import deque
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from scripts.benchmark.session import Job
 
@@ -43,18 +43,8 @@ class Worker:
             )
         self.facts = self._receive()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def ask(self, **command: Any) -> dict[str, Any]:
-        """Send a command and wait for its answer.
-
-        Raises:
-            SideError: If the process has ended.
-        """
+    def ask(self, **command: float) -> dict[str, Any]:
+        """Send a command and wait for its answer."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(command) + "\n")

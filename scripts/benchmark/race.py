@@ -5,8 +5,7 @@ python -m scripts.benchmark.race --data FOLDER [--minutes 5 10 20] [--plot docs/
 Both train in turns on the same cores for the same minutes, counted from the start of the process to the
 last step, each in its faster precision and without validation, and are scored on the test split with greedy
 search. FOLDER has train.jsonl, val.jsonl and test.jsonl. `mt` chooses its config for the minutes and the
-corpus; the loop (`scripts.benchmark.marian_loop`) has the settings that its users begin with. With
---minutes-without-amx, `mt` also runs as on a processor without AMX.
+corpus; the loop (`scripts.benchmark.marian_loop`) has the settings that its users begin with.
 """
 
 import argparse
@@ -17,18 +16,16 @@ import shutil
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 from sacrebleu.metrics.bleu import BLEU
 
 from mt.data.unsegmented_scripts import bleu_tokenizer
-from scripts.benchmark import doubts, machine
+from scripts.benchmark import machine
 
-SIDES = MT, MT_WITHOUT_AMX, MARIAN = ("mt", "mt without AMX", "Hugging Face Marian")
-# oneDNN then computes bf16 in float32, so that `mt init` finds float32 faster.
-WITHOUT_AMX = {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE"}
+SIDES = MT, MARIAN = ("mt", "Hugging Face Marian")
 
 
 @dataclass(frozen=True)
@@ -37,16 +34,14 @@ class Finish:
 
     side: str
     minutes: float
-    """What it was given."""
-    took_minutes: float
     """From the start of the process to the last step."""
     tgt_tokens: int
     precision: str
     bleu: float
-    load: float
-    """Processes that waited for a core, on average of the minute before the end."""
-    stolen: float
-    """The share of the processors' time that the host gave to others."""
+
+    def __str__(self) -> str:
+        figures = f"{self.minutes:.1f} | {self.tgt_tokens:,} | {self.precision} | {self.bleu:.2f}"
+        return f"| {self.side} | {figures} |"
 
 
 @dataclass(frozen=True)
@@ -57,7 +52,7 @@ class Race:
     src: str
     tgt: str
     folder: Path
-    environment: dict[str, str]
+    threads: int
 
     @property
     def references(self) -> list[str]:
@@ -65,92 +60,44 @@ class Race:
         lines = (self.data / "test.jsonl").read_text(encoding="utf-8").split("\n")
         return [json.loads(line)[self.tgt] for line in lines if line]
 
-    def run_mt(self, side: str, minutes: float, precision: str | None) -> Finish:
+    def run_mt(self, minutes: float) -> Finish:
         """`mt init --minutes`, `mt train`, `mt evaluate`."""
-        name = f"{side.replace(' ', '-')}-{minutes:g}"
-        config, run = self.folder / f"{name}.yaml", self.folder / name
-        environment = self.environment | (WITHOUT_AMX if side == MT_WITHOUT_AMX else {})
+        config, run = self.folder / f"mt-{minutes:g}.yaml", self.folder / f"mt-{minutes:g}"
         config.unlink(missing_ok=True)
         shutil.rmtree(run, ignore_errors=True)
-        languages = ["--src", self.src, "--tgt", self.tgt]
-        self._call(
-            *("mt", "init", "--data", str(self.data), *languages),
-            *("--minutes", f"{minutes:g}", "--output", str(config)),
-            environment=environment,
-        )
-        never = "1000000000"
-        without = [f"validation.every_steps={never}", f"checkpoint.every_steps={never}"]
-        if precision is not None:
-            without.append(f"training.precision={precision}")
-        stolen = machine.StolenTime()
+        corpus = ["--data", str(self.data), "--src", self.src, "--tgt", self.tgt]
+        self._call("mt", "init", *corpus, "--minutes", f"{minutes:g}", "--output", str(config))
+        never = [f"{section}.every_steps=1000000000" for section in ("validation", "checkpoint")]
         began = time.time()
-        self._call(
-            *("mt", "train", "--config", str(config), "--run", str(run)),
-            *(word for option in without for word in ("--set", option)),
-            environment=environment,
-        )
-        took, load, share_stolen = time.time() - began, os.getloadavg()[0], stolen.share()
-        scores = self.folder / f"{name}-scores.json"
-        self._call("mt", "evaluate", "--run", str(run), "--split", "test", "--json", str(scores))
+        options = [word for option in never for word in ("--set", option)]
+        self._call("mt", "train", "--config", str(config), "--run", str(run), *options)
+        took_minutes = (time.time() - began) / 60
+        self._call("mt", "evaluate", "--run", str(run), "--split", "test")
         [hypotheses] = run.glob("hypotheses.test*.txt")
         last = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()][-1]
-        settings = yaml.safe_load((run / "config.yaml").read_text())["training"]
-        return Finish(
-            side,
-            minutes,
-            took / 60,
-            int(last["num_target_tokens"]),
-            settings["precision"],
-            self._bleu(hypotheses),
-            load,
-            share_stolen,
-        )
+        precision = yaml.safe_load((run / "config.yaml").read_text())["training"]["precision"]
+        return Finish(MT, took_minutes, int(last["num_target_tokens"]), precision, self._bleu(hypotheses))
 
     def run_marian(self, minutes: float) -> Finish:
         """The plain loop, which stops by itself."""
         out = self.folder / f"marian-{minutes:g}.txt"
         files = ["--train", str(self.data / "train.jsonl"), "--test", str(self.data / "test.jsonl")]
         limits = ["--minutes", f"{minutes:g}", "--began", f"{time.time():.3f}", "--out", str(out)]
-        stolen = machine.StolenTime()
         self._call("scripts.benchmark.marian_loop", *files, "--src", self.src, "--tgt", self.tgt, *limits)
         facts = json.loads(out.with_suffix(".json").read_text())
-        load = os.getloadavg()[0]
-        return Finish(
-            MARIAN,
-            minutes,
-            facts["minutes"],
-            facts["tgt_tokens"],
-            facts["precision"],
-            self._bleu(out),
-            load,
-            stolen.share(),
-        )
+        return Finish(MARIAN, facts["minutes"], facts["tgt_tokens"], facts["precision"], self._bleu(out))
 
-    def _call(self, *module_and_arguments: str, environment: dict[str, str] | None = None) -> None:
+    def _call(self, *module_and_arguments: str) -> None:
         command = [sys.executable, "-m", *module_and_arguments]
         print(f"{datetime.datetime.now():%H:%M:%S} {' '.join(command[2:])}", file=sys.stderr, flush=True)
+        threads = {"OMP_NUM_THREADS": str(self.threads), "MKL_NUM_THREADS": str(self.threads)}
         with (self.folder / "race.log").open("a") as log:
-            subprocess.run(command, check=True, env=environment or self.environment, stdout=log, stderr=log)
+            subprocess.run(command, check=True, env=os.environ | threads, stdout=log, stderr=log)
 
     def _bleu(self, hypotheses: Path) -> float:
+        lines = hypotheses.read_text("utf-8").split("\n")[:-1]
         metric = BLEU(tokenize=bleu_tokenizer(self.references))
-        return float(
-            metric.corpus_score(hypotheses.read_text("utf-8").split("\n")[:-1], [self.references]).score
-        )
-
-
-def table(finishes: list[Finish]) -> str:
-    """The finishes in Markdown, in the order of the minutes."""
-    lines = [
-        "| minutes | | took | target tokens | precision | BLEU | stolen |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for one in sorted(finishes, key=lambda finish: (finish.minutes, finish.side)):
-        lines.append(
-            f"| {one.minutes:g} | {one.side} | {one.took_minutes:.1f} | {one.tgt_tokens:,} | "
-            f"{one.precision} | {one.bleu:.2f} | {one.stolen:.1%} |"
-        )
-    return "\n".join(lines)
+        return float(metric.corpus_score(lines, [self.references]).score)
 
 
 def plot(finishes: list[Finish], file: Path, caption: str) -> None:
@@ -161,10 +108,9 @@ def plot(finishes: list[Finish], file: Path, caption: str) -> None:
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(7, 4), dpi=150)
-    for side, style in zip(SIDES, ("o-", "^-.", "s--"), strict=True):
-        points = sorted((one.took_minutes, one.bleu) for one in finishes if one.side == side)
-        if points:
-            axes.plot(*zip(*points, strict=True), style, label=side)
+    for side, style in zip(SIDES, ("o-", "s--"), strict=True):
+        points = sorted((one.minutes, one.bleu) for one in finishes if one.side == side)
+        axes.plot(*zip(*points, strict=True), style, label=side)
     axes.set(xlabel="minutes from the start of the process to the last step", ylabel="BLEU, greedy search")
     axes.set_title(caption, fontsize=7)
     axes.grid(alpha=0.3)
@@ -174,39 +120,30 @@ def plot(finishes: list[Finish], file: Path, caption: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(prog="scripts/bench --race", description=(__doc__ or "").split("\n")[0])
     add = parser.add_argument
     add("--data", type=Path, required=True, help="a folder with train.jsonl, val.jsonl and test.jsonl")
     add("--src", default="en")
     add("--tgt", default="de")
     add("--minutes", type=float, nargs="+", default=[5, 10, 20], help="budgets (default: 5 10 20)")
-    add("--minutes-without-amx", type=float, nargs="+", default=[], help="budgets of mt as without AMX")
     add("--marian-minutes", type=float, nargs="+", help="budgets of the peer (default: those of --minutes)")
-    add("--precision", help="training.precision of mt (default: what mt init writes)")
     add("--threads", type=int, default=machine.num_cores(), help="threads of each side (default: all cores)")
     add("--folder", type=Path, default=Path("runs/race"), help="for runs and logs")
     add("--plot", type=Path, help="a picture to write")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    threads = {"OMP_NUM_THREADS": str(options.threads), "MKL_NUM_THREADS": str(options.threads)}
-    race = Race(options.data, options.src, options.tgt, options.folder, os.environ | threads)
+    race = Race(options.data, options.src, options.tgt, options.folder, options.threads)
+    stolen = machine.StolenTime()
+    starts = [(minutes, race.run_mt) for minutes in options.minutes]
+    starts += [(minutes, race.run_marian) for minutes in options.marian_minutes or options.minutes]
     finishes: list[Finish] = []
-    starts: list[tuple[float, str]] = [
-        *((minutes, MT) for minutes in options.minutes),
-        *((minutes, MT_WITHOUT_AMX) for minutes in options.minutes_without_amx),
-        *((minutes, MARIAN) for minutes in options.marian_minutes or options.minutes),
-    ]
-    for minutes, side in sorted(starts):
-        one = race.run_marian(minutes) if side == MARIAN else race.run_mt(side, minutes, options.precision)
-        finishes.append(one)
-        print(f"{one}", file=sys.stderr, flush=True)
-        for doubt in doubts.about_stolen_time(one.stolen):
-            print(f"not to be trusted: {doubt}", file=sys.stderr, flush=True)
-        record = json.dumps([asdict(finish) for finish in finishes], indent=1)
-        (options.folder / "finishes.json").write_text(record)
+    for minutes, run in sorted(starts, key=lambda start: start[0]):
+        finishes.append(run(minutes))
+        print(finishes[-1], file=sys.stderr, flush=True)
     where = f"{machine.processor()}, {options.threads} threads, {datetime.date.today()}"
     caption = f"{where}; BLEU: sacreBLEU, {bleu_tokenizer(race.references)}, mixed case"
-    print(f"{caption}\n\n{table(finishes)}")
+    print(f"{caption}. {stolen}\n\n| | minutes | target tokens | precision | BLEU |\n|---|---|---|---|---|")
+    print(*finishes, sep="\n")
     if options.plot is not None:
         plot(finishes, options.plot, caption)
 

@@ -9,12 +9,12 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
-from scripts.benchmark.sizes import Size, training_flops
+from scripts.benchmark.sizes import Size
 from scripts.benchmark.workload import Workload
 
 STATUS = Path("/proc/self/status")
@@ -24,14 +24,7 @@ JobPrecision = Literal["float32", "bf16"]
 
 @dataclass(frozen=True)
 class Job:
-    """What a side is to do.
-
-    Attributes:
-        folder: The folder of the workload and the weights.
-        size: The size of the model to train.
-        device: ``cpu`` or ``cuda``.
-        precision: ``float32``, or ``bf16`` for mixed precision.
-    """
+    """What a side is to train, with the folder of the workload and the weights."""
 
     folder: Path
     size: Size
@@ -55,13 +48,13 @@ class Channel:
         self._answers: TextIO = os.fdopen(os.dup(1), "w")
         os.dup2(2, 1)
 
-    def receive(self) -> dict[str, Any]:
+    def receive(self) -> dict[str, float]:
         """The next command; the process ends where there is none."""
         line = sys.stdin.readline()
         if not line:
             # Not sys.exit: a toolkit may catch it, or save a checkpoint first.
             os._exit(0)
-        command: dict[str, Any] = json.loads(line)
+        command: dict[str, float] = json.loads(line)
         return command
 
     def send(self, answer: Mapping[str, Any]) -> None:
@@ -70,108 +63,55 @@ class Channel:
 
 
 @dataclass
-class Counts:
-    """What was computed between two answers."""
-
-    steps: int = 0
-    src_tokens: int = 0
-    src_slots: int = 0
-    tgt_tokens: int = 0
-    tgt_slots: int = 0
-    flops: float = 0.0
-
-
-@dataclass
 class TrainingSession:
     """Times the steps of a side's own training loop, and lets it run only when it is its turn."""
 
     channel: Channel
-    job: Job
-    tgt_vocabulary_size: int
-    _counts: Counts = field(default_factory=Counts)
-    _command: dict[str, Any] = field(default_factory=dict)
+    device: str
+    _command: dict[str, float] = field(default_factory=dict)
+    _steps: int = 0
+    _tgt_tokens: int = 0
     _started: float = 0.0
 
-    def ready(self, **facts: Any) -> None:
+    def ready(self, **facts: float) -> None:
         """Report that the model is ready, and wait for the first command."""
-        self.channel.send({"ready": True, **facts})
+        self.channel.send(facts)
         self._await_command()
 
-    def after_step(
-        self,
-        src_lengths: Sequence[int],
-        tgt_lengths: Sequence[int],
-        *,
-        src_slots: int,
-        tgt_slots: int,
-    ) -> None:
-        """Count a step; at the end of the turn answer, and wait for the next turn.
-
-        Args:
-            src_lengths: Real source tokens of each sentence.
-            tgt_lengths: Real target tokens of each sentence.
-            src_slots: Source positions that were computed, padding included.
-            tgt_slots: Likewise of the target.
-        """
-        counts = self._counts
-        counts.steps += 1
-        counts.src_tokens += int(sum(src_lengths))
-        counts.tgt_tokens += int(sum(tgt_lengths))
-        counts.src_slots += src_slots
-        counts.tgt_slots += tgt_slots
-        counts.flops += training_flops(self.job.size, self.tgt_vocabulary_size, src_lengths, tgt_lengths)
-        is_over = counts.steps >= self._command.get("steps", 0)
+    def after_step(self, tgt_tokens: int) -> None:
+        """Count a step with its real target tokens; at the end of the turn answer, and wait for the next."""
+        self._steps += 1
+        self._tgt_tokens += tgt_tokens
+        is_over = self._steps >= self._command.get("steps", 1)
         if is_over and time.perf_counter() - self._started >= self._command.get("seconds", 0.0):
-            synchronize(self.job.device)
+            self._synchronize()
             seconds = time.perf_counter() - self._started
-            self.channel.send({**vars(counts), "seconds": seconds, "peak_mb": peak_mb(self.job.device)})
+            answer = {"tgt_tokens": self._tgt_tokens, "seconds": seconds, "peak_mb": self._peak_mb()}
+            self.channel.send(answer)
             self._await_command()
 
     def _await_command(self) -> None:
         self._command = self.channel.receive()
-        self._counts = Counts()
-        synchronize(self.job.device)
+        self._steps = self._tgt_tokens = 0
+        self._synchronize()
         self._started = time.perf_counter()
 
+    def _synchronize(self) -> None:
+        """Wait until the device has done what it was given."""
+        if self.device == "cuda":
+            import torch
 
-def serve(channel: Channel, commands: Mapping[str, Callable[..., Mapping[str, Any]]]) -> None:
-    """Answer ``{"do": NAME, ...}`` with what the function of that name gives for the other entries."""
-    channel.send({"ready": True})
-    while True:
-        command = channel.receive()
-        channel.send(commands[command.pop("do")](**command))
+            torch.cuda.synchronize()
 
+    def _peak_mb(self) -> float:
+        """The most memory that this process has ever held: resident on a CPU, allocated on CUDA."""
+        if self.device == "cuda":
+            import torch
 
-def synchronize(device: str) -> None:
-    """Wait until the device has done what it was given."""
-    if device == "cuda":
-        import torch
-
-        torch.cuda.synchronize()
-
-
-def peak_mb(device: str) -> float:
-    """The most memory that this process has ever held: resident on a CPU, allocated on CUDA."""
-    if device == "cuda":
-        import torch
-
-        return torch.cuda.max_memory_allocated() / 2**20
-    # Not ru_maxrss where /proc is there: a child begins with its parent's.
-    if STATUS.exists():
-        return _status_mb("VmHWM")
-    unit = 2**20 if sys.platform == "darwin" else 2**10
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
-
-
-def resident_mb(device: str) -> float:
-    """The memory that this process holds now; without /proc the most that it has ever held."""
-    if device == "cuda":
-        import torch
-
-        return torch.cuda.memory_allocated() / 2**20
-    return _status_mb("VmRSS") if STATUS.exists() else peak_mb(device)
-
-
-def _status_mb(field: str) -> float:
-    line = next(line for line in STATUS.read_text().splitlines() if line.startswith(field))
-    return int(line.split()[1]) / 2**10
+            return torch.cuda.max_memory_allocated() / 2**20
+        # Not ru_maxrss where /proc is there: a child begins with its parent's.
+        if STATUS.exists():
+            line = next(line for line in STATUS.read_text().splitlines() if line.startswith("VmHWM"))
+            return int(line.split()[1]) / 2**10
+        unit = 2**20 if sys.platform == "darwin" else 2**10
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit

@@ -1,82 +1,71 @@
-"""Translating side by side: the same sentences, the same weights, turn by turn."""
+"""Whole programs that translate a file by the same model: `mt`, and ten lines with CTranslate2.
 
-from dataclasses import dataclass, field
+python -m scripts.benchmark.translating --run RUN --file FILE [--beam 5] [--precision float32]
 
-from scripts.benchmark.process import SideError, Worker
-from scripts.benchmark.session import Job
+Both are started as from a shell, in turns, for the first line of the file and for all of it. The ten lines
+(`scripts.benchmark.ctranslate2_peer`) get what `mt export` writes.
+"""
 
-NUM_SENTENCES_ALONE = 50
+import argparse
+import os
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
 
+from scripts.benchmark import machine
 
-@dataclass
-class SearchResult:
-    """What a side did with one beam size."""
-
-    side: str
-    beam_size: int
-    batching: str
-    sentences_per_second: list[float] = field(default_factory=list)
-    seconds_alone: list[float] = field(default_factory=list)
-    """The time of each sentence translated alone."""
-    peak_mb: float = 0.0
-    added_mb: float = 0.0
-    """What translating took beside what was held once the model was loaded."""
-    lines: list[str] = field(default_factory=list)
+ROUNDS = 3
 
 
-def measure_translating(
-    sides: list[str], job: Job, beam_sizes: dict[int, int], *, threads: int, failures: dict[str, str]
-) -> list[SearchResult]:
-    """Let the sides take turns.
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="scripts/bench --translate", description=(__doc__ or "").split("\n")[0]
+    )
+    add = parser.add_argument
+    add("--run", required=True, help="a trained run")
+    add("--file", type=Path, required=True, help="sentences, one a line")
+    add("--beam", default="1", help="1 is greedy search (default)")
+    add("--precision", default="int8", help="int8 or float32 (default: %(default)s)")
+    add("--threads", default=str(machine.num_cores()), help="threads of each side (default: all cores)")
+    add("--folder", type=Path, default=Path("runs/translating"), help="for the export and translations")
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    export, first = str(options.folder / "ctranslate2"), options.folder / "first"
+    mt, peer = [sys.executable, "-m", "mt"], [sys.executable, "-m", "scripts.benchmark.ctranslate2_peer"]
+    subprocess.run([*mt, "export", "--run", options.run, "--to", "ctranslate2", export], check=True)
+    first.write_text(options.file.read_text(encoding="utf-8").split("\n")[0] + "\n", encoding="utf-8")
+    beam, precision, threads = options.beam, options.precision, options.threads
+    commands = {
+        "mt": [*mt, "translate", "--run", options.run, "--beam", beam, "--precision", precision],
+        "CTranslate2": [*peer, export, beam, threads, precision],
+    }
+    seconds: dict[tuple[str, Path], list[float]] = defaultdict(list)
+    stolen = machine.StolenTime()
+    for _ in range(ROUNDS):
+        for file in (first, options.file):
+            for side, command in commands.items():
+                seconds[side, file].append(_timed(command, file, options.folder / f"{side}.txt", threads))
+    lines = {side: (options.folder / f"{side}.txt").read_text("utf-8").split("\n") for side in commands}
+    print(f"{machine.processor()}, {threads} threads, beam of {beam}, {precision}. {stolen}\n")
+    print("| | one sentence, s | all, sentences/s | lines as of mt |\n|---|---|---|---|")
+    for side in commands:
+        same = sum(map(str.__eq__, lines[side], lines["mt"])) / len(lines["mt"])
+        speed = (len(lines["mt"]) - 1) / median(seconds[side, options.file])
+        print(f"| {side} | {median(seconds[side, first]):.2f} | {speed:,.0f} | {same:.1%} |")
 
-    Args:
-        sides: Which.
-        job: With what model.
-        beam_sizes: How many rounds for each beam size; 1 is greedy search.
-        threads: Threads of each side.
-        failures: Told of sides that could not take part, and why.
-    """
-    workers: dict[str, Worker] = {}
-    results: list[SearchResult] = []
-    try:
-        for side in sides:
-            try:
-                workers[side] = Worker(side, job, threads=threads)
-            except SideError as error:
-                failures[side] = str(error)
-        for beam_size, num_rounds in beam_sizes.items():
-            results += _measure_search(workers, beam_size, num_rounds, failures)
-    finally:
-        for worker in workers.values():
-            worker.close()
-    return results
+
+def _timed(command: Sequence[str], file: Path, output: Path, threads: str) -> float:
+    """Run a command on the lines of a file; its seconds."""
+    environment = os.environ | {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
+    with file.open() as lines, output.open("w") as translations:
+        began = time.perf_counter()
+        subprocess.run(command, stdin=lines, stdout=translations, env=environment, check=True)
+        return time.perf_counter() - began
 
 
-def _measure_search(
-    workers: dict[str, Worker], beam_size: int, num_rounds: int, failures: dict[str, str]
-) -> list[SearchResult]:
-    results: dict[str, SearchResult] = {}
-    for side, worker in list(workers.items()):
-        try:
-            answer = worker.ask(do="warm_up", beam_size=beam_size)
-        except SideError as error:
-            failures[side] = str(error)
-            del workers[side]
-            continue
-        if answer["can"]:
-            results[side] = SearchResult(side, beam_size, answer["batching"])
-    order = list(results)
-    for number in range(num_rounds if order else 0):
-        first = number % len(order)
-        for side in order[first:] + order[:first]:
-            result = results[side]
-            answer = workers[side].ask(do="translate", beam_size=beam_size)
-            result.lines, result.peak_mb = answer["lines"], answer["peak_mb"]
-            result.added_mb = answer["added_mb"]
-            result.sentences_per_second.append(len(result.lines) / answer["seconds"])
-            part = NUM_SENTENCES_ALONE // num_rounds
-            alone = workers[side].ask(
-                do="one_by_one", beam_size=beam_size, first=number * part, last=(number + 1) * part
-            )
-            result.seconds_alone += alone["seconds"]
-    return list(results.values())
+if __name__ == "__main__":
+    main()

@@ -24,7 +24,6 @@ class Description:
     seed: int
     max_length: int
     num_pairs: int
-    mean_tgt_length: float
 
 
 @dataclass(frozen=True)
@@ -82,9 +81,3 @@ class Workload:
             order = generator.permutation(len(self.src))
             for start in range(0, len(order) - num_sentences + 1, num_sentences):
                 yield [(self.src[i], self.tgt[i]) for i in order[start : start + num_sentences]]
-
-
-def decoding_texts(folder: Path) -> list[str]:
-    """The sentences that are translated."""
-    texts: list[str] = json.loads((folder / "decoding_texts.json").read_text(encoding="utf-8"))
-    return texts

@@ -49,11 +49,6 @@ class Result:
 
 def parts(job: Job) -> list[Part]:
     """All parts, in their order."""
-    benchmark = [sys.executable, "-m", "scripts.benchmark", "--folder", str(job.folder / "bench")]
-    benchmark += ["--data", job.data, "--src", job.src, "--tgt", job.tgt]
-    benchmark += ["--output", str(job.folder / "bench.md")]
-    benchmark += ["--cuda"] if job.device == "cuda" else ["--quick"]
-    searches = [*benchmark, "--no-train", "--rounds", "3"]
     # On a CPU nobody waits for it, and the machine may be busy.
     patience = 1 if job.device == "cuda" else 10
     return [
@@ -69,7 +64,6 @@ def parts(job: Job) -> list[Part]:
             job.command("translating"),
             90 * patience,
         ),
-        Part("searches", "Search beside Hugging Face Marian", searches, 120 * patience),
     ]
 
 
@@ -165,7 +159,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="scripts/gpu-check", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    names = ("agreement", "steps", "packed", "gaps", "training", "translating", "searches")
+    names = ("agreement", "steps", "packed", "gaps", "training", "translating")
     add = parser.add_argument
     add(
         "--device",

@@ -10,58 +10,29 @@ import torch
 from torch._C._autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
-from mt.config.config import Config
-from mt.config.data import DataConfig
-from mt.config.model import ModelConfig
-from mt.config.training import TrainingConfig
-from mt.data.batches.batch import Batch, collate
-from mt.device import SEARCH_DTYPES, Precision, SearchPrecision, choose_device, choose_precision
+from mt.data.batches.batch import Batch
+from mt.data.batches.stream import BatchStream
+from mt.device import SEARCH_DTYPES, SearchPrecision, choose_device, choose_precision
 from mt.search.beam import beam_search
 from mt.search.greedy import greedy_search
 from mt.search.request import SearchRequest
 from mt.search.strategy import Beam, Constraints
 from mt.special_tokens import EOS_ID
-from mt.training.counters import Counters
-from mt.training.train_state import TrainState, new_train_state
-from mt.transformer.build import build_transformer
+from mt.training.train_state import TrainState
 from mt.transformer.transformer import Transformer
+from scripts.benchmark.sizes import SIZES
 from scripts.gpu_check.job import Job, head, row
+from scripts.gpu_check.steps import BATCH_TOKENS, new_state, random_pairs
 
 MOST_OF_A_STEP = 0.1
 """The longest gap between two kernels, as a share of a training step."""
 WAITS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize")
 ATTENTION = "aten::_scaled_dot_product_"
 ATTENTION_MATH = "aten::_scaled_dot_product_attention_math"
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """The sizes of the model and of its batches."""
-
-    model: ModelConfig
-    vocabulary: int
-    batch_tokens: int
-    length: int
-    sentences: int
-    """Sentences in a search."""
-
-
-SIZES = {
-    "cuda": Sizes(
-        ModelConfig(d_model=512, num_heads=8, d_ff=2048, num_encoder_layers=6, num_decoder_layers=6),
-        8_000,
-        25_000,
-        30,
-        128,
-    ),
-    "cpu": Sizes(
-        ModelConfig(d_model=32, num_heads=2, d_ff=64, num_encoder_layers=1, num_decoder_layers=1),
-        300,
-        200,
-        10,
-        4,
-    ),
-}
+MODELS = {"cuda": ("base", 8_000), "cpu": ("tiny", 300)}
+"""The size and the number of words."""
+SENTENCES, LENGTH = {"cuda": 128, "cpu": 4}, {"cuda": 30, "cpu": 10}
+"""Of a search."""
 STEPS = 5
 
 
@@ -101,14 +72,15 @@ class Profile:
 
 def main() -> int:
     job = Job.given()
-    sizes = SIZES[job.device]
     device = choose_device(job.device)
-    train_state, batches = _train_state(sizes, device)
+    size, vocabulary = MODELS[job.device]
+    train_state = new_state(SIZES[size], vocabulary, device)
+    batches = _batches(vocabulary, BATCH_TOKENS[job.device])
     head("what", "ms a step", "device busy", "longest gap", "share of a step", "waits a step", "attention")
     training = profiled(lambda: _train(train_state, batches), STEPS, device)
     _show(f"training in {train_state.precision.name}", training)
     model = train_state.objective.model.eval()
-    request = _request(sizes, device)
+    request = _request(vocabulary, SENTENCES[job.device], LENGTH[job.device], device)
     for precision in dict.fromkeys((choose_precision("auto", device), "float32")):
         _profile_search(deepcopy(model).to(SEARCH_DTYPES[precision]), request, precision, device)
     longest = max(training.timeline.gaps(), default=0.0) / (training.timeline.span / STEPS)
@@ -175,27 +147,10 @@ def _show(what: str, found: Profile) -> None:
     )
 
 
-def _train_state(sizes: Sizes, device: torch.device) -> tuple[TrainState, list[Batch]]:
-    config = Config(
-        data=DataConfig(path="random numbers", src="src", tgt="tgt"),
-        model=sizes.model,
-        training=TrainingConfig(max_steps=1, precision="auto"),
-    )
-    torch.manual_seed(1)
-    model = build_transformer(
-        sizes.model, src_vocab_size=sizes.vocabulary, tgt_vocab_size=sizes.vocabulary, max_length=256
-    ).to(device)
-    precision = Precision(config.training.precision, device)
-    state = new_train_state(model, config, precision, Counters())
-    lengths = torch.randint(
-        sizes.length - 2, sizes.length + 1, (STEPS, 2, sizes.batch_tokens // sizes.length)
-    )
-    batches = [collate(*(_sentences(side.tolist(), sizes) for side in step)) for step in lengths]
-    return state, batches
-
-
-def _sentences(lengths: Sequence[int], sizes: Sizes) -> list[list[int]]:
-    return [torch.randint(4, sizes.vocabulary, (length,)).tolist() for length in lengths]
+def _batches(vocabulary: int, batch_tokens: int) -> list[Batch]:
+    pairs = random_pairs(STEPS * batch_tokens, vocabulary)
+    stream = BatchStream(pairs, batch_tokens=batch_tokens, num_micro_batches=1, seed=1)
+    return [stream.take(0, position)[0][0] for position in range(STEPS)]
 
 
 def _train(train_state: TrainState, batches: Sequence[Batch]) -> None:
@@ -203,13 +158,12 @@ def _train(train_state: TrainState, batches: Sequence[Batch]) -> None:
         train_state.step([batch])
 
 
-def _request(sizes: Sizes, device: torch.device) -> SearchRequest:
-    rows = [[*sentence, EOS_ID] for sentence in _sentences([sizes.length] * sizes.sentences, sizes)]
+def _request(vocabulary: int, sentences: int, length: int, device: torch.device) -> SearchRequest:
+    src_ids = torch.randint(4, vocabulary, (sentences, length + 1), device=device)
+    src_ids[:, -1] = EOS_ID
     # An untrained model may otherwise end every translation at once.
-    constraints = Constraints(min_length=sizes.length)
-    return SearchRequest(
-        torch.tensor(rows, device=device), [sizes.length] * sizes.sentences, constraints=constraints
-    )
+    constraints = Constraints(min_length=length)
+    return SearchRequest(src_ids, [length] * sentences, constraints=constraints)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from mt.training.counters import Counters
 from mt.training.step import LaunchedStep
 from mt.training.train_state import TrainState, new_train_state
 from mt.transformer.build import build_transformer
-from scripts.benchmark.mt_config import model_config
+from scripts.benchmark.sides.mt_train import model_config
 from scripts.benchmark.sizes import SIZES, Size
 from scripts.gpu_check.job import Job, head, row
 
@@ -164,7 +164,7 @@ def steps_of_marian(model: Model) -> Iterator[int]:
 
     vocabulary, device, stream = model.vocabulary, model.device, model.stream()
     weights = new_state(model.size, vocabulary, torch.device("cpu")).objective.model.weights()
-    description = Description("random", vocabulary, vocabulary, 0, 1, MAX_LENGTH, 0, 0.0)
+    description = Description("random", vocabulary, vocabulary, 0, 1, MAX_LENGTH, 0)
     marian: Any = build_marian(model.size, description, weights).to(device).train()
     optimizer = plain_adam(marian, device.type)
     epoch = position = 0

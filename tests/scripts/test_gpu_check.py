@@ -85,7 +85,7 @@ def test_the_whole_check_runs_on_the_cpu(tmp_path: Path) -> None:
     for title in (
         "Device", "Losses and gradients beside the CPU", "Training steps beside Hugging Face Marian",
         "Gaps between kernels", "Training, killing and resuming",
-        "Translating and evaluating beside the CPU", "Search beside Hugging Face Marian",
+        "Translating and evaluating beside the CPU",
     ):  # fmt: skip
         assert f"| {title} | passed |" in report
     for precision in ("float32", "bf16"):

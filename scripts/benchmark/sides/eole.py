@@ -73,7 +73,7 @@ def run(channel: Channel, job: Job) -> None:
     config = job.folder / "eole.yaml"
     # YAML's flow style is JSON.
     config.write_text(json.dumps(settings(job), indent=2))
-    session = TrainingSession(channel, job, job.workload.description.tgt_vocabulary_size)
+    session = TrainingSession(channel, job.device)
     train_step = Trainer._train_step
 
     def counted_step(trainer: Any, batches: list[dict[str, Any]], *args: Any, **kwargs: Any) -> None:
@@ -81,16 +81,10 @@ def run(channel: Channel, job: Job) -> None:
         [batch] = batches
         # The target begins with BOS, which is read but not predicted.
         tgt = batch["tgt"]
-        tgt_lengths = tgt.ne(trainer.train_loss.padding_idx).sum(1) - 1
-        session.after_step(
-            batch["srclen"].tolist(),
-            tgt_lengths.tolist(),
-            src_slots=batch["src"].shape[0] * batch["src"].shape[1],
-            tgt_slots=tgt.shape[0] * (tgt.shape[1] - 1),
-        )
+        session.after_step(int(tgt.ne(trainer.train_loss.padding_idx).sum()) - len(tgt))
 
     def train(trainer: Any, *args: Any, **kwargs: Any) -> Any:
-        session.ready(num_parameters=sum(p.numel() for p in trainer.model.parameters()))
+        session.ready()
         return whole_training(trainer, *args, **kwargs)
 
     whole_training = Trainer.train

@@ -73,7 +73,7 @@ def run(channel: Channel, job: Job) -> None:
             d_ff=job.size.d_ff,
         )
     )
-    session = TrainingSession(channel, job, description.tgt_vocabulary_size)
+    session = TrainingSession(channel, job.device)
     loss_and_gradient = training.TrainManager._train_step
     newest: list[Any] = []
 
@@ -83,15 +83,10 @@ def run(channel: Channel, job: Job) -> None:
 
     def count(*_: object) -> None:
         [batch] = newest
-        session.after_step(
-            batch.src_mask[:, 0].sum(1).tolist(),
-            batch.trg_mask[:, 0].sum(1).tolist(),
-            src_slots=batch.src.numel(),
-            tgt_slots=batch.trg.numel(),
-        )
+        session.after_step(int(batch.trg_mask[:, 0].sum()))
 
     def train_and_validate(manager: Any, *args: Any, **kwargs: Any) -> None:
-        session.ready(num_parameters=sum(p.numel() for p in manager.model.parameters()))
+        session.ready()
         register_optimizer_step_post_hook(count)
         whole_training(manager, *args, **kwargs)
 

@@ -89,4 +89,4 @@ def run(channel: Channel, job: Job) -> None:
         ).logits
         return logits
 
-    train(model, logits_of, TrainingSession(channel, job, description.tgt_vocabulary_size), job)
+    train(model, logits_of, TrainingSession(channel, job.device), job)

@@ -4,6 +4,7 @@ import numpy as np
 import torch
 from safetensors.torch import load_file
 
+from mt.config.model import ModelConfig
 from mt.data.batches.pairs import EncodedPairs, EncodedSentences
 from mt.data.batches.stream import BatchStream
 from mt.device import Precision, keep_freed_memory
@@ -11,11 +12,23 @@ from mt.training.loss import Objective
 from mt.training.train_state import TrainState
 from mt.transformer.build import build_transformer
 from mt.transformer.transformer import Transformer
-from scripts.benchmark.mt_config import model_config
 from scripts.benchmark.session import Channel, Job, TrainingSession
 from scripts.benchmark.sides.plain_loop import LABEL_SMOOTHING
 from scripts.benchmark.sizes import Size
 from scripts.benchmark.workload import Description, Workload
+
+
+def model_config(size: Size) -> ModelConfig:
+    """Post-norm, as the paper and as Marian have it, so that all sides can compute the same."""
+    return ModelConfig(
+        d_model=size.d_model,
+        num_heads=size.num_heads,
+        d_ff=size.d_ff,
+        num_encoder_layers=size.num_layers,
+        num_decoder_layers=size.num_layers,
+        dropout=0.1,
+        norm_first=False,
+    )
 
 
 def new_model(size: Size, workload: Description) -> Transformer:
@@ -29,19 +42,16 @@ def new_model(size: Size, workload: Description) -> Transformer:
     )
 
 
-def batch_stream(workload: Workload, *, batch_tokens: int) -> BatchStream:
+def batch_stream(workload: Workload) -> BatchStream:
     """The batches of the workload as `mt train` makes them."""
     src, tgt = (
         EncodedSentences(side.values.astype("int32"), side.offsets, np.diff(side.offsets).astype("int32") + 1)
         for side in (workload.src, workload.tgt)
     )
-    pairs = EncodedPairs(src, tgt)
-    return BatchStream(pairs, batch_tokens=batch_tokens, num_micro_batches=1, seed=workload.description.seed)
-
-
-def adam(model: Transformer) -> torch.optim.Optimizer:
-    """The optimizer of `mt train`."""
-    return torch.optim.Adam(model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9, fused=True)
+    facts = workload.description
+    return BatchStream(
+        EncodedPairs(src, tgt), batch_tokens=facts.batch_tokens, num_micro_batches=1, seed=facts.seed
+    )
 
 
 def run(channel: Channel, job: Job) -> None:
@@ -52,32 +62,23 @@ def run(channel: Channel, job: Job) -> None:
     objective = Objective(model.to(device))
     train_state = TrainState(
         objective,
-        adam(model),
+        torch.optim.Adam(model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9, fused=True),
         Precision(job.precision, device),
         learning_rate=lambda step: 1e-4,
         label_smoothing=LABEL_SMOOTHING,
         clip_norm=1.0,
     )
-    stream = batch_stream(workload, batch_tokens=workload.description.batch_tokens)
-    session = TrainingSession(channel, job, workload.description.tgt_vocabulary_size)
-
+    stream = batch_stream(workload)
+    session = TrainingSession(channel, job.device)
     first = stream.take(0, 0)[0][0].to(device)
     objective.eval()
     with torch.inference_mode():
         loss = objective(first, LABEL_SMOOTHING) / first.num_target_tokens
     objective.train()
     keep_freed_memory()
-    session.ready(first_loss=float(loss), num_parameters=sum(p.numel() for p in model.parameters()))
-    epoch = position = number = 0
+    session.ready(first_loss=float(loss))
+    epoch = position = 0
     while True:
         micro_batches, epoch, position = stream.take(epoch, position)
         train_state.step([batch.to(device) for batch in micro_batches])
-        pairs = workload.pairs_of_batch(number)
-        [batch] = micro_batches
-        session.after_step(
-            [len(src) + 1 for src, _ in pairs],
-            [len(tgt) + 1 for _, tgt in pairs],
-            src_slots=batch.src_ids.numel(),
-            tgt_slots=batch.tgt_ids.numel(),
-        )
-        number += 1
+        session.after_step(sum(batch.num_target_tokens for batch in micro_batches))

@@ -24,8 +24,7 @@ class PaddedBatch:
     src: Tensor
     tgt: Tensor
     labels: Tensor
-    src_lengths: list[int]
-    tgt_lengths: list[int]
+    num_tgt_tokens: int
 
     @classmethod
     def of(cls, pairs: Pairs, device: str) -> "PaddedBatch":
@@ -37,22 +36,14 @@ class PaddedBatch:
             src=rectangle([*src.tolist(), EOS_ID] for src, _ in pairs),
             tgt=rectangle([BOS_ID, *tgt.tolist()] for _, tgt in pairs),
             labels=rectangle([*tgt.tolist(), EOS_ID] for _, tgt in pairs),
-            src_lengths=[len(src) + 1 for src, _ in pairs],
-            tgt_lengths=[len(tgt) + 1 for _, tgt in pairs],
+            num_tgt_tokens=sum(len(tgt) + 1 for _, tgt in pairs),
         )
 
 
 def train(
     model: nn.Module, logits_of: Callable[[PaddedBatch], Tensor], session: TrainingSession, job: Job
 ) -> None:
-    """Train for ever, on the workload's batches in their order.
-
-    Args:
-        model: What has the parameters.
-        logits_of: The model's forward pass: ``(B, T, V)``.
-        session: Told of each step.
-        job: Has the folder of the workload, and the device.
-    """
+    """Train for ever, on the workload's batches in their order; ``logits_of`` is ``(B, T, V)``."""
     workload = job.workload
     first = PaddedBatch.of(workload.pairs_of_batch(0), job.device)
     model.eval()
@@ -60,14 +51,17 @@ def train(
         loss = mean_loss(logits_of(first), first)
     model.train()
     optimizer = plain_adam(model, job.device)
-    session.ready(first_loss=float(loss), num_parameters=sum(p.numel() for p in model.parameters()))
+    session.ready(first_loss=float(loss))
     number = 0
     while True:
         batch = PaddedBatch.of(workload.pairs_of_batch(number), job.device)
-        step(model, logits_of, batch, optimizer, job)
-        session.after_step(
-            batch.src_lengths, batch.tgt_lengths, src_slots=batch.src.numel(), tgt_slots=batch.tgt.numel()
-        )
+        optimizer.zero_grad()
+        with autocast(job):
+            loss = mean_loss(logits_of(batch), batch)
+        loss.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        session.after_step(batch.num_tgt_tokens)
         number += 1
 
 
@@ -75,23 +69,6 @@ def plain_adam(model: nn.Module, device: str) -> torch.optim.Adam:
     """On CUDA the fused kernel, which is what one takes there; on a CPU what torch chooses by itself."""
     fused = True if device == "cuda" else None
     return torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=fused)
-
-
-def step(
-    model: nn.Module,
-    logits_of: Callable[[PaddedBatch], Tensor],
-    batch: PaddedBatch,
-    optimizer: torch.optim.Optimizer,
-    job: Job,
-) -> Tensor:
-    """One step of training; the loss, which nobody waits for."""
-    optimizer.zero_grad()
-    with autocast(job):
-        loss = mean_loss(logits_of(batch), batch)
-    loss.backward()  # type: ignore[no-untyped-call]
-    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    optimizer.step()
-    return loss.detach()
 
 
 def autocast(job: Job) -> AbstractContextManager[Any]:

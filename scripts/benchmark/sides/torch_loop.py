@@ -115,4 +115,4 @@ def run(channel: Channel, job: Job) -> None:
         logits: Tensor = model(batch.src, batch.tgt)
         return logits
 
-    train(model, logits_of, TrainingSession(channel, job, description.tgt_vocabulary_size), job)
+    train(model, logits_of, TrainingSession(channel, job.device), job)

@@ -127,8 +127,8 @@ def run(channel: Channel, job: Job) -> None:
     model = TutorialTransformer(job.size, workload.description).to(job.device).train()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, eps=1e-9)
     criterion = nn.CrossEntropyLoss(ignore_index=PAD_ID, label_smoothing=LABEL_SMOOTHING).to(job.device)
-    session = TrainingSession(channel, job, workload.description.tgt_vocabulary_size)
-    session.ready(num_parameters=sum(p.numel() for p in model.parameters()))
+    session = TrainingSession(channel, job.device)
+    session.ready()
     past = torch.ones(1, 1, LENGTH, LENGTH, dtype=torch.int).tril()
     for pairs in workload.pairs_of_sentences(BATCH_SENTENCES):
         sources, targets = [src for src, _ in pairs], [tgt for _, tgt in pairs]
@@ -145,9 +145,4 @@ def run(channel: Channel, job: Job) -> None:
         loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        session.after_step(
-            [len(ids) + 2 for ids in sources],
-            [len(ids) + 1 for ids in targets],
-            src_slots=src.numel(),
-            tgt_slots=tgt.numel(),
-        )
+        session.after_step(sum(len(ids) + 1 for ids in targets))

@@ -1,9 +1,0 @@
-"""CTranslate2 in float32 with a worker of one thread for each thread."""
-
-from scripts.benchmark.session import Channel, Job
-from scripts.benchmark.sides.ctranslate2_float32 import CTranslate2Translating
-from scripts.benchmark.sides.decoding import serve_translations
-
-
-def run(channel: Channel, job: Job) -> None:
-    serve_translations(channel, job, CTranslate2Translating(job, "float32", worker_per_thread=True))
