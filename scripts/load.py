@@ -20,26 +20,25 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
 from itertools import cycle, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from mt.display import counted
 from mt.inference.translator import Translator
 
 SECONDS = 120
 """After which a client gives up. The service answers, or refuses, within 30."""
 NUM_LINES = 200
-ROUNDS_ALONE = 5
 TEXTS_OF_A_FLOOD = 20
 HEAD = b"POST /translate HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
 
+Lines = Sequence[tuple[str, str]]
+"""Lines with their translations."""
 
-@dataclass(frozen=True)
-class Goal:
+
+class Goal(NamedTuple):
     """What is promised, what was seen, and whether that keeps the promise."""
 
     promise: str
@@ -47,22 +46,11 @@ class Goal:
     is_met: bool
 
 
-class ServiceProcess:
+class ServiceProcess(NamedTuple):
     """`mt serve` in a process of its own."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", log: Path) -> None:
-        self.process = process
-        self._log = log
-        self.port = 0
-
-    def wait_until_it_serves(self) -> None:
-        while not self.port:
-            if self.process.poll() is not None:
-                sys.exit(self._log.read_text())
-            for line in self._log.read_text().splitlines():
-                if "serving at" in line:
-                    self.port = int(line.split(";")[0].rpartition(":")[2])
-            time.sleep(0.1)
+    process: "subprocess.Popen[bytes]"
+    port: int
 
     def memory_mb(self) -> float:
         """What it holds in memory now."""
@@ -72,7 +60,7 @@ class ServiceProcess:
     def is_well(self) -> bool:
         """Whether it translates, at once or a moment later, when it has seen that others are gone."""
         for _ in range(100):
-            with closing(Client(self.port)) as client, suppress(OSError):
+            with suppress(OSError), closing(Client(self.port)) as client:
                 if client.translate("a")[0] == 200:
                     return True
             time.sleep(0.1)
@@ -82,13 +70,15 @@ class ServiceProcess:
 @contextmanager
 def serving(run: str, precision: str, engine: str) -> Iterator[ServiceProcess]:
     command = [sys.executable, "-m", "mt", "serve", "--run", run, "--port", "0", "--precision", precision]
-    command += ["--engine", engine]
     with tempfile.NamedTemporaryFile() as log:
-        process = subprocess.Popen(command, stderr=log)
-        service = ServiceProcess(process, Path(log.name))
+        process = subprocess.Popen([*command, "--engine", engine], stderr=log)
         try:
-            service.wait_until_it_serves()
-            yield service
+            while "serving at" not in (text := Path(log.name).read_text()):
+                if process.poll() is not None:
+                    sys.exit(text)
+                time.sleep(0.1)
+            [line] = [line for line in text.splitlines() if "serving at" in line]
+            yield ServiceProcess(process, int(line.split(";")[0].rpartition(":")[2]))
         finally:
             process.kill()
             process.wait()
@@ -106,18 +96,15 @@ class Client:
         self.send(json.dumps({"texts": texts}).encode())
         return self.receive()
 
-    def send(self, body: bytes) -> None:
-        self._socket.sendall(b"%sContent-Length: %d\r\n\r\n%s" % (HEAD, len(body), body))
+    def send(self, body: bytes, length: int | None = None) -> None:
+        """Send a request whose body has this length, or will have."""
+        self._socket.sendall(b"%sContent-Length: %d\r\n\r\n%s" % (HEAD, length or len(body), body))
 
-    def send_raw(self, data: bytes) -> None:
-        self._socket.sendall(data)
+    def send_more(self, body: bytes) -> None:
+        self._socket.sendall(body)
 
     def receive(self) -> tuple[int, Any]:
-        """The status and the JSON of the next answer.
-
-        Raises:
-            ConnectionError: If there is none.
-        """
+        """The status and the JSON of the next answer."""
         status = self._stream.readline().split()
         if len(status) < 2:
             raise ConnectionError("the connection ended")
@@ -129,127 +116,97 @@ class Client:
         # A refusal by the server itself is plain text.
         return int(status[1]), json.loads(body) if body.startswith(b"{") else None
 
+    def status(self) -> str:
+        """The status of the next answer, or the error in its place."""
+        try:
+            return str(self.receive()[0])
+        except (OSError, ValueError) as error:
+            return type(error).__name__
+
     def close(self) -> None:
         self._stream.close()
         self._socket.close()
 
 
-@dataclass
 class Seen:
     """What clients have seen."""
 
-    seconds: list[float] = field(default_factory=list)
-    """How long each answer took."""
-    num_errors: int = 0
-    """Refusals, and connections that ended."""
-    num_misplaced: int = 0
-    """Answers to another text than the one that was sent."""
-    num_different: int = 0
-    """Translations that are not those of `Translator` for the text alone."""
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        self.mistakes: Counter[str] = Counter()
 
     def ask(self, client: Client, line: str, expected: str) -> None:
         started = time.perf_counter()
-        status, said = client.translate(line)
+        status, answer = client.translate(line)
         self.seconds.append(time.perf_counter() - started)
         if status != 200:
-            self.num_errors += 1
-            return
-        [result] = said["results"]
-        self.num_misplaced += result["source"] != line
-        self.num_different += result["translations"][0]["text"] != expected
-
-    def median_ms(self) -> float:
-        return 1000 * statistics.median(self.seconds)
+            self.mistakes[f"status {status}"] += 1
+        elif answer["results"][0]["source"] != line:
+            self.mistakes["misplaced"] += 1
+        elif answer["results"][0]["translations"][0]["text"] != expected:
+            self.mistakes["different"] += 1
 
     def highest_ms(self, share: float) -> float:
         return 1000 * sorted(self.seconds)[int(share * (len(self.seconds) - 1))]
 
 
-Lines = Sequence[tuple[str, str]]
-"""Lines with their translations."""
-
-
-def alone(translator: Translator, sources: Sequence[str], port: int) -> tuple[Lines, list[float], Seen]:
-    """Translate line by line, by turns with `Translator` and with the idle service.
-
-    Returns:
-        The lines with their translations, the seconds that each took `Translator`, and what the client saw.
-    """
-    lines: list[tuple[str, str]] = []
-    own: list[float] = []
-    seen = Seen()
+def alone(translator: Translator, sources: Sequence[str], port: int) -> tuple[Lines, Goal]:
+    """Translate line by line with `Translator`, and each line also by the idle service."""
+    lines, own, seen = [], [], Seen()
     translator.translate(sources[:10])
-    size = -(-len(sources) // ROUNDS_ALONE)
-    for start in range(0, len(sources), size):
-        for source in sources[start : start + size]:
+    with closing(Client(port)) as client:
+        for source in sources:
             started = time.perf_counter()
             [translation] = translator.translate([source])
             own.append(time.perf_counter() - started)
             lines.append((source, translation))
-        # The service closes a connection on which nothing has been sent for five seconds.
-        with closing(Client(port)) as client:
-            client.translate(sources[0])
-            for line, translation in lines[start:]:
-                seen.ask(client, line, translation)
-    return lines, own, seen
+            seen.ask(client, source, translation)
+    ours, theirs = 1000 * statistics.median(own), seen.highest_ms(0.5)
+    text = f"{theirs / ours:.2f} times: median {theirs:.1f} ms, {ours:.1f} ms"
+    return lines, Goal("alone, at most 1.5 times Translator", text, theirs <= 1.5 * ours)
 
 
 def together(port: int, lines: Lines, num_clients: int, seconds: float) -> Seen:
     """Let clients send lines for some seconds, each beginning at another one."""
-    seen = [Seen() for _ in range(num_clients)]
+    seen = Seen()
     stop_at = time.perf_counter() + seconds
 
     def work(number: int) -> None:
-        first = number * len(lines) // num_clients
         try:
             with closing(Client(port)) as client:
-                for line, expected in islice(cycle(lines), first, None):
+                for line, expected in islice(cycle(lines), number * len(lines) // num_clients, None):
                     if time.perf_counter() > stop_at:
                         return
-                    seen[number].ask(client, line, expected)
-        except OSError:
-            seen[number].num_errors += 1
+                    seen.ask(client, line, expected)
+        except OSError as error:
+            seen.mistakes[type(error).__name__] += 1
 
-    _in_threads(work, num_clients)
-    return Seen(
-        [each for one in seen for each in one.seconds],
-        sum(one.num_errors for one in seen),
-        sum(one.num_misplaced for one in seen),
-        sum(one.num_different for one in seen),
-    )
+    threads = [threading.Thread(target=work, args=(each,)) for each in range(num_clients)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return seen
 
 
-def load(
-    service: ServiceProcess, lines: Lines, num_clients: int, seconds: float, one: float
-) -> Iterator[Goal]:
-    """Load the service with all clients; ``one`` is how many sentences a second one client gets."""
+def load(service: ServiceProcess, lines: Lines, num_clients: int, seconds: float) -> Iterator[Goal]:
+    """Load the service with one client, and then with all."""
+    one = len(together(service.port, lines, 1, min(10, seconds)).seconds) / min(10, seconds)
     memory: list[float] = []
     timer = threading.Timer(5, lambda: memory.append(service.memory_mb()))
     timer.start()
     seen = together(service.port, lines, num_clients, seconds)
     timer.join()
+    memory.append(service.memory_mb())
     speed = len(seen.seconds) / seconds
-    after = service.memory_mb()
-    latencies = f"median {seen.median_ms():.0f} ms, 99 % within {seen.highest_ms(0.99):.0f} ms"
+    latencies = f"median {seen.highest_ms(0.5):.0f} ms, 99 % within {seen.highest_ms(0.99):.0f} ms"
     yield Goal("at least 120 sentences/s", f"{speed:.1f} sentences/s, {latencies}", speed >= 120)
-    yield Goal(
-        "at least 3 times one client", f"{speed / one:.2f} times {one:.1f} sentences/s", speed >= 3 * one
-    )
-    yield Goal(
-        "every request answered, in order",
-        f"{len(seen.seconds):,} answers, {counted(seen.num_errors, 'error')}, {seen.num_misplaced} misplaced",
-        not seen.num_errors and not seen.num_misplaced,
-    )
-    yield Goal(
-        "each answer that of the text alone",
-        f"{seen.num_different} of {len(seen.seconds):,} are others",
-        not seen.num_different,
-    )
-    yield Goal(
-        "memory flat",
-        f"{memory[0]:.0f} MB after 5 s, {after:.0f} MB after {seconds:.0f} s",
-        after < 1.05 * memory[0],
-    )
+    text = f"{speed / one:.2f} times {one:.1f} sentences/s"
+    yield Goal("at least 3 times one client", text, speed >= 3 * one)
+    text = f"{len(seen.seconds):,} answers, {dict(seen.mistakes) or 'no mistakes'}"
+    yield Goal("each answer that of the text alone", text, not seen.mistakes)
+    text = f"{memory[0]:.0f} MB after 5 s, {memory[1]:.0f} MB after {seconds:.0f} s"
+    yield Goal("memory flat", text, memory[1] < 1.05 * memory[0])
 
 
 def flood(service: ServiceProcess, lines: Lines, number: int) -> Goal:
@@ -258,14 +215,12 @@ def flood(service: ServiceProcess, lines: Lines, number: int) -> Goal:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     number = min(number, hard - 100)
     body = json.dumps({"texts": [line for line, _ in lines[:TEXTS_OF_A_FLOOD]]}).encode()
-    statuses: Counter[str] = Counter()
     clients: list[Client] = []
     try:
         for _ in range(number):
             clients.append(Client(service.port))
             clients[-1].send(body)
-        for client in clients:
-            statuses[_status(client)] += 1
+        statuses = Counter(client.status() for client in clients)
     finally:
         for client in clients:
             client.close()
@@ -277,66 +232,34 @@ def flood(service: ServiceProcess, lines: Lines, number: int) -> Goal:
     )
 
 
-def _status(client: Client) -> str:
-    try:
-        return str(client.receive()[0])
-    except (OSError, ValueError) as error:
-        return type(error).__name__
-
-
 def hostile(service: ServiceProcess) -> Iterator[Goal]:
     """Bodies that are no text, or too large."""
     with closing(Client(service.port)) as client:
         client.send(b'{"text": "\xff\xfe"}')
-        status = _status(client)
+        status = client.status()
     yield Goal("a text that is not UTF-8 is refused", status, status == "400")
     before = service.memory_mb()
     with closing(Client(service.port)) as client:
-        try:
-            client.send_raw(b"%sContent-Length: %d\r\n\r\n" % (HEAD, 100_000_000))
+        client.send(b"", length=100_000_000)
+        with suppress(OSError):
             for _ in range(100):
-                client.send_raw(b" " * 1_000_000)
-        except OSError:
-            pass
-        status = _status(client)
+                client.send_more(b" " * 1_000_000)
+        status = client.status()
     more = service.memory_mb() - before
-    yield Goal(
-        "a body of 100 MB is refused", f"{status}, {more:.0f} MB more memory", status == "413" and more < 20
-    )
+    text = f"{status}, {more:.0f} MB more memory"
+    yield Goal("a body of 100 MB is refused", text, status == "413" and more < 20)
 
 
 def stop(service: ServiceProcess, lines: Lines, num_clients: int) -> Goal:
     """Send SIGTERM while all clients ask; each continues until the service closes its connection."""
-    statuses = Counter[str]()
-
-    def work(number: int) -> None:
-        with closing(Client(service.port)) as client:
-            try:
-                for line, _ in islice(cycle(lines), number, None):
-                    status, _ = client.translate(line)
-                    statuses[str(status)] += 1
-            except OSError:
-                return
-
     timer = threading.Timer(2, service.process.send_signal, (signal.SIGTERM,))
     timer.start()
-    _in_threads(work, num_clients)
+    seen = together(service.port, lines, num_clients, SECONDS)
     started = time.perf_counter()
     code = service.process.wait(SECONDS)
     seconds = time.perf_counter() - started
-    return Goal(
-        "SIGTERM ends it soon",
-        f"{statuses['200']:,} answered, then exit code {code} after {seconds:.1f} s",
-        code == 0 and seconds < 5,
-    )
-
-
-def _in_threads(work: Callable[[int], None], number: int) -> None:
-    threads = [threading.Thread(target=work, args=(each,)) for each in range(number)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    text = f"{len(seen.seconds):,} answered, then exit code {code} after {seconds:.1f} s"
+    return Goal("SIGTERM ends it soon", text, code == 0 and seconds < 5)
 
 
 def measure(arguments: argparse.Namespace) -> Iterator[Goal]:
@@ -344,16 +267,9 @@ def measure(arguments: argparse.Namespace) -> Iterator[Goal]:
     sources = [" ".join(line.split()) for line in text.splitlines() if line.strip()][:NUM_LINES]
     translator = Translator.from_run(arguments.run, precision=arguments.precision, engine=arguments.engine)
     with serving(arguments.run, arguments.precision, arguments.engine) as service:
-        lines, own, seen = alone(translator, sources, service.port)
-        own_ms = 1000 * statistics.median(own)
-        yield Goal(
-            "alone, at most 1.5 times Translator",
-            f"{seen.median_ms() / own_ms:.2f} times: median {seen.median_ms():.1f} ms, {own_ms:.1f} ms",
-            seen.median_ms() <= 1.5 * own_ms,
-        )
-        one = together(service.port, lines, 1, min(10, arguments.seconds))
-        speed = len(one.seconds) / min(10, arguments.seconds)
-        yield from load(service, lines, arguments.clients, arguments.seconds, speed)
+        lines, goal = alone(translator, sources, service.port)
+        yield goal
+        yield from load(service, lines, arguments.clients, arguments.seconds)
         yield from hostile(service)
         yield flood(service, lines, arguments.flood)
         yield stop(service, lines, arguments.clients)

@@ -2,7 +2,18 @@
 
     scripts/reproduce NAME [--seeds N] [options of mt train]
 
-An option of mt train is for example --set data.path=FOLDER. scripts/recipe.py says what a header is.
+An option of mt train is for example --set data.path=FOLDER. The header is the comment that a config begins
+with. Five lines of it are read here, the rest is for people:
+
+    # average:   last 10
+    # evaluate:  --split test --beam 5 --literature
+    # reaches:   literature BLEU 35.92, BLEU 35.44 (seed 1; greedy 34.54 and 34.12)
+    # at least:  literature BLEU 35.4
+    # takes:     7.4 minutes on two CPU cores (AVX-512)
+
+Without ``average`` the best checkpoint is evaluated. ``evaluate`` holds options of `mt evaluate`. Text in
+brackets or after a semicolon is a remark. Who has not measured writes ``reaches: not measured``, whatever
+follows, and no ``at least``. A line continues on the next one if that is indented as far as its text.
 
 With ``--seeds 3`` the recipe is trained three times, with training.seed 1 to 3, in run directories that end
 in -seed1 to -seed3, and ``at least`` is for the mean of their scores.
@@ -12,43 +23,117 @@ header. Where a command of mt ends with another code than 0, that one; the same 
 """
 
 import argparse
+import contextlib
+import io
+import json
+import re
 import statistics
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.recipe import (
-    CONFIGS,
-    MEASURES,
-    Header,
-    RecipeError,
-    end_of_training,
-    names_of_recipes,
-    read_header,
-    train_and_evaluate,
-)
+from mt.__main__ import main as mt_main
+
+CONFIGS = Path("configs")
+# More is better of all of these.
+MEASURES = ("BLEU", "chrF2++", "literature BLEU", "exact sentences")
+
+FIELD = re.compile(r"^# (average|evaluate|reaches|at least|takes):\s+(\S.*(?:\n#\s{8,}\S.*)*)", re.MULTILINE)
+FIGURE = re.compile(r"(?P<measure>[A-Za-z].*?) +(?P<value>\d+(\.\d+)?)( %)?")
+
+
+class RecipeError(Exception):
+    """What is wrong with a recipe, in a sentence."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """What the comment at the beginning of a recipe promises."""
+
+    average: list[str]
+    """Options of `mt average`; none where nothing is averaged."""
+    evaluate: list[str]
+    """Options of `mt evaluate`."""
+    reaches: str
+    expected: dict[str, float]
+    """The scores in ``reaches`` by measure; none where nothing was measured."""
+    at_least: dict[str, float]
+    """The scores below which the recipe has failed."""
+    takes: str
+
+
+def read_header(recipe: Path) -> Header:
+    """The header of a recipe."""
+    comment = re.split(r"^(?!#)", recipe.read_text(encoding="utf-8"), maxsplit=1, flags=re.MULTILINE)[0]
+    lines = {name: re.sub(r"\n#\s+", " ", text.rstrip()) for name, text in FIELD.findall(comment)}
+    measured = not lines.get("reaches", "").startswith("not measured")
+    for name in ("evaluate", "reaches", "takes", *(["at least"] if measured else [])):
+        if name not in lines:
+            raise RecipeError(f"{recipe}: its header lacks the line '# {name}:'.")
+    average = re.fullmatch(r"(last|best) ([1-9]\d*)", lines.get("average", ""))
+    if "average" in lines and average is None:
+        raise RecipeError(f"{recipe}: 'average: {lines['average']}' must be such as 'last 10' or 'best 5'.")
+    return Header(
+        average=[f"--{average[1]}", average[2]] if average else [],
+        evaluate=lines["evaluate"].split(),
+        reaches=lines["reaches"],
+        expected=_figures(recipe, "reaches", lines["reaches"]) if measured else {},
+        at_least=_figures(recipe, "at least", lines["at least"]) if measured else {},
+        takes=lines["takes"],
+    )
+
+
+def _figures(recipe: Path, name: str, text: str) -> dict[str, float]:
+    """The scores in ``BLEU 35.4, exact sentences 4.1 %; a remark`` by measure."""
+    figures = {}
+    for part in re.split(r";|\s\(", text)[0].split(","):
+        figure = FIGURE.fullmatch(part.strip())
+        if figure is None or figure["measure"] not in MEASURES:
+            measures = ", ".join(MEASURES)
+            raise RecipeError(f"{recipe}: '{name}: {part.strip()}' must be one of {measures}, and a number.")
+        figures[figure["measure"]] = float(figure["value"])
+    return figures
+
+
+def mt(*words: str) -> str:
+    """What a command of mt writes to stdout; in this process, so that it gets the signals."""
+    sys.argv = ["mt", *words]
+    with contextlib.redirect_stdout(io.StringIO()) as written:
+        try:
+            mt_main()
+        except SystemExit as end:
+            if end.code:
+                raise
+    return written.getvalue()
+
+
+def train_and_evaluate(recipe: Path, header: Header, run: Path, options: Sequence[str]) -> dict[str, float]:
+    """Train, average where the header asks for it, and evaluate; the scores by measure."""
+    mt("train", "--config", str(recipe), "--run", str(run), *options)
+    checkpoint, file = "best", run / "reproduce.json"
+    if header.average:
+        checkpoint = Path(mt("average", "--run", str(run), *header.average).strip()).name
+    evaluate = ["evaluate", "--run", str(run), "--scores-only", *header.evaluate]
+    print(mt(*evaluate, "--checkpoint", checkpoint, "--json", str(file)), end="")
+    report = json.loads(file.read_text(encoding="utf-8"))
+    scores = {score["name"]: score["value"] for score in report["scores"].values()}
+    return scores | {"exact sentences": report["exact"]}
 
 
 def report(header: Header, scores: Sequence[dict[str, float]]) -> bool:
-    """Print the scores beside those of the header; whether none is too low.
-
-    Args:
-        header: The recipe's.
-        scores: The scores by measure of each run; of several runs the mean and the standard deviation are
-            printed too, and the mean is what must not be too low.
-    """
+    """Print the scores of each run, and the mean of several, beside the header's; whether none is too low."""
     several = len(scores) > 1
     names = [*(f"seed {seed}" for seed in range(1, len(scores) + 1)), "mean", "sd"] if several else ["here"]
     print("  ".join([f"\n{'':15}", *(f"{name:>7}" for name in names), "expected", "at least"]))
     reached = True
-    for measure in MEASURES:
-        if measure not in scores[0]:
-            continue
+    for measure in [measure for measure in MEASURES if measure in scores[0]]:
         here = [each[measure] for each in scores]
         # As it is printed, so that nobody reads 35.40 and "short of 35.40" on one line.
         score, bar = round(statistics.mean(here), 2), header.at_least.get(measure)
-        expected = header.expected.get(measure)
-        columns = [f"{value:8.2f}" if value is not None else " " * 8 for value in (expected, bar)]
+        columns = [
+            f"{value:8.2f}" if value is not None else " " * 8 for value in (header.expected.get(measure), bar)
+        ]
         short = bar is not None and score < bar
         reached = reached and not short
         verdict = "" if bar is None else "  SHORT" if short else "  reached"
@@ -60,53 +145,36 @@ def report(header: Header, scores: Sequence[dict[str, float]]) -> bool:
 
 def main() -> int:
     """Reproduce the recipe that the command line names; the exit code."""
+    names = sorted(file.stem for file in CONFIGS.glob("*.yaml"))
     parser = argparse.ArgumentParser(
         prog="scripts/reproduce",
         description=(__doc__ or "").split("\n")[0],
-        epilog="All other options are those of mt train. Recipes: " + ", ".join(names_of_recipes()),
+        epilog="All other options are those of mt train. Recipes: " + ", ".join(names),
         allow_abbrev=False,
     )
-    parser.add_argument("name", help="a file of configs/, without .yaml")
+    parser.add_argument("name", choices=names, metavar="NAME", help="a file of configs/, without .yaml")
     parser.add_argument("--run", type=Path, help="the run directory (default: runs/ and the name)")
-    parser.add_argument(
-        "--seeds",
-        type=int,
-        metavar="N",
-        help="train with the seeds 1 to N, in run directories that end in -seed1 and so on",
-    )
+    parser.add_argument("--seeds", type=int, choices=range(2, 100), metavar="N", help="train seeds 1 to N")
     arguments, options = parser.parse_known_args()
     recipe = CONFIGS / f"{arguments.name}.yaml"
     run = arguments.run or Path("runs", arguments.name)
+    runs: dict[Path, list[str]] = {run: []}
+    if arguments.seeds:
+        seeds = range(1, arguments.seeds + 1)
+        runs = {Path(f"{run}-seed{seed}"): ["--set", f"training.seed={seed}"] for seed in seeds}
     try:
-        if arguments.name not in names_of_recipes():
-            raise RecipeError(f"there is no recipe {arguments.name!r}, only {', '.join(names_of_recipes())}.")
         header = read_header(recipe)
-        runs = _runs(run, arguments.seeds, options)
-        scores = [train_and_evaluate(recipe, header, each, [*options, *more]) for each, more in runs.items()]
     except RecipeError as error:
         print(f"scripts/reproduce: {error}", file=sys.stderr)
         return 2
+    scores = [train_and_evaluate(recipe, header, each, [*options, *more]) for each, more in runs.items()]
     reached = report(header, scores)
-    minutes = " + ".join(f"{end_of_training(each)['minutes']:.1f}" for each in runs)
+    ends = [json.loads((each / "metrics.jsonl").read_text("utf-8").splitlines()[-1]) for each in runs]
+    minutes = " + ".join(f"{end['minutes']:.1f}" for end in ends)
     print(f"\ntraining took {minutes} minutes; expected: {header.takes}{' each' if len(runs) > 1 else ''}")
     if not header.expected:
         print(f"There is no measured score to hold this against. {recipe} says: {header.reaches}")
     return 0 if reached else 1
-
-
-def _runs(run: Path, num_seeds: int | None, options: Sequence[str]) -> dict[Path, list[str]]:
-    """The directory of each run, with its own options of `mt train`.
-
-    Raises:
-        RecipeError: If there is no standard deviation of so few seeds, or the options have a seed already.
-    """
-    if num_seeds is None:
-        return {run: []}
-    if num_seeds < 2:
-        raise RecipeError(f"--seeds {num_seeds} must be at least 2. Leave it out for a single run.")
-    if any("training.seed=" in option for option in options):
-        raise RecipeError(f"--seeds {num_seeds} sets training.seed itself. Leave one of the two out.")
-    return {Path(f"{run}-seed{seed}"): ["--set", f"training.seed={seed}"] for seed in range(1, num_seeds + 1)}
 
 
 if __name__ == "__main__":
