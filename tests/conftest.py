@@ -34,7 +34,7 @@ from mt.training.counters import Counters, CurvePoint
 from mt.training.progress import Progress
 from mt.training.run import Outcome, run_training
 from mt.training.step import StepResult
-from tests.forked import Popen, environment
+from tests.processes import Popen, environment
 
 SUBJECTS = {"the dog": "der Hund", "a child": "ein Kind", "my aunt": "meine Tante", "Anna": "Anna"}
 VERBS = {"sees": "sieht", "finds": "findet", "buys": "kauft", "paints": "malt"}

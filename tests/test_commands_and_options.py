@@ -66,27 +66,6 @@ OPTIONS = {
     "init_from": "run checkpoint parts sha256",
 }
 
-REMOVED = {
-    "data.workers": "reading with several processes saved 7 seconds per million pairs, once",
-    "data.seed": "the built-in corpora are fixed",
-    "training.simcut": "2.7 BLEU worse in our own ablation, and no recipe used it",
-    "training.simcut_share": "went with training.simcut",
-    "training.bidirectional_epochs": "0.2 BLEU worse in our own ablation, and no recipe used it",
-    "check --batch": "a skipped batch is looked into by hand, if ever",
-    "translate --start-line": "tail -n +N does it",
-    "translate --prefix-column": "one prefix for all lines is what was used; Translator takes one for each",
-    "score FILES": "paste does it",
-    "attention --target": "--target-column reads translations",
-    "attention --kind": "the page shows every layer and head; a picture shows the alignment",
-    "attention --head": "likewise",
-    "attention --beam": "likewise for what a beam finds: --target-column",
-    "attention --length-penalty": "went with attention --beam",
-    "attention --length-normalization": "went with attention --beam",
-    "report --attention": "three maps suit every report",
-    "serve --layer": "the alignment of the service is the one that aligns best",
-}
-"""What earlier versions had, and why it went. A name leaves the lists above only to enter here."""
-
 
 def test_commands_and_their_options_are_those_that_are_promised() -> None:
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
@@ -108,5 +87,3 @@ def test_config_options_are_those_that_are_promised() -> None:
         if section.annotation is not None
     }
     assert options == {name: promised.split() for name, promised in OPTIONS.items()}
-    names = {f"{section}.{name}" for section, promised in OPTIONS.items() for name in promised.split()}
-    assert not names & set(REMOVED)

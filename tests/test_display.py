@@ -8,7 +8,7 @@ import warnings
 
 import pytest
 
-from mt.display import counted, markdown_table, markdown_text, visible
+from mt.display import counted, markdown_text, visible
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # Of a library that TensorBoard carries.
@@ -53,7 +53,3 @@ def test_tensorboard_shows_the_text_itself_and_no_markup(text: str) -> None:
 def test_numbers_for_people() -> None:
     counts = [counted(number, "checkpoint") for number in (0, 1, 2000)]
     assert counts == ["0 checkpoints", "1 checkpoint", "2,000 checkpoints"]
-
-
-def test_a_markdown_table_has_a_head() -> None:
-    assert markdown_table(("a", "b"), [("1", "2")]) == "| a | b |\n| --- | --- |\n| 1 | 2 |"

@@ -13,10 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import typer.main
 
 from mt.__main__ import main
-from mt.cli.app import app
 from mt.preflight.trial import Speed, Trial
 from mt.run_directory import RunDirectory
 
@@ -40,7 +38,7 @@ SUBSTITUTES = {
 # Commands that are not run, and why.
 NOT_RUN = {
     "mt evaluate --run runs/en-de --data sacrebleu:wmt14": "asks a server; evaluation/test_standard_sets.py",
-    "mt serve": "runs until it is stopped; serving/test_server.py",
+    "mt serve": "runs until it is stopped; serving/test_app.py",
     "mt translate --run m1 --ensemble quickstart": "runs that do not fit; inference/test_translator.py",
 }
 # Packages that the commands of a page need beside those of mt.
@@ -172,21 +170,6 @@ def _stdin(file: Path) -> Iterator[None]:
         os.close(saved)
 
 
-def test_options_of_commands_named_in_a_sentence_are_options() -> None:
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    found = 0
-    for page, text in TEXTS.items():
-        prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
-        for span in re.findall(r"`(mt [a-z]+[^`]*)`", prose):
-            command = re.split(r"\s+", span)[1]
-            assert command in commands, f"{page}: {span}"
-            allowed = {name for each in commands[command].params for name in each.opts} | {"--help"}
-            for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", span):
-                assert option in allowed, f"{page}: {span}"
-                found += 1
-    assert found > 10
-
-
 def _anchors(page: Path) -> set[str]:
     """What links to the headings of a page end with on GitHub: lower case, hyphens, no other punctuation."""
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
@@ -201,36 +184,3 @@ def test_links_lead_to_files_and_headings(page: Path) -> None:
         file = page.parent / path if path else page
         assert file.exists(), target
         assert not anchor or anchor in _anchors(file), target
-
-
-def test_the_map_names_every_room_and_only_files_that_are_there() -> None:
-    text = TEXTS["CONTRIBUTING.md"]
-    rooms = {path.stem for path in (ROOT / "mt").iterdir() if path.is_dir() or path.suffix == ".py"}
-    for room in rooms - {"__init__", "__pycache__", "py"}:
-        assert f"`{room}`" in text or f"`{room}/`" in text, room
-    for path in re.findall(r"`((?:\w+/)+\w+\.py)`", text):
-        assert (ROOT / path).is_file() or (ROOT / "mt" / path).is_file(), path
-
-
-# A test is named as path::name below tests/, or by its path alone.
-NAMED = re.compile(r"`(?:tests/)?((?:\w+/)*test_\w+\.py)(?:::(\w+)(?:\[[^`]*\])?)?`")
-
-
-def test_each_promise_names_a_test_that_is_there() -> None:
-    page = TEXTS["docs/reliability.md"]
-    rows = [row for row in _rows_of_promises(page) if row]
-    assert len(rows) > 10
-    for row in rows:
-        assert NAMED.search(row), row
-    for path, name in NAMED.findall(page):
-        file = ROOT / "tests" / path
-        assert file.is_file(), path
-        assert not name or f"def {name}(" in file.read_text(encoding="utf-8"), f"{path}::{name}"
-
-
-def _rows_of_promises(text: str) -> Iterator[str]:
-    """The rows of the tables whose head is "promise | how it is kept | test"."""
-    for table in re.findall(
-        r"^\| promise \| how it is kept \| test \|\n\|[-|]+\|\n((?:\|.*\n)+)", text, re.MULTILINE
-    ):
-        yield from table.splitlines()

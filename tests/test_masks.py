@@ -27,12 +27,6 @@ def test_target_mask_written_out() -> None:
     ]
 
 
-def test_all_padding_may_attend_to_nothing() -> None:
-    ids = torch.full((1, 2), PAD_ID)
-    assert not padding_mask(ids).any()
-    assert not target_mask(ids).any()
-
-
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int16, torch.uint8])
 def test_masks_are_boolean_whatever_the_type_of_the_ids(dtype: torch.dtype) -> None:
     assert padding_mask(IDS.to(dtype)).equal(padding_mask(IDS))

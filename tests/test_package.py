@@ -8,7 +8,6 @@ import sysconfig
 import tomllib
 import venv
 import zipfile
-from email.parser import Parser
 from pathlib import Path
 
 import pytest
@@ -66,18 +65,6 @@ def test_the_wheel_has_the_package_its_types_and_the_recipes_and_no_more(wheel: 
     assert sources | recipes <= set(inside)
     assert {name.split("/")[0] for name in inside} == {"mt"}
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
-
-
-@pytest.mark.slow
-def test_the_metadata_say_what_it_is(wheel: Path) -> None:
-    with zipfile.ZipFile(wheel) as archive:
-        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
-        metadata = Parser().parsestr(archive.read(name).decode())
-    assert (metadata["Name"], metadata["Version"]) == ("mt-from-scratch", mt.__version__)
-    assert metadata["License-Expression"] == "MIT"
-    assert set(metadata.get_all("Provides-Extra", [])) == set(PROJECT["optional-dependencies"])
-    assert "Typing :: Typed" in metadata.get_all("Classifier", [])
-    assert str(metadata.get_payload()).startswith("# mt\n")
 
 
 @pytest.mark.slow

@@ -19,11 +19,9 @@ from mt.data.batches.dataset import encode_pairs
 from mt.data.corpus import load_corpus
 from mt.data.prepare import make_tokenizers
 from mt.data.prepared_cache import aligned_places
-from mt.display import progress, track
+from mt.display import track
 from mt.evaluation.evaluate import run_evaluation
 from mt.run_directory import RunDirectory
-from mt.training.average import average_checkpoints
-from mt.training.run import run_training
 
 MakeConfig = Callable[..., Config]
 
@@ -90,19 +88,9 @@ def evaluate(make_config: MakeConfig, run: RunDirectory) -> None:
     run_evaluation(run, device="cpu")
 
 
-def average(make_config: MakeConfig, run: RunDirectory) -> None:
-    average_checkpoints(run, 3, best=False)
-
-
-def validate(make_config: MakeConfig, run: RunDirectory) -> None:
-    run_training(make_config("training.max_steps=1"), RunDirectory(run.path / "new"))
-
-
 WORK = {
     prepare: ["reading", "vocabulary", "encoding", "learning the alignment", "aligning"],
     evaluate: ["translating", "scoring", "reading"],
-    average: ["averaging"],
-    validate: ["validating"],
 }
 
 
@@ -137,21 +125,3 @@ def test_where_nothing_can_be_drawn_over_it_is_drawn_every_ten_seconds(
     )
     # After 12, 24, ... seconds, of 80.
     assert drawn[:2] == ["300 of 2,000 pairs [00:12, 01:08 left]", "600 of 2,000 pairs [00:24, 00:56 left]"]
-
-
-def test_short_work_leaves_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(display, "SECONDS_BETWEEN_LINES", 10.0)
-    with stderr_of("a pipe") as screen:
-        assert list(track([1, 2, 3], "counting", unit="numbers")) == [1, 2, 3]
-        with progress(3, unit="lines", description="x", shown=False) as advance:
-            advance(3)
-    assert screen.text == ""
-
-
-def test_a_library_draws_nothing(
-    make_config: MakeConfig, trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(display, "new_bar", None)
-    with stderr_of("a terminal") as screen:
-        prepare(make_config, trained)
-    assert not re.search(r"%\||reading:|encoding:", screen.text)

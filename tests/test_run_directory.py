@@ -86,15 +86,6 @@ def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
         run.lock().__enter__()
 
 
-def test_a_disk_that_cannot_lock_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise OSError(37, "No locks available")
-
-    monkeypatch.setattr("fcntl.flock", refuse)
-    with pytest.raises(RunError, match="No locks available"), RunDirectory(tmp_path / "x").lock():
-        pass
-
-
 def test_runs_set_aside_never_overwrite_each_other(tmp_path: Path) -> None:
     (tmp_path / "x.old-2").mkdir()
     for number in ("x.old-1", "x.old-3", "x.old-4"):

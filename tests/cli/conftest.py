@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from mt.__main__ import main
-from tests.forked import Popen, environment
+from tests.processes import Popen, environment
 
 
 class Ended(NamedTuple):

@@ -1,7 +1,6 @@
 """`mt attention` as a shell would call it."""
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -93,11 +92,3 @@ def test_what_does_not_fit_gets_one_sentence(
     for fact in facts:
         assert fact in ended.err
     assert "Traceback" not in ended.err
-
-
-def test_a_missing_extra_is_named(call: Call, trained: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    ended = call("attention", "--run", trained.path, SENTENCE, "--format", "svg")
-    assert ended.code == 2
-    assert "package matplotlib" in ended.err
-    assert "pip install 'mt-from-scratch[pictures]'" in ended.err

@@ -6,7 +6,7 @@ import pytest
 import sacrebleu
 
 from mt.run_directory import RunDirectory
-from tests.forked import Popen
+from tests.processes import Popen
 
 Call = Callable[..., tuple[int, str, str]]
 Start = Callable[..., Popen]
@@ -35,13 +35,6 @@ def test_scores_side_by_side_and_the_sentences_that_differ_most(
     assert out.count("\nsentence ") == 1
     assert "  B          nichts\n" in out
     assert len(json.loads((tmp_path / "c.json").read_text())["sentences"]) == 1
-
-
-def test_runs_translate_with_the_given_decoding_strategy(call: Call, trained: RunDirectory) -> None:
-    search = ["--beam", "2", "--length-penalty", "0.5", "--length-normalization", "mean"]
-    code, out, _ = call("compare", trained.path, trained.path, "--checkpoint", "latest", *search)
-    (file,) = trained.path.glob("hypotheses.test-*.step_0000200.beam2-lp0.5-mean.txt")
-    assert (code, out.splitlines()[0]) == (0, f"A  {file}")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from mt.config.explain import SECTIONS
-from tests.forked import Popen
+from tests.processes import Popen
 
 Call = Callable[..., tuple[int, str, str]]
 Start = Callable[..., Popen]

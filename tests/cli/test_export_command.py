@@ -2,13 +2,10 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -60,11 +57,7 @@ def test_the_folder_translates_without_mt_and_torch_as_mt_does(exported: str, ca
         expected = call("translate", "--run", "runs/tiny", "--file", "lines.txt", *options).out  # type: ignore[attr-defined]
         assert expected.startswith("der Hund sieht Milch.\n\nAnna")
         assert _example(exported, "mt,torch", *search) == expected
-    card = (Path(exported) / "README.md").read_text()
-    assert "| greedy search | 12 | 12 | " in card
-    assert "| beam of 5 | 12 | 12 | " in card
-    assert "# tiny: en to de" in card
-    assert "copying" not in card
+    assert "| greedy search | 12 | 12 | " in (Path(exported) / "README.md").read_text()
 
 
 @pytest.mark.slow
@@ -80,95 +73,6 @@ def test_transformers_translates_without_mt_as_mt_does(trained: RunDirectory, ca
     code, _, err = call("translate", "--run", "out", "milk")
     assert code == 2
     assert "out was exported for transformers" in err
-
-
-@pytest.mark.parametrize("options", [[], ["--beam", "3", "--max-length", "4"]])
-def test_the_engine_has_the_input_and_output_of_our_own_search(
-    exported: str, options: list[str], call: Call
-) -> None:
-    Path("lines.txt").write_text(f"{LINES}{'the dog. ' * 8}\n{'milk ' * 40}\n")
-    arguments = ["--file", "lines.txt", "--on-error", "empty", *options]
-    ours = call("translate", "--run", "runs/tiny", *arguments)
-    theirs = call("translate", "--run", exported, "--engine", "ctranslate2", *arguments)
-    assert theirs == ours
-    assert "1 line could not be translated" in ours[2]
-    ours = call("translate", "--run", "runs/tiny", "--file", "lines.txt")
-    assert call("translate", "--run", exported, "--file", "lines.txt") == ours
-    assert ours[0] == 2
-
-
-class OfAGpu:
-    """CTranslate2's translator as on a machine with a GPU, on which it fails as ``why_not`` says."""
-
-    def __init__(
-        self, real: Callable[..., object], device: str, why_not: Callable[[list[list[str]]], str | None]
-    ) -> None:
-        self.device = "cpu" if device == "cpu" else "cuda"
-        self.compute_type = "float32"
-        self.num_active_batches = 0
-        self._real = real(device="cpu", compute_type="float32")
-        self._why_not = why_not
-
-    def translate_batch(
-        self, sources: list[list[str]], *, asynchronous: bool = False, **options: object
-    ) -> object:
-        def fail() -> None:
-            raise RuntimeError(reason)
-
-        reason = self._why_not(sources) if self.device == "cuda" else None
-        if reason and not asynchronous:
-            fail()
-        if reason:
-            return [SimpleNamespace(result=fail, done=lambda: True)] * len(sources)
-        return self._real.translate_batch(sources, asynchronous=asynchronous, **options)  # type: ignore[attr-defined]
-
-
-@pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Puts a GPU into this machine, on which CTranslate2 fails as the argument says."""
-
-    def put(why_not: Callable[[list[list[str]]], str | None]) -> None:
-        real = ctranslate2.Translator
-        monkeypatch.setattr(ctranslate2, "get_cuda_device_count", lambda: 1)
-        monkeypatch.setattr(
-            ctranslate2,
-            "Translator",
-            lambda folder, *, device, compute_type, **options: OfAGpu(
-                partial(real, folder, **options), device, why_not
-            ),
-        )
-
-    return put
-
-
-def test_a_batch_too_large_for_the_memory_of_ctranslate2_is_split_and_a_sentence_is_a_bad_line(
-    exported: str, gpu: Callable[..., None], call: Call
-) -> None:
-    file = Path("lines.txt")
-    file.write_text("the dog sees milk.\nAnna sees milk.\nmy aunt finds the car today.\n")
-    gpu(lambda sources: "CUDA failed with error out of memory" if len(sources) > 1 else None)
-    code, out, err = call("translate", "--run", exported, "--file", file)
-    assert (code, out.splitlines()[1]) == (0, "Anna sieht Milch.")
-    assert "out of memory: a batch of 3 sentences was split in two" in err
-    gpu(lambda sources: "mkl_malloc: failed to allocate memory" if len(sources[0]) > 5 else None)
-    code, out, err = call("translate", "--run", exported, "--file", file)
-    assert (code, out) == (2, "der Hund sieht Milch.\nAnna sieht Milch.\n")
-    assert "lines.txt, line 3 has a sentence of 7 tokens that does not fit into memory" in err
-    assert "--device cpu" in err
-
-
-def test_without_the_libraries_of_the_gpu_ctranslate2_computes_on_the_cpu(
-    exported: str, gpu: Callable[..., None], call: Call
-) -> None:
-    gpu(lambda sources: "Library libcublas.so.12 is not found or cannot be loaded")
-    code, out, err = call("translate", "--run", exported, "the dog sees milk.")
-    assert (code, out) == (0, "der Hund sieht Milch.\n")
-    reason = "CTranslate2 cannot compute on the GPU: Library libcublas.so.12 is not found"
-    assert f"translating on the CPU: {reason}" in " ".join(err.split())
-    code, out, err = call("translate", "--run", exported, "--device", "cuda", "the dog sees milk.")
-    assert (code, out) == (2, "")
-    assert reason in err
-    assert "--device cpu" in err
 
 
 @pytest.mark.parametrize(
@@ -268,18 +172,6 @@ def test_copying_is_named_as_what_does_not_travel_to_other_programs(
     assert code == 0, err
     assert "not in the exported model: copying of unknown words (training.guided_alignment)" in err
     assert "copying of unknown words (training.guided_alignment)" in Path("other/README.md").read_text()
-
-
-def test_a_corpus_that_is_gone_can_be_named(
-    trained: RunDirectory, tiny_corpus: Path, call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = trained.config_file
-    shutil.copytree(tiny_corpus, "elsewhere")
-    file.write_text(file.read_text().replace(str(tiny_corpus), "/nowhere"))
-    assert call(*EXPORT, "ctranslate2", "out")[0] == 2
-    assert not Path("out").exists()
-    code, _, err = call(*EXPORT, "ctranslate2", "--data", "elsewhere", "out")
-    assert code == 0, err
 
 
 @pytest.mark.parametrize("package", ["ctranslate2", "transformers"])

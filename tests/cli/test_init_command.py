@@ -70,20 +70,6 @@ def test_a_budget_that_cannot_be_used(
     assert not Path("en-de.yaml").exists()
 
 
-@pytest.mark.parametrize("option", ["--minutes=9", "--columns=a,b", "--delimiter=tab"])
-def test_a_recipe_takes_no_other_option(option: str, call: Call) -> None:
-    code, out, err = call("init", "--recipe", "quickstart", option)
-    assert (code, out) == (2, "")
-    assert "give no other option" in err
-
-
-def test_what_is_missing_is_named(call: Call) -> None:
-    for arguments in ((), ("--data", "x"), ("--data", "x", "--src", "en")):
-        code, out, err = call("init", *arguments)
-        assert (code, out) == (2, "")
-        assert err.startswith("mt: give --data, --src and --tgt, such as: mt init --data")
-
-
 def test_a_config_names_the_schema_of_the_current_folder(call: Call, tiny_corpus: Path) -> None:
     def first_line(output: str) -> str:
         assert call("init", "--data", tiny_corpus, "--src", "en", "--tgt", "de", "-o", output)[0] == 0

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from mt.config.config import Config
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
-from tests.forked import environment
+from tests.processes import environment
 
 LONGEST_SECONDS = 120
 RUN = Path("runs/tiny")

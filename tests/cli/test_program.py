@@ -1,12 +1,7 @@
 """What `mt` says of itself, wrong usage, recipes, the standard streams, and errors that end a command."""
 
 import errno
-import os
-import pty
 import re
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
@@ -105,46 +100,3 @@ def test_errors_are_one_line(
     assert ended[:2] == (code, "")
     assert ended[2].count("\n") == (1 if says else 0)
     assert says in ended[2]
-
-
-@pytest.mark.usefixtures("trained")
-def test_ctrl_c_ends_the_line_of_a_terminal() -> None:
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "mt", "translate", "--run", "runs/tiny"]
-    with subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs) as process:
-        os.close(theirs)
-        shown = os.read(ours, 1000)
-        assert b"Type a sentence" in shown
-        process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=120) == 130
-    # If the signal interrupts Python while it flushes the invitation, the invitation is flushed once more.
-    assert (shown + os.read(ours, 1000)).endswith(b"ends.\r\n\r\n")
-    os.close(ours)
-
-
-STREAMS = r"""
-import os, sys
-from mt.cli.logs import survive_losing_stderr
-survive_losing_stderr()
-print("ä \udcff", file=sys.stderr, flush=True)
-os.close(int(sys.argv[1]))
-for _ in range(3):
-    print("x" * 100_000, file=sys.stderr, flush=True)
-print("still here", flush=True)
-"""
-
-
-def test_a_lost_stderr_is_survived() -> None:
-    readable, writable = os.pipe()
-    with subprocess.Popen(
-        [sys.executable, "-c", STREAMS, str(readable)],
-        stdout=subprocess.PIPE,
-        stderr=writable,
-        pass_fds=[readable],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    ) as process:
-        os.close(writable)
-        assert os.read(readable, 100).startswith("ä \\udcff\n".encode())
-        os.close(readable)
-        assert process.communicate(timeout=60)[0] == b"still here\n"
-        assert process.returncode == 0

@@ -14,7 +14,7 @@ import pytest
 
 from mt.cli.lines import Input
 from mt.inference.text_search import TextSearch
-from tests.forked import Popen, environment
+from tests.processes import Popen, environment
 
 Call = Callable[..., tuple[int, str, str]]
 Start = Callable[..., Popen]
@@ -95,15 +95,6 @@ def test_on_a_terminal_lines_are_edited_and_recalled() -> None:
         terminal.interrupt_until("> ")
         terminal.type("\x04")
         assert terminal.process.wait(60) == 0
-
-
-@pytest.mark.usefixtures("trained")
-def test_a_pipe_gets_no_prompt(start: Start) -> None:
-    process = start("translate", "--run", "runs/tiny")
-    out, err = process.communicate("the dog sees milk.\n")
-    assert (process.returncode, out) == (0, "der Hund sieht Milch.\n")
-    assert "> " not in out + err
-    assert "Type a sentence" not in err
 
 
 @pytest.fixture

@@ -46,16 +46,8 @@ def test_runs_that_are_named_are_compared(call: Call) -> None:
     assert ["training.ema_decay", "null", "0.9"] in rows
     assert ["model.d_model", "8", "8"] not in rows
     assert "option" not in call("runs").out
-    shutil.copytree("runs/done", "runs/again")
-    assert "no option differs" in call("runs", "runs/done", "runs/again").out
-
-
-@pytest.mark.usefixtures("two_runs")
-def test_json_has_the_exact_numbers(call: Call) -> None:
     content = json.loads(call("runs", "--json", "runs/done", "runs/half").out)
-    done, half = content["runs"]
-    assert (done["state"], done["step"], done["num_target_tokens"]) == ("finished", 600, 82800)
-    assert half["best_bleu"] is None
+    assert content["runs"][0]["num_target_tokens"] == 82_800
     assert content["differing_options"]["training.ema_decay"] == ["null", "0.9"]
 
 

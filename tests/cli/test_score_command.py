@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mt.run_directory import RunDirectory
-from tests.forked import Popen
+from tests.processes import Popen
 
 Call = Callable[..., tuple[int, str, str]]
 Start = Callable[..., Popen]
@@ -79,23 +79,3 @@ def test_a_pair_that_is_too_long_is_named_by_its_line_after_the_lines_before_it(
     assert (code, out.count("\n")) == (2, 4)
     assert "mt: line 5: the source has 17 tokens" in err
     assert score(bad + good)[:2] == (2, "")
-
-
-@pytest.mark.usefixtures("trained")
-def test_scores_say_in_which_precision_they_were_computed(
-    call: Call, score: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("mt.device.multiplies_bf16_fast", lambda device: True)
-    pair = "the dog sees milk.\tder Hund sieht Milch.\n"
-    for precision, is_named in (("bf16", True), ("float32", False)):
-        err = call("translate", "--n-best", "1", "--precision", precision, "the dog sees milk.")[2]
-        assert ("scores, computed in bf16" in err) == is_named
-        assert score(pair, "--precision", precision)[2].endswith(", computed in bf16\n") == is_named
-    code, out, err = call("score", "--precision", "int8")
-    assert (code, out) == (2, "")
-    assert "--engine ctranslate2" in err
-    for command in (("translate", "the dog"), ("score",), ("evaluate",)):
-        code, out, err = call(*command, "--device", "cpu", "--precision", "fp16")
-        assert (code, out) == (2, "")
-        assert "precision fp16 needs a CUDA device" in err
-        assert "such as auto" in err

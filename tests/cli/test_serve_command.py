@@ -116,24 +116,6 @@ def test_who_may_ask(call: Call, trained: RunDirectory, served: Callable[[Ask], 
     assert statuses == [200, 400, 200, 200, 200, 200, 401, 200, 200, 200, 200, 200]
 
 
-def test_the_limits_and_the_log_are_those_that_the_command_was_given(
-    call: Call, trained: RunDirectory, served: Callable[[Ask], None]
-) -> None:
-    text = "the dog sees milk."
-    statuses: list[int] = []
-
-    def ask(client: TestClient) -> None:
-        for body in (text, f"{text}!"):
-            statuses.append(client.post("/translate", json={"text": body}).status_code)
-
-    served(ask)
-    for more in ((), ("--log-texts",)):
-        ended = call("serve", "--run", trained.path, "--port", "0", "--max-text", len(text), *more)
-        # Texts may be private.
-        assert (ended.code, f"{text} -> " in ended.err) == (0, bool(more))
-    assert statuses == [200, 422] * 2
-
-
 @pytest.mark.parametrize("package", ["fastapi", "uvicorn"])
 def test_a_missing_package_is_named_with_its_extra(
     package: str, call: Call, trained: RunDirectory, monkeypatch: pytest.MonkeyPatch

@@ -42,22 +42,6 @@ def test_the_config_of_a_run_continues_it(call: Call, tiny_config_file: Path) ->
     assert not Path("runs/config").exists()
 
 
-def test_a_finished_cosine_is_not_told_to_raise_a_limit(call: Call, tiny_config_file: Path) -> None:
-    options = ("--set", "schedule.kind=cosine", "--set", "schedule.total_steps=6")
-    train = ("train", "-c", tiny_config_file, *options)
-    for max_steps, advice in ((4, "raise that limit; to"), (6, "schedule.total_steps in another run")):
-        limit = ("--set", f"training.max_steps={max_steps}")
-        assert call(*train, *limit)[0] == 0
-        code, _, err = call(*train, *limit)
-        assert (code, advice in err) == (0, True)
-
-
-def test_another_run_directory(call: Call, tiny_config_file: Path) -> None:
-    assert call("train", "-c", tiny_config_file, "--run", "a/b", "--set", "training.max_steps=1")[0] == 0
-    assert Path("a/b/checkpoints/step_0000001").is_dir()
-    assert not Path("runs").exists()
-
-
 def test_a_run_from_a_checkpoint_of_another(call: Call, tiny_config_file: Path) -> None:
     assert call("train", "-c", tiny_config_file)[0] == 0
     origin = ("--from-checkpoint", "runs/tiny/checkpoints/step_0000009")

@@ -10,7 +10,7 @@ import pytest
 
 from mt.config.config import Config
 from mt.data.prepare import make_tokenizers, num_vocabulary_pairs
-from tests.forked import Popen, environment
+from tests.processes import Popen, environment
 
 MakeConfig = Callable[..., Config]
 

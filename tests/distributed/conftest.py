@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests import forked
+from tests import processes
 
 DRIVER = Path(__file__).with_name("float64_training.py")
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
@@ -55,7 +55,7 @@ def start(tiny_config_file: Path, tmp_path: Path) -> Start:
             command = [*TORCHRUN, *how, *([] if float64 else ["-m"]), "--", *program, *options]
         output = tmp_path / f"{name}-{size}.output"
         with output.open("a") as file:
-            process = forked.Popen(
+            process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=environment(), text=True
             )
         return Job(process, tmp_path / name, output)
@@ -65,7 +65,7 @@ def start(tiny_config_file: Path, tmp_path: Path) -> Start:
 
 def environment() -> dict[str, str]:
     """One thread each, which sleeps where processes share cores."""
-    return forked.environment(GOMP_SPINCOUNT="0")
+    return processes.environment(GOMP_SPINCOUNT="0")
 
 
 def steps_of(run: Path, size: int) -> list[list[dict[str, Any]]]:

@@ -10,13 +10,13 @@ import pytest
 
 from mt.errors import LinesError
 from mt.run_directory import RunDirectory
-from tests.forked import environment, run
+from tests.processes import environment
 
 TORCHRUN = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "--", "mt"]
 
 
 def start(folder: Path, *command: str) -> "subprocess.CompletedProcess[str]":
-    return run(
+    return subprocess.run(
         [sys.executable, "-m", *command],
         cwd=folder,
         env=environment(),

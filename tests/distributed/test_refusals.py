@@ -8,14 +8,8 @@ import pytest
 
 from mt import distributed, processes
 from mt.config.config import Config
-from mt.config.model import ModelConfig
-from mt.data.batches.batch import collate
-from mt.device import Precision, choose_device
-from mt.errors import ConfigError, DeviceError, RunError, TrainingError
-from mt.training.loss import Objective
+from mt.errors import ConfigError, DeviceError, RunError
 from mt.training.run import run_training
-from mt.training.step import accumulate_gradients
-from mt.transformer.build import build_transformer
 
 MakeConfig = Callable[..., Config]
 
@@ -49,23 +43,6 @@ def test_more_processes_than_micro_batches_are_refused_with_the_arithmetic(
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize(("num_micro_batches", "lost"), [(3, "25 %"), (5, "17 %"), (4, None)])
-def test_an_uneven_split_is_warned_of_with_the_time_lost(
-    be: Callable[[int, int], None],
-    make_config: MakeConfig,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    num_micro_batches: int,
-    lost: str | None,
-) -> None:
-    be(0, 2)
-    config = make_config(f"training.num_micro_batches={num_micro_batches}", "training.max_steps=1")
-    run_training(config, tmp_path / "run")
-    assert ("spent waiting" in caplog.text) == (lost is not None)
-    if lost is not None:
-        assert f"{num_micro_batches} micro-batches on 2 processes: {lost} of the time" in caplog.text
-
-
 @pytest.mark.parametrize(
     ("name", "remedy"), [("torch", "same version"), ("precision", "training.precision=float32")]
 )
@@ -79,24 +56,6 @@ def test_processes_with_other_software_or_precision_are_refused(
     with pytest.raises(RunError, match=f"{name} is .*another in process 2.*{remedy}"):
         run_training(make_config(), tmp_path / "run")
     assert not (tmp_path / "run").exists()
-
-
-class Full(Objective):
-    """Finds no memory."""
-
-    def forward(self, *_: object) -> None:  # type: ignore[override]
-        raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
-
-
-def test_out_of_memory_names_the_process_and_the_batch(be: Callable[[int, int], None]) -> None:
-    be(1, 2)
-    sizes = ModelConfig(d_model=16, num_heads=2, d_ff=24, num_encoder_layers=1, num_decoder_layers=1)
-    model = build_transformer(sizes, src_vocab_size=12, tgt_vocab_size=12, max_length=8)
-    batch = collate([[5, 6, 7], [5]], [[8, 9], [8]])
-    precision = Precision("float32", choose_device("cpu"))
-    message = r"process 1 of 2 .*out of memory in a batch of 2 pairs.*Lower training\.batch_tokens"
-    with pytest.raises(TrainingError, match=message):
-        accumulate_gradients(Full(model), [batch], batch.num_target_tokens, precision, 0.1, None)
 
 
 @pytest.mark.parametrize(

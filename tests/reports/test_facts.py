@@ -21,7 +21,7 @@ from mt.reports.report import render
 from mt.reports.show import describe
 from mt.reports.summary import short_count
 from mt.run_directory import RunDirectory
-from tests.forked import environment
+from tests.processes import environment
 
 GoldenRun = Callable[..., RunDirectory]
 GOLDEN = Path(__file__).parent.parent / "golden" / "format_2" / "run"

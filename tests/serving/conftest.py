@@ -16,7 +16,7 @@ from mt.inference.model_translator import ModelTranslator
 from mt.inference.segments import Translation
 from mt.run_directory import RunDirectory
 from mt.serving.batching import BatchedTranslator
-from tests.forked import Popen, environment
+from tests.processes import Popen, environment
 
 
 @pytest.fixture(scope="session")
