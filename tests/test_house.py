@@ -38,10 +38,10 @@ LINES = {
     "config": 1161,
     "builtin": 96,
     "data": 5195,
-    "transformer": 1220,
+    "transformer": 1213,
     "checkpoint": 560,
-    "search": 914,
-    "inference": 3854,
+    "search": 904,
+    "inference": 3853,
     "evaluation": 1036,
     "training": 3777,
     "preflight": 1538,
@@ -52,9 +52,9 @@ LINES = {
     "cli": 1926,
     "other text in mt": 1104,
     "scripts": 5568,
-    "tests": 29430,
+    "tests": 29427,
     "documents": 2361,
-    "spine": 2615,
+    "spine": 2655,
 }
 # More than this below its bound, and the bound is to be lowered.
 SLACK = 20
@@ -64,7 +64,7 @@ SPINE = [
     f"mt.{module}"
     for modules in (
         "masks transformer.attention transformer.feed_forward transformer.layer transformer.encoder "
-        "transformer.decoder transformer.embedding transformer.positional_encoding transformer.transformer "
+        "transformer.decoder transformer.embedding transformer.transformer "
         "transformer.cache transformer.build search.request search.hypothesis search.stepwise search.greedy "
         "search.beam",
         "data.batches.sampler data.batches.batch data.batches.stream",
@@ -86,7 +86,6 @@ SPINE_IMPORTS = {
     "mt.errors",
     "mt.processes",
     "mt.search.constraints",
-    "mt.search.model",
     "mt.search.strategy",
     "mt.search.top_k",
     "mt.seeding",
