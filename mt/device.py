@@ -68,19 +68,6 @@ def attend_to_short_sequences() -> None:
     torch.backends.cuda.enable_cudnn_sdp(False)
 
 
-def onednn_is_faster(dtype: torch.dtype) -> bool:
-    """Whether this CPU multiplies faster with oneDNN than with torch's other library, MKL.
-
-    It does in bf16. In float32, MKL has AVX-512 kernels for Intel's processors only. On AMD's it uses AVX2,
-    which is half as fast on Zen 5 and three quarters as fast on Zen 4.
-    """
-    if dtype != torch.float32:
-        return dtype == torch.bfloat16
-    return "AMD" in torch.cpu.get_capabilities().get("cpu_name", "") and torch.cpu.get_capabilities().get(
-        "avx512_f", False
-    )
-
-
 def multiplies_bf16_fast(device: torch.device) -> bool:
     """Whether bf16 speeds up matrix products: on GPUs since Ampere, and on CPUs with AMX or AVX-512 BF16."""
     if device.type == "cpu":

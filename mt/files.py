@@ -8,12 +8,14 @@ problems are OSErrors, whose ``strerror`` completes the sentence "FILE cannot be
 import errno
 import glob
 import hashlib
+import json
 import os
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 
 def named_path(text: str) -> Path:
@@ -40,6 +42,15 @@ def read_text(path: Path, *, max_bytes: int) -> str:
         line = content.count(b"\n", 0, error.start) + 1
         problem = f"line {line} is not UTF-8; save the file again as UTF-8"
         raise OSError(errno.EILSEQ, problem, str(path)) from error
+
+
+def read_json_lines(path: Path) -> list[dict[str, Any]]:
+    """The objects in a file of one per line, without a line that a crash cut off; a missing file has none."""
+    objects = []
+    for line in path.read_bytes().split(b"\n") if path.exists() else ():
+        with suppress(ValueError, RecursionError):
+            objects.append(json.loads(line))
+    return [value for value in objects if isinstance(value, dict)]
 
 
 def sha256(path: Path) -> str:

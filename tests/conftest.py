@@ -28,7 +28,7 @@ from mt.preflight import init
 from mt.preflight.forecast import Pace
 from mt.preflight.trial import Sample, Speed
 from mt.run_directory import RunDirectory
-from mt.search.model import TeacherForced
+from mt.search.request import TeacherForced
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from mt.training.counters import Counters, CurvePoint
 from mt.training.progress import Progress

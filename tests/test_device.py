@@ -12,9 +12,9 @@ from mt.device import (
     choose_precision,
     is_out_of_memory,
     multiplies_bf16_fast,
-    onednn_is_faster,
 )
 from mt.errors import DeviceError
+from mt.transformer.kernels.linear import onednn_is_faster
 
 
 @pytest.fixture

@@ -128,10 +128,10 @@ class CheckpointStore(CheckpointDirectory):
 
         Also returns the damaged ones that are newer, each with the reason.
         """
-        with _explain_unwritable(f"tidy up {self.directory}"):
-            remove_leftovers(self.directory)
-            newest, damaged = self.resumable()
-            if newest is not None:
+        self.tidy_up()
+        newest, damaged = self.resumable()
+        if newest is not None:
+            with _explain_unwritable(f"tidy up {self.directory}"):
                 self._point_at(newest.checkpoint)
         return newest, damaged
 

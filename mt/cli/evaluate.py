@@ -6,7 +6,7 @@ from typer import Option, echo
 
 from mt.cli import options
 from mt.cli.logs import say, show_logs
-from mt.display import counted, visible
+from mt.display import counted
 
 if TYPE_CHECKING:
     from mt.evaluation.analysis import Analysis
@@ -91,12 +91,6 @@ def _show_scores(result: "Evaluation") -> None:
     for score in result.scores.values():
         echo(str(score))
     echo(f"exact sentences {result.exact:.2f} %")
-    for checkpoint, bleu in result.other_checkpoints.items():
-        verdict = "a significant" if bleu.is_significant else "no significant"
-        echo(
-            f"{visible(checkpoint)} has BLEU {bleu.first.value:.2f} on these sentences; this "
-            f"checkpoint has {bleu.gain:+.2f}, {verdict} difference (p = {bleu.p_value:.4f})"
-        )
 
 
 def _show_analysis(analysis: "Analysis") -> None:

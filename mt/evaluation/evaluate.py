@@ -4,7 +4,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,20 +21,16 @@ from mt.device import PrecisionName, choose_device
 from mt.display import progress, visible
 from mt.errors import ConfigError, DataError
 from mt.evaluation.analysis import Analysis, ScoredSentence, by_source_length, length_ratio, worst_sentences
-from mt.evaluation.record import RecordedEvaluation, name_in_setting, read_evaluations, record_evaluation
+from mt.evaluation.record import RecordedEvaluation, name_in_setting, record_evaluation
 from mt.evaluation.scores import (
     MAX_RESAMPLED_LINES,
-    Difference,
     Score,
-    differences,
     exact_match,
-    metrics_of_evaluation,
     score_with_confidence,
 )
 from mt.evaluation.test_set import (
     EvaluationSet,
     load_evaluation_set,
-    read_lines,
     warn_of_leaks,
     warn_of_other_split,
 )
@@ -48,9 +44,6 @@ from mt.search.strategy import Beam
 LOG = logging.getLogger(__name__)
 
 LiteratureScore = Callable[[Sequence[str], Sequence[str], str], Score]
-
-# How many of the newest evaluations by other checkpoints an evaluation is compared with.
-_MOST_COMPARED = 5
 
 
 class Translations(NamedTuple):
@@ -74,11 +67,6 @@ class Evaluation(RecordedEvaluation):
     worst: list[ScoredSentence]
     ensemble: list[str]
     """The folders of the other checkpoints of an ensemble; empty for a single model."""
-    other_checkpoints: dict[str, Difference]
-    """The difference in BLEU from other checkpoints of the run, by name, the newest evaluations first.
-
-    These evaluated the same sentences with the same search; each is the first of the two systems.
-    """
 
 
 def run_evaluation(
@@ -162,13 +150,10 @@ def run_evaluation(
         analysis=_analyse(config, test_set, hypotheses) if analyse else None,
         worst=worst_sentences(test_set.sources, hypotheses, references, num_worst),
         ensemble=[visible(str(model.checkpoint.folder)) for model in rest],
-        other_checkpoints={},
     )
-    if rest:
-        return evaluation
-    others_of_run = _compare_with_other_checkpoints(run, evaluation, test_set, hypotheses)
-    record_evaluation(run, evaluation)
-    return replace(evaluation, other_checkpoints=others_of_run)
+    if not rest:
+        record_evaluation(run, evaluation)
+    return evaluation
 
 
 def _analyse(config: Config, test_set: EvaluationSet, hypotheses: list[str]) -> Analysis:
@@ -245,25 +230,6 @@ def setting_name(
     search += "" if precision == "float32" else f"-{precision}"
     search += "" if engine == "torch" else f"-{engine}"
     return f"{test_set.name}.{name_in_setting(saved)}.{search}"
-
-
-def _compare_with_other_checkpoints(
-    run: RunDirectory, evaluation: Evaluation, test_set: EvaluationSet, lines: list[str]
-) -> dict[str, Difference]:
-    """The best of several noisy validations is partly the luckiest: is the difference more than chance?"""
-    others: dict[str, list[str]] = {}
-    for other in reversed(read_evaluations(run)):
-        is_alike = other.setting.startswith(f"{test_set.name}.") and other.how == evaluation.how
-        file = run.hypotheses_file(other.setting)
-        if is_alike and other.checkpoint != evaluation.checkpoint and file.exists():
-            translations = read_lines(file)
-            if len(translations) == len(lines) and len(others) < _MOST_COMPARED:
-                others.setdefault(other.checkpoint, translations)
-    if not others or len(lines) > MAX_RESAMPLED_LINES:
-        return {}
-    metric = metrics_of_evaluation(test_set.references)["bleu"]
-    of_others = differences(metric, lines, list(others.values()), test_set.references)
-    return dict(zip(others, of_others, strict=True))
 
 
 def write_json(result: Any, file: Path) -> None:

@@ -11,7 +11,7 @@ from mt.checkpoint.record import Checkpoint, read_record
 from mt.display import in_precision
 from mt.errors import CheckpointError
 from mt.evaluation.scores import Score
-from mt.files import append_line
+from mt.files import append_line, read_json_lines
 from mt.run_directory import RunDirectory
 
 
@@ -66,11 +66,10 @@ def read_evaluations(run: RunDirectory) -> list[RecordedEvaluation]:
     Those of an average that another of its name has replaced are left out, because they would seem to be of
     that one. Lines that are not evaluations are skipped.
     """
-    content = run.evaluations_file.read_bytes() if run.evaluations_file.exists() else b""
     newest: dict[str, RecordedEvaluation] = {}
-    for line in content.split(b"\n"):
+    for line in read_json_lines(run.evaluations_file):
         with contextlib.suppress(ValidationError):
-            evaluation = _ADAPTER.validate_json(line)
+            evaluation = _ADAPTER.validate_python(line)
             newest.pop(evaluation.setting, None)
             newest[evaluation.setting] = evaluation
     return [evaluation for evaluation in newest.values() if not _is_replaced(run, evaluation)]

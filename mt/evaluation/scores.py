@@ -132,22 +132,14 @@ def paired_bootstrap(
     first: Sequence[str], second: Sequence[str], references: Sequence[str]
 ) -> dict[str, Difference]:
     """Compare two systems by the metrics of `metrics_of_evaluation`, on the same resampled sentences."""
-    metrics = track(metrics_of_evaluation(references).items(), "scoring", unit="metrics")
-    return {key: differences(metric, second, [first], references)[0] for key, metric in metrics}
-
-
-def differences(
-    metric: Metric, system: Sequence[str], others: Sequence[Sequence[str]], references: Sequence[str]
-) -> list[Difference]:
-    """How a system differs from each of the others, to which gains are relative, on the same resamples."""
-    for hypotheses in (system, *others):
+    for hypotheses in (first, second):
         check_lengths(hypotheses, references)
-    (score, _), *of_others = _resampled(metric, [system, *others], references)
-    # For two equal systems sacreBLEU gives p = 0.001, because no resample differs by more than 0.
-    return [
-        Difference(other, score, p_value if other.value != score.value else 1.0)
-        for other, p_value in of_others
-    ]
+    found = {}
+    for key, metric in track(metrics_of_evaluation(references).items(), "scoring", unit="metrics"):
+        (score, _), (other, p_value) = _resampled(metric, [second, first], references)
+        # For two equal systems sacreBLEU gives p = 0.001, because no resample differs by more than 0.
+        found[key] = Difference(other, score, p_value if other.value != score.value else 1.0)
+    return found
 
 
 def _resampled(

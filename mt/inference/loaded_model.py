@@ -17,7 +17,7 @@ from mt.device import OVERFLOW_REMEDY, SearchPrecision
 from mt.errors import CheckpointError, RunError
 from mt.files import sha256
 from mt.run_directory import RunDirectory
-from mt.search.model import TeacherForced
+from mt.search.request import TeacherForced
 from mt.special_tokens import BOS_ID, EOS_ID
 from mt.transformer.build import build_transformer, without_memory
 from mt.transformer.transformer import Transformer

@@ -11,7 +11,7 @@ from torch import Tensor
 from mt.data.batches.batch import Batch, collate
 from mt.device import split_on_out_of_memory
 from mt.errors import LinesError
-from mt.search.model import TeacherForced
+from mt.search.request import TeacherForced
 
 # 256 MB in float32; training never holds the logits of a whole batch at once.
 _MAX_LOGITS = 2**26

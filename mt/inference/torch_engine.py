@@ -19,8 +19,7 @@ from mt.inference.parallel import Check, map_in_parallel, num_in_parallel
 from mt.search.beam import beam_search
 from mt.search.greedy import greedy_search
 from mt.search.hypothesis import Hypothesis, NotFiniteError
-from mt.search.model import EncoderDecoder
-from mt.search.request import SearchRequest
+from mt.search.request import EncoderDecoder, SearchRequest
 from mt.search.sampling import sample
 from mt.search.strategy import Beam, Sampling
 from mt.special_tokens import EOS_ID, UNK_ID

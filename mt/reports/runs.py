@@ -11,7 +11,7 @@ from mt.config.write import all_options
 from mt.display import aligned, one_line, size
 from mt.errors import RunError
 from mt.reports.summary import RunSummary, short_count, short_duration
-from mt.run_directory import TRAIN_ONE, RunDirectory, as_run
+from mt.run_directory import TRAIN_ONE, RunDirectory
 
 # The title of each column, the field of a summary, and how it is written.
 _COLUMNS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
@@ -38,10 +38,7 @@ def find_runs(paths: Iterable[Path]) -> list[RunDirectory]:
         visible = [child for child in inside if child == path or not child.name.startswith(".")]
         if not visible:
             raise RunError(f"There is no run in {path}. {TRAIN_ONE}")
-        for child in visible:
-            # A link to a run is listed under its own name.
-            named = as_run(child).path
-            runs.setdefault(named.parent.resolve() / named.name, RunDirectory(child))
+        runs |= {child.absolute(): RunDirectory(child) for child in visible}
     return list(runs.values())
 
 

@@ -1,11 +1,11 @@
 """The sessions of a run, from its ``sessions.jsonl``: when each began, how it ended, and its warnings."""
 
-import contextlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
+from mt.files import read_json_lines
 from mt.run_directory import RunDirectory
 
 STILL_RUNNING = "still running"
@@ -24,6 +24,18 @@ class TrainingSession:
     signatures: dict[str, str] = field(default_factory=dict)
     """How its validation computed the scores, by their names."""
 
+    def add(self, event: Mapping[str, Any]) -> None:
+        """Add what happened after its start."""
+        match event:
+            case {"event": "training", "step": step}:
+                self.first_step = step
+            case {"event": "validation", "signatures": signatures}:
+                self.signatures = signatures
+            case {"event": "warning", "text": text}:
+                self.warnings.append(text)
+            case {"event": "end", "reason": reason}:
+                self.outcome = reason
+
     def __str__(self) -> str:
         outcome = self.outcome or "nothing says how it ended, as after a kill"
         begun = f"resumed from step {self.first_step:,}" if self.first_step else "started"
@@ -32,36 +44,12 @@ class TrainingSession:
         return f"{begun}; {outcome[0].lower()}{outcome[1:]}"
 
 
-@dataclass(frozen=True)
-class _Event:
-    """A line of the file."""
-
-    time: datetime
-    event: str
-    step: int = 0
-    reason: str = ""
-    text: str = ""
-    signatures: dict[str, str] = field(default_factory=dict)
-
-
-_EVENT = TypeAdapter(_Event)
-
-
 def read_sessions(run: RunDirectory) -> list[TrainingSession]:
-    """Read the sessions; a missing file has none, and lines that are no events are skipped."""
+    """Read the sessions; lines that are no events are skipped."""
     sessions: list[TrainingSession] = []
-    for line in run.sessions_file.read_bytes().split(b"\n") if run.sessions_file.exists() else []:
-        with contextlib.suppress(ValidationError, IndexError):
-            event = _EVENT.validate_json(line)
-            match event.event:
-                case "start":
-                    sessions.append(TrainingSession(event.time))
-                case "training":
-                    sessions[-1].first_step = event.step
-                case "validation":
-                    sessions[-1].signatures = event.signatures
-                case "warning":
-                    sessions[-1].warnings.append(event.text)
-                case "end":
-                    sessions[-1].outcome = event.reason
+    for event in read_json_lines(run.sessions_file):
+        if event.get("event") == "start":
+            sessions.append(TrainingSession(datetime.fromisoformat(event["time"])))
+        elif sessions:
+            sessions[-1].add(event)
     return sessions

@@ -7,8 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from mt.search.hypothesis import Hypothesis, normalised_score
-from mt.search.model import CacheT, EncoderDecoder
-from mt.search.request import SearchRequest
+from mt.search.request import CacheT, EncoderDecoder, SearchRequest
 from mt.search.stepwise import Candidates, Step, search_stepwise
 from mt.search.strategy import Beam
 from mt.search.top_k import top_k

@@ -4,8 +4,7 @@ import torch
 from torch import Tensor
 
 from mt.search.copying import Copying
-from mt.search.model import CacheT, EncoderDecoder
-from mt.search.request import SearchRequest
+from mt.search.request import CacheT, EncoderDecoder, SearchRequest
 from mt.search.strategy import NO_CONSTRAINTS
 from mt.special_tokens import EOS_ID, PAD_ID, UNK_ID
 

@@ -7,8 +7,7 @@ that has not been copied yet, UNK is written and refers to it. Everywhere else U
 import torch
 from torch import Tensor
 
-from mt.search.model import CacheT, EncoderDecoder
-from mt.search.request import SearchRequest
+from mt.search.request import CacheT, EncoderDecoder, SearchRequest
 from mt.special_tokens import EOS_ID, UNK_ID
 
 

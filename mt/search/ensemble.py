@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from mt.search.model import Cache, EncoderDecoder, TeacherForced
+from mt.search.request import Cache, EncoderDecoder, TeacherForced
 
 
 class Member(EncoderDecoder[Any], TeacherForced, Protocol):

@@ -1,8 +1,7 @@
 """Greedy search: the likeliest token at each step."""
 
 from mt.search.hypothesis import Hypothesis
-from mt.search.model import CacheT, EncoderDecoder
-from mt.search.request import SearchRequest
+from mt.search.request import CacheT, EncoderDecoder, SearchRequest
 from mt.search.stepwise import Candidates, Step, search_stepwise
 from mt.search.top_k import top_k
 

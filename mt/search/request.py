@@ -1,12 +1,62 @@
-"""The input of every decoding strategy: a batch to translate, and its rules."""
+"""What every decoding strategy takes: a model, any encoder-decoder, and a batch with its rules."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from torch import Tensor
 
 from mt.masks import padding_mask
 from mt.search.strategy import NO_CONSTRAINTS, Constraints
+
+
+class Cache(Protocol):
+    """The state of a model between two decoding steps, for each source and each row decoded from it.
+
+    At first, one row is decoded for each sentence.
+    """
+
+    def select(self, rows: Tensor, sentences: Tensor | None) -> None:
+        """Keep these rows ``(R',)`` and sentences ``(B',)``, in this order; None keeps all sentences.
+
+        No sentence is repeated, but rows may be, within their sentence. All sentences have the same number of
+        rows, ``R' / B'``, which may be greater than before.
+        """
+
+
+CacheT = TypeVar("CacheT", bound=Cache)
+
+
+class StepOutput(Protocol):
+    """The output of one decoding step."""
+
+    @property
+    def logits(self) -> Tensor:
+        """``(R, V)``, the logits of the next token of each row."""
+
+    @property
+    def alignment_scores(self) -> Tensor | None:
+        """``(R, S)``, how well each source position matches the next token; None unless requested."""
+
+
+class EncoderDecoder(Protocol[CacheT]):
+    """A model that encodes a source once and then decodes one token at a time."""
+
+    def encode(self, src_ids: Tensor, src_mask: Tensor) -> Tensor:
+        """Encode the source ``(B, S)`` with mask ``(B, 1, 1, S)`` as memory ``(B, S, D)``."""
+
+    def start_cache(self, memory: Tensor, src_mask: Tensor) -> CacheT:
+        """Return a cache without tokens over this memory."""
+
+    def decode_step(self, ids: Tensor, cache: CacheT, *, with_alignment: bool = False) -> StepOutput:
+        """Decode the newest token of each row ``(R,)``; the cache grows by it."""
+
+
+class TeacherForced(Protocol):
+    """A model that reads a source and a whole translation at once, as in training."""
+
+    def forward(self, src_ids: Tensor, src_mask: Tensor, tgt_ids: Tensor, tgt_mask: Tensor) -> Tensor:
+        """Sources ``(B, S)`` and translations ``(B, T)`` that begin with BOS -> logits ``(B, T, V)``."""
 
 
 @dataclass(frozen=True)

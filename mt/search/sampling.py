@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from mt.search.hypothesis import Hypothesis
-from mt.search.model import CacheT, EncoderDecoder
-from mt.search.request import SearchRequest
+from mt.search.request import CacheT, EncoderDecoder, SearchRequest
 from mt.search.stepwise import Candidates, Step, search_stepwise
 from mt.search.strategy import LARGEST_SEED, Sampling
 

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from mt.search.constraints import ConstrainedRows
 from mt.search.hypothesis import Hypothesis, NotFiniteError
-from mt.search.model import CacheT, EncoderDecoder
-from mt.search.request import SearchRequest
+from mt.search.request import CacheT, EncoderDecoder, SearchRequest
 from mt.special_tokens import BOS_ID, EOS_ID
 
 

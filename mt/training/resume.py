@@ -18,7 +18,7 @@ from mt.checkpoint.training_state import SavedTraining
 from mt.config.config import Config
 from mt.config.load import load_config
 from mt.config.write import all_options, config_to_yaml, differences, with_unset_from
-from mt.device import Precision, onednn_is_faster
+from mt.device import Precision
 from mt.errors import CheckpointError, ConfigError, RunError
 from mt.files import write_atomically
 from mt.inference.loaded_model import check_computation, check_tokenizers
@@ -26,6 +26,7 @@ from mt.run_directory import RunDirectory
 from mt.training.counters import SavedValues, read_values
 from mt.training.metrics_file import read_points
 from mt.training.train_state import TrainState
+from mt.transformer.kernels.linear import onednn_is_faster
 
 LOG = logging.getLogger(__name__)
 

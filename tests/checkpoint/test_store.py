@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -163,16 +162,6 @@ def test_a_checkpoint_that_training_removes_while_it_is_read(store: CheckpointSt
     save(2, keep=1)
     with pytest.raises(CheckpointError, match=r"step_0000001 .* is missing.*Sound checkpoints: step_0000002"):
         store.load_model(old)
-
-
-def test_tensors_with_several_names_are_written_once(store: CheckpointStore) -> None:
-    weight = torch.randn(100, 100)
-    model = {"output": weight, "embedding": weight, "twin": weight.detach(), "copy": weight.clone()}
-    saved = save_model(store, 1, model)
-    assert (saved.folder / "model.safetensors").stat().st_size < 2.1 * weight.nbytes
-    loaded = store.load_model(saved)
-    assert loaded.keys() == model.keys()
-    assert all(torch.equal(loaded[name], weight) for name in model)
 
 
 def test_a_file_in_place_of_the_folder(store: CheckpointStore) -> None:

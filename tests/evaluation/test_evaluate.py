@@ -82,10 +82,9 @@ def test_an_ensemble_is_scored_apart_from_its_first_run(
     # Another member, and another number of members, have another file.
     files = {each.hypotheses_file for each in (alone, together, evaluate(run), evaluate(run, trained))}
     assert len(files) == 4
-    # Only the run's own scores are recorded, and only those are compared with another checkpoint's.
+    # Only the run's own scores are recorded.
     assert [each.setting for each in read_evaluations(run)] == [alone.setting]
     assert read_evaluations(trained) == []
-    assert evaluate().other_checkpoints == {}
 
 
 def test_an_additional_score_is_of_the_same_lines_in_the_target_language_and_recorded(

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-import sacrebleu
 from pydantic import TypeAdapter
 
 from mt.checkpoint.store import CheckpointStore
@@ -15,7 +14,6 @@ from mt.evaluation.evaluate import Evaluation, run_evaluation
 from mt.evaluation.record import RecordedEvaluation, read_evaluations, record_evaluation
 from mt.evaluation.scores import Score
 from mt.run_directory import RunDirectory
-from mt.search.strategy import Beam
 
 HOUR = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -70,40 +68,6 @@ def evaluate(trained: RunDirectory) -> Evaluate:
     return run
 
 
-def lines(file: Path) -> list[str]:
-    return file.read_text(encoding="utf-8").split("\n")[:-1]
-
-
-def test_a_second_checkpoint_is_compared_with_the_first_as_by_sacrebleu(
-    evaluate: Evaluate, table_of_command_line: Callable[..., list[list[str]]]
-) -> None:
-    first = evaluate("step_0000100")
-    assert first.other_checkpoints == {}
-    worse = first.hypotheses_file.read_text(encoding="utf-8").replace("sieht", "findet")
-    first.hypotheses_file.write_text(worse, encoding="utf-8")
-    second = evaluate("step_0000200")
-    ((name, bleu),) = second.other_checkpoints.items()
-    assert name == "step_0000100"
-    expected = sacrebleu.corpus_bleu(worse.split("\n")[:-1], [lines(first.references_file)])
-    assert bleu.first.value == expected.score
-    assert bleu.second.value == second.scores["bleu"].value
-    assert bleu.gain != 0
-    files = (second.hypotheses_file, first.hypotheses_file, second.references_file)
-    _, compared = table_of_command_line(*map(lines, files), "-m", "bleu", "--paired-bs")
-    assert f"(p = {bleu.p_value:.4f})" in " ".join(compared)
-
-
-def test_only_the_same_sentences_and_search_are_compared(evaluate: Evaluate) -> None:
-    first = evaluate("step_0000100")
-    assert evaluate("step_0000200", split="validation").other_checkpoints == {}
-    assert evaluate("step_0000200", beam=Beam(2, 1.0)).other_checkpoints == {}
-    assert evaluate("step_0000100").other_checkpoints == {}
-    # Lost and shorter translations are passed over.
-    first.hypotheses_file.unlink()
-    evaluate("step_0000150").hypotheses_file.write_text("short\n", encoding="utf-8")
-    assert evaluate("step_0000200").other_checkpoints == {}
-
-
 def test_of_averages_with_one_name_only_the_present_one_counts(
     evaluate: Evaluate, trained: RunDirectory
 ) -> None:
@@ -111,14 +75,13 @@ def test_of_averages_with_one_name_only_the_present_one_counts(
     steps = [store.require(name) for name in ("step_0000100", "step_0000150", "step_0000200")]
     average = store.save_average(steps[1:]).name
     evaluate(average)
-    assert list(evaluate("step_0000100").other_checkpoints) == [average]
+    evaluate("step_0000100")
     assert store.save_average(steps).name == average
     # Its translations are those of an average that is gone.
-    assert list(evaluate("step_0000150").other_checkpoints) == ["step_0000100"]
+    assert [evaluation.checkpoint for evaluation in read_evaluations(trained)] == ["step_0000100"]
     found = evaluate(average)
     recorded = read_evaluations(trained)[-1]
     assert (recorded.setting, recorded.scores) == (found.setting, found.scores)
     # It is the newest evaluation now, not where the old one was.
     shown = [evaluation.checkpoint for evaluation in read_evaluations(trained)]
-    assert shown == ["step_0000100", "step_0000150", average]
-    assert list(evaluate("step_0000200").other_checkpoints) == list(reversed(shown))
+    assert shown == ["step_0000100", average]

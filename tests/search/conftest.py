@@ -9,8 +9,7 @@ from torch import Tensor
 
 from mt.config.model import ModelConfig
 from mt.search.hypothesis import length_limit
-from mt.search.model import EncoderDecoder
-from mt.search.request import SearchRequest
+from mt.search.request import EncoderDecoder, SearchRequest
 from mt.special_tokens import EOS_ID
 from mt.transformer.build import build_transformer
 from mt.transformer.cache import DecoderCache

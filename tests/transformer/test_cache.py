@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from mt.masks import padding_mask, target_mask
-from mt.search.model import EncoderDecoder
+from mt.search.request import EncoderDecoder
 from mt.special_tokens import BOS_ID
 from mt.transformer.transformer import Transformer
 from tests.uncached import UncachedTransformer

@@ -7,8 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from mt.transformer.embedding import PositionalEmbedding
-from mt.transformer.positional_encoding import positional_encoding
+from mt.transformer.embedding import PositionalEmbedding, positional_encoding
 
 D, MAX_LENGTH = 16, 20
 IDS = torch.tensor([[3, 5, 0], [7, 3, 3]])

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from mt.transformer.positional_encoding import positional_encoding
+from mt.transformer.embedding import positional_encoding
 
 
 @pytest.mark.parametrize("d_model", [2, 6, 16, 512])

@@ -11,8 +11,8 @@ from mt.inference.exported_folder import ExportPrecision
 from mt.inference.loaded_model import LoadedModel
 from mt.transformer.attention import MultiHeadAttention
 from mt.transformer.decoder import DecoderLayer
+from mt.transformer.embedding import positional_encoding
 from mt.transformer.encoder import EncoderLayer
-from mt.transformer.positional_encoding import positional_encoding
 
 QUANTIZATIONS: dict[ExportPrecision, str] = {"float32": "float32", "bf16": "bfloat16", "int8": "int8"}
 """CTranslate2's names of our precisions."""
