@@ -29,14 +29,6 @@ def test_softmax_of_the_scores_gives_the_weights_of_the_first_head(
     torch.testing.assert_close(decoded.alignment_scores.softmax(-1), weights[:, 0])
 
 
-def test_asking_for_alignment_changes_no_hidden_state(make_model: Make) -> None:
-    model = make_model()
-    memory = model.encode(SRC_IDS, MASKS[0])
-    without = model.decode(TGT_IDS, memory, *MASKS)
-    assert without.alignment_scores is None
-    assert model.decode(TGT_IDS, memory, *MASKS, with_alignment=True).hidden.equal(without.hidden)
-
-
 @pytest.mark.parametrize("rows_per_sentence", [1, 2])
 def test_cached_steps_give_the_same_scores(rows_per_sentence: int, make_model: Make) -> None:
     model = make_model()

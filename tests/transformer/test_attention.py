@@ -1,14 +1,12 @@
 """Attention against torch's own function and module."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mt.masks import causal_mask, padding_mask
 from mt.transformer.attention import (
     MultiHeadAttention,
     attention_weights,
@@ -52,23 +50,6 @@ def test_weights_times_values_equal_the_attention_of_torch(
     assert_equal_gradients(ours, theirs, list(heads), list(heads))
 
 
-def test_causal_mask_equals_is_causal_of_torch(assert_equal_gradients: GradientCheck) -> None:
-    heads = random_heads(TK, TK)
-    ours = plain_attention(*heads, causal_mask(TK))
-    theirs = F.scaled_dot_product_attention(*heads, is_causal=True)
-    torch.testing.assert_close(ours, theirs)
-    assert_equal_gradients(ours, theirs, list(heads), list(heads))
-
-
-def test_weights_of_each_query_sum_to_one_over_the_keys_that_the_mask_allows() -> None:
-    query, key, _ = random_heads(TQ, TK)
-    mask = random_mask(B, 1, TQ, TK)
-    weights = attention_weights(query, key, mask)
-    assert weights.shape == (B, H, TQ, TK)
-    torch.testing.assert_close(weights.sum(-1), torch.ones(B, H, TQ))
-    assert weights[~mask.expand_as(weights)].eq(0).all()
-
-
 def test_query_without_any_allowed_key_gets_zeros_and_no_nan(assert_equal_gradients: GradientCheck) -> None:
     heads = random_heads(TQ, TK)
     mask = random_mask(B, 1, TQ, TK)
@@ -79,21 +60,6 @@ def test_query_without_any_allowed_key_gets_zeros_and_no_nan(assert_equal_gradie
     theirs = F.scaled_dot_product_attention(*heads, attn_mask=mask)
     torch.testing.assert_close(ours, theirs)
     assert_equal_gradients(ours, theirs, list(heads), list(heads))
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_masked_attention_in_half_precision_is_close_to_float32(dtype: torch.dtype) -> None:
-    query, key, _ = (x.detach() for x in random_heads(TQ, TK))
-    mask = random_mask(B, 1, TQ, TK)
-    mask[0, :, 0] = False
-    weights = attention_weights(query.to(dtype), key.to(dtype), mask)
-    assert weights.dtype == dtype
-    torch.testing.assert_close(weights.float(), attention_weights(query, key, mask), atol=0.02, rtol=0.02)
-    attention = MultiHeadAttention(8, 2)
-    x = torch.randn(2, 5, 8)
-    expected = attention(x, x, causal_mask(5))
-    halved = attention.to(dtype)(x.to(dtype), x.to(dtype), causal_mask(5))
-    torch.testing.assert_close(halved.float(), expected, atol=0.02, rtol=0.05)
 
 
 def test_heads_are_consecutive_slices_of_the_width() -> None:
@@ -131,22 +97,6 @@ def test_multi_head_attention_equals_that_of_torch(
     assert_equal_gradients(output, their_output, [x, memory], [x, memory])
 
 
-def test_padding_mask_equals_the_key_padding_mask_of_torch(
-    copy_attention: Callable[[MultiHeadAttention, nn.MultiheadAttention], None],
-) -> None:
-    ours, theirs = MultiHeadAttention(16, 4), nn.MultiheadAttention(16, 4, batch_first=True)
-    copy_attention(ours, theirs)
-    x, memory = torch.randn(2, TQ, 16), torch.randn(2, 4, 16)
-    mask = padding_mask(torch.tensor([[5, 6, 7, 8], [5, 6, 0, 0]]))
-    their_output, _ = theirs(x, memory, memory, key_padding_mask=~mask[:, 0, 0])
-    torch.testing.assert_close(ours(x, memory, mask), their_output)
-
-
-def test_bias_false_leaves_weights_only() -> None:
-    names = [name for name, _ in MultiHeadAttention(16, 4, bias=False).named_parameters()]
-    assert names == ["query.weight", "key.weight", "value.weight", "output.weight"]
-
-
 def test_dropout_is_active_in_training_only_and_keeps_the_mean() -> None:
     attention = MultiHeadAttention(8, 2, dropout=0.5)
     x = torch.randn(1, 6, 8).expand(4000, 6, 8)
@@ -155,26 +105,3 @@ def test_dropout_is_active_in_training_only_and_keeps_the_mean() -> None:
     dropped = attention.train()(x, x, None)
     assert (dropped[0] - dropped[1]).abs().max() > 0.05
     torch.testing.assert_close(dropped.mean(0), expected[0], atol=0.05, rtol=0)
-
-
-@pytest.mark.parametrize("needs_gradient", [True, False])
-def test_bf16_autocast_on_a_cpu_attends_in_float32_when_a_gradient_is_needed(
-    needs_gradient: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    dtypes = []
-    kernel = F.scaled_dot_product_attention
-
-    def spy(query: Tensor, *others: Any, **options: Any) -> Tensor:
-        dtypes.append(query.dtype)
-        return kernel(query, *others, **options)
-
-    attention = MultiHeadAttention(H * K, H)
-    x, memory = torch.randn(B, TQ, H * K), torch.randn(B, TK, H * K)
-    mask = random_mask(B, 1, 1, TK)
-    exact = attention(x, memory, mask)
-    monkeypatch.setattr(F, "scaled_dot_product_attention", spy)
-    with torch.set_grad_enabled(needs_gradient), torch.autocast("cpu", dtype=torch.bfloat16):
-        found = attention(x, memory, mask)
-    assert dtypes == [torch.float32 if needs_gradient else torch.bfloat16]
-    assert found.dtype == torch.bfloat16
-    torch.testing.assert_close(found.float(), exact, rtol=0.03, atol=0.03)

@@ -119,15 +119,6 @@ def test_a_rounded_model_is_close_to_the_exact_one(
         torch.testing.assert_close(logits, expected[:, t], atol=tolerance * scale, rtol=0.0)
 
 
-def test_a_source_without_any_token_gives_no_nan(make_model: Make) -> None:
-    model = make_model()
-    ids = SRC_IDS.clone()
-    ids[1] = 0
-    mask = padding_mask(ids)
-    cache = model.start_cache(model.encode(ids, mask), mask)
-    assert model.decode_step(TGT_IDS[:, 0], cache).logits.isfinite().all()
-
-
 def test_tokens_beyond_the_positions_of_the_model_are_refused(make_model: Make) -> None:
     model = make_model(max_length=4)
     with pytest.raises(ValueError, match="position 5 is beyond the 4 positions"):

@@ -42,17 +42,6 @@ def test_position_beyond_the_table_is_refused(length: int) -> None:
         make()(torch.ones(1, length, dtype=torch.long))
 
 
-def test_max_length_tokens_fit() -> None:
-    assert make()(torch.ones(1, MAX_LENGTH, dtype=torch.long)).shape == (1, MAX_LENGTH, D)
-
-
-def test_dropout_is_active_in_training_only() -> None:
-    embedding = make(dropout=0.5)
-    dropped = embedding.train()(IDS.repeat(50, 1))
-    assert (dropped == 0).float().mean() == pytest.approx(0.5, abs=0.05)
-    assert (embedding.eval()(IDS) != 0).all()
-
-
 def test_word_dropout_zeroes_whole_tokens_and_keeps_their_positions() -> None:
     embedding = make(word_dropout=0.25)
     embedded = embedding.train()(IDS.repeat(200, 1))
@@ -65,9 +54,3 @@ def test_word_dropout_zeroes_whole_tokens_and_keeps_their_positions() -> None:
     assert shares.tolist() == pytest.approx([0.25] * 3, abs=0.08)
     assert {tuple(row) for row in gone.tolist()} == set(product((True, False), repeat=3))
     assert embedding.eval()(IDS).equal(PositionalEmbedding(embedding.tokens, MAX_LENGTH, 0.0)(IDS))
-
-
-def test_positions_are_not_saved_but_move_with_the_module() -> None:
-    embedding = make()
-    assert list(embedding.state_dict()) == ["tokens.weight"]
-    assert embedding.to("meta").positions.device.type == "meta"

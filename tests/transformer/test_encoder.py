@@ -67,12 +67,6 @@ def test_encoder_equals_that_of_torch(
     )
 
 
-def test_without_a_mask_all_attend_to_all() -> None:
-    encoder = Encoder(LayerShape(16, 4, 24), 1).eval()
-    x = torch.randn(2, 5, 16)
-    torch.testing.assert_close(encoder(x, None), encoder(x, torch.ones(2, 1, 1, 5, dtype=torch.bool)))
-
-
 def test_encoder_without_positions_is_permutation_equivariant() -> None:
     encoder = Encoder(LayerShape(16, 4, 24), 2).eval()
     x = torch.randn(2, 5, 16)

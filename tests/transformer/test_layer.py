@@ -1,13 +1,15 @@
 """One shape makes all sub-layers; the final norm exists exactly with pre-norm."""
 
 import pytest
+import torch
 from torch import nn
 
 from mt.transformer.attention import ScaledDotProductAttention
 from mt.transformer.decoder import Decoder
 from mt.transformer.encoder import Encoder
+from mt.transformer.feed_forward import FeedForward
 from mt.transformer.kernels.dropout import Dropout
-from mt.transformer.layer import LayerShape
+from mt.transformer.layer import LayerShape, Residual
 
 
 @pytest.mark.parametrize("stack", [Encoder, Decoder])
@@ -42,3 +44,18 @@ def test_every_sublayer_has_the_dropout_of_the_shape() -> None:
 def test_layers_share_no_weights() -> None:
     parameters = list(Encoder(LayerShape(8, 2, 16), 3).parameters())
     assert len({p.data_ptr() for p in parameters}) == len(parameters)
+
+
+def test_dropout_is_on_the_sublayer_and_never_on_the_residual_path() -> None:
+    x = torch.full((100, 8), 3.0)
+    output = Residual(8, dropout=0.5, norm_first=True)(x, torch.ones_like)
+    assert output.unique().tolist() == [3.0, 5.0]
+
+
+def test_dropout_is_between_the_two_layers_of_the_feed_forward_network() -> None:
+    network = FeedForward(4, 12, dropout=0.3)
+    x = torch.randn(2, 3, 4)
+    torch.manual_seed(5)
+    found = network(x)
+    torch.manual_seed(5)
+    torch.testing.assert_close(found, network.outer(Dropout(0.3)(network.inner(x).relu())))

@@ -77,27 +77,6 @@ def test_a_transposed_product_is_right_however_it_is_computed(
     assert relative_error(found, gradient.double().t() @ rows.double()) < error
 
 
-@pytest.mark.parametrize("has_onednn", [True, False])
-@pytest.mark.parametrize(("dtype", "error"), [(torch.bfloat16, 2**-8), (torch.float32, 1e-6)])
-def test_a_prepared_weight_multiplies_any_number_of_rows(
-    dtype: torch.dtype, error: float, has_onednn: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not has_onednn:
-        monkeypatch.setattr(linear, "onednn_is_faster", lambda dtype: False)
-    weight = torch.randn(40, 24).to(dtype)
-    project = linear.projection(weight, 32)
-    for num_rows in (32, 64, 7, 1):
-        rows = torch.randn(num_rows, 24).to(dtype)
-        assert relative_error(project(rows), rows.double() @ weight.double().t()) < error
-
-
-def test_a_matrix_is_multiplied_as_torch_does() -> None:
-    a, b = torch.randn(33, 24), torch.randn(24, 40)
-    torch.testing.assert_close(linear.product(a, b), a @ b)
-    torch.testing.assert_close(linear.product(a.t(), a), a.t() @ a)
-    torch.testing.assert_close(linear.product(a[:0], b), a[:0] @ b)
-
-
 @pytest.mark.parametrize("width", [40, 24, 8])
 def test_a_gradient_that_is_one_number_everywhere(width: int) -> None:
     """`Tensor.sum` has a gradient without memory of its own, here of as many rows as are multiplied."""

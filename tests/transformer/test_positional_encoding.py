@@ -25,21 +25,3 @@ def test_distant_positions_are_as_exact() -> None:
     position = 200_000
     expected = [math.sin(position), math.cos(position), math.sin(position / 100), math.cos(position / 100)]
     assert positional_encoding(position + 1, 4)[-1].tolist() == pytest.approx(expected, abs=1e-6)
-
-
-def test_rows_have_the_same_norm() -> None:
-    norms = positional_encoding(300, 32).norm(dim=-1)
-    torch.testing.assert_close(norms, torch.full((300,), math.sqrt(32 / 2)))
-
-
-def test_dot_products_depend_on_the_distance_only() -> None:
-    table = positional_encoding(200, 16)
-    for distance in (1, 7, 50):
-        products = (table[:-distance] * table[distance:]).sum(-1)
-        torch.testing.assert_close(products, products[0].expand_as(products), atol=1e-5, rtol=0)
-
-
-def test_no_two_positions_are_alike() -> None:
-    table = positional_encoding(2000, 16)
-    distances = torch.cdist(table, table) + torch.eye(2000) * 9
-    assert distances.min() > 0.01
