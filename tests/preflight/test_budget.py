@@ -90,17 +90,6 @@ def test_the_run_takes_the_given_minutes_and_is_timed_once(
     [_] = timed
 
 
-def test_on_a_slow_machine_other_settings_are_chosen_without_timing_them(
-    tiny_corpus: Path, tmp_path: Path, set_pace: SetPace
-) -> None:
-    all_timed = set_pace(15)
-    config, _ = propose(tiny_corpus, tmp_path, minutes=1)
-    [timed] = all_timed
-    # Few passes, in which nothing is memorised.
-    assert (timed.model.dropout, config.model.dropout) == (0.3, 0.1)
-    assert 0.9 * 60 <= seconds_of(config, 15) <= 60
-
-
 def test_the_rate_ends_at_zero_with_the_run_after_a_short_warmup(
     tiny_corpus: Path, tmp_path: Path, set_pace: SetPace
 ) -> None:
@@ -116,32 +105,6 @@ def test_the_rate_ends_at_zero_with_the_run_after_a_short_warmup(
         assert config.validation.every_steps <= steps
 
 
-def test_the_fewest_round_minutes_with_the_sensible_passes_are_proposed(
-    tiny_corpus: Path, tmp_path: Path, set_pace: SetPace
-) -> None:
-    set_pace(6.0)
-    config, text = propose(tiny_corpus, tmp_path)
-    assert "This budget is a proposal" in text
-    tokens = corpus_tokens(tiny_corpus)
-    needed = 6.0 * rule.sensible_passes(tokens) * tokens / (0.9 * 1024)
-    # The tokens are estimated from the words, which are fewer.
-    minutes = next(nice for nice in (1, 2, 3, 5, 7, 10, 15) if 60 * nice >= 0.9 * needed)
-    assert 0.9 * 60 * minutes <= seconds_of(config, 6.0) <= 60 * minutes
-
-
-def test_another_budget_is_weighed_where_that_was_measured(
-    tiny_corpus: Path, tmp_path: Path, set_pace: SetPace
-) -> None:
-    set_pace(6.0)
-    # The smallest model takes half as long.
-    minutes_of_a_pass = rule.LEAST_COST * 6.0 * corpus_tokens(tiny_corpus) / (0.9 * 1024) / 60
-    _, text = propose(tiny_corpus, tmp_path, minutes=START / 60 + 10 * minutes_of_a_pass)
-    assert "halving it cost about" in text
-    assert "doubling it gained about" in text
-    _, text = propose(tiny_corpus, tmp_path, minutes=500 * minutes_of_a_pass)
-    assert "has not been measured" in text
-
-
 def test_too_small_a_budget_is_an_error_that_names_one_that_is_enough(
     tiny_corpus: Path, tmp_path: Path, set_pace: SetPace
 ) -> None:
@@ -150,16 +113,6 @@ def test_too_small_a_budget_is_an_error_that_names_one_that_is_enough(
         propose(tiny_corpus, tmp_path, minutes=0.01)
     enough = float(str(error.value).rsplit(" ", 2)[1])
     assert propose(tiny_corpus, tmp_path, minutes=enough)[0].training.max_steps
-
-
-def test_a_huge_budget_ends_where_the_sentences_have_been_seen_often_enough(
-    tiny_corpus: Path, tmp_path: Path, set_pace: SetPace
-) -> None:
-    set_pace()
-    config, text = propose(tiny_corpus, tmp_path, minutes=1e5)
-    assert "The run ends after 1,000 passes" in text
-    tokens = 0.9 * config.training.batch_tokens * (config.training.max_steps or 0)
-    assert tokens < 1100 * corpus_tokens(tiny_corpus)
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 import json
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -11,14 +11,11 @@ from pathlib import Path
 import pytest
 
 from mt.config.config import Config
-from mt.data.batches.batch import Batch
 from mt.data.prepare import prepare
 from mt.errors import DataError, MtError, RunError, TrainingError
 from mt.preflight.check import Conclusion, Section, preflight
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
-from mt.training.step import StepResult
-from mt.training.train_state import TrainState
 
 MakeConfig = Callable[..., Config]
 
@@ -92,16 +89,6 @@ def test_figures_by_hand(check: Check, tiny_corpus: Path, tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_held_out_split_is_called_so(check: Check, tiny_corpus: Path, tmp_path: Path) -> None:
-    for side in ("en", "de"):
-        for split in ("train", "validation"):
-            shutil.copy(tiny_corpus / f"{split}.{side}", tmp_path)
-    report = check("data.held_out_fraction=0.1", f"data.path={tmp_path}")
-    assert report.detail("corpus", "test").startswith("held out, ")
-    [small] = [warning for warning in report.conclusion.warnings if warning.startswith("the test split has")]
-    assert "raise data.held_out_fraction" in small
-
-
 def test_targets_without_text_are_warned_of(check: Check, tiny_corpus: Path, tmp_path: Path) -> None:
     corpus = shutil.copytree(tiny_corpus, tmp_path / "corpus")
     file = corpus / "validation.de"
@@ -110,18 +97,6 @@ def test_targets_without_text_are_warned_of(check: Check, tiny_corpus: Path, tmp
     warnings = check(f"data.path={corpus}").conclusion.warnings
     [warning] = [warning for warning in warnings if "cannot be scored" in warning]
     assert re.search(r"validation split .* 2 empty targets, the first in pair 2", warning)
-
-
-def test_references_in_another_unicode_form_are_warned_of(
-    check: Check, tiny_corpus: Path, tmp_path: Path
-) -> None:
-    corpus = shutil.copytree(tiny_corpus, tmp_path / "corpus")
-    file = corpus / "test.de"
-    lines = [*file.read_text(encoding="utf-8").splitlines()[:-1], "A\u0308pfel"]
-    file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    for form, is_due in (("NFC", True), ("none", False)):
-        warnings = check(f"data.path={corpus}", f"cleaning.unicode_form={form}").conclusion.warnings
-        assert any("1 reference of the test split" in warning for warning in warnings) == is_due
 
 
 def test_leaked_pairs_are_warned_of_unless_they_are_removed(
@@ -166,25 +141,6 @@ def test_an_existing_run_shows_how_much_is_done(
     assert "(training.max_steps (4) reached): to train longer, raise" in finished.conclusion.verdict
 
 
-def test_a_finished_cosine_needs_a_new_run(check: Check, make_config: MakeConfig, tmp_path: Path) -> None:
-    options = "schedule.kind=cosine", "schedule.total_steps=6", "training.max_steps=6"
-    run_training(make_config(*options), RunDirectory(tmp_path / "runs" / "tiny"))
-    assert "raise that limit and schedule.total_steps in a new run" in check(*options).conclusion.verdict
-
-
-def test_an_existing_run_is_checked_with_its_own_tokenizers(
-    check: Check, make_config: MakeConfig, tmp_path: Path
-) -> None:
-    first, theirs = RunDirectory(tmp_path / "first"), tmp_path / "theirs.json"
-    run_training(make_config("training.max_steps=1", "tokenizer.kind=bpe", "tokenizer.shared=true"), first)
-    first.src_tokenizer_file.rename(theirs)
-    external = ["tokenizer.kind=file", f"tokenizer.path={theirs}", "tokenizer.shared=true"]
-    run_training(make_config("training.max_steps=1", *external), RunDirectory(tmp_path / "runs" / "tiny"))
-    # Training does not need it any more.
-    theirs.unlink()
-    assert check(*external).conclusion.verdict == "This run can continue from step 1."
-
-
 DUE = [
     (["schedule.warmup_steps=20"], "(schedule.warmup_steps 20) is not over when the run ends at step 12"),
     # Half a cosine from 1 at step 5 to 0 at step 20: at 12 it is (1 + cos(7/15 pi)) / 2.
@@ -200,20 +156,11 @@ DUE = [
     (["data.max_length=8"], "data.max_length (8) drops "),
     (["tokenizer.min_frequency=60"], "of the words in the test"),
 ]  # fmt: skip
-SMALL = ["the test split has 22 pairs: below 100", "the validation split has 12 pairs: below 100"]
 
 
 @pytest.mark.parametrize(("overrides", "sentence"), DUE)
 def test_warnings_that_are_due(check: Check, overrides: list[str], sentence: str) -> None:
     assert any(sentence in warning for warning in check(*overrides).conclusion.warnings)
-
-
-def test_warnings_that_are_not_due(check: Check) -> None:
-    report = check("validation.patience=2", "schedule.kind=cosine", "schedule.total_steps=12")
-    # The corpus does have leaks, and on a slow machine, validations may take too much of so short a run.
-    others = ("also in training", "of the run's time")
-    warnings = [text for text in report.conclusion.warnings if not any(other in text for other in others)]
-    assert [any(small in text for text in warnings) for small in SMALL] == [True] * len(warnings)
 
 
 def test_another_config_than_that_of_the_run_is_refused(check: Check, trained: RunDirectory) -> None:
@@ -301,28 +248,3 @@ def test_a_run_without_a_validation_loss_to_choose_by_is_refused(
     with pytest.raises(DataError, match=reason):
         prepare(by_loss, run, resuming=False)
     prepare(make_config(*short, "validation.metric=bleu"), run, resuming=False)
-
-
-@pytest.mark.parametrize("weight", [0.0, 0.1])
-def test_the_steps_of_the_trial_are_steps_of_this_config(
-    weight: float, check: Check, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    is_aligned: list[bool] = []
-    take_step = TrainState.step
-
-    def noted(self: TrainState, batches: Sequence[Batch], *, observe: bool = False) -> StepResult:
-        is_aligned.extend(batch.alignment is not None for batch in batches)
-        return take_step(self, batches, observe=observe)
-
-    monkeypatch.setattr(TrainState, "step", noted)
-    check(f"training.guided_alignment={weight}")
-    assert set(is_aligned) == {weight > 0}
-
-
-def test_batches_are_those_of_sentences_with_bpe_dropout(check: Check) -> None:
-    bpe = ("tokenizer.kind=bpe", "tokenizer.max_size=400", "data.max_length=200")
-    whole, cut = (
-        int(check(*bpe, f"training.bpe_dropout={share}").detail("time", "epoch").split()[0])
-        for share in (0, 0.5)
-    )
-    assert cut > whole

@@ -1,11 +1,9 @@
 """The model that `mt check` and `mt init` try: its parameters by hand, its batches, its time, its memory."""
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
@@ -13,7 +11,6 @@ import mt.device
 import mt.preflight.trial
 from mt.config.config import Config
 from mt.config.data import TokenizerConfig
-from mt.data.batches.batch import Batch
 from mt.data.corpus import load_corpus
 from mt.data.prepare import make_tokenizers
 from mt.data.tokenizers.tokenizer import Tokenizer
@@ -22,8 +19,6 @@ from mt.errors import TrainingError
 from mt.inference.loaded_model import build_model
 from mt.preflight.text import Text, encode, look_at
 from mt.preflight.trial import (
-    TIMED_SECONDS,
-    UNCOUNTED_STEPS,
     ModelSize,
     Sample,
     Speed,
@@ -31,8 +26,6 @@ from mt.preflight.trial import (
 )
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
-from mt.training.step import StepResult
-from mt.training.train_state import TrainState
 
 MakeConfig = Callable[..., Config]
 CPU = torch.device("cpu")
@@ -76,39 +69,6 @@ def test_parameters_by_hand(make_config: MakeConfig) -> None:
     assert untied == expected | {"output": 20 * d}
     shared = make_config("model.share_embeddings=true", "tokenizer.shared=true")
     assert sum(size_of(shared, tgt, tgt).parts.values()) == sum(expected.values()) - 10 * d
-
-
-def test_the_largest_step_is_a_real_one(trial: Trial, text: Text) -> None:
-    step = trial.take_largest_step()
-    pairs = trial.batches.epoch(0).pairs
-    rows, src, tgt = step.shape
-    assert rows * (src + tgt) == max(map(pairs.num_positions, trial.batches.epoch(0).batches))
-    # Nothing has been learnt yet: all words are about as likely.
-    assert step.loss == pytest.approx(np.log(text.tokenizers[1].size), rel=0.3)
-
-
-def test_the_time_of_a_token_is_that_of_the_steps_after_the_first_ones(
-    trial: Trial, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    epoch, batch, tokens = 0, 0, []
-    for _ in range(UNCOUNTED_STEPS + 8):
-        batches, epoch, batch = trial.batches.take(epoch, batch)
-        tokens.append(sum(int((each.labels != 0).sum()) for each in batches))
-    clock, take_step = [0.0], TrainState.step
-
-    def slow(self: TrainState, batches: Sequence[Batch], *, observe: bool = False) -> StepResult:
-        # The first steps take a hundred times as long as the others.
-        clock[0] += seconds * (1 if len(taken) >= UNCOUNTED_STEPS else 100)
-        taken.append(len(batches))
-        return take_step(self, batches, observe=observe)
-
-    monkeypatch.setattr(TrainState, "step", slow)
-    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
-    # As many as begin within the time, and one however slow it is.
-    for seconds, num_steps in ((TIMED_SECONDS / 7.5, 8), (10 * TIMED_SECONDS, 1)):
-        taken: list[int] = []
-        counted = sum(tokens[UNCOUNTED_STEPS:][:num_steps])
-        assert trial.time_steps().token_seconds == pytest.approx(num_steps * seconds / counted)
 
 
 def test_the_pace_of_a_part_is_scaled_to_the_whole(make_config: MakeConfig, text: Text) -> None:

@@ -13,11 +13,9 @@ from mt.config.config import Config
 from mt.config.data import DataConfig
 from mt.config.load import load_config
 from mt.data.corpus import load_corpus
-from mt.data.prepare import prepare
-from mt.errors import DataError, SplitError
+from mt.errors import SplitError
 from mt.preflight.check import preflight
 from mt.preflight.init import have_common_letters, propose_config
-from mt.preflight.text import look_at
 from mt.run_directory import RunDirectory
 
 pytestmark = pytest.mark.usefixtures("steps_of_a_tenth_of_a_second")
@@ -68,13 +66,6 @@ def test_it_says_what_it_saw_and_what_each_option_means(tiny_corpus: Path) -> No
     assert [line.split()[0] for line in summary] == ["passes", "steps", "model", "unknown", "budget"]
 
 
-def test_unusable_held_out_pairs_are_reported_as_by_mt_check(tmp_path: Path) -> None:
-    rows = [(f"a {number}", f"ein {number}") for number in range(200)]
-    write_rows(tmp_path / "train.jsonl", rows)
-    write_rows(tmp_path / "test.jsonl", [("a", ""), *rows[1:]])
-    assert "The test split cannot be scored, because it has 1 empty target" in proposed(tmp_path)
-
-
 @pytest.mark.parametrize("character", ["\u2028", "\x85", "\x1b", "\n", "#"])
 def test_a_corpus_name_that_yaml_would_misread(character: str, tmp_path: Path) -> None:
     corpus = tmp_path / f"a{character}b"
@@ -103,18 +94,6 @@ def test_one_long_line_does_not_decide_the_length_of_all(tmp_path: Path) -> None
     assert all(3 <= float(mean) < 4.5 for mean in means)
 
 
-@pytest.mark.parametrize(("num_pairs", "fits", "share"), [(10, 64, "100.0%"), (200, 32, "99.5%")])
-def test_the_share_of_pairs_that_fit_is_true_and_mt_check_accepts_it(
-    num_pairs: int, fits: int, share: str, tmp_path: Path
-) -> None:
-    rows = [("a " * 59, "ein " * 59), *((f"a {n}", f"ein {n}") for n in range(1, num_pairs))]
-    for name in ("train", "validation", "test"):
-        write_rows(tmp_path / f"{name}.jsonl", rows)
-    text = proposed(tmp_path)
-    assert f"max_length: {fits}" in text
-    assert f"; {share} of the pairs have at most" in text
-
-
 @pytest.mark.parametrize(
     ("num_pairs", "num_words", "fraction", "bounds"),
     [(1000, 2000, 0.14, (100, 180)), (40, 30, 0.15, (1, 20))],
@@ -129,12 +108,6 @@ def test_held_out_splits_are_large_enough(
     data = proposed_config(tmp_path / "corpus", tmp_path).data
     assert data.held_out_fraction == fraction
     assert bounds[0] <= len(load_corpus(data).validation) <= bounds[1]
-
-
-def test_a_corpus_that_cannot_be_used(tmp_path: Path) -> None:
-    (tmp_path / "train.jsonl").write_text('{"en": "a", "fr": "b"}\n' * 50)
-    with pytest.raises(DataError, match="has no column 'de'"):
-        proposed(tmp_path)
 
 
 LINES = {
@@ -178,25 +151,6 @@ def test_a_script_with_spaces_gets_no_hint(language: str, write_pairs: WritePair
     assert "unsegmented" not in proposed(write_pairs("en", language), tgt=language)
 
 
-def test_training_and_checking_hint_at_it_too(
-    write_pairs: WritePairs, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    corpus, run = write_pairs("zh", "ja"), RunDirectory(tmp_path / "run")
-    run.path.mkdir()
-    config = proposed_config(corpus, tmp_path, "tokenizer.kind=word", src="zh", tgt="ja")
-    hint = "the source (zh) and the target (ja) have an unsegmented script"
-    for act in (
-        lambda: prepare(config, run, resuming=False),
-        lambda: look_at(load_corpus(config.data), config),
-    ):
-        caplog.clear()
-        act()
-        assert hint in caplog.text
-    caplog.clear()
-    prepare(load_config(tmp_path / "proposed.yaml"), run, resuming=False)
-    assert "unsegmented" not in caplog.text
-
-
 @pytest.mark.parametrize(
     ("num_pairs", "num_words", "kind"),
     [
@@ -218,15 +172,6 @@ def test_a_check_does_not_warn_of_what_is_proposed(
     assert [warning for warning in warnings if "of the run's time" not in warning] == []
 
 
-def test_long_sentences_have_room_in_a_batch(tmp_path: Path) -> None:
-    for name in ("train", "validation", "test"):
-        write_rows(
-            tmp_path / f"{name}.jsonl", [("a " * 900 + str(n), "ein " * 900 + str(n)) for n in range(20)]
-        )
-    config = proposed_config(tmp_path, tmp_path)
-    assert config.training.batch_tokens >= config.data.max_length > 900
-
-
 @pytest.mark.parametrize(
     ("src", "tgt", "shared"),
     [("en", "de", True), ("zh", "ja", False), ("en", "zh", False), ("th", "de", False), ("en", "ko", False)],
@@ -235,17 +180,6 @@ def test_languages_share_a_vocabulary_if_they_share_their_letters(src: str, tgt:
     assert have_common_letters([LINES[src]], [LINES[tgt]]) == shared
     # A name in the other script is not enough.
     assert have_common_letters([LINES[src]] * 9 + ["Anna"], [LINES[tgt]] * 9 + ["Anna"]) == shared
-
-
-def test_a_shared_vocabulary_shares_the_embeddings(tmp_path: Path) -> None:
-    # A word of three is unknown.
-    write_rows(
-        tmp_path / "train.jsonl", [(f"a {7919 * n} house", f"ein {7919 * n} Haus") for n in range(300)]
-    )
-    config = proposed_config(tmp_path, tmp_path)
-    assert (config.tokenizer.kind, config.tokenizer.shared, config.model.share_embeddings) == (
-        *("bpe", True, True),
-    )
 
 
 def test_little_text_is_learnt_as_aligned_words_although_some_are_unknown(
@@ -273,18 +207,3 @@ def test_more_text_is_learnt_as_words_in_short_runs_only(tmp_path: Path) -> None
         return str(name)
 
     assert (kind(1), kind(5000)) == ("word", "bpe")
-
-
-@pytest.mark.slow
-def test_a_list_of_names_is_spelled_and_scored_by_its_letters(tmp_path: Path) -> None:
-    draw = random.Random(1)
-    names = {"".join(draw.choices("abcdefgh", k=9)) for _ in range(1000)}
-    write_rows(tmp_path / "train.jsonl", [(name, name[::-1]) for name in sorted(names)])
-    config = proposed_config(tmp_path, tmp_path, "training.device=cpu")
-    assert (config.tokenizer.kind, config.validation.metric) == ("bpe", "chrf")
-    for metric in ("chrf", "bleu"):
-        changed = load_config(
-            tmp_path / "proposed.yaml", ["training.device=cpu", f"validation.metric={metric}"]
-        )
-        warnings = preflight(changed, RunDirectory(tmp_path / "run"), lambda section: None).warnings
-        assert ("Set validation.metric=chrf" in "".join(warnings)) == (metric == "bleu")

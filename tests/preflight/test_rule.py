@@ -13,16 +13,13 @@ from mt.preflight.rule import (
     MOST_PASSES,
     R_DROP_PASSES,
     SHAPES,
-    USUAL_MODEL,
     Budget,
     choose,
     ema_decay,
     gain_of_doubling,
     num_subwords,
     relative_cost,
-    sensible_passes,
     warmup_steps,
-    words_suffice,
 )
 from mt.training.schedule import learning_rate
 
@@ -51,16 +48,6 @@ def test_warmup_is_at_most_a_tenth_and_the_rate_ends_near_zero(num_steps: int) -
         assert 0.03 * num_steps < 1 / (1 - ema_decay(num_steps)) < 0.06 * num_steps
 
 
-@pytest.mark.parametrize(
-    ("passes", "corpus_tokens", "expected"),
-    [(2, 400_000, True), (20, 400_000, True), (21, 400_000, False), (2, 3e6, True), (2, 4e6, False)],
-)
-def test_subwords_are_aligned_in_few_passes_over_a_corpus_that_is_not_large(
-    passes: float, corpus_tokens: float, expected: bool
-) -> None:
-    assert Budget(1.0, passes * corpus_tokens).aligns_subwords(corpus_tokens) == expected
-
-
 @pytest.mark.parametrize("corpus_tokens", [70_000, 170_000, 400_000, 2e6])
 def test_subwords_have_r_drop_or_are_aligned_but_never_both(corpus_tokens: float) -> None:
     for passes in range(1, 200):
@@ -70,23 +57,6 @@ def test_subwords_have_r_drop_or_are_aligned_but_never_both(corpus_tokens: float
         # Without R-Drop, words were ahead of subwords in each pair of runs.
         assert with_r_drop or budget.prefers_words(corpus_tokens)
     assert not Budget(1.0, 1000 * corpus_tokens).prefers_words(corpus_tokens)
-
-
-@pytest.mark.parametrize(
-    ("num_words", "unknown", "short", "long"),
-    [
-        (14_000, 0.17, True, True),
-        (14_000, 0.4, False, False),
-        (400_000, 0.04, True, False),
-        (400_000, 0.17, False, False),
-        (4e6, 0.04, False, False),
-    ],
-)
-def test_words_suffice_for_little_text_or_short_runs(
-    num_words: float, unknown: float, short: bool, long: bool
-) -> None:
-    assert words_suffice(num_words, unknown, is_short=True) == short
-    assert words_suffice(num_words, unknown, is_short=False) == long
 
 
 def test_no_vocabulary_is_larger_than_its_corpus_can_teach() -> None:
@@ -133,44 +103,10 @@ def test_no_budget_has_a_narrower_model_than_a_smaller_one(corpus_tokens: float)
     assert widths == sorted(widths)
 
 
-def test_the_wide_model_needs_a_long_run_with_r_drop() -> None:
-    # Multi30k, and the time of this many passes of the usual model.
-    runs = {passes: chosen(4.7e5 * passes, 4.7e5, 6000, 64) for passes in (30, 62, 77, 500)}
-    assert [run["d_model"] for run in runs.values()] == [256, 256, 384, 384]
-    assert all(run["r_drop"] > 0 for run in runs.values() if run["d_model"] == 384)
-    # The settings that were measured.
-    measured = {"batch_tokens": 2048, "learning_rate": 2.6e-3, "weight_decay": 0.3}
-    assert runs[77].items() >= measured.items()
-
-
 def test_a_long_sentence_makes_the_batch_larger_and_the_rate_fits_it() -> None:
     usual, longer = (chosen(1e5, 14_000, 8000, longest) for longest in (32, 1024))
     assert (usual["batch_tokens"], longer["batch_tokens"]) == (256, 1024)
     assert math.isclose(longer["learning_rate"] / usual["learning_rate"], 4**0.25, rel_tol=0.03)
-
-
-def test_the_base_model_is_chosen_for_the_run_of_the_paper() -> None:
-    # 100,000 steps of 25,000 tokens on WMT14.
-    cost = relative_cost(SHAPES[-1].model, 32_000)
-    base = chosen(2.5e9 * cost, 130e6, 32_000)
-    assert (base["d_model"], base["num_encoder_layers"]) == (512, 6)
-
-
-def test_shapes_grow_and_cost_more() -> None:
-    costs = [relative_cost(shape.model, 8000) for shape in SHAPES]
-    assert costs == sorted(costs)
-    assert relative_cost(USUAL_MODEL, 8000) == 1
-    # By hand: 12 d^2 a encoder layer, 16 d^2 a decoder layer if d_ff is 4 d, and the output.
-    d = 256
-    base = (6 * 28 * (2 * d) ** 2 + 2 * d * 8000) / (3 * 28 * d**2 + d * 8000)
-    assert math.isclose(relative_cost(SHAPES[-1].model, 8000), base)
-
-
-def test_a_larger_corpus_is_worth_fewer_passes_but_more_tokens() -> None:
-    proposed = [sensible_passes(tokens) for tokens in CORPORA]
-    assert proposed == sorted(proposed, reverse=True)
-    tokens = [passes * corpus for passes, corpus in zip(proposed, CORPORA, strict=True)]
-    assert tokens == sorted(tokens)
 
 
 def test_doubling_gains_what_was_measured_and_nothing_is_claimed_beyond() -> None:

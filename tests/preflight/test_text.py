@@ -19,7 +19,6 @@ from mt.preflight.text import (
     encode,
     look_at,
     num_running_words,
-    spread,
 )
 
 MakeConfig = Callable[..., Config]
@@ -38,13 +37,6 @@ def test_unknown_words() -> None:
     assert unknown == Unknown(num_unknown=3, num_words=8)
     assert unknown.share == 3 / 8
     assert count_unknown(["", ""], tokenizer).share == 0
-
-
-def test_examined_pairs_are_spread_evenly() -> None:
-    pairs = datasets.Dataset.from_dict({"src": list(map(str, range(10)))})
-    assert spread(pairs, 10) is pairs
-    assert spread(pairs, 5)["src"][:] == ["0", "2", "4", "6", "8"]
-    assert spread(pairs, 3)["src"][:] == ["0", "3", "6"]
 
 
 def test_running_words() -> None:
@@ -117,9 +109,3 @@ def test_patience_alone_gives_the_earliest_end(
     warnings = list(warn_of_schedule(config, run))
     assert len(warnings) == (warning is not None)
     assert all(warning in text for text in warnings if warning)
-
-
-@pytest.mark.parametrize("every", [1, 7, 40, 200, 1000])
-def test_the_number_of_validations_against_counting(make_config: MakeConfig, every: int) -> None:
-    run = forecast(make_config("training.max_steps=120", f"validation.every_steps={every}"), PACE)
-    assert run.num_validations == len([s for s in range(1, 121) if s % every == 0 or s == 120])

@@ -13,7 +13,7 @@ from mt.search.greedy import greedy_search
 from mt.search.hypothesis import Hypothesis, normalised_score
 from mt.search.request import SearchRequest
 from mt.search.strategy import Beam
-from mt.special_tokens import BOS_ID, EOS_ID, UNK_ID
+from mt.special_tokens import BOS_ID, EOS_ID
 from mt.transformer.transformer import Transformer
 from tests.search.reference import WORDS, forced_score, log_probs_after
 
@@ -112,13 +112,3 @@ def test_gnmt_score_equals_the_formula() -> None:
     assert normalised_score(found, 0.0) == -6.0
     assert normalised_score(found, 0.6) == pytest.approx(-6.0 / (((5 + 4) / 6) ** 0.6))
     assert normalised_score(Hypothesis([7], -6.0, finished=False), 1.0) == pytest.approx(-6.0)
-
-
-def test_unk_is_written_only_with_keep_unk(
-    table_model: Callable[..., Any], table_request: MakeRequest
-) -> None:
-    table = {token: [0.0, 5.0, 0.0, 1.0, 0.5] for token in (BOS_ID, UNK_ID, 4)}
-    shown = beam_search(table_model(table), table_request([0], [3], keep_unk=True), Beam(2))
-    hidden = beam_search(table_model(table), table_request([0], [3]), Beam(2))
-    assert any(UNK_ID in found.ids for found in shown[0])
-    assert not any(UNK_ID in found.ids for found in hidden[0])

@@ -48,16 +48,6 @@ def test_search_finds_what_it_finds_without_a_cache(
             assert a.score == pytest.approx(b.score, abs=1e-4)
 
 
-def test_without_scores_the_same_is_found(
-    transformer: Transformer, sentences: list[list[int]], make_request: MakeRequest
-) -> None:
-    request = make_request(sentences)
-    scored = greedy_search(transformer, request)
-    found = greedy_search(transformer, replace(request, with_scores=False))
-    assert [each.ids for each in found] == [each.ids for each in scored]
-    assert all(each.score != each.score for each in found)
-
-
 @pytest.mark.parametrize("num_rows", [1, 17])
 @pytest.mark.parametrize(("length", "k"), [(5, 1), (5, 5), (128, 3), (1000, 1), (1000, 10), (1000, 1000)])
 def test_top_k_are_the_highest_of_each_row(length: int, k: int, num_rows: int) -> None:

@@ -104,38 +104,6 @@ def test_no_word_is_copied_twice(search: Search) -> None:
     assert found.copied == [2, 3]
 
 
-def test_copies_do_not_depend_on_the_rest_of_the_batch(search: Search) -> None:
-    model = ScriptedModel([[1, 2, 1], [2, 2], [1, 1, 2, 1, 3]])
-    sentences = [[4, 5, UNK_ID, EOS_ID], [5, 6, 7, EOS_ID], [6, UNK_ID, 9, UNK_ID, 9, EOS_ID]]
-    alone = [search(model, copying_request(sentence))[0] for sentence in sentences]
-    together = search(model, copying_request(*sentences))
-    assert [(found.ids, found.copied) for found in together] == [(found.ids, found.copied) for found in alone]
-    assert [found.copied for found in together] == [[2], [], [1, 3]]
-
-
-def test_without_unknown_words_no_alignment_is_computed(search: Search) -> None:
-    model = ScriptedModel([[1, 2]])
-    (found,) = search(model, copying_request([4, 5, 6, EOS_ID]))
-    assert found.ids == [KNOWN, KNOWN]
-    assert model.asked_for_alignment == 0
-
-
-def test_with_keep_unk_it_is_written_anywhere_and_copies_nothing(search: Search) -> None:
-    request = copying_request([4, 5, UNK_ID, EOS_ID], keep_unk=True)
-    (found,) = search(ScriptedModel([[1, 2]]), request)
-    assert found.ids == [UNK_ID, UNK_ID]
-    assert found.copied == []
-
-
-def test_a_copy_may_be_the_last_word_of_a_sentence_that_reaches_its_limit() -> None:
-    model = ScriptedModel([[1, 2, 1]])
-    request = copying_request([4, 5, UNK_ID, EOS_ID], limit=2)
-    (greedy,) = greedy_search(model, request)
-    (beams,) = beam_search(model, request, Beam(2))
-    for found in (greedy, beams[0]):
-        assert (found.ids, found.copied, found.finished) == ([KNOWN, UNK_ID], [2], False)
-
-
 def test_an_unknown_word_is_copied_however_unlikely_unk_is(search: Search) -> None:
     model = ScriptedModel([[1, 2, 1]], unk=-9.0)
     (found,) = search(model, copying_request([4, 5, UNK_ID, EOS_ID]))

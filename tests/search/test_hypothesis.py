@@ -16,11 +16,6 @@ def test_limit_is_twice_the_source_plus_ten_up_to_the_maximum(
     assert length_limit(src_length, max_length) == expected
 
 
-@pytest.mark.parametrize(("ratio", "expected"), [(0.2, 34), (1.0, 34), (1.05, 36), (5.0, 130), (1e308, 500)])
-def test_limit_grows_with_the_target_ratio_above_one(ratio: float, expected: int) -> None:
-    assert length_limit(12, 500, target_ratio=ratio) == expected
-
-
 def test_a_hypothesis_that_is_cut_keeps_the_copies_of_its_tokens() -> None:
     found = Hypothesis([UNK_ID, 7, UNK_ID, UNK_ID], -6.0, finished=True, copied=[5, 2, 3])
     assert cut_off(found, 4) == found

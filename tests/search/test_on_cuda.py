@@ -77,27 +77,15 @@ def reads(search: str, limit: int, **rules: Any) -> tuple[int, int]:
         return device.num_reads, model.num_steps
 
 
-@pytest.mark.parametrize("search", ["greedy", "beam", "sampling"])
-def test_the_host_waits_once_for_each_token(search: str) -> None:
-    num_reads, num_steps = reads(search, 12)
+@pytest.mark.parametrize(
+    ("search", "rules"),
+    [
+        ("greedy", {"copying": True}),
+        ("beam", {"constraints": Constraints(5, 3, [[EOS_ID + 1]] * NUM_SENTENCES)}),
+        ("sampling", {}),
+    ],
+)
+def test_the_host_waits_once_for_each_token(search: str, rules: dict[str, Any]) -> None:
+    num_reads, num_steps = reads(search, 12, **rules)
     assert num_steps > 10
     assert num_reads <= num_steps + MOST_READS_A_SEARCH
-
-
-@pytest.mark.parametrize(
-    "rules",
-    [
-        {"with_scores": False},
-        {"constraints": Constraints(5, 3, [[EOS_ID + 1]] * NUM_SENTENCES)},
-    ],
-    ids=["no scores", "constraints"],
-)
-def test_constraints_do_not_wait(rules: dict[str, Any]) -> None:
-    num_reads, num_steps = reads("beam", 12, **rules)
-    assert num_reads <= num_steps + MOST_READS_A_SEARCH
-
-
-def test_copying_does_not_wait() -> None:
-    for search in ("greedy", "beam"):
-        num_reads, num_steps = reads(search, 12, copying=True)
-        assert num_reads <= num_steps + MOST_READS_A_SEARCH

@@ -38,8 +38,8 @@ def search(model: Any, request: SearchRequest, strategy: Strategy) -> object:
 
 @pytest.mark.parametrize("with_scores", [True, False])
 @pytest.mark.parametrize("strategy", [None, Beam(3), Sampling(top_k=2, top_p=0.9)])
-@pytest.mark.parametrize("table", [AT_ONCE, LATER], ids=["at once", "later"])
-def test_the_sentences_whose_logits_are_nan_are_named(
+@pytest.mark.parametrize("table", [AT_ONCE, LATER, INFINITE], ids=["at once", "later", "infinite"])
+def test_the_sentences_whose_logits_are_not_finite_are_named(
     table: dict[int, list[float]],
     strategy: Strategy,
     with_scores: bool,
@@ -54,14 +54,3 @@ def test_the_sentences_whose_logits_are_nan_are_named(
             search(model, request, strategy)
         assert list(overflow.value.sentences) == [place for place, is_nan in enumerate(which) if is_nan]
     search(model, table_request([0] * 20, [5] * 20, with_scores=with_scores), strategy)
-
-
-@pytest.mark.parametrize("with_scores", [True, False])
-@pytest.mark.parametrize("strategy", [None, Beam(3), Sampling(top_k=2, top_p=0.9)])
-def test_the_sentences_whose_logits_are_infinite_are_named(
-    strategy: Strategy, with_scores: bool, table_model: MakeModel, table_request: MakeRequest
-) -> None:
-    request = table_request([0, 1, 0], [5] * 3, with_scores=with_scores)
-    with pytest.raises(NotFiniteError) as overflow:
-        search(table_model(SHORT, INFINITE), request, strategy)
-    assert list(overflow.value.sentences) == [1]

@@ -10,7 +10,6 @@ import torch
 from mt.inference.engines import Rules, Sentence
 from mt.inference.torch_engine import TorchEngine
 from mt.search.greedy import greedy_search
-from mt.search.hypothesis import Hypothesis
 from mt.search.request import SearchRequest
 from mt.search.strategy import Beam, Sampling, Strategy
 from mt.special_tokens import BOS_ID, EOS_ID, UNK_ID
@@ -73,27 +72,3 @@ def test_a_translation_without_eos_stops_at_its_limit(
     assert found.score == pytest.approx(expected, abs=1e-5)
     assert not found.finished
     assert len(model.batch_sizes) == limit
-
-
-def test_finished_rows_leave_the_batch_and_search_ends_with_the_last(
-    table_model: MakeModel, table_request: MakeRequest
-) -> None:
-    model = table_model(TABLE, ENDLESS, SHORT)
-    found = greedy_search(model, table_request([0, 1, 2, 1], [10, 6, 10, 3]))
-    assert [list(hypothesis.ids) for hypothesis in found] == [[A, B, C], [A] * 6, [A], [A] * 3]
-    assert [hypothesis.finished for hypothesis in found] == [True, False, True, False]
-    # Three are few enough that each leaves when it is done.
-    assert model.batch_sizes == [4, 4, 3, 2, 1, 1]
-
-
-def test_result_of_a_sentence_does_not_depend_on_its_neighbours(
-    table_model: MakeModel, table_request: MakeRequest
-) -> None:
-    tables, limits = [TABLE, ENDLESS, SHORT], [10, 6, 1]
-    alone = [
-        greedy_search(table_model(*tables), table_request([which], [limits[which]]))[0] for which in range(3)
-    ]
-    for order in ([0, 1, 2], [2, 1, 0], [1, 1, 0, 2, 0], [2, 2]):
-        expected: list[Hypothesis] = [alone[which] for which in order]
-        found = greedy_search(table_model(*tables), table_request(order, [limits[which] for which in order]))
-        assert found == expected
