@@ -96,6 +96,7 @@ SPINE_IMPORTS = {
     "mt.training.session",
     "mt.training.train_state",
     "mt.transformer.dropout",
+    "mt.transformer.kernels",
     "mt.transformer.linear",
 }
 

@@ -1,0 +1,1 @@
+"""Fast forms of plain operations, each with the same signature as the plain one."""
