@@ -15,13 +15,10 @@ MOST_KEPT = 100
 
 
 def keep_bad_batch(
-    run: RunDirectory,
-    step: int,
-    after_checkpoint: str | None,
-    micro_batches: Sequence[Batch],
-    result: StepResult,
+    run: RunDirectory, after_checkpoint: str | None, micro_batches: Sequence[Batch], result: StepResult
 ) -> None:
     """Write the ids of a step, and its newest checkpoint, into the run directory, and log the path."""
+    step = result.counters.step
     file = run.bad_batch_file(step)
     make_folder(file.parent)
     if not file.exists() and sum(1 for _ in file.parent.iterdir()) >= MOST_KEPT:

@@ -78,7 +78,6 @@ def branch_off(origin: Origin, new: RunDirectory, config: Config) -> None:
             run.tgt_tokenizer_file,
             run.corpus_file,
             run.metrics_file,
-            run.samples_file,
             *run.tensorboard_dir.glob("events.out.tfevents.*"),
         ):
             if file.is_file():

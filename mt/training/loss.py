@@ -43,10 +43,9 @@ def r_drop_loss(
     This is the mean of their cross-entropies, and ``alpha / 4`` times the divergences of each from the other.
     """
     losses = [smoothed_cross_entropy(each, weight, labels, smoothing, bias=bias) for each in hidden]
-    log_p, log_q = F.linear(hidden[:, labels != PAD_ID], weight, bias).log_softmax(-1)
-    divergences = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum()
-    both: Tensor = losses[0] + losses[1]
-    return (both + alpha / 2 * divergences) / 2
+    log_p, log_q = F.linear(hidden[:, labels != PAD_ID], weight, bias).log_softmax(-1).unbind()
+    divergences: Tensor = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum()
+    return (losses[0] + losses[1] + alpha / 2 * divergences) / 2
 
 
 def guided_alignment_loss(scores: Tensor, alignment: Tensor) -> Tensor:

@@ -80,7 +80,6 @@ def find_resume_point(run: RunDirectory, store: CheckpointStore, config: Config)
     if recovered is None:
         # Those steps were never saved; next to the new config they would be misleading.
         run.metrics_file.unlink(missing_ok=True)
-        run.samples_file.unlink(missing_ok=True)
         write_config(run, config)
         return None
     return _read_point(store, config, recovered, reasons)

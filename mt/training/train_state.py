@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import torch
@@ -15,9 +15,9 @@ from mt.checkpoint.record import DamagedError
 from mt.checkpoint.training_state import EXP_AVG, EXP_AVG_SQ, MOMENTUM, WEIGHTS, SavedTraining
 from mt.config.config import Config
 from mt.data.batches.batch import Batch
+from mt.data.batches.stream import Position, StepBatches
 from mt.device import DeferredRead, Precision
 from mt.training.counters import Counters, SavedValues
-from mt.training.health import Checkup
 from mt.training.loss import Objective
 from mt.training.optimizers import Muon, make_optimizers
 from mt.training.schedule import learning_rate
@@ -110,54 +110,58 @@ class TrainState:
     """If there is one, it updates the matrices that the optimizer does not."""
     skips_on_device: bool = False
     """Whether the device itself skips an update that is not finite, so that the host need not wait for it."""
+    log_every_steps: int = 1
+    """Steps from one point of the training curve to the next."""
+    stop_requested: Callable[[], bool] = lambda: False
+    """Whether this process was asked to stop."""
 
     def __post_init__(self) -> None:
+        self._unread: LaunchedStep | None = None
         self._wrapped = distributed.data_parallel(self.objective)
         self._optimizers = [self.optimizer] if self.muon is None else [self.optimizer, self.muon]
 
-    def step(
-        self,
-        micro_batches: Sequence[Batch],
-        num_target_tokens: int | None = None,
-        *,
-        observe: bool = False,
-        stop: bool = False,
-    ) -> StepResult:
-        """`launch` a step, and wait for its result."""
-        return self.finish(self.launch(micro_batches, num_target_tokens, observe=observe, stop=stop))
+    @property
+    def position(self) -> Position:
+        """Where the batches of the next step are."""
+        return self.counters.epoch, self.counters.batch
 
-    def launch(
-        self,
-        micro_batches: Sequence[Batch],
-        num_target_tokens: int | None = None,
-        *,
-        observe: bool = False,
-        stop: bool = False,
-    ) -> LaunchedStep:
+    def step(self, batches: StepBatches) -> StepResult | None:
+        """Train on these batches, and return the newest result that has been read.
+
+        With ``skips_on_device`` it is that of the step before, so that the device has work while the host
+        waits; None if that was returned by `last_result`.
+        """
+        before, self._unread = self._unread, self.launch(batches)
+        if not self.skips_on_device:
+            return self.last_result()
+        return None if before is None else self.finish(before)
+
+    def last_result(self) -> StepResult | None:
+        """Wait for the newest step; None if its result was returned already."""
+        step, self._unread = self._unread, None
+        return None if step is None else self.finish(step)
+
+    def launch(self, batches: StepBatches) -> LaunchedStep:
         """Accumulate the gradients of the micro-batches, update the parameters once, and count the step.
 
         A loss or gradient that is not finite changes no parameter. With ``skips_on_device``, nothing here
-        waits for the device, unless the step is observed: that also measures its `Health`, which takes a few
-        percent of its time and a copy of the weights. ``num_target_tokens`` are those of all processes; None
-        if this is the only one. ``stop`` says whether this process was asked to stop.
+        waits for the device.
         """
         counters, scaler = self.counters, self.precision.scaler
-        if num_target_tokens is None:
-            num_target_tokens = sum(batch.num_target_tokens for batch in micro_batches)
-        own_loss = self._accumulate(micro_batches, num_target_tokens)
+        own_loss = self._accumulate(batches.micro_batches, batches.num_target_tokens)
         # One exchange for everything that the processes must know about each other.
-        loss, num_stops = distributed.all_reduce(torch.stack((own_loss, torch.full_like(own_loss, stop))))
+        stop = torch.full_like(own_loss, self.stop_requested())
+        loss, num_stops = distributed.all_reduce(torch.stack((own_loss, stop)))
         # Before clipping, which needs the true norm, not the norm of the scaled gradient.
         for optimizer in self._optimizers:
             scaler.unscale_(optimizer)
-        checkup = Checkup(self.objective.model) if observe else None
         groups = [group for optimizer in self._optimizers for group in optimizer.param_groups]
         parameters = [parameter for group in groups for parameter in group["params"]]
         norm = clip_grad_norm_(parameters, math.inf if self.clip_norm is None else self.clip_norm)
         # Before it is updated.
         scale = scaler.scale(torch.ones_like(own_loss))
         # One transfer for everything that the host must know.
-        figures = DeferredRead(torch.stack((loss, num_stops, norm.to(loss.device), scale.to(loss.device))))
+        metrics = DeferredRead(torch.stack((loss, num_stops, norm.to(loss.device), scale.to(loss.device))))
         rate = self.learning_rate(counters.step + 1)
         for group in groups:
             group["lr"] = rate
@@ -169,36 +173,41 @@ class TrainState:
                 optimizer.step()
             if self.average is not None:
                 self.average.update(found_inf)
-        elif _is_finite(figures):
+        elif _is_finite(metrics):
             for optimizer in self._optimizers:
                 optimizer.step()
             if self.average is not None:
                 self.average.update()
         # The scaler has checked the gradient itself, and lowers its scale if it was not finite.
         scaler.update()
-        counters.record_step(num_target_tokens)
-        health = checkup.finish(micro_batches) if checkup else None
-        return LaunchedStep(counters.step, micro_batches, num_target_tokens, rate, health, figures)
+        counters.epoch, counters.batch = batches.next_position
+        counters.record_step(batches.num_target_tokens)
+        return LaunchedStep(*batches[:2], rate, replace(counters), metrics)
 
     def finish(self, step: LaunchedStep) -> StepResult:
         """Wait for the metrics of a step, and count its loss. Steps must be finished in order."""
-        total_loss, num_stops, norm, scale = step.figures.wait()
+        total_loss, num_stops, norm, scale = step.metrics.wait()
         loss = total_loss / processes.size()
-        updated = _is_finite(step.figures)
+        updated = _is_finite(step.metrics)
         # At a scale of 1 or less, the scale cannot be the reason.
         scale_too_large = not updated and math.isfinite(loss) and scale > 1
         self.counters.record_outcome(
             loss, step.num_target_tokens, updated=updated, scale_too_large=scale_too_large
         )
+        then = step.counters
         return StepResult(
             loss,
-            step.num_target_tokens,
             norm,
             updated,
-            scale_too_large,
+            replace(
+                self.counters, step=then.step, epoch=then.epoch, num_target_tokens=then.num_target_tokens
+            ),
+            step.num_target_tokens,
             step.learning_rate,
-            step.health,
+            scale_too_large,
             num_stops > 0,
+            self.counters.next_point() if then.step % self.log_every_steps == 0 else None,
+            step.micro_batches,
         )
 
     def try_out(self, batch: Batch) -> None:
@@ -256,8 +265,7 @@ class TrainState:
     def restore(self, weights: Mapping[str, Tensor], saved: SavedTraining, values: SavedValues) -> None:
         """Continue from the result of `save`; nothing is changed before all of it is verified."""
         model = self.objective.model
-        self._check_values(values)
-        self._check_tensors(saved.tensors, has_moments=values.optimizer.num_updates > 0)
+        self._check(saved, values)
         if self.average is None or values.average is None:
             model.load_weights(weights)
         else:
@@ -269,46 +277,28 @@ class TrainState:
             scaler.load_state_dict(scaler.state_dict() | restored)
         self.counters = values.counters
 
-    def _check_values(self, values: SavedValues) -> None:
-        has_scale = values.scaler is not None
-        # If the precision was `auto`, another machine may have chosen another one.
-        needs_scale = has_scale if self.precision.is_automatic else self.precision.scaler.is_enabled()
-        for what, is_there, belongs_there in (
-            ("a loss scale for fp16", has_scale, needs_scale),
-            ("a moving average of the weights", values.average is not None, self.average is not None),
-        ):
-            if is_there != belongs_there:
-                raise DamagedError(
-                    f"its training state has {what}, which this run does not have"
-                    if is_there
-                    else f"its training state lacks {what}"
-                )
-
-    def _check_tensors(self, tensors: Mapping[str, Tensor], *, has_moments: bool) -> None:
-        # The fused Adam kernel does not check shapes and would write past the end of a smaller tensor.
+    def _check(self, saved: SavedTraining, values: SavedValues) -> None:
+        """Check that names, shapes and values fit: the fused AdamW would write past the end of a tensor."""
         own = self.objective.model.weights()
         expected = {WEIGHTS + name: weight for name, weight in own.items()} if self.average else {}
-        if has_moments:
-            for optimizer in self._optimizers:
-                kinds = [MOMENTUM] if optimizer is self.muon else [EXP_AVG, EXP_AVG_SQ]
-                expected |= {kind + name: own[name] for name in self._names(optimizer) for kind in kinds}
-        if tensors.keys() != expected.keys():
-            missing = sorted(expected.keys() - tensors.keys())
-            raise DamagedError(
-                f"its training state lacks {missing[0]}"
-                if missing
-                else "its training state has tensors that belong to no parameter of this model"
-            )
-        for name, tensor in tensors.items():
+        for optimizer in self._optimizers if values.optimizer.num_updates else []:
+            kinds = [MOMENTUM] if optimizer is self.muon else [EXP_AVG, EXP_AVG_SQ]
+            expected |= {kind + name: own[name] for name in self._names(optimizer) for kind in kinds}
+        parts: dict[str, tuple[object, object]] = {"average": (values.average, self.average)}
+        # If the precision was `auto`, another machine may have chosen another one.
+        if not self.precision.is_automatic:
+            parts["scaler"] = (values.scaler, self.precision.scaler.is_enabled() or None)
+        names = [name for name, (then, now) in parts.items() if (then is None) != (now is None)]
+        if names := sorted(names or expected.keys() ^ saved.tensors.keys()):
+            raise DamagedError(f"its training state does not fit this run: {names[0]} is missing or too many")
+        for name, tensor in saved.tensors.items():
             weight = expected[name]
-            if tensor.shape != weight.shape or tensor.dtype != weight.dtype:
-                raise DamagedError(
-                    f"{name} in its training state does not have the shape and type of its parameter"
-                )
             # A square may overflow to infinity, but is neither negative nor NaN.
             is_sound = tensor >= 0 if name.startswith(EXP_AVG_SQ) else tensor.isfinite()
-            if not is_sound.all():
-                raise DamagedError(f"{name} in its training state has values that are impossible in training")
+            if (tensor.shape, tensor.dtype) != (weight.shape, weight.dtype) or not is_sound.all():
+                raise DamagedError(
+                    f"its training state does not fit this run: {name} has a wrong shape or impossible values"
+                )
 
     def _restore_optimizers(self, tensors: Mapping[str, Tensor], num_updates: int) -> None:
         for optimizer in self._optimizers:
@@ -333,14 +323,18 @@ class TrainState:
         return [names[parameter] for group in optimizer.param_groups for parameter in group["params"]]
 
 
-def _is_finite(figures: DeferredRead) -> bool:
+def _is_finite(metrics: DeferredRead) -> bool:
     """Whether the loss and the norm of a step are finite."""
-    loss, _, norm, _ = figures.wait()
+    loss, _, norm, _ = metrics.wait()
     return math.isfinite(loss) and math.isfinite(norm)
 
 
 def new_train_state(
-    model: Transformer, config: Config, precision: Precision, counters: Counters
+    model: Transformer,
+    config: Config,
+    precision: Precision,
+    counters: Counters,
+    stop_requested: Callable[[], bool] = lambda: False,
 ) -> TrainState:
     """The state before the first step or before it is restored, for a model on its device."""
     training = config.training
@@ -356,4 +350,6 @@ def new_train_state(
         counters,
         muon,
         skips_on_device=precision.device.type == "cuda",
+        log_every_steps=training.log_every_steps,
+        stop_requested=stop_requested,
     )

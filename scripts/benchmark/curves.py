@@ -20,6 +20,7 @@ from tqdm import tqdm
 
 from mt.config.data import DataConfig
 from mt.data.batches.batch import Batch
+from mt.data.batches.stream import StepBatches
 from mt.data.corpus import load_split
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.device import Precision, multiplies_bf16_fast
@@ -65,7 +66,7 @@ def fast_path(model: Transformer, seed: int, precision: Precision) -> Step:
         nonlocal generator
         # Each training draws from a generator of its own, though they take turns.
         torch.set_rng_state(generator)
-        result = train_state.step([batch])
+        result = train_state.finish(train_state.launch(StepBatches.of(batch)))
         generator = torch.get_rng_state()
         return result.loss
 
@@ -109,9 +110,9 @@ def train_side_by_side(steps: dict[str, Step], workload: Workload, num_steps: in
     """Let all take the same batches; the mean loss of each tenth of the way."""
     stream = batch_stream(workload, batch_tokens=LEARNING_BATCH_TOKENS)
     losses: dict[str, list[float]] = {name: [] for name in steps}
-    epoch = position = 0
+    position = (0, 0)
     for _ in tqdm(range(num_steps), unit=" steps", disable=None):
-        [batch], epoch, position = stream.take(epoch, position)
+        [batch], _, position = stream.take(position)
         for name, take in steps.items():
             losses[name].append(take(batch))
     return {

@@ -15,6 +15,7 @@ from mt.config.data import DataConfig
 from mt.config.model import ModelConfig
 from mt.config.training import TrainingConfig
 from mt.data.batches.batch import Batch, collate
+from mt.data.batches.stream import StepBatches
 from mt.device import SEARCH_DTYPES, Precision, SearchPrecision, choose_device, choose_precision
 from mt.search.beam import beam_search
 from mt.search.greedy import greedy_search
@@ -200,7 +201,7 @@ def _sentences(lengths: Sequence[int], sizes: Sizes) -> list[list[int]]:
 
 def _train(train_state: TrainState, batches: Sequence[Batch]) -> None:
     for batch in batches:
-        train_state.step([batch])
+        train_state.step(StepBatches.of(batch))
 
 
 def _request(sizes: Sizes, device: torch.device) -> SearchRequest:

@@ -3,7 +3,7 @@
 import json
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from mt.config.config import Config
-from mt.data.batches.batch import Batch
+from mt.data.batches.stream import StepBatches
 from mt.data.prepare import prepare
 from mt.errors import DataError, MtError, RunError, TrainingError
 from mt.preflight.check import Conclusion, Section, preflight
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
-from mt.training.step import StepResult
+from mt.training.step import LaunchedStep
 from mt.training.train_state import TrainState
 
 MakeConfig = Callable[..., Config]
@@ -308,13 +308,13 @@ def test_the_steps_of_the_trial_are_steps_of_this_config(
     weight: float, check: Check, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     is_aligned: list[bool] = []
-    take_step = TrainState.step
+    launch = TrainState.launch
 
-    def noted(self: TrainState, batches: Sequence[Batch], *, observe: bool = False) -> StepResult:
-        is_aligned.extend(batch.alignment is not None for batch in batches)
-        return take_step(self, batches, observe=observe)
+    def noted(self: TrainState, batches: StepBatches) -> LaunchedStep:
+        is_aligned.extend(batch.alignment is not None for batch in batches.micro_batches)
+        return launch(self, batches)
 
-    monkeypatch.setattr(TrainState, "step", noted)
+    monkeypatch.setattr(TrainState, "launch", noted)
     check(f"training.guided_alignment={weight}")
     assert set(is_aligned) == {weight > 0}
 

@@ -1,7 +1,7 @@
 """The model that `mt check` and `mt init` try: its parameters by hand, its batches, its time, its memory."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import mt.device
 import mt.preflight.trial
 from mt.config.config import Config
 from mt.config.data import TokenizerConfig
-from mt.data.batches.batch import Batch
+from mt.data.batches.stream import StepBatches
 from mt.data.corpus import load_corpus
 from mt.data.prepare import make_tokenizers
 from mt.data.tokenizers.tokenizer import Tokenizer
@@ -31,7 +31,7 @@ from mt.preflight.trial import (
 )
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
-from mt.training.step import StepResult
+from mt.training.step import LaunchedStep
 from mt.training.train_state import TrainState
 
 MakeConfig = Callable[..., Config]
@@ -92,17 +92,17 @@ def test_the_time_of_a_token_is_that_of_the_steps_after_the_first_ones(
 ) -> None:
     epoch, batch, tokens = 0, 0, []
     for _ in range(UNCOUNTED_STEPS + 8):
-        batches, epoch, batch = trial.batches.take(epoch, batch)
+        batches, _, (epoch, batch) = trial.batches.take((epoch, batch))
         tokens.append(sum(int((each.labels != 0).sum()) for each in batches))
-    clock, take_step = [0.0], TrainState.step
+    clock, launch = [0.0], TrainState.launch
 
-    def slow(self: TrainState, batches: Sequence[Batch], *, observe: bool = False) -> StepResult:
+    def slow(self: TrainState, batches: StepBatches) -> LaunchedStep:
         # The first steps take a hundred times as long as the others.
         clock[0] += seconds * (1 if len(taken) >= UNCOUNTED_STEPS else 100)
-        taken.append(len(batches))
-        return take_step(self, batches, observe=observe)
+        taken.append(len(batches.micro_batches))
+        return launch(self, batches)
 
-    monkeypatch.setattr(TrainState, "step", slow)
+    monkeypatch.setattr(TrainState, "launch", slow)
     monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
     # As many as begin within the time, and one however slow it is.
     for seconds, num_steps in ((TIMED_SECONDS / 7.5, 8), (10 * TIMED_SECONDS, 1)):

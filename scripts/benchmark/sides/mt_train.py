@@ -61,19 +61,19 @@ def run(channel: Channel, job: Job) -> None:
     stream = batch_stream(workload, batch_tokens=workload.description.batch_tokens)
     session = TrainingSession(channel, job, workload.description.tgt_vocabulary_size)
 
-    first = stream.take(0, 0)[0][0].to(device)
+    first = stream.take((0, 0)).micro_batches[0].to(device)
     objective.eval()
     with torch.inference_mode():
         loss = objective(first, LABEL_SMOOTHING) / first.num_target_tokens
     objective.train()
     keep_freed_memory()
     session.ready(first_loss=float(loss), num_parameters=sum(p.numel() for p in model.parameters()))
-    epoch = position = number = 0
+    number = 0
     while True:
-        micro_batches, epoch, position = stream.take(epoch, position)
-        train_state.step([batch.to(device) for batch in micro_batches])
+        batches = stream.take(train_state.position)
+        train_state.step(batches._replace(micro_batches=[b.to(device) for b in batches.micro_batches]))
         pairs = workload.pairs_of_batch(number)
-        [batch] = micro_batches
+        [batch] = batches.micro_batches
         session.after_step(
             [len(src) + 1 for src, _ in pairs],
             [len(tgt) + 1 for _, tgt in pairs],

@@ -139,11 +139,10 @@ class Preparation:
             label_smoothing=LABEL_SMOOTHING,
             clip_norm=1.0,
         )
-        epoch = position = 0
         reached = 0.0
         for step in range(1, MOST_STEPS + 1):
-            batches, epoch, position = stream.take(epoch, position)
-            train_state.step([batch.to(device) for batch in batches])
+            batches = stream.take(train_state.position)
+            train_state.step(batches._replace(micro_batches=[b.to(device) for b in batches.micro_batches]))
             if step % STEPS_BETWEEN_SCORES == 0:
                 reached = self._bleu(model)
                 print(f"step {step}: BLEU {reached:.1f}", file=sys.stderr, flush=True)
