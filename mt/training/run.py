@@ -16,7 +16,7 @@ from mt.config.config import Config
 from mt.config.write import fixed_options
 from mt.data.batches.stream import BatchStream, training_batches
 from mt.data.corpus import Corpus, load_corpus
-from mt.data.prepare import Prepared, check_same_corpus, make_tokenizers, prepare
+from mt.data.prepare import Prepared, make_tokenizers, prepare
 from mt.device import Precision, choose_device, fix_num_threads, keep_freed_memory
 from mt.display import counted, show_only_errors
 from mt.errors import ConfigError, Interrupted, MtError, RunError
@@ -24,7 +24,7 @@ from mt.evaluation.scores import SCORE_NAMES
 from mt.files import write_atomically
 from mt.inference.loaded_model import build_model
 from mt.run_directory import RunDirectory, as_run
-from mt.training.branch import branch_off, find_origin
+from mt.training.branch import branch_off
 from mt.training.compiling import compile_objective
 from mt.training.counters import Counters
 from mt.training.freeze import freeze
@@ -97,11 +97,11 @@ def run_training(
         if not processes.is_first():
             show_only_errors()
             return _train(setup, None)
-        if processes.size() > config.training.num_micro_batches:
+        if (size := processes.size()) > (shares := config.training.num_micro_batches):
             raise ConfigError(
-                f"{processes.size()} processes cannot share a step of {config.training.num_micro_batches} "
-                f"micro-batches. Set training.num_micro_batches={processes.size()} or more, and "
-                "training.batch_tokens lower by as much."
+                f"{size} processes cannot share a step of {shares} micro-batches. For steps as large, set "
+                f"training.num_micro_batches={size} and "
+                f"training.batch_tokens={config.training.batch_tokens * shares // size}."
             )
         try:
             origin = None if from_checkpoint is None else Path(from_checkpoint)
@@ -135,9 +135,7 @@ def _make_room(
     config: Config, run: RunDirectory, interruption: Interruption, restart: bool, origin: Path | None
 ) -> Corpus | None:
     """Move an old run aside, or branch off a new one; return the corpus if it had to be loaded first."""
-    if origin is not None:
-        start = find_origin(origin, run, config)
-    elif not restart or not run.exists:
+    if origin is None and not (restart and run.exists):
         return None
     # All inputs are loaded first, so that a wrong path leaves the old run in its place.
     with interruption.at_once():
@@ -147,8 +145,7 @@ def _make_room(
     if origin is None:
         LOG.info("moved the old run to %s", run.set_aside())
     else:
-        check_same_corpus(start.run, corpus)
-        branch_off(start, run, config)
+        branch_off(origin, run, config, corpus)
     return corpus
 
 
@@ -219,7 +216,7 @@ def _ready(
         if is_first:
             # Written only now, because a run that is refused or already finished keeps its config.
             write_config(run, config)
-        report_resuming(run, config, point, environment)
+        report_resuming(run, point, config, environment)
     if config.init_from.run is not None:
         # For the record of each checkpoint; the origin may disappear.
         environment["init_from"] = f"{config.init_from.run}@{config.init_from.checkpoint}"

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, islice, zip_longest
+from itertools import islice
 
 from mt import distributed, processes
 from mt.checkpoint.record import Checkpoint
@@ -100,7 +100,7 @@ class Session:
         elif not result.updated:
             norm, loss = result.gradient_norm, result.loss
             LOG.warning("step %d skipped: the gradient norm is %s, the loss is %s", number, norm, loss)
-            self._keep_bad_batch(result)
+            keep_bad_batch(self.run, result, self.newest.name if self.newest else None)
             if result.counters.num_skipped_in_a_row >= self.config.training.max_skipped_steps:
                 raise diverged(
                     f"the loss or the gradient was not finite in {result.counters.num_skipped_in_a_row} "
@@ -241,14 +241,6 @@ class Session:
         if self.progress is not None:
             self.progress.leave_out(seconds)
         LOG.info("saved %s in %.2f seconds", self.newest.name, seconds)
-
-    def _keep_bad_batch(self, result: StepResult) -> None:
-        """Write the batch of a step whose loss or gradient was not finite into the run directory."""
-        newest = self.newest.name if self.newest else None
-        shares = distributed.all_gather([batch for batch in result.micro_batches if batch.num_target_tokens])
-        if processes.is_first():
-            in_order = chain.from_iterable(zip_longest(*shares))
-            keep_bad_batch(self.run, newest, [batch for batch in in_order if batch is not None], result)
 
     def _validation_batches(self) -> Iterator[Batch]:
         pairs = self.prepared.validation

@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 
 from mt import distributed, processes
@@ -19,74 +19,11 @@ from mt.data.batches.stream import Position, StepBatches
 from mt.device import DeferredRead, Precision
 from mt.training.counters import Counters, SavedValues
 from mt.training.loss import Objective
+from mt.training.moving_average import MovingAverage
 from mt.training.optimizers import Muon, make_optimizers
 from mt.training.schedule import learning_rate
 from mt.training.step import LaunchedStep, StepResult, accumulate_gradients
 from mt.transformer.transformer import Transformer
-
-
-class MovingAverage:
-    """An exponential moving average of the weights, which translates better than the latest weights.
-
-    After the n-th update ``average = decay_n * average + (1 - decay_n) * weights`` with
-    ``decay_n = min(decay, (1 + n) / (10 + n))``, so that the untrained first weights are soon forgotten
-    (Polyak and Juditsky 1992).
-    """
-
-    def __init__(self, model: Transformer, decay: float) -> None:
-        self.num_updates: int | Tensor = 0
-        """On the device, where the device decides which steps to skip."""
-        self._model = model
-        self._decay = decay
-        self._other = _copies(model.weights())
-
-    @torch.no_grad()
-    def update(self, found_inf: Tensor | None = None) -> None:
-        """Include the model's weights after an optimizer step, unless ``found_inf`` says it was skipped.
-
-        Without ``found_inf``, call it only after a step that changed the weights.
-        """
-        averages, weights = list(self._other.values()), list(self._model.weights().values())
-        if found_inf is None:
-            self.num_updates = int(self.num_updates) + 1
-            torch._foreach_lerp_(averages, weights, max(1 - self._decay, 9 / (10 + self.num_updates)))
-            return
-        is_good = found_inf == 0
-        self.num_updates = self.num_updates + is_good
-        share = torch.where(is_good, (9 / (10 + self.num_updates)).clamp(min=1 - self._decay), 0.0)
-        # Each by itself: torch takes one share for all of them only from the host, which would wait for it.
-        torch._foreach_lerp_(averages, weights, [share] * len(weights))
-
-    @contextmanager
-    def in_the_model(self) -> Iterator[None]:
-        """Inside the ``with`` block the model has the averaged weights, afterwards its own again."""
-        self._swap()
-        try:
-            yield
-        finally:
-            self._swap()
-
-    def trained_weights(self) -> dict[str, Tensor]:
-        """A copy of the model's own weights; not to be called within `in_the_model`."""
-        return _copies(self._model.weights())
-
-    def restore(
-        self, num_updates: int, average: Mapping[str, Tensor], trained_weights: Mapping[str, Tensor]
-    ) -> None:
-        """Continue from this average after ``num_updates`` updates."""
-        self._model.load_weights(average)
-        self._other = _copies(self._model.weights())
-        self._model.load_weights(trained_weights)
-        self.num_updates = num_updates
-
-    def _swap(self) -> None:
-        own = _copies(self._model.weights())
-        self._model.load_weights(self._other)
-        self._other = own
-
-
-def _copies(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: weight.clone() for name, weight in weights.items()}
 
 
 @dataclass
@@ -220,7 +157,6 @@ class TrainState:
         self.objective.zero_grad()
 
     def _accumulate(self, micro_batches: Sequence[Batch], num_target_tokens: int) -> Tensor:
-        """Leave the gradient in the parameters; return the loss as in `accumulate_gradients`."""
         self.objective.train()
         loss, self.counters.positions_too_large = accumulate_gradients(
             self._wrapped,
@@ -238,19 +174,12 @@ class TrainState:
 
     def save(self) -> SavedTraining:
         """Everything besides the weights that are saved as the model."""
-        scaler = self.precision.scaler
-        tensors: dict[str, Tensor] = {}
-        num_updates = max((int(moments["step"]) for moments in self.optimizer.state.values()), default=0)
+        scaler, steps = self.precision.scaler, [state["step"] for state in self.optimizer.state.values()]
+        num_updates = int(max(steps, default=0))
         # A device that has skipped all updates so far has no moments.
-        for name, parameter in self.objective.model.named_parameters() if num_updates else ():
-            if moments := self.optimizer.state.get(parameter):
-                tensors[EXP_AVG + name] = moments["exp_avg"]
-                tensors[EXP_AVG_SQ + name] = moments["exp_avg_sq"]
-            elif self.muon is not None and (state := self.muon.state.get(parameter)):
-                tensors[MOMENTUM + name] = state["momentum_buffer"]
-        average = None
+        moments = self._moments() if num_updates else ()
+        tensors = {name: optimizer.state[parameter][key] for name, optimizer, parameter, key in moments}
         if self.average is not None:
-            average = {"num_updates": int(self.average.num_updates)}
             tensors |= {WEIGHTS + name: weight for name, weight in self.average.trained_weights().items()}
         values = {
             "state": self.counters.to_dict(),
@@ -258,69 +187,63 @@ class TrainState:
             "scaler": {"scale": scaler.get_scale(), "growth_tracker": scaler.state_dict()["_growth_tracker"]}
             if scaler.is_enabled()
             else None,
-            "average": average,
+            "average": {"num_updates": int(self.average.num_updates)} if self.average else None,
         }
         return SavedTraining(values, tensors)
 
     def restore(self, weights: Mapping[str, Tensor], saved: SavedTraining, values: SavedValues) -> None:
         """Continue from the result of `save`; nothing is changed before all of it is verified."""
-        model = self.objective.model
-        self._check(saved, values)
+        num_updates, scaler = values.optimizer.num_updates, self.precision.scaler
+        self._check(saved.tensors, values)
         if self.average is None or values.average is None:
-            model.load_weights(weights)
+            self.objective.model.load_weights(weights)
         else:
             self.average.restore(values.average.num_updates, weights, saved.weights())
-        self._restore_optimizers(saved.tensors, values.optimizer.num_updates)
-        scaler = self.precision.scaler
+        for name, optimizer, parameter, key in self._moments() if num_updates else ():
+            optimizer.state[parameter][key] = saved.tensors[name].to(parameter.device)
+            if optimizer is self.optimizer:
+                step = torch.tensor(num_updates, dtype=torch.float32, device=parameter.device)
+                optimizer.state[parameter]["step"] = step
         if values.scaler is not None:
             restored = {"scale": values.scaler.scale, "_growth_tracker": values.scaler.growth_tracker}
             scaler.load_state_dict(scaler.state_dict() | restored)
         self.counters = values.counters
 
-    def _check(self, saved: SavedTraining, values: SavedValues) -> None:
+    def _check(self, tensors: Mapping[str, Tensor], values: SavedValues) -> None:
         """Check that names, shapes and values fit: the fused AdamW would write past the end of a tensor."""
-        own = self.objective.model.weights()
-        expected = {WEIGHTS + name: weight for name, weight in own.items()} if self.average else {}
-        for optimizer in self._optimizers if values.optimizer.num_updates else []:
-            kinds = [MOMENTUM] if optimizer is self.muon else [EXP_AVG, EXP_AVG_SQ]
-            expected |= {kind + name: own[name] for name in self._names(optimizer) for kind in kinds}
-        parts: dict[str, tuple[object, object]] = {"average": (values.average, self.average)}
+        expected: dict[str, Tensor] = {}
+        if values.optimizer.num_updates:
+            expected = {name: parameter for name, _, parameter, _ in self._moments()}
+        if self.average is not None:
+            weights = self.objective.model.weights()
+            expected |= {WEIGHTS + name: weight for name, weight in weights.items()}
+        wrong = expected.keys() ^ tensors.keys()
+        if (values.average is None) != (self.average is None):
+            wrong |= {"average"}
         # If the precision was `auto`, another machine may have chosen another one.
-        if not self.precision.is_automatic:
-            parts["scaler"] = (values.scaler, self.precision.scaler.is_enabled() or None)
-        names = [name for name, (then, now) in parts.items() if (then is None) != (now is None)]
-        if names := sorted(names or expected.keys() ^ saved.tensors.keys()):
-            raise DamagedError(f"its training state does not fit this run: {names[0]} is missing or too many")
-        for name, tensor in saved.tensors.items():
-            weight = expected[name]
+        if (values.scaler is None) == self.precision.scaler.is_enabled() and not self.precision.is_automatic:
+            wrong |= {"scaler"}
+        for name, tensor in tensors.items() if not wrong else ():
             # A square may overflow to infinity, but is neither negative nor NaN.
             is_sound = tensor >= 0 if name.startswith(EXP_AVG_SQ) else tensor.isfinite()
-            if (tensor.shape, tensor.dtype) != (weight.shape, weight.dtype) or not is_sound.all():
-                raise DamagedError(
-                    f"its training state does not fit this run: {name} has a wrong shape or impossible values"
-                )
+            fits = (tensor.shape, tensor.dtype) == (expected[name].shape, expected[name].dtype)
+            if not fits or not is_sound.all():
+                wrong |= {name}
+        if wrong:
+            raise DamagedError(
+                f"its training state does not fit this run: {min(wrong)} is missing, too many or wrong"
+            )
 
-    def _restore_optimizers(self, tensors: Mapping[str, Tensor], num_updates: int) -> None:
-        for optimizer in self._optimizers:
-            moments = {}
-            for number, name in enumerate(self._names(optimizer) if num_updates else []):
-                moments[number] = (
-                    {"momentum_buffer": tensors[MOMENTUM + name]}
-                    if optimizer is self.muon
-                    else {
-                        "step": torch.tensor(float(num_updates)),
-                        "exp_avg": tensors[EXP_AVG + name],
-                        "exp_avg_sq": tensors[EXP_AVG_SQ + name],
-                    }
-                )
-            # The groups are the optimizer's current ones: everything in them comes from the config.
-            groups = optimizer.state_dict()["param_groups"]
-            optimizer.load_state_dict({"state": moments, "param_groups": groups})
-
-    def _names(self, optimizer: torch.optim.Optimizer) -> list[str]:
-        """The names of the parameters that the optimizer updates, in its order."""
+    def _moments(self) -> Iterator[tuple[str, torch.optim.Optimizer, nn.Parameter, str]]:
+        """Each moment: its name in a checkpoint, its optimizer, its parameter, and its name there."""
         names = {parameter: name for name, parameter in self.objective.model.named_parameters()}
-        return [names[parameter] for group in optimizer.param_groups for parameter in group["params"]]
+        for optimizer in self._optimizers:
+            keys = {"exp_avg": EXP_AVG, "exp_avg_sq": EXP_AVG_SQ}
+            if optimizer is self.muon:
+                keys = {"momentum_buffer": MOMENTUM}
+            for parameter in (each for group in optimizer.param_groups for each in group["params"]):
+                for key, prefix in keys.items():
+                    yield prefix + names[parameter], optimizer, parameter, key
 
 
 def _is_finite(metrics: DeferredRead) -> bool:

@@ -19,9 +19,10 @@ from mt.device import Precision
 from mt.run_directory import RunDirectory
 from mt.training.counters import Counters
 from mt.training.loss import Objective
+from mt.training.moving_average import MovingAverage
 from mt.training.optimizers import make_optimizers
 from mt.training.run import run_training
-from mt.training.train_state import MovingAverage, TrainState, new_train_state
+from mt.training.train_state import TrainState, new_train_state
 from tests.training.steps import Spoilt, take_step
 
 MakeConfig = Callable[..., Config]

@@ -187,7 +187,7 @@ def test_tensors_and_values_that_are_missing_or_too_many_are_refused(
         (plain, scaled.save(), "scaler"),
         (scaled, saved_plain, "scaler"),
         (plain, muon.save(), "optimizer.exp_avg/"),
-        (muon, saved_plain, "optimizer.momentum/"),
+        (muon, saved_plain, "optimizer.exp_avg/"),
     ]
     for state, saved, message in cases:
         with pytest.raises(DamagedError, match=f"does not fit this run: {message}"):
@@ -213,7 +213,6 @@ def test_a_run_in_automatic_precision_may_move_between_machines_with_and_without
         ({"num_target_tokens": 10**15}, "state.num_target_tokens: .*less than or equal to"),
         ({"logged_loss": float("nan")}, "state.logged_loss"),
         ({"seconds": "1"}, "state.seconds"),
-        ({"best_value": -5.0}, "state.best_value"),
     ],
 )
 def test_counters_that_training_never_comes_to_are_refused(
