@@ -91,7 +91,6 @@ SPINE_IMPORTS = {
     "mt.seeding",
     "mt.special_tokens",
     "mt.training.counters",
-    "mt.training.health",
     "mt.training.session",
     "mt.training.train_state",
     "mt.transformer.kernels.attention",

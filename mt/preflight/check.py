@@ -44,7 +44,7 @@ from mt.preflight.trial import FIXED_SECONDS, LargestStep, ModelSize, Sample, Tr
 from mt.run_directory import RunDirectory
 from mt.training.counters import Counters
 from mt.training.init_from import with_origin
-from mt.training.resume import as_begun, foresee_resume_point
+from mt.training.resume import as_begun, find_resume_point
 from mt.training.schedule import has_ended
 from mt.training.step import explain_out_of_memory
 
@@ -75,7 +75,7 @@ def preflight(config: Config, run: RunDirectory, show: Callable[[Section], objec
     exists = "which exists already" if run.exists else "which is new"
     show(Section("run", f"{run.path}, {exists}, on {device} in {precision.name}"))
     store = CheckpointStore(run.checkpoints_dir)
-    point = foresee_resume_point(run, store, config)
+    point = find_resume_point(run, store, config, foreseen=True)
     if point and (reason := point.why_finished(config)):
         has_no_rate = has_ended(point.checkpoint.step, config.schedule)
         limit = "that limit and schedule.total_steps in a new run" if has_no_rate else "that limit"

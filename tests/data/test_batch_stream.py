@@ -41,9 +41,9 @@ def walk(stream: BatchStream, position: Position, num_steps: int) -> list[tuple[
     """The steps from a position on, each with where it begins."""
     steps = []
     for _ in range(num_steps):
-        micro_batches, *following = stream.take(*position)
-        steps.append((position, micro_batches))
-        position = (following[0], following[1])
+        taken = stream.take(position)
+        steps.append((position, taken.micro_batches))
+        position = taken.next_position
     return steps
 
 
@@ -75,8 +75,7 @@ def test_each_pair_comes_once_an_epoch(num_micro_batches: int, make_pairs: MakeP
         position: Position = (epoch, 0)
         num_steps = 0
         while position[0] == epoch:
-            micro_batches, *following = stream.take(*position)
-            position = (following[0], following[1])
+            micro_batches, _, position = stream.take(position)
             num_steps += 1
             for batch in micro_batches:
                 seen += numbers(batch)
@@ -126,7 +125,7 @@ def test_dropout_is_seeded_by_seed_epoch_and_batch_however_steps_are_cut(make_pa
     each = [seed for epoch in (*seeds[0], *seeds[2]) for seed in epoch]
     assert len(set(each)) == len(each)
     # The position in the epoch, not what the batch holds.
-    assert seeds[0][0][3] == make_stream(make_pairs(30), 1).take(0, 3)[0][0].dropout_seed
+    assert seeds[0][0][3] == make_stream(make_pairs(30), 1).take((0, 3))[0][0].dropout_seed
 
 
 @pytest.mark.parametrize("excess", [0, 1, 10**14])
@@ -148,15 +147,15 @@ def test_bpe_dropout_follows_from_the_position_and_differs_between_epochs(make_p
         return BatchStream(pairs, batch_tokens=30, num_micro_batches=1, seed=1, bpe_dropouts=(cut, cut))
 
     def cut_apart(epoch: int) -> set[int]:
-        batches = [stream().take(epoch, i)[0][0] for i in range(stream().num_steps(epoch))]
+        batches = [stream().take((epoch, i))[0][0] for i in range(stream().num_steps(epoch))]
         assert sum(len(batch.labels) for batch in batches) == 50
         return {first for batch in batches for first in batch.src_ids[:, 0].tolist() if first < 100}
 
-    first, again = (stream().take(0, 2)[0][0] for _ in range(2))
+    first, again = (stream().take((0, 2))[0][0] for _ in range(2))
     assert torch.equal(first.src_ids, again.src_ids)
     assert torch.equal(first.labels, again.labels)
     assert 10 < len(cut_apart(0)) < 40
-    batches = [stream().take(0, i)[0][0] for i in range(stream().num_steps(0))]
+    batches = [stream().take((0, i))[0][0] for i in range(stream().num_steps(0))]
     counted = sum(batch.num_target_tokens for batch in batches)
     assert counted == stream().num_target_tokens(0) > pairs.tgt.lengths.sum()
     # Batches are made of sentences as they are cut, so that no batch grows beyond its tokens.

@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from typing import NamedTuple, Self
 
 import numpy as np
 
+from mt import distributed, processes
 from mt.config.config import Config
 from mt.data.batches.alignment import Places
 from mt.data.batches.batch import Batch, collate
@@ -69,8 +70,22 @@ def replace_some_with_unk(
 
 Position = tuple[int, int]
 """An epoch, and the batches of it that were used before."""
-Taken = tuple[list[Batch], int, int]
-"""The micro-batches of a step, and the position of the step after it."""
+
+
+class StepBatches(NamedTuple):
+    """What one step is trained on."""
+
+    micro_batches: list[Batch]
+    """Those of this process."""
+    num_target_tokens: int
+    """Real target tokens of the whole step, on all processes."""
+    next_position: Position = (0, 0)
+    """The position of the step after it."""
+
+    @classmethod
+    def of(cls, *micro_batches: Batch) -> Self:
+        """A step of one process on these."""
+        return cls(list(micro_batches), sum(batch.num_target_tokens for batch in micro_batches))
 
 
 @dataclass(frozen=True)
@@ -94,24 +109,24 @@ class _Ahead:
     def __init__(self, thread: Executor, *, pinned: bool) -> None:
         self._thread = thread
         self._pinned = pinned
-        self._next: dict[Position, Future[Taken]] = {}
+        self._next: dict[Position, Future[StepBatches]] = {}
         """The step after the one that was last taken."""
 
-    def take(self, make: Callable[[int, int], Taken], epoch: int, batch: int) -> Taken:
+    def take(self, make: Callable[[Position], StepBatches], position: Position) -> StepBatches:
         """The step at a position, perhaps prepared already; starts the next one unless its epoch is new."""
-        ahead = self._next.pop((epoch, batch), None)
-        taken = ahead.result() if ahead is not None else self._ready(make, epoch, batch)
-        _, *following = taken
+        ahead = self._next.pop(position, None)
+        taken = ahead.result() if ahead is not None else self._ready(make, position)
+        following = taken.next_position
         self._next = {}
-        if following[0] == epoch:
-            self._next[following[0], following[1]] = self._thread.submit(self._ready, make, *following)
+        if following[0] == position[0]:
+            self._next[following] = self._thread.submit(self._ready, make, following)
         return taken
 
-    def _ready(self, make: Callable[[int, int], Taken], epoch: int, batch: int) -> Taken:
-        micro_batches, next_epoch, next_batch = make(epoch, batch)
-        if self._pinned:
-            micro_batches = [each.pin_memory() for each in micro_batches]
-        return micro_batches, next_epoch, next_batch
+    def _ready(self, make: Callable[[Position], StepBatches], position: Position) -> StepBatches:
+        taken = make(position)
+        if not self._pinned:
+            return taken
+        return taken._replace(micro_batches=[each.pin_memory() for each in taken.micro_batches])
 
 
 class BatchStream:
@@ -128,6 +143,8 @@ class BatchStream:
         unknown_share: float = 0.0,
         bpe_dropouts: tuple[BpeDropout, BpeDropout] | None = None,
         before_each_block: Callable[[], None] = lambda: None,
+        rank: int = 0,
+        num_processes: int = 1,
     ) -> None:
         """With ``places``, laid out as ``pairs.tgt.ids``, batches have an alignment, and some words are UNK.
 
@@ -142,6 +159,7 @@ class BatchStream:
         self._unknown_share = unknown_share
         self._bpe_dropouts = bpe_dropouts
         self._before_each_block = before_each_block
+        self._rank, self._num_processes = rank, num_processes
         self._epoch: Epoch | None = None
         self._ahead: _Ahead | None = None
 
@@ -149,7 +167,7 @@ class BatchStream:
     def collating_ahead(self, *, pinned: bool) -> Iterator[None]:
         """Within the ``with`` block, a thread collates each step while the one before it is computed.
 
-        Steps must be taken in order, and always with the same arguments. The thread stays within the epoch,
+        Steps must be taken in order. The thread stays within the epoch,
         which it only reads: the next epoch is prepared when its first step is taken.
 
         Args:
@@ -162,29 +180,29 @@ class BatchStream:
             finally:
                 self._ahead = None
 
-    def take(self, epoch: int, batch: int, *, rank: int = 0, num_processes: int = 1) -> Taken:
-        """The micro-batches of the step at this position, and the position of the step after it.
+    def take(self, position: Position) -> StepBatches:
+        """This process's share of the step at this position.
 
         The last step of an epoch may have fewer micro-batches than the others. Several processes take turns:
         the process of this ``rank`` computes every ``num_processes``-th micro-batch of the step, or one
         without labels if none is left for it.
         """
-        make = partial(self._take, rank=rank, num_processes=num_processes)
-        return make(epoch, batch) if self._ahead is None else self._ahead.take(make, epoch, batch)
+        if position[1] == 0:
+            # Preparing an epoch may take longer than a step is allowed to.
+            distributed.barrier_after(lambda: self.epoch(position[0]))
+        return self._take(position) if self._ahead is None else self._ahead.take(self._take, position)
 
-    def _take(self, epoch: int, batch: int, *, rank: int, num_processes: int) -> Taken:
-        batches, end = self.epoch(epoch).batches, self._end(epoch, batch)
-        own = range(batch + rank, end, num_processes)
+    def _take(self, position: Position) -> StepBatches:
+        epoch, batch = position
+        shown, end = self.epoch(epoch), self._end(epoch, batch)
+        pairs, batches = shown.pairs, shown.batches
+        own = range(batch + self._rank, end, self._num_processes)
         micro_batches = [self._batch(batches[number], epoch, number) for number in own]
         if not micro_batches:
             micro_batches = [self._batch(batches[batch], epoch, batch).without_labels()]
-        return micro_batches, *((epoch + 1, 0) if end == len(batches) else (epoch, end))
-
-    def step_target_tokens(self, epoch: int, batch: int) -> int:
-        """Real target tokens of the whole step at this position, on all processes."""
-        shown = self.epoch(epoch)
-        numbers = range(batch, self._end(epoch, batch))
-        return sum(int(shown.pairs.tgt.lengths[shown.batches[number]].sum()) for number in numbers)
+        num_target_tokens = sum(int(pairs.tgt.lengths[batches[number]].sum()) for number in range(batch, end))
+        next_position = (epoch + 1, 0) if end == len(batches) else (epoch, end)
+        return StepBatches(micro_batches, num_target_tokens, next_position)
 
     def largest_batch(self, epoch: int) -> Batch:
         """The batch of an epoch that takes the most memory."""
@@ -301,6 +319,8 @@ def training_batches(
         unknown_share=training.unknown_share if config.copies_words else 0.0,
         bpe_dropouts=dropouts,
         before_each_block=before_each_block,
+        rank=processes.rank(),
+        num_processes=processes.size(),
     )
 
 
