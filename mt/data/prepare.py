@@ -13,14 +13,13 @@ import pyarrow.compute as pc
 from tokenizers import pre_tokenizers
 
 from mt.config.config import Config
-from mt.data.batches.alignment import Places
-from mt.data.batches.dataset import CHUNK_SIZE, DropCounts, encode_pairs
+from mt.data.batches.alignment import Places, align
+from mt.data.batches.dataset import CHUNK_SIZE, DropCounts, cached_training_pairs, encode_pairs
 from mt.data.batches.pairs import EncodedPairs
 from mt.data.corpus import Corpus, load_corpus, other_validation_splits
 from mt.data.corpus_report import cleaning_table, leak_sentence, recorded_fingerprints, to_json
 from mt.data.languages import DOTLESS, dotless_steps, has_dotless_i, language_warnings
 from mt.data.markup import markup_warnings
-from mt.data.prepared_cache import aligned_places, cached_tokenizers, encoded_training_pairs
 from mt.data.text_form import TextForm
 from mt.data.tokenizers.extend import extended
 from mt.data.tokenizers.external import external_tokenizer
@@ -73,13 +72,11 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
         warn_of_tokenizer(config, corpus.train)
         for warning in (*language_warnings(config.data, corpus), *markup_warnings(corpus)):
             LOG.warning("%s", warning)
-        src_tokenizer, tgt_tokenizer = cached_tokenizers(
-            corpus, config, lambda: make_tokenizers(corpus.train, config)
-        )
+        src_tokenizer, tgt_tokenizer = make_tokenizers(corpus.train, config)
         src_tokenizer.save(run.src_tokenizer_file)
         tgt_tokenizer.save(run.tgt_tokenizer_file)
     tokenizers = (src_tokenizer, tgt_tokenizer)
-    train, dropped = encoded_training_pairs(corpus, tokenizers, max_length=config.data.max_length)
+    train, dropped = cached_training_pairs(corpus, tokenizers, max_length=config.data.max_length)
     check_pairs_left(train, dropped, config)
     validation, left_out = encode_pairs(corpus.validation, *tokenizers, max_length=config.data.max_length)
     check_validation_loss(validation, len(corpus.validation), config)
@@ -94,7 +91,7 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
         }
         write_atomically(run.corpus_file, json.dumps(description, indent=2, ensure_ascii=False) + "\n")
     report = _report(corpus, train, dropped, left_out, src_tokenizer, tgt_tokenizer)
-    places = aligned_places(train) if config.training.guided_alignment else None
+    places = align(train) if config.training.guided_alignment else None
     all_dropped = corpus.report.splits.train.dropped | {
         reason: count for reason, count in dropped.items() if count
     }

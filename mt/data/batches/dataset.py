@@ -1,5 +1,6 @@
 """The pairs of a split turned into ids, in memory or in files that are memory-mapped."""
 
+import hashlib
 import io
 import json
 from collections.abc import Sequence
@@ -11,19 +12,37 @@ import datasets
 import numpy as np
 import numpy.typing as npt
 
-from mt.data.batches.pairs import EncodedPairs, EncodedSentences
+from mt.data.batches.pairs import EncodedPairs, EncodedSentences, mapped
 from mt.data.batches.sampler import Share
+from mt.data.cache import MANY_PAIRS, cached
+from mt.data.corpus import Corpus
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.display import track
-
-ENCODING_VERSION = 1
-"""Raised when the same text and tokenizers would give other ids than before, or other files for them."""
 
 CHUNK_SIZE = 10_000
 _FACTS = "facts.json"
 _ARRAYS: dict[str, npt.DTypeLike] = {"ids": np.int32, "offsets": np.int64, "lengths": np.int32}
 
 DropCounts = dict[str, int]
+
+
+def cached_training_pairs(
+    corpus: Corpus, tokenizers: tuple[Tokenizer, Tokenizer], *, max_length: int
+) -> tuple[EncodedPairs, DropCounts]:
+    """The result of `encode_pairs` for the training pairs; the ids of a large corpus are cached."""
+    key = {
+        "what": "ids",
+        "text": corpus.report.splits.train.fingerprint,
+        "shares": corpus.shares,
+        "tokenizers": [hashlib.sha256(tokenizer.to_json().encode()).hexdigest() for tokenizer in tokenizers],
+        "max_length": max_length,
+    }
+
+    def fill(folder: Path) -> bool:
+        encode_pairs(corpus.train, *tokenizers, max_length=max_length, shares=corpus.shares, folder=folder)
+        return len(corpus.train) > MANY_PAIRS
+
+    return cached(key, fill, load_pairs)
 
 
 def encode_pairs(
@@ -105,14 +124,6 @@ class _Side:
     def close(self) -> None:
         for file in self._files:
             file.close()
-
-
-def mapped(path: Path, kind: npt.DTypeLike) -> npt.NDArray[Any]:
-    """A file of numbers of this type as an array ``(N,)``, memory-mapped."""
-    if path.stat().st_size == 0:  # An empty file cannot be mapped.
-        return np.empty(0, dtype=kind)
-    # A plain array, because slicing a `memmap` is slow.
-    return np.asarray(np.memmap(path, dtype=kind, mode="r"))
 
 
 def _reason_to_drop(src: list[int], tgt: list[int], max_length: int) -> str | None:

@@ -19,7 +19,6 @@ from mt.data.sources.read import (
     table_format,
     table_part,
     text_lines,
-    unreadable,
 )
 from mt.data.sources.source import (
     SPLIT_NAMES,
@@ -29,6 +28,7 @@ from mt.data.sources.source import (
     Split,
     did_you_mean,
     listed,
+    unreadable,
 )
 from mt.errors import ConfigError, DataError
 from mt.files import named_path

@@ -20,7 +20,7 @@ import pyarrow.parquet
 
 from mt.config.data import DataConfig
 from mt.config.sources import DELIMITERS, Delimiter, are_positions, parse_columns
-from mt.data.sources.source import BadRow, NumberedPair, Part, did_you_mean, listed
+from mt.data.sources.source import BadRow, NumberedPair, Part, did_you_mean, listed, unreadable
 from mt.errors import DataError
 
 TABLE_FORMATS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
@@ -241,12 +241,6 @@ def _check_is_text(path: Path, head: bytes) -> None:
         text = head.lower()
         what, remedy = next(form[1:] for form in _MARKUP_FORMS if form[0] in text)
         raise DataError(f"{path} is {what}, not one sentence per line. {remedy.format(path)}")
-
-
-def unreadable(path: Path | str, error: Exception) -> DataError:
-    """The error for a file that cannot be opened, or is damaged."""
-    reason = (isinstance(error, OSError) and error.strerror) or str(error).strip().split("\n")[0].rstrip(".")
-    return DataError(f"{path} cannot be read ({reason}): make it readable, or fetch or write it again.")
 
 
 def _too_long(what: str) -> DataError:
