@@ -166,7 +166,7 @@ def write_pairs(tmp_path: Path) -> WritePairs:
 @pytest.mark.parametrize("language", ["th", "zh", "ja", "lo", "km", "my"])
 def test_an_unsegmented_script_gets_bpe(language: str, write_pairs: WritePairs) -> None:
     text = proposed(write_pairs("en", language), tgt=language)
-    assert f"one vocabulary for both languages; the target ({language}) has an unsegmented script" in text
+    assert f"one vocabulary for both languages; {language}: an unsegmented script" in text
     assert "Tokenizer: BPE of characters with at most" in text
     tokenizer = text.split("\ntokenizer:")[1].split("\nmodel:")[0]
     assert "kind: bpe_metaspace" in tokenizer
@@ -184,7 +184,7 @@ def test_training_and_checking_hint_at_it_too(
     corpus, run = write_pairs("zh", "ja"), RunDirectory(tmp_path / "run")
     run.path.mkdir()
     config = proposed_config(corpus, tmp_path, "tokenizer.kind=word", src="zh", tgt="ja")
-    hint = "the source (zh) and the target (ja) have an unsegmented script"
+    hint = "zh and ja: an unsegmented script"
     for act in (
         lambda: prepare(config, run, resuming=False),
         lambda: look_at(load_corpus(config.data), config),
