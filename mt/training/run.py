@@ -225,7 +225,7 @@ def _ready(
     _report_model(model, environment)
     _prepare_process(train_state.objective, config)
     # Preparing an epoch may take longer than a step is allowed to.
-    batches = distributed.barrier_after(lambda: _batches(config, prepared, counters, interruption))
+    batches = distributed.barrier_after(lambda: _batches(config, prepared, counters))
     if processes.are_several():
         train_state.try_out(distributed.barrier_after(lambda: batches.largest_batch(counters.epoch)))
     with _progress(config, run, prepared, batches, counters) if is_first else nullcontext() as progress:
@@ -291,12 +291,10 @@ def _prepare_process(objective: Objective, config: Config) -> None:
         compile_objective(objective)
 
 
-def _batches(
-    config: Config, prepared: Prepared, counters: Counters, interruption: Interruption
-) -> BatchStream:
+def _batches(config: Config, prepared: Prepared, counters: Counters) -> BatchStream:
     tokenizers = prepared.src_tokenizer, prepared.tgt_tokenizer
-    batches = training_batches(config, prepared.train, tokenizers, prepared.places, interruption.check_share)
-    batches.check_position(counters.epoch, counters.batch)
+    batches = training_batches(config, prepared.train, tokenizers, prepared.places)
+    batches.epoch(counters.epoch)
     return batches
 
 

@@ -170,7 +170,7 @@ def test_encoding(tmp_path: Path) -> None:
         tokenizers = make_tokenizers(as_dataset(TEXTS), config(kind=kind, **fields))
         folder = tmp_path / f"{kind} {max_length}"
         folder.mkdir()
-        dataset.encode_pairs(pairs, *tokenizers, max_length=max_length, shares=shares, folder=folder)
+        dataset.write_pairs(folder, pairs, *tokenizers, max_length=max_length, shares=shares)
         # The files themselves, for these are what is cached.
         found += [
             (file.name, hashlib.sha256(file.read_bytes()).hexdigest()) for file in sorted(folder.iterdir())
