@@ -233,9 +233,9 @@ def _ready(
     keep_freed_memory()
     if config.training.compile:
         compile_objective(state.objective)
-    batches = training_batches(config, prepared.train, tokenizers, prepared.places, interruption.check_share)
+    batches = training_batches(config, prepared.train, tokenizers, prepared.places)
     # Preparing an epoch may take longer than a step is allowed to.
-    distributed.barrier_after(lambda: batches.check_position(*state.position))
+    distributed.barrier_after(lambda: batches.epoch(counters.epoch))
     if processes.are_several():
         state.try_out(distributed.barrier_after(lambda: batches.largest_batch(counters.epoch)))
     with _progress(config, run, prepared, batches, counters) if is_first else nullcontext() as progress:

@@ -41,12 +41,13 @@ class Cleaner:
     """Applies the ``cleaning`` section to training pairs, and counts what it drops.
 
     Attributes:
+        config: The ``cleaning`` section.
         dropped: The dropped pairs, each under its first reason.
         num_rewritten: Pairs whose text did not have the form of the config.
     """
 
     def __init__(self, config: CleaningConfig) -> None:
-        self._config = config
+        self.config = config
         self.dropped = Dropped()
         self.num_rewritten = 0
         self._filters = filters(config)
@@ -64,7 +65,7 @@ class Cleaner:
                     self.dropped.add(reason, *pairs[i])
                 is_kept &= ~is_dropped
             pairs = [pairs[i] for i in np.flatnonzero(is_kept)]
-        if self._config.remove_duplicates:
+        if self.config.remove_duplicates:
             is_new = self._seen.add(pairs)
             for i in np.flatnonzero(~is_new):
                 self.dropped.add("the pair was there before", *pairs[i])
@@ -73,7 +74,7 @@ class Cleaner:
 
     def _rewritten(self, pairs: Pairs) -> Pairs:
         """The pairs in the form of the config; those that change are counted, those left empty dropped."""
-        form = TextForm.of(self._config)
+        form = TextForm.of(self.config)
         sides = [src for src, _ in pairs], [tgt for _, tgt in pairs]
         if all(_is_certain_to_have(form, "".join(side)) for side in sides):
             return pairs

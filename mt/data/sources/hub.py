@@ -2,13 +2,12 @@
 
 import logging
 import re
-from collections.abc import Mapping
 from pathlib import Path
 
 import datasets
 import huggingface_hub.constants
 from datasets.exceptions import DatasetGenerationError
-from huggingface_hub import get_session, snapshot_download
+from huggingface_hub import get_session
 
 from mt.config.data import DataConfig
 from mt.data.sources.read import arrow_rows, needed_columns, row_pairs
@@ -20,23 +19,23 @@ LOG = logging.getLogger(__name__)
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
-# Where the Hub keeps corpora that it has converted to parquet: one folder for each configuration.
-CONVERTED = "refs/convert/parquet"
 
-
-def hub_source(hub_id: str, config: DataConfig) -> Source:
-    """Download the corpus ``hub_id``, or take it from the cache if the Hub does not answer in time."""
+def hub_source(config: DataConfig) -> Source:
+    """Download the corpus ``config.path``, or take it from the cache if the Hub does not answer in time."""
     name, revision = config.name, config.revision
-    corpus = hub_id + (f" ({name})" if name else "")
+    corpus = config.path + (f" ({name})" if name else "")
     is_online = connect(config.hub_timeout_seconds)
     datasets.disable_progress_bars()  # Those of downloads, which only a terminal shows, stay.
     try:
-        loaded, commit = _load(hub_id, name, revision)
+        loaded = datasets.load_dataset(config.path, name, revision=revision)
     # Also those of Arrow and of the HTTP client. Its own say which configurations there are.
     except Exception as error:
         raise DataError(
             f"data.path: {corpus} cannot be loaded from the Hub: {error_text(error)}.{remedy(is_online)}"
         ) from None
+    # The cache files it by its commit: <corpus>/<configuration>/<version>/<commit>/..
+    folders = [Path(file["filename"]).parent.name for split in loaded.values() for file in split.cache_files]
+    commit = next(filter(COMMIT.fullmatch, folders), None)
     # If a download fails, `datasets` uses any commit that is cached.
     if revision and COMMIT.fullmatch(revision) and commit not in (None, revision):
         raise DataError(
@@ -45,25 +44,6 @@ def hub_source(hub_id: str, config: DataConfig) -> Source:
         )
     if not is_online:
         LOG.warning("Using %s from the cache, at commit %s", corpus, commit)
-    splits = _splits(loaded, corpus, config, commit)
-    if "train" not in splits:
-        raise DataError(f"{corpus} has no training split, only {listed(loaded)}: choose another corpus.")
-    return Source("hub", splits, revision=commit)
-
-
-def saved_splits(folder: Path, config: DataConfig) -> dict[Split, list[Part]]:
-    """The splits in a folder that `datasets` has written with ``save_to_disk``; none in another folder."""
-    if not any((folder / name).is_file() for name in ("dataset_dict.json", "state.json")):
-        return {}
-    saved = datasets.load_from_disk(str(folder))
-    return _splits(
-        saved if isinstance(saved, datasets.DatasetDict) else {"train": saved}, str(folder), config
-    )
-
-
-def _splits(
-    loaded: Mapping[str, datasets.Dataset], corpus: str, config: DataConfig, commit: str | None = None
-) -> dict[Split, list[Part]]:
     splits: dict[Split, list[Part]] = {}
     for split, names in SPLIT_NAMES.items():
         for dataset in [loaded[candidate] for candidate in names if candidate in loaded][:1]:
@@ -72,21 +52,9 @@ def _splits(
             rows = arrow_rows(needed.with_format("arrow").iter(batch_size=1000))
             files = () if commit else tuple(Path(file["filename"]) for file in dataset.cache_files)
             splits[split] = [Part(where, "row", row_pairs(rows, config, where), files, commit)]
-    return splits
-
-
-def _load(hub_id: str, name: str | None, revision: str | None) -> tuple[datasets.DatasetDict, str | None]:
-    """All splits, and their commit."""
-    if revision == CONVERTED:
-        # Not by `datasets` alone, which does not find a folder of a branch again in its cache.
-        snapshot = snapshot_download(
-            hub_id, repo_type="dataset", revision=revision, allow_patterns=f"{name}/**"
-        )
-        return datasets.load_dataset(str(Path(snapshot, name or ""))), Path(snapshot).name
-    loaded = datasets.load_dataset(hub_id, name, revision=revision)
-    # The cache files it by its commit: <corpus>/<configuration>/<version>/<commit>/..
-    folders = [Path(file["filename"]).parent.name for split in loaded.values() for file in split.cache_files]
-    return loaded, next(filter(COMMIT.fullmatch, folders), None)
+    if "train" not in splits:
+        raise DataError(f"{corpus} has no training split, only {listed(loaded)}: choose another corpus.")
+    return Source("hub", splits, revision=commit)
 
 
 def connect(limit_seconds: float) -> bool:

@@ -19,9 +19,6 @@ from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK, UNK_I
 # A million words take 30 million bytes; the limit protects against files that would fill the memory.
 _MAX_BYTES = 2**28
 
-TOKENIZER_VERSION = 2
-"""Raised when the same text and config would give another tokenizer than before, of any kind."""
-
 # A made-up word, a cuneiform sign and a character for private use.
 _NEVER_SEEN = "zqxjkv \U00012000 \ue123"
 _NOT_TEXT = frozenset({PAD_ID, BOS_ID, EOS_ID})
