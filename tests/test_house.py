@@ -93,6 +93,7 @@ SPINE_IMPORTS = {
     "mt.training.counters",
     "mt.training.session",
     "mt.training.train_state",
+    "mt.transformer.kernels",
     "mt.transformer.kernels.attention",
     "mt.transformer.kernels.dropout",
     "mt.transformer.kernels.linear",
