@@ -10,7 +10,7 @@ from mt.builtin.primer import MAX_TRAIN_PAIRS, PRIMER_VERSION, primer_pairs
 from mt.builtin.reverse import REVERSE_VERSION, reverse_pairs
 from mt.config.data import IMPORTED, DataConfig
 from mt.config.sources import parse_mix
-from mt.data.sources.hub import HUB_ID, hub_source
+from mt.data.sources.hub import HUB_ID, hub_source, saved_splits
 from mt.data.sources.read import TABLE_FORMATS, parallel_part, table_format, table_part, text_lines
 from mt.data.sources.source import (
     SPLIT_NAMES,
@@ -30,6 +30,16 @@ PRIMER = "builtin:primer"
 REVERSE_CHARACTERS = "builtin:reverse-characters"
 # The usual number of training pairs.
 BUILT_IN = {PRIMER: 40_000, "builtin:reverse": 20_000, REVERSE_CHARACTERS: 20_000}
+
+# Names from before Hub ids had a namespace, which tutorials still use.
+LEGACY_NAMES = {
+    "opus_books": "Helsinki-NLP/opus_books",
+    "opus100": "Helsinki-NLP/opus-100",
+    "opus-100": "Helsinki-NLP/opus-100",
+    "iwslt2017": "IWSLT/iwslt2017",
+    "multi30k": "bentrevett/multi30k",
+    **{f"wmt{year}": f"wmt/wmt{year}" for year in range(14, 20)},
+}
 
 # train.jsonl, train.csv.gz, or a shard of a large table: train-00000-of-00003.parquet
 TABLE_NAME = re.compile(r"(?P<split>.+?)(-\d+-of-\d+)?(?P<suffix>\.\w+?(\.gz)?)")
@@ -70,20 +80,34 @@ def find_source(config: DataConfig) -> Source:
         return _built_in(config)
     if source := _on_disk(config):
         return source
-    if HUB_ID.fullmatch(path) and table_format(Path(path), config.delimiter) is None:
-        return hub_source(config)
+    hub_id = LEGACY_NAMES.get(path, path)
+    if HUB_ID.fullmatch(hub_id) and table_format(Path(hub_id), config.delimiter) is None:
+        return hub_source(hub_id, config)
     missing = next((str(file) for file in _two_paths(path) if not file.exists()), path)
     raise DataError(
         f"data.path: there is no file or folder {missing!r}, nor {missing}.{config.src} with "
         f"{missing}.{config.tgt}. It may be a folder, a file, a pattern such as part-*.jsonl, two text "
         f"files as in en.txt,de.txt, a Hub id such as bentrevett/multi30k, or {', '.join(BUILT_IN)}."
+        f"{did_you_mean(missing, [*_neighbours(named_path(missing), config.src), *LEGACY_NAMES])}"
     )
+
+
+def _neighbours(path: Path, src: str) -> list[str]:
+    """Existing names beside ``path``, one of which may have been meant."""
+    names = sorted(path.parent.iterdir()) if path.parent.is_dir() else []
+    return [str(path.with_name(name.name.removesuffix(f".{src}"))) for name in names]
 
 
 def _on_disk(config: DataConfig) -> Source | None:
     """The corpus on disk that ``config.path`` names; None if there is no such file or folder."""
     path, two_paths = named_path(config.path), _two_paths(config.path)
+    sides = [Path(f"{path}.{language}") for language in (config.src, config.tgt)]
     try:
+        if pipe := next((file for file in (path, *two_paths, *sides) if file.is_fifo()), None):
+            raise DataError(
+                f"{pipe} is a pipe, which can be read only once, while a corpus is read again, as when its "
+                "run is resumed. Write what comes through it to a file, and give that."
+            )
         if two_paths and all(file.is_file() for file in two_paths):
             for file in two_paths:
                 if table_format(file) is not None:
@@ -128,7 +152,36 @@ def _part(path: Path, config: DataConfig) -> Part:
 
 
 def _folder_splits(folder: Path, config: DataConfig) -> dict[Split, list[Part]]:
-    """The splits whose files are named after them, or the only parallel text of a folder."""
+    """The splits in a folder, or in its only subfolder that has some, or its only parallel text."""
+    splits = saved_splits(folder, config) or _named_splits(folder, config)
+    if "train" in splits:
+        return splits
+    inside = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
+    subfolders = [entry for entry in inside if entry.is_dir() and "train" in _named_splits(entry, config)]
+    names = {entry.name.removesuffix(".gz") for entry in inside if entry.is_file()}
+    stems = [str(folder / name.removesuffix(f".{config.src}")) for name in sorted(names)]
+    texts = [
+        stem for stem in stems if {f"{Path(stem).name}.{one}" for one in (config.src, config.tgt)} <= names
+    ]
+    if len(subfolders) + len(texts) > 1:
+        corpora = ", ".join(map(str, [*subfolders, *texts]))
+        raise DataError(f"{folder} contains several corpora. Choose one as data.path: {corpora}.")
+    if not splits:
+        for subfolder in subfolders:
+            return _named_splits(subfolder, config)
+        for stem in texts:
+            if parallel := _parallel(stem, config):
+                return {"train": [parallel]}
+    contents = listed(entry.name + "/" * entry.is_dir() for entry in inside)
+    raise DataError(
+        f"{folder} contains no training split that can be read: name it train.jsonl, train.parquet, "
+        f"train.csv, train.tsv, or train.{config.src} and train.{config.tgt}, or "
+        f"choose a file. The folder contains {contents or 'no files'}."
+    )
+
+
+def _named_splits(folder: Path, config: DataConfig) -> dict[Split, list[Part]]:
+    """The splits whose files are named after them."""
     files = sorted(file for file in folder.iterdir() if file.is_file())
     splits: dict[Split, list[Part]] = {}
     for split, names in SPLIT_NAMES.items():
@@ -145,19 +198,7 @@ def _folder_splits(folder: Path, config: DataConfig) -> dict[Split, list[Part]]:
             raise DataError(f"{folder} contains the {split} split more than once: keep only {where}.")
         for parts in forms.values():
             splits[split] = parts
-    if "train" in splits:
-        return splits
-    names_of_files = {file.name.removesuffix(".gz") for file in files}
-    stems = [name.removesuffix(f".{config.src}") for name in sorted(names_of_files)]
-    both = [stem for stem in stems if {f"{stem}.{config.src}", f"{stem}.{config.tgt}"} <= names_of_files]
-    if len(both) == 1 and not splits and (parallel := _parallel(f"{folder / both[0]}", config)):
-        return {"train": [parallel]}
-    contents = listed(entry.name for entry in sorted(folder.iterdir()))
-    raise DataError(
-        f"{folder} contains no training split that can be read: name it train.jsonl, train.parquet, "
-        f"train.csv, train.tsv, or train.{config.src} and train.{config.tgt}, or "
-        f"choose a file. The folder contains {contents or 'no files'}."
-    )
+    return splits
 
 
 def _parallel(stem: str, config: DataConfig) -> Part | None:

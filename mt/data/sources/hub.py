@@ -2,6 +2,7 @@
 
 import logging
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import datasets
@@ -20,14 +21,14 @@ HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
-def hub_source(config: DataConfig) -> Source:
-    """Download the corpus ``config.path``, or take it from the cache if the Hub does not answer in time."""
+def hub_source(hub_id: str, config: DataConfig) -> Source:
+    """Download the corpus ``hub_id``, or take it from the cache if the Hub does not answer in time."""
     name, revision = config.name, config.revision
-    corpus = config.path + (f" ({name})" if name else "")
+    corpus = hub_id + (f" ({name})" if name else "")
     is_online = connect(config.hub_timeout_seconds)
     datasets.disable_progress_bars()  # Those of downloads, which only a terminal shows, stay.
     try:
-        loaded = datasets.load_dataset(config.path, name, revision=revision)
+        loaded = datasets.load_dataset(hub_id, name, revision=revision)
     # Also those of Arrow and of the HTTP client. Its own say which configurations there are.
     except Exception as error:
         raise DataError(
@@ -44,6 +45,24 @@ def hub_source(config: DataConfig) -> Source:
         )
     if not is_online:
         LOG.warning("Using %s from the cache, at commit %s", corpus, commit)
+    splits = _splits(loaded, corpus, config, commit)
+    if "train" not in splits:
+        raise DataError(f"{corpus} has no training split, only {listed(loaded)}: choose another corpus.")
+    return Source("hub", splits, revision=commit)
+
+
+def saved_splits(folder: Path, config: DataConfig) -> dict[Split, list[Part]]:
+    """The splits in a folder that `datasets` has written with ``save_to_disk``; none in another folder."""
+    if not any((folder / name).is_file() for name in ("dataset_dict.json", "state.json")):
+        return {}
+    saved = datasets.load_from_disk(str(folder))
+    loaded = saved if isinstance(saved, datasets.DatasetDict) else {"train": saved}
+    return _splits(loaded, str(folder), config)
+
+
+def _splits(
+    loaded: Mapping[str, datasets.Dataset], corpus: str, config: DataConfig, commit: str | None = None
+) -> dict[Split, list[Part]]:
     splits: dict[Split, list[Part]] = {}
     for split, names in SPLIT_NAMES.items():
         for dataset in [loaded[candidate] for candidate in names if candidate in loaded][:1]:
@@ -52,9 +71,7 @@ def hub_source(config: DataConfig) -> Source:
             rows = arrow_rows(needed.with_format("arrow").iter(batch_size=1000))
             files = () if commit else tuple(Path(file["filename"]) for file in dataset.cache_files)
             splits[split] = [Part(where, "row", row_pairs(rows, config, where), files, commit)]
-    if "train" not in splits:
-        raise DataError(f"{corpus} has no training split, only {listed(loaded)}: choose another corpus.")
-    return Source("hub", splits, revision=commit)
+    return splits
 
 
 def connect(limit_seconds: float) -> bool:

@@ -11,7 +11,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from itertools import chain, zip_longest
 from pathlib import Path
 
@@ -36,6 +36,7 @@ ROWS_AT_ONCE = 128
 # csv's own limit of 131,072 is too low for some corpora.
 csv.field_size_limit(MAX_LINE_BYTES)
 
+_MARKUP = rb"(\xef\xbb\xbf)?\s*(?=<(\?xml|!doctype|tmx|xliff|mteval|[st]stset|(src|ref)set|doc|url|html)\b)"
 # What begins like this is not text, whatever its name; and what to do.
 _NOT_TEXT = {
     rb"PK\x03\x04": ("a zip archive", "unpack it with unzip {}"),
@@ -44,10 +45,21 @@ _NOT_TEXT = {
     rb"\x28\xb5\x2f\xfd": ("packed with zstd", "unpack it with unzstd {}"),
     rb"PAR1\x15": ("a parquet file", "give it the extension .parquet"),
     rb"\xff\xfe|\xfe\xff": ("in UTF-16", "convert it with iconv -f UTF-16 -t UTF-8 {}"),
-    rb"(\xef\xbb\xbf)?\s*<(\?xml|!doctype|tmx|xliff|mteval|[st]stset|(src|ref)set|doc|url|html)\b": (
-        "markup such as TMX, SGM or HTML",
-        "write its sentences into a text file, one per line, or into a table (see docs/data.md)",
+    _MARKUP + rb"(?s:.*)<tmx": (
+        "TMX",
+        'make a table of it, with its languages in data.columns=1,2: python3 -c "import sys, '
+        "xml.etree.ElementTree as E; [print(*(' '.join(' '.join(s.itertext()).split()) for s in "
+        "tu.iter('seg')), sep='\\t') for tu in E.parse(sys.argv[1]).iter('tu')]\" {0} > {0}.tsv",
     ),
+    _MARKUP + rb"(?s:.*)<seg": (
+        "SGM or XML",
+        "take out the segments: sed -n 's|.*<seg[^>]*>\\(.*\\)</seg>.*|\\1|p' {0} > {0}.txt",
+    ),
+    _MARKUP + rb"(?s:.*)<(doc|url)": (
+        "text with lines of tags",
+        "take them out on both sides: grep -v '^ *<' {0} > {0}.txt",
+    ),
+    _MARKUP: ("XML or HTML", "write its sentences into a text file, one per line"),
 }
 
 Row = Mapping[str, object]
@@ -124,10 +136,10 @@ def row_pairs(
         if not are_known and (src in row or row.get(NESTED, "") is not None):
             inner = row.get(NESTED)
             if src not in row and isinstance(inner, Mapping):
-                check_columns(_names(inner), config, where)
+                check_columns(_names(inner), config, where, _about_lists(inner, where))
                 src, tgt = f"{NESTED}.{src}", f"{NESTED}.{tgt}"
             else:
-                check_columns(_names(row), config, where)
+                check_columns(_names(row), config, where, _about_lists(row, where))
             are_known = True
         yield number, _value(row, src), _value(row, tgt)
 
@@ -145,6 +157,15 @@ def _value(row: Row, name: str) -> object:
     outer, _, field = name.partition(".")
     inner = row.get(outer)
     return _value(inner, field) if isinstance(inner, Mapping) else None
+
+
+def _about_lists(row: Row, where: str) -> str:
+    """What to do about a row that has lists, perhaps of all rows of the file."""
+    for name, value in row.items():
+        if isinstance(value, list) and value and isinstance(value[0], Mapping):
+            return f" If its rows are in {name!r}, take them out: jq -c '.{name}[]' {where} > {where}l"
+    lists = [name for name, value in row.items() if isinstance(value, list)]
+    return f" There are lists in {listed(lists)}: give each pair a row of its own." if lists else ""
 
 
 def arrow_rows(batches: Iterable[pa.Table | pa.RecordBatch]) -> Iterator[tuple[int, Row | BadRow]]:
@@ -179,7 +200,13 @@ def text_lines(path: Path) -> Iterator[tuple[int, str]]:
                     if len(raw) > MAX_LINE_BYTES:
                         raise _too_long(f"{path}, line {number}")
                     line = raw.removesuffix(b"\n").removesuffix(b"\r").decode(errors="surrogateescape")
-                    yield number, line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
+                    if number > 1:
+                        yield number, line
+                    else:
+                        # A file without a line feed may have the line ends of old Macs.
+                        is_one_line = not raw.endswith(b"\n")
+                        line = line.removeprefix(BYTE_ORDER_MARK)
+                        yield from enumerate(line.split("\r") if is_one_line else [line], start=1)
     except (OSError, EOFError, zlib.error) as error:
         raise unreadable(path, error) from None
 
@@ -213,19 +240,21 @@ def _parallel_pairs(src_path: Path, tgt_path: Path) -> Iterator[NumberedPair]:
 
 def _json_rows(path: Path, *, is_list: bool) -> Iterator[tuple[int, Row | BadRow]]:
     """An object on each line; with ``is_list``, a file that begins with ``[`` is one list of objects."""
-    lines = ((number, line) for number, line in text_lines(path) if line.strip())
+    lines, is_first = ((number, line) for number, line in text_lines(path) if line.strip()), True
     for number, line in lines:
         try:
-            if is_list and line.lstrip().startswith("["):
+            if is_list and is_first and line.lstrip().startswith("["):
                 rows = json.loads(_joined(chain([line], (more for _, more in lines)), path))
                 yield from enumerate(map(_object, rows), start=1)
                 return
             yield number, _object(json.loads(line))
         except (ValueError, RecursionError) as error:
-            if is_list:
+            if is_first:
+                _check_is_not_one_value(path)
+            if is_list and is_first:
                 raise unreadable(path, error) from None
             yield number, BadRow("the line is not complete JSON, as in a .jsonl file", str(error))
-        is_list = False
+        is_first = False
 
 
 def _joined(lines: Iterable[str], path: Path) -> str:
@@ -236,6 +265,17 @@ def _joined(lines: Iterable[str], path: Path) -> str:
         if num_characters > MAX_LINE_BYTES:
             raise _too_long(f"the JSON in {path}")
     return "\n".join(text)
+
+
+def _check_is_not_one_value(path: Path) -> None:
+    """Raise `DataError` if all lines together are JSON, as of a list that is written over several."""
+    value = None
+    with suppress(DataError, ValueError, RecursionError):
+        value = json.loads(_joined((line for _, line in text_lines(path)), path))
+    if isinstance(value, list) and path.suffix != ".json":
+        raise DataError(f"{path} is one JSON list, not a row per line: name it .json.")
+    if isinstance(value, dict):
+        raise DataError(f"{path} is one JSON object, not a list of rows.{_about_lists(value, str(path))}")
 
 
 def _object(value: object) -> Row | BadRow:
