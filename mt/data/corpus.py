@@ -4,15 +4,13 @@ import copy
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import datasets
-import numpy as np
-import numpy.typing as npt
 
 from mt.config.data import CleaningConfig, DataConfig
 from mt.data.batches.sampler import Share
@@ -192,8 +190,8 @@ def _read(found: Sequence[_Found], cleaning: CleaningConfig, folder: Path) -> Co
     leaks = LeakCheck(held_out, TextForm.of(cleaning))
     for number, each in enumerate(found):
         train = trains[number].to_dataset()
-        leaked = leaks.search(train)
-        if cleaning.remove_leaks and len(leaked):
+        leaked = set(leaks.search(train))
+        if cleaning.remove_leaks and leaked:
             # The old file stays open until it is copied.
             (folder / f"train-{number}.arrow").unlink()
             trains[number] = PairTable(folder / f"train-{number}.arrow")
@@ -267,18 +265,16 @@ def _read_evaluation_split(parts: Sequence[Part], split: Split, table: PairTable
 
 
 def _copy_others(
-    leaked: npt.NDArray[np.int64], train: datasets.Dataset, table: PairTable, dropped: Dropped
+    leaked: Collection[int], train: datasets.Dataset, table: PairTable, dropped: Dropped
 ) -> None:
     """Copy the training pairs to the table, but for the rows ``leaked``, which are counted as dropped."""
-    is_leaked = np.zeros(len(train), dtype=np.bool_)
-    is_leaked[leaked] = True
     for start in range(0, len(train), CHUNK_SIZE):
         chunk = train[start : start + CHUNK_SIZE]
-        for i, (src, tgt) in enumerate(zip(chunk["src"], chunk["tgt"], strict=True), start):
-            if is_leaked[i]:
-                dropped.add("the pair is in validation or test", src, tgt)
+        for row, pair in enumerate(zip(chunk["src"], chunk["tgt"], strict=True), start):
+            if row in leaked:
+                dropped.add("the pair is in validation or test", *pair)
             else:
-                table.append(src, tgt)
+                table.append(*pair)
 
 
 def _where(parts: Sequence[Part]) -> str:
