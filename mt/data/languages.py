@@ -1,10 +1,11 @@
-"""What is known of languages by their codes: the scripts that they are written in."""
+"""What is known of languages by their codes: the scripts that they are written in, and dotless letters."""
 
 import re
 from collections.abc import Iterator, Sequence
 
 import datasets
 import pyarrow as pa
+from tokenizers import normalizers
 
 from mt.config.data import DataConfig, Script
 from mt.data.cleaning.filters import is_mostly_of_other_script
@@ -43,29 +44,54 @@ _LANGUAGES: dict[Script, str] = {
     "Tibetan": "bo dz",
 }
 _SCRIPTS = {code: script for script, codes in _LANGUAGES.items() for code in codes.split()}
+DOTLESS = {"İ": "i", "I": "ı"}
+"""Capital letters that have another lower case in Turkish and Azeri than elsewhere."""
+
+
+def dotless_steps() -> list[normalizers.Normalizer]:
+    """The normalizers that write `DOTLESS` letters in lower case."""
+    return [normalizers.Replace(capital, small) for capital, small in DOTLESS.items()]
+
+
+def has_dotless_i(language: str) -> bool:
+    """Whether ``language``, as the config names it, is Turkish or Azeri."""
+    return _code(language) in ("tr", "tur", "az", "aze")
 
 
 def language_warnings(config: DataConfig, corpus: Corpus) -> Iterator[str]:
     """Splits whose sides are swapped, or in another script than their language is written in."""
     texts = {split: sample_texts(pairs) for split, pairs in corpus.by_name().items()}
-    for side, (name, language) in enumerate((("source", config.src), ("target", config.tgt))):
-        script = _SCRIPTS.get(_code(language))
-        others = [split for split, sides in texts.items() if _is_of_other_script(sides[side], script)]
-        if others:
+    sides = [
+        (name, language, _SCRIPTS.get(_code(language)))
+        for name, language in (("source", config.src), ("target", config.tgt))
+    ]
+    swapped: list[str] = []
+    foreign: dict[tuple[str, str, Script | None], list[str]] = {side: [] for side in sides}
+    for split, (src, tgt) in texts.items():
+        found = [side for side, own in zip(sides, (src, tgt), strict=True) if _is_foreign(own, side[2])]
+        if len(found) == 2 and not _is_foreign(src, sides[1][2]) and not _is_foreign(tgt, sides[0][2]):
+            swapped.append(split)
+        else:
+            for side in found:
+                foreign[side].append(split)
+    for (name, language, script), splits in foreign.items():
+        if splits:
             yield (
-                f"most {name}s of the {' and '.join(others)} split are not in {script} script, in which "
+                f"most {name}s of the {' and '.join(splits)} split are not in {script} script, in which "
                 f"{language} is written: check data.src, data.tgt and data.columns."
             )
     # Within a script, the words of a side tell which side it is.
     known_src, known_tgt = (set(_words(side)) for side in texts["train"])
-    for split in ("validation", "test"):
+    for split in () if swapped else ("validation", "test"):
         src, tgt = (_words(side) for side in texts[split])
         straight = _share(src, known_src) + _share(tgt, known_tgt)
         if _share(src, known_tgt) + _share(tgt, known_src) > straight + 0.5:
-            yield (
-                f"source and target of the {split} split look swapped: check data.src, data.tgt, "
-                "data.columns and the names of the files."
-            )
+            swapped.append(split)
+    if swapped:
+        yield (
+            f"source and target of the {' and '.join(swapped)} split look swapped: check data.src, data.tgt, "
+            "data.columns and the names of the files."
+        )
 
 
 def _code(language: str) -> str:
@@ -78,10 +104,10 @@ def sample_texts(pairs: datasets.Dataset) -> tuple[list[str], list[str]]:
     return rows["src"][:], rows["tgt"][:]
 
 
-def _is_of_other_script(texts: Sequence[str], script: Script | None) -> bool:
-    return script is not None and bool(
-        is_mostly_of_other_script(pa.array(texts, pa.large_string()), script).mean() > 0.5
-    )
+def _is_foreign(texts: Sequence[str], script: Script | None) -> bool:
+    if script is None:
+        return False
+    return bool(is_mostly_of_other_script(pa.array(texts, pa.large_string()), script).mean() > 0.5)
 
 
 def _words(texts: Sequence[str]) -> list[str]:

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from mt.data.batches.dataset import CHUNK_SIZE, DropCounts, cached_training_pair
 from mt.data.batches.pairs import EncodedPairs
 from mt.data.corpus import Corpus, load_corpus, other_validation_splits
 from mt.data.corpus_report import cleaning_table, leak_sentence, recorded_fingerprints, to_json
-from mt.data.languages import language_warnings
+from mt.data.languages import DOTLESS, dotless_steps, has_dotless_i, language_warnings
 from mt.data.markup import markup_warnings
 from mt.data.text_form import TextForm
 from mt.data.tokenizers.extend import extended
@@ -34,6 +34,7 @@ from mt.run_directory import RunDirectory
 
 LOG = logging.getLogger(__name__)
 
+_DOTLESS = str.maketrans(DOTLESS)
 LONGEST_WORD = 200
 """Learning subwords is quadratic in the longest word; the longest that was ever printed has 195 letters."""
 
@@ -117,11 +118,15 @@ def make_tokenizers(pairs: datasets.Dataset, config: Config) -> tuple[Tokenizer,
     """
     is_one = config.tokenizer.shared and config.tokenizer.kind != "imported"
     pairs = _fitting(pairs, config.data.max_length)
-    made = [
-        tokenizer
-        for columns in ([("src", "tgt")] if is_one else [("src",), ("tgt",)])
-        for tokenizer in _make_tokenizers(_Texts(pairs, columns, config.tokenizer.max_lines), config)
-    ]
+    languages = {"src": config.data.src, "tgt": config.data.tgt}
+    dotless = {side for side in languages if config.tokenizer.lowercase and has_dotless_i(languages[side])}
+    sides = [("src", "tgt")] if is_one else [("src",), ("tgt",)]
+    texts = [_Texts(pairs, columns, config.tokenizer.max_lines, dotless) for columns in sides]
+    made = [tokenizer for of_side in texts for tokenizer in _make_tokenizers(of_side, config)]
+    if num_long := sum(of_side.num_long_words for of_side in texts):
+        LOG.warning(
+            "left out of the vocabulary: %s of over %d characters", counted(num_long, "word"), LONGEST_WORD
+        )
     return made[0], made[-1]
 
 
@@ -139,7 +144,7 @@ def _fitting(pairs: datasets.Dataset, max_length: int) -> datasets.Dataset:
 
 
 def _make_tokenizers(texts: "_Texts", config: Config) -> list[Tokenizer]:
-    """The tokenizers of these columns: those of the run to begin from, or a given or a new one for all."""
+    """The tokenizer of each of these columns: that of the run to begin from, or a given or a new one."""
     if not config.init_from.sides.isdisjoint(texts.columns):
         origins = dict(
             zip(("src", "tgt"), load_tokenizers(RunDirectory(Path(str(config.init_from.run)))), strict=True)
@@ -153,10 +158,17 @@ def _make_tokenizers(texts: "_Texts", config: Config) -> list[Tokenizer]:
     else:
         made = train_tokenizer(texts, config.tokenizer)
     # Text to translate must look like the training text, which is in this form already.
-    form = TextForm.of(config.cleaning)
-    if made.form != form:
-        made.begin_with(form.steps())
-    return [made]
+    by_column = [_with_dotless_i(made) if column in texts.dotless else made for column in texts.columns]
+    for tokenizer in by_column:
+        if tokenizer.form != (form := TextForm.of(config.cleaning)):
+            tokenizer.begin_with(form.steps())
+    return by_column
+
+
+def _with_dotless_i(tokenizer: Tokenizer) -> Tokenizer:
+    copy = Tokenizer.from_json(tokenizer.to_json().encode())
+    copy.begin_with(dotless_steps())
+    return copy
 
 
 def num_vocabulary_pairs(pairs: datasets.Dataset, config: Config) -> int:
@@ -226,15 +238,21 @@ class _Texts:
     """The texts of these columns, one column after the other; it can be iterated over repeatedly.
 
     If there are more than ``max_lines`` pairs, that many are taken, spread evenly. Words longer than
-    `LONGEST_WORD` are left out.
+    `LONGEST_WORD` are left out and counted.
     """
 
-    def __init__(self, pairs: datasets.Dataset, columns: Sequence[str], max_lines: int) -> None:
+    def __init__(
+        self, pairs: datasets.Dataset, columns: Sequence[str], max_lines: int, dotless: Collection[str]
+    ) -> None:
         self._pairs = pairs.with_format("arrow")
         self.columns = columns
         self._max_lines = max_lines
+        self.dotless = dotless
+        """The columns whose language has another lower case of I and İ."""
+        self.num_long_words = 0
 
     def __iter__(self) -> Iterator[str]:
+        self.num_long_words = 0
         num_pairs = len(self._pairs)
         taken = range(min(num_pairs, self._max_lines))
         chunks = [taken[start : start + CHUNK_SIZE] for start in range(0, len(taken), CHUNK_SIZE)]
@@ -242,14 +260,18 @@ class _Texts:
             for chunk in track(chunks, "vocabulary", unit="lines", total=len(taken), size=len):
                 rows = np.array(chunk) * num_pairs // len(taken)
                 texts = self._pairs[rows[0] : rows[-1] + 1][column]
-                yield from map(_without_long_words, texts.take(pa.array(rows - rows[0])).to_pylist())
+                for text in texts.take(pa.array(rows - rows[0])).to_pylist():
+                    yield self._without_long_words(
+                        text.translate(_DOTLESS) if column in self.dotless else text
+                    )
 
-
-def _without_long_words(text: str) -> str:
-    if len(text) <= LONGEST_WORD or max(map(len, text.split()), default=0) <= LONGEST_WORD:
-        return text
-    words = pre_tokenizers.Split(PIECES, "isolated").pre_tokenize_str(text)
-    return "".join(word for word, _ in words if len(word) <= LONGEST_WORD)
+    def _without_long_words(self, text: str) -> str:
+        if len(text) <= LONGEST_WORD or max(map(len, text.split()), default=0) <= LONGEST_WORD:
+            return text
+        words = [word for word, _ in pre_tokenizers.Split(PIECES, "isolated").pre_tokenize_str(text)]
+        kept = [word for word in words if len(word) <= LONGEST_WORD]
+        self.num_long_words += len(words) - len(kept)
+        return "".join(kept)
 
 
 def check_same_corpus(run: RunDirectory, corpus: Corpus) -> None:
