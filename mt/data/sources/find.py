@@ -103,7 +103,8 @@ def _on_disk(config: DataConfig) -> Source | None:
     path, two_paths = named_path(config.path), _two_paths(config.path)
     sides = [Path(f"{path}.{language}") for language in (config.src, config.tgt)]
     try:
-        if pipe := next((file for file in (path, *two_paths, *sides) if file.is_fifo()), None):
+        named = (path, *two_paths, *sides, *(path.iterdir() if path.is_dir() else ()))
+        if pipe := next((file for file in named if file.is_fifo()), None):
             raise DataError(
                 f"{pipe} is a pipe, which can be read only once, while a corpus is read again, as when its "
                 "run is resumed. Write what comes through it to a file, and give that."

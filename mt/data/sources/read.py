@@ -46,20 +46,20 @@ _NOT_TEXT = {
     rb"PAR1\x15": ("a parquet file", "give it the extension .parquet"),
     rb"\xff\xfe|\xfe\xff": ("in UTF-16", "convert it with iconv -f UTF-16 -t UTF-8 {}"),
     _MARKUP + rb"(?s:.*)<tmx": (
-        "TMX",
+        "TMX, not one sentence per line",
         'make a table of it, with its languages in data.columns=1,2: python3 -c "import sys, '
         "xml.etree.ElementTree as E; [print(*(' '.join(' '.join(s.itertext()).split()) for s in "
         "tu.iter('seg')), sep='\\t') for tu in E.parse(sys.argv[1]).iter('tu')]\" {0} > {0}.tsv",
     ),
     _MARKUP + rb"(?s:.*)<seg": (
-        "SGM or XML",
+        "SGM or XML, not one sentence per line",
         "take out the segments: sed -n 's|.*<seg[^>]*>\\(.*\\)</seg>.*|\\1|p' {0} > {0}.txt",
     ),
     _MARKUP + rb"(?s:.*)<(doc|url)": (
-        "text with lines of tags",
+        "text with lines of tags, not of sentences",
         "take them out on both sides: grep -v '^ *<' {0} > {0}.txt",
     ),
-    _MARKUP: ("XML or HTML", "write its sentences into a text file, one per line"),
+    _MARKUP: ("XML or HTML, not lines of text", "write its sentences into a text file, one per line"),
 }
 
 Row = Mapping[str, object]
@@ -102,11 +102,15 @@ def columns_of(config: DataConfig) -> tuple[str, str]:
 def check_columns(names: Sequence[str], config: DataConfig, where: str, advice: str = "") -> None:
     """Raise `DataError`, with ``advice`` at its end, unless both columns are among ``names``, once."""
     options = ("data.columns",) * 2 if config.columns else ("data.src", "data.tgt")
-    for option, name in zip(options, columns_of(config), strict=True):
+    columns = columns_of(config)
+    for option, name in zip(options, columns, strict=True):
         if name not in names:
+            nested = [[field.removesuffix(name) + column for column in columns] for field in names]
+            meant = next((",".join(both) for both in nested if set(both) <= set(names)), None)
             raise DataError(
                 f"{where} has no column {name!r}, which {option} names; its columns are {listed(names)}."
-                f"{did_you_mean(name, names)} Set data.columns to the two that have the sentences.{advice}"
+                f"{did_you_mean(name, names)} Set data.columns"
+                f"{f': {meant}' if meant else ' to the two that have the sentences'}.{advice}"
             )
         if names.count(name) > 1:
             raise DataError(f"{where} has several columns {name!r}: rename all but one of them.")
@@ -215,7 +219,7 @@ def _check_is_text(path: Path, head: bytes) -> None:
     """Raise `DataError` if a file that begins with ``head`` is of a format that is not read as text."""
     for pattern, (what, remedy) in _NOT_TEXT.items():
         if re.match(pattern, head, re.IGNORECASE):
-            raise DataError(f"{path} is {what}, not lines of text: {remedy.format(path)}.")
+            raise DataError(f"{path} is {what}: {remedy.format(path)}.")
 
 
 def _too_long(what: str) -> DataError:
@@ -292,7 +296,11 @@ def _parquet_rows(path: Path, config: DataConfig) -> Iterator[tuple[int, Row | B
         with path.open("rb") as opened, pyarrow.parquet.ParquetFile(opened) as file:
             needed = needed_columns(file.schema_arrow.names, config, str(path))
             yield from arrow_rows(file.iter_batches(batch_size=ROWS_AT_ONCE, columns=needed))
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path}: the name of a column is not UTF-8 ({error}). Write the table again."
+        ) from None
+    except (pa.ArrowException, OSError) as error:
         raise unreadable(path, error) from None
 
 
