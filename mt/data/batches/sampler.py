@@ -13,9 +13,6 @@ import numpy.typing as npt
 Integers = npt.NDArray[np.integer]
 Indices = npt.NDArray[np.int32]
 
-# Sort keys are computed for this many pairs at a time, so that intermediate arrays stay small.
-_BLOCK_SIZE = 100_000
-
 
 class Share(NamedTuple):
     """A run of consecutive training pairs that come from one source.
@@ -120,21 +117,12 @@ def _batches_of_like_length(
 
 def _sorted_by_length(order: Indices, src_lengths: Integers, tgt_lengths: Integers) -> Indices:
     """Sort by target length, then by source length; equal pairs keep their order."""
-    if not len(order):
-        return order
-    longest = int(src_lengths.max())
-    # One number for both lengths and the position. Sorting these in place takes half the memory and a tenth
-    # of the time of a lexsort; it would overflow for a billion pairs of 60,000 tokens.
-    keys = np.empty(len(order), dtype=np.int64)
-    for start in range(0, len(order), _BLOCK_SIZE):
-        block = order[start : start + _BLOCK_SIZE]
-        src, tgt = src_lengths[block].astype(np.int64), tgt_lengths[block].astype(np.int64)
-        # Source lengths rise and fall alternately, so that no long source is followed by a short one.
-        key = tgt * (2 * longest + 1) + np.where(tgt % 2, src, -src) + longest
-        keys[start : start + _BLOCK_SIZE] = key * len(order) + np.arange(start, start + len(block))
-    keys.sort()
-    keys %= len(order)
-    return order[keys]
+    # Source lengths rise and fall alternately, so that no long source is followed by a short one.
+    src, keys = src_lengths[order], tgt_lengths[order].astype(np.int64)
+    np.negative(src, out=src, where=keys % 2 == 0)
+    keys *= 2 * int(src_lengths.max(initial=0)) + 1
+    keys += src
+    return order[np.argsort(keys, kind="stable")]
 
 
 def _cuts(lengths: Integers, batch_tokens: int) -> npt.NDArray[np.int64]:
