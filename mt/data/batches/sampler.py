@@ -15,16 +15,11 @@ Indices = npt.NDArray[np.int32]
 
 
 class Share(NamedTuple):
-    """A run of consecutive training pairs that come from one source.
-
-    Attributes:
-        num_pairs: How many.
-        weight: How often each pair occurs in an epoch on average: ``floor(weight)`` times, and once more for
-            a random share that is drawn for each epoch.
-    """
+    """A run of consecutive training pairs that come from one source."""
 
     num_pairs: int
     weight: float
+    """How often each pair occurs in an epoch on average; a fraction is drawn again for each epoch."""
 
     @property
     def num_shown(self) -> int:
@@ -35,16 +30,12 @@ class Share(NamedTuple):
 
 @dataclass(frozen=True)
 class Batches:
-    """Batches in order, as three arrays instead of many small ones.
-
-    Attributes:
-        pairs: The indices of all batches, concatenated from short to long.
-        ends: Where in ``pairs`` each batch ends.
-        order: The order in which the batches come.
-    """
+    """Batches in order, as three arrays instead of many small ones."""
 
     pairs: Indices
+    """The indices of all batches, concatenated from short to long."""
     ends: npt.NDArray[np.int64]
+    """Where in ``pairs`` each batch ends."""
     order: npt.NDArray[np.int64]
 
     def __len__(self) -> int:
@@ -69,13 +60,9 @@ def epoch_batches(
 ) -> Batches:
     """Batches of one pass over the corpus: every pair once, similar lengths together, in random order.
 
-    Which pairs of the same length are batched together, and the order of the batches, depend on
-    ``(seed, epoch)`` alone, so that a position in the training data is two integers: the epoch and the number
-    of batches done.
-
-    ``src_lengths`` and ``tgt_lengths`` are ``(N,)``. ``batch_tokens`` is at most rows times the longest
-    sentence of either side; a longer pair becomes a batch of its own. ``shares`` are what the N pairs consist
-    of, if some are to be seen more or less often than once.
+    It depends on ``(seed, epoch)`` alone, so that a position in the training data is two integers: the epoch
+    and the number of batches done. The rows of a batch times its longest sentence, of either side, are at
+    most ``batch_tokens``; a longer pair becomes a batch of its own.
     """
     generator = np.random.default_rng([seed, epoch])
     order = _shown(len(src_lengths), shares, generator)
