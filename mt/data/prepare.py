@@ -18,8 +18,7 @@ from mt.data.batches.dataset import CHUNK_SIZE, DropCounts, cached_training_pair
 from mt.data.batches.pairs import EncodedPairs
 from mt.data.corpus import Corpus, load_corpus, other_validation_splits
 from mt.data.corpus_report import cleaning_table, leak_sentence, recorded_fingerprints, to_json
-from mt.data.languages import language_warnings
-from mt.data.markup import markup_warnings
+from mt.data.suspicions import corpus_warnings
 from mt.data.text_form import TextForm
 from mt.data.tokenizers.extend import extended
 from mt.data.tokenizers.external import external_tokenizer
@@ -69,7 +68,7 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
         tokenizers = load_tokenizers(run)
     else:
         warn_of_tokenizer(config, corpus.train)
-        for warning in (*language_warnings(config.data, corpus), *markup_warnings(corpus)):
+        for warning in corpus_warnings(config.data, corpus):
             LOG.warning("%s", warning)
         tokenizers = make_tokenizers(corpus.train, config)
         for tokenizer, file in zip(tokenizers, (run.src_tokenizer_file, run.tgt_tokenizer_file), strict=True):

@@ -7,7 +7,7 @@ import pytest
 
 from mt.config.data import DataConfig
 from mt.data.corpus import load_corpus
-from mt.data.languages import language_warnings
+from mt.data.suspicions import corpus_warnings
 
 TEXTS = {
     "en": ["the dog sees a house", "a child buys milk", "my aunt paints the car"] * 5,
@@ -23,7 +23,7 @@ def warnings(folder: Path, src: str, tgt: str, texts: Mapping[str, tuple[str, st
             lines = "".join(f"{line}\n" for line in TEXTS[written])
             (folder / f"{split}.{language}").write_text(lines, encoding="utf-8")
     config = DataConfig(path=str(folder), src=src, tgt=tgt)
-    return list(language_warnings(config, load_corpus(config)))
+    return list(corpus_warnings(config, load_corpus(config)))
 
 
 def test_sides_in_their_scripts_are_not_warned_of(tmp_path: Path) -> None:

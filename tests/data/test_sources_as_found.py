@@ -11,7 +11,7 @@ import pytest
 
 from mt.config.data import CleaningConfig, DataConfig
 from mt.data.corpus import Corpus, load_corpus, load_split
-from mt.data.markup import markup_warnings
+from mt.data.suspicions import corpus_warnings
 from mt.errors import DataError
 
 PAIRS = [(f"a {number}", f"ein {number}") for number in range(60)]
@@ -155,7 +155,8 @@ def test_a_small_table_that_unpacks_to_gigabytes_is_not_kept_in_memory(tmp_path:
 
 def test_markup_that_is_left_is_warned_of_and_names_of_characters_can_be_written_out(tmp_path: Path) -> None:
     def warnings() -> str:
-        return "\n".join(markup_warnings(load(tmp_path)))
+        config = DataConfig(path=str(tmp_path), src="en", tgt="de")
+        return "\n".join(corpus_warnings(config, load(tmp_path)))
 
     named = [(f"Tom &amp; Ann &quot;met&quot; {number}.", "Tom &amp; Anna.") for number in range(9)]
     write_lines(tmp_path / "train", PAIRS + named)

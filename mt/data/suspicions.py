@@ -1,4 +1,4 @@
-"""What is known of languages by their codes: the scripts that they are written in."""
+"""What looks wrong in a corpus: sides in another script, swapped sides, and markup that was left."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -9,9 +9,14 @@ import pyarrow as pa
 from mt.config.data import DataConfig, Script
 from mt.data.cleaning.filters import is_mostly_of_other_script
 from mt.data.corpus import Corpus
+from mt.data.sources.source import Split
 from mt.data.unsegmented_scripts import split_letters
 
 _PAIRS_LOOKED_AT = 3000
+_TAG = re.compile(r"\s*<[^<>]+>\s*")
+_ENTITY = re.compile(r"&(?:amp|quot|apos|lt|gt|nbsp|#\d{2,5});")
+_MOST_MARKUP = 0.01
+"""The share of lines above which markup is no accident."""
 
 # Without languages in several scripts, such as Serbian, Kazakh and Punjabi.
 _LANGUAGES: dict[Script, str] = {
@@ -45,12 +50,12 @@ _LANGUAGES: dict[Script, str] = {
 _SCRIPTS = {code: script for script, codes in _LANGUAGES.items() for code in codes.split()}
 
 
-def language_warnings(config: DataConfig, corpus: Corpus) -> Iterator[str]:
-    """Splits whose sides are swapped, or in another script than their language is written in."""
-    texts = {split: sample_texts(pairs) for split, pairs in corpus.by_name().items()}
+def corpus_warnings(config: DataConfig, corpus: Corpus) -> Iterator[str]:
+    """A sentence for each suspicion about some thousand pairs of each split."""
+    texts = {split: _sample(pairs) for split, pairs in corpus.by_name().items()}
     for side, (name, language) in enumerate((("source", config.src), ("target", config.tgt))):
-        script = _SCRIPTS.get(_code(language))
-        others = [split for split, sides in texts.items() if _is_of_other_script(sides[side], script)]
+        script = _SCRIPTS.get(re.split("[-_]", language.lower())[0])
+        others = [split for split, sides in texts.items() if script and _is_of_other(sides[side], script)]
         if others:
             yield (
                 f"most {name}s of the {' and '.join(others)} split are not in {script} script, in which "
@@ -58,30 +63,42 @@ def language_warnings(config: DataConfig, corpus: Corpus) -> Iterator[str]:
             )
     # Within a script, the words of a side tell which side it is.
     known_src, known_tgt = (set(_words(side)) for side in texts["train"])
-    for split in ("validation", "test"):
-        src, tgt = (_words(side) for side in texts[split])
+    for split, sides in texts.items():
+        src, tgt = map(_words, sides)
         straight = _share(src, known_src) + _share(tgt, known_tgt)
         if _share(src, known_tgt) + _share(tgt, known_src) > straight + 0.5:
             yield (
                 f"source and target of the {split} split look swapped: check data.src, data.tgt, "
                 "data.columns and the names of the files."
             )
+    for split, (src, tgt) in texts.items():
+        yield from _markup_warnings(split, [*src, *tgt])
 
 
-def _code(language: str) -> str:
-    return re.split("[-_]", language.lower())[0]
+def _markup_warnings(split: Split, texts: Sequence[str]) -> Iterator[str]:
+    tags = [text for text in texts if _TAG.fullmatch(text)]
+    entities = [match[0] for text in texts if (match := _ENTITY.search(text))]
+    if len(tags) > _MOST_MARKUP * len(texts):
+        yield (
+            f"{len(tags) / len(texts):.0%} of the lines of the {split} split are tags, such as "
+            f"{tags[0].strip()}: take them out of both sides."
+        )
+    if len(entities) > _MOST_MARKUP * len(texts):
+        remedy = "set cleaning.unescape_html" if split == "train" else "write the characters themselves"
+        yield (
+            f"{len(entities) / len(texts):.0%} of the lines of the {split} split have HTML's names of "
+            f"characters, such as {entities[0]}: {remedy}."
+        )
 
 
-def sample_texts(pairs: datasets.Dataset) -> tuple[list[str], list[str]]:
-    """Some thousand sources and targets, spread evenly."""
+def _sample(pairs: datasets.Dataset) -> tuple[list[str], list[str]]:
+    """Sources and targets, spread evenly."""
     rows = pairs.select(range(0, len(pairs), len(pairs) // _PAIRS_LOOKED_AT + 1))
     return rows["src"][:], rows["tgt"][:]
 
 
-def _is_of_other_script(texts: Sequence[str], script: Script | None) -> bool:
-    return script is not None and bool(
-        is_mostly_of_other_script(pa.array(texts, pa.large_string()), script).mean() > 0.5
-    )
+def _is_of_other(texts: Sequence[str], script: Script) -> bool:
+    return bool(is_mostly_of_other_script(pa.array(texts, pa.large_string()), script).mean() > 0.5)
 
 
 def _words(texts: Sequence[str]) -> list[str]:
