@@ -3,7 +3,6 @@
 import copy
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -43,14 +42,7 @@ _REPORT_FILE = "report.json"
 
 @dataclass(frozen=True)
 class Corpus:
-    """Sentence pairs as datasets with exactly the columns ``src`` and ``tgt``, each a str and never None.
-
-    Attributes:
-        train: Pairs with text on both sides, cleaned as configured.
-        validation: All pairs of the split as they are in the corpus, but those that are empty on both sides.
-        test: Likewise.
-        report: What was loaded, and what was dropped.
-    """
+    """Sentence pairs as datasets with exactly the columns ``src`` and ``tgt``, each a str and never None."""
 
     train: datasets.Dataset
     validation: datasets.Dataset
@@ -76,14 +68,9 @@ class _Found(NamedTuple):
 
 
 def load_corpus(config: DataConfig, cleaning: CleaningConfig = NO_CLEANING) -> Corpus:
-    """Find the sources, check every row, clean the training split, and carve out splits that no source has.
+    """Find the sources, check every row, clean the training split, and carve out splits that it lacks.
 
-    A large corpus is cached, and found by everything that determines it.
-
-    Validation and test are those of ``data.path``; what it lacks is carved from its training split. Rows of
-    the training split that lack text on a side are dropped and counted; rows of the other splits never are.
-    Which pairs are carved out depends on a hash of the source sentence alone: it is the same on every
-    machine, does not change when other pairs are added, and keeps pairs with the same source together.
+    Validation and test are those of ``data.path``, and are never cleaned. A large corpus is cached.
     """
     found = [
         _Found(source_config, weight, _find(source_config, is_mixed=number > 0))
@@ -106,21 +93,19 @@ def load_split(config: DataConfig, split: Split, cleaning: CleaningConfig = NO_C
     if split != "train":
         source = _find(config.model_copy(update={"mix": None}), is_mixed=False)
         if split in source.splits:
-            return _read_evaluation_split(source.splits[split], split).to_dataset()
+            return _evaluation_table(source.splits[split]).to_dataset()
     return load_corpus(config, cleaning).by_name()[split]
 
 
 def other_validation_splits(config: DataConfig) -> dict[str, datasets.Dataset]:
     """The validation splits of the sources in ``data.mix``, by the last part of their path."""
-    _, *mixed = mixed_sources(config)
-    sources = ((each.path, _find(each, is_mixed=True).splits) for each, _ in mixed)
-    return {
-        Path(path.rpartition(":")[2]).name: _read_evaluation_split(
-            splits["validation"], "validation"
-        ).to_dataset()
-        for path, splits in sources
-        if "validation" in splits
-    }
+    splits = {}
+    for source_config, _ in mixed_sources(config)[1:]:
+        source = _find(source_config, is_mixed=True)
+        if "validation" in source.splits:
+            name = Path(source_config.path.rpartition(":")[2]).name
+            splits[name] = _evaluation_table(source.splits["validation"]).to_dataset()
+    return splits
 
 
 def load_undivided(config: DataConfig) -> datasets.Dataset | None:
@@ -128,7 +113,7 @@ def load_undivided(config: DataConfig) -> datasets.Dataset | None:
     source = _find(config, is_mixed=False)
     if source.kind not in ("file", "files", "parallel text"):
         return None
-    return _read_evaluation_split(source.splits["train"], "test").to_dataset()
+    return _evaluation_table(source.splits["train"]).to_dataset()
 
 
 def _find(config: DataConfig, *, is_mixed: bool) -> Source:
@@ -185,7 +170,7 @@ def _read(found: Sequence[_Found], cleaning: CleaningConfig, folder: Path) -> Co
         _read_training_split(each, cleaner, trains[-1], {} if number else carved)
     for split in EVALUATION_SPLITS:
         if split in source.splits:
-            _read_evaluation_split(source.splits[split], split, evaluation[split])
+            _evaluation_table(source.splits[split], evaluation[split])
     held_out: dict[str, datasets.Dataset] = {split: table.to_dataset() for split, table in evaluation.items()}
     leaks = LeakCheck(held_out, TextForm.of(cleaning))
     for number, each in enumerate(found):
@@ -195,11 +180,9 @@ def _read(found: Sequence[_Found], cleaning: CleaningConfig, folder: Path) -> Co
             # The old file stays open until it is copied.
             (folder / f"train-{number}.arrow").unlink()
             trains[number] = PairTable(folder / f"train-{number}.arrow")
-            before = cleaner.dropped.counts.copy()
             _copy_others(leaked, train, trains[number], cleaner.dropped)
             trains[number].to_dataset()
-            if not len(trains[number]):
-                raise _nothing_left(each.source, cleaner.dropped.counts - before)
+            _check_pairs_left(each.source, trains[number], cleaner.dropped)
     return _report(found, trains, evaluation, cleaner, leaks)
 
 
@@ -208,7 +191,6 @@ def _read_training_split(
 ) -> None:
     """Collect the pairs to train on; those that belong to a carved split go to its table instead."""
     (config, _, source), limit = found, found.config.num_train_pairs
-    before = cleaner.dropped.counts.copy()
     checked = training_pairs(
         source.splits["train"], cleaner.dropped, skip_bad_rows=cleaner.config.skip_bad_rows
     )
@@ -226,9 +208,8 @@ def _read_training_split(
             pass
         cleaner.dropped = dropped
     empty = [split for split, pairs_of in {**carved, "train": table}.items() if not len(pairs_of)]
-    num_dropped = cleaner.dropped.counts - before
-    if "train" in empty and (num_dropped or len(empty) > len(carved)):
-        raise _nothing_left(source, num_dropped)
+    if len(empty) > len(carved):
+        _check_pairs_left(source, table, cleaner.dropped)
     if empty:
         raise SplitError(
             f"{config.path} is too small to be split: none of its pairs were assigned to the "
@@ -248,19 +229,21 @@ def _carve(
             table.append(src, tgt)
 
 
-def _nothing_left(source: Source, dropped: Counter[str]) -> DataError:
-    rows = ", ".join(f"in {counted(count, 'row')} {reason}" for reason, count in most_frequent_first(dropped))
-    where = _where(source.splits["train"])
-    return DataError(f"No pair of {where} can be trained on: {rows or 'there are no rows'}.")
+def _check_pairs_left(source: Source, table: PairTable, dropped: Dropped) -> None:
+    if not len(table):
+        where = ", ".join(part.where for part in source.splits["train"])
+        reasons = most_frequent_first(dropped.counts)
+        rows = ", ".join(f"in {counted(count, 'row')} {reason}" for reason, count in reasons)
+        raise DataError(f"No pair of {where} can be trained on: {rows or 'there are no rows'}.")
 
 
-def _read_evaluation_split(parts: Sequence[Part], split: Split, table: PairTable | None = None) -> PairTable:
+def _evaluation_table(parts: Sequence[Part], table: PairTable | None = None) -> PairTable:
     """All pairs of a split, in memory unless a table is given."""
     table = PairTable() if table is None else table
     for src, tgt in evaluation_pairs(parts):
         table.append(src, tgt)
     if not len(table):
-        raise DataError(f"{_where(parts)} is empty, but should contain the {split} split.")
+        raise DataError(f"{', '.join(part.where for part in parts)} is empty.")
     return table
 
 
@@ -275,10 +258,6 @@ def _copy_others(
                 dropped.add("the pair is in validation or test", *pair)
             else:
                 table.append(*pair)
-
-
-def _where(parts: Sequence[Part]) -> str:
-    return ", ".join(part.where for part in parts)
 
 
 def _report(

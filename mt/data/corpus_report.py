@@ -132,10 +132,7 @@ def most_frequent_first(dropped: Counter[str]) -> list[tuple[str, int]]:
 
 
 def cleaning_table(train: TrainingSplitReport, dropped_later: Mapping[str, int]) -> str:
-    """What was dropped from training, one line for each reason, with its share and an example.
-
-    ``dropped_later`` are those that were dropped when they were encoded. Empty if no pair was dropped.
-    """
+    """What was dropped from training, when it was read and later, one line for each reason, or nothing."""
     counts = train.dropped | {reason: count for reason, count in dropped_later.items() if count}
     if not counts:
         return ""
@@ -157,11 +154,11 @@ def leak_sentence(report: CorpusReport) -> tuple[str, bool]:
         f"of {leaks.pairs:,} in {split}"
         for split, leaks in report.leaks.items()
     ]
-    has_leaked = any(leaks.pair.normalised for leaks in report.leaks.values())
-    if not has_leaked:
-        remedy = ""
-    elif report.leaks_removed:
-        remedy = "; the pairs were removed from training"
-    else:
-        remedy = "; cleaning.remove_leaks: true removes the pairs from training"
-    return f"also in training: {'; '.join(found)}{remedy}", has_leaked and not report.leaks_removed
+    if any(leaks.pair.normalised for leaks in report.leaks.values()):
+        removes = (
+            "the pairs were removed"
+            if report.leaks_removed
+            else "cleaning.remove_leaks: true removes the pairs"
+        )
+        return f"also in training: {'; '.join(found)}; {removes} from training", not report.leaks_removed
+    return f"also in training: {'; '.join(found)}", False

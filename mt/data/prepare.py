@@ -18,9 +18,8 @@ from mt.data.batches.dataset import CHUNK_SIZE, DropCounts, cached_training_pair
 from mt.data.batches.pairs import EncodedPairs
 from mt.data.corpus import Corpus, load_corpus, other_validation_splits
 from mt.data.corpus_report import cleaning_table, leak_sentence, recorded_fingerprints, to_json
-from mt.data.languages import DOTLESS, dotless_steps, has_dotless_i, language_warnings
-from mt.data.markup import markup_warnings
-from mt.data.text_form import TextForm
+from mt.data.suspicions import corpus_warnings
+from mt.data.text_form import DOTLESS, TextForm, dotless_steps, has_dotless_i
 from mt.data.tokenizers.extend import extended
 from mt.data.tokenizers.external import external_tokenizer
 from mt.data.tokenizers.subwords import PIECES
@@ -70,7 +69,7 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
         tokenizers = load_tokenizers(run)
     else:
         warn_of_tokenizer(config, corpus.train)
-        for warning in (*language_warnings(config.data, corpus), *markup_warnings(corpus)):
+        for warning in corpus_warnings(config.data, corpus):
             LOG.warning("%s", warning)
         tokenizers = make_tokenizers(corpus.train, config)
         for tokenizer, file in zip(tokenizers, (run.src_tokenizer_file, run.tgt_tokenizer_file), strict=True):
@@ -112,10 +111,8 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
 
 
 def make_tokenizers(pairs: datasets.Dataset, config: Config) -> tuple[Tokenizer, Tokenizer]:
-    """Tokenizers for source and target, trained on these pairs only; the same one twice if shared.
-
-    Those of an imported model may share a vocabulary, but split text differently.
-    """
+    """Tokenizers for source and target, trained on these pairs only; the same one twice if shared."""
+    # Those of an imported model may share a vocabulary, but split text differently.
     is_one = config.tokenizer.shared and config.tokenizer.kind != "imported"
     pairs = _fitting(pairs, config.data.max_length)
     languages = {"src": config.data.src, "tgt": config.data.tgt}
@@ -194,28 +191,17 @@ def warn_of_tokenizer(config: Config, train: datasets.Dataset) -> None:
     """Log the limitations of the chosen tokenizer."""
     if hint := unsegmented_hint(config, train):
         LOG.warning("%s", hint)
-    if 0 < (num_used := num_vocabulary_pairs(train, config)) < len(train):
-        LOG.info(
-            f"the vocabulary is built from {num_used:,} of {len(train):,} training pairs "
-            "(tokenizer.max_lines)"
-        )
     if config.tokenizer.lowercase:
         LOG.warning("tokenizer.lowercase: the model reads and writes lower case only")
 
 
 def check_pairs_left(train: EncodedPairs, dropped: DropCounts, config: Config) -> None:
     """Check that there is something to train on."""
-    if not len(train):
+    if not len(train) or (train.shares and not any(share.num_shown for share in train.shares)):
         raise DataError(
-            f"no training pair is left: of {counted(sum(dropped.values()), 'pair')}, {dropped['empty']:,} "
-            f"are empty on a side and {dropped['too long']:,} are longer than data.max_length "
-            f"({config.data.max_length})."
-        )
-    if train.shares and not any(share.num_shown for share in train.shares):
-        raise DataError(
-            f"no epoch would show a training pair: {counted(len(train), 'pair')} fit data.max_length "
-            f"({config.data.max_length}), and their weights in data.mix amount to less than one. Raise "
-            "data.max_length or the weights."
+            f"no training pair is left to be shown in an epoch: {dropped['empty']:,} are empty on a side, "
+            f"{dropped['too long']:,} are longer than data.max_length ({config.data.max_length}), and those "
+            f"that fit are {len(train):,}, times their weights in data.mix. Raise either."
         )
 
 
@@ -235,10 +221,9 @@ def load_tokenizers(run: RunDirectory) -> tuple[Tokenizer, Tokenizer]:
 
 
 class _Texts:
-    """The texts of these columns, one column after the other; it can be iterated over repeatedly.
+    """Texts of these columns, one column after the other, of at most ``max_lines`` pairs, spread evenly.
 
-    If there are more than ``max_lines`` pairs, that many are taken, spread evenly. Words longer than
-    `LONGEST_WORD` are left out and counted.
+    Words longer than `LONGEST_WORD` are left out and counted.
     """
 
     def __init__(
@@ -280,9 +265,8 @@ def check_same_corpus(run: RunDirectory, corpus: Corpus) -> None:
         recorded = recorded_fingerprints(run.read_corpus_report())
     except (OSError, ValueError) as error:
         raise RunError(
-            f"{run.corpus_file} cannot be read ({error}), so it is unknown whether the corpus is "
-            "still the one that this run began with. Start over with --restart, which moves the old run "
-            "aside."
+            f"{run.corpus_file} cannot be read ({error}), which says what corpus this run began with. Start "
+            "over with --restart, which moves the old run aside."
         ) from error
     now = corpus.report.splits.by_name()
     changed = [name for name, split in now.items() if recorded.get(name) != split.fingerprint]

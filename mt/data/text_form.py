@@ -117,3 +117,16 @@ class TextForm(NamedTuple):
 
 
 AS_IT_IS = TextForm()
+
+DOTLESS = {"İ": "i", "I": "ı"}
+"""Capital letters that have another lower case in Turkish and Azeri than elsewhere."""
+
+
+def dotless_steps() -> list[normalizers.Normalizer]:
+    """The normalizers that write `DOTLESS` letters in lower case."""
+    return [normalizers.Replace(capital, small) for capital, small in DOTLESS.items()]
+
+
+def has_dotless_i(language: str) -> bool:
+    """Whether ``language``, as the config names it, is Turkish or Azeri."""
+    return re.split("[-_]", language.lower())[0] in ("tr", "tur", "az", "aze")

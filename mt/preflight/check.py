@@ -13,9 +13,8 @@ from mt.config.config import Config
 from mt.data.batches.alignment import align
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.corpus_report import cleaning_table, leak_sentence
-from mt.data.languages import language_warnings
-from mt.data.markup import markup_warnings
 from mt.data.prepare import check_same_corpus, load_tokenizers
+from mt.data.suspicions import corpus_warnings
 from mt.device import Precision, choose_device
 from mt.display import counted, origin_of_split, size
 from mt.preflight.forecast import (
@@ -110,8 +109,7 @@ def preflight(config: Config, run: RunDirectory, show: Callable[[Section], objec
     show(Section("disk", disk, [("checkpoints", number)]))
     longest = int(max(src_lengths.max(), tgt_lengths.max()))
     warnings = [
-        *language_warnings(config.data, corpus),
-        *markup_warnings(corpus),
+        *corpus_warnings(config.data, corpus),
         *warn_of_held_out_pairs(config, corpus),
         *warn_of_vocabulary(config, unknown, num_running_words(text.train) * text.scale),
         *warn_of_text(config, text, dropped["too long"] / len(text.train), longest),

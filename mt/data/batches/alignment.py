@@ -7,7 +7,7 @@ Both directions are trained jointly, and a link counts as much as they agree on 
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
@@ -39,21 +39,15 @@ _PAIRS_AT_A_TIME = 100_000
 
 @dataclass(frozen=True)
 class Lexicon:
-    """Translation probabilities of pairs of words.
-
-    Attributes:
-        keys: ``(W,)`` sorted, one number for each pair of words seen in the same sentence pair.
-        tgt_given_src: ``(W,)`` probability of the target word given the source word.
-        src_given_tgt: ``(W,)`` likewise in the other direction.
-        tgt_vocab_size: Entries of the target vocabulary.
-        no_counterpart: Probability that a word has no counterpart and is this one.
-    """
+    """Translation probabilities of the W pairs of words that are seen in the same sentence pair."""
 
     keys: Integers
+    """``(W,)`` sorted, one number for each pair of words."""
     tgt_given_src: Floats
     src_given_tgt: Floats
     tgt_vocab_size: int
     no_counterpart: float
+    """Probability that a word has no counterpart and is this one."""
 
     @classmethod
     def learn(cls, pairs: EncodedPairs) -> Self:
@@ -66,17 +60,12 @@ class Lexicon:
         no_counterpart = _NO_COUNTERPART / max(len(grid.src_ids), len(grid.tgt_ids))
         lexicon = cls(keys, np.ones(len(keys)), np.ones(len(keys)), tgt_vocab_size, no_counterpart)
         for _ in track(range(_ITERATIONS), "learning the alignment", unit="iterations"):
-            posterior = grid.posterior(
-                lexicon.tgt_given_src[word_pair], lexicon.src_given_tgt[word_pair], no_counterpart
+            both = lexicon.tgt_given_src[word_pair], lexicon.src_given_tgt[word_pair]
+            counts = np.bincount(word_pair, grid.posterior(*both, no_counterpart), minlength=len(keys))
+            tgt_given_src, src_given_tgt = (
+                counts / np.maximum(np.bincount(word, counts), 1e-12)[word] for word in (src_word, tgt_word)
             )
-            counts = np.bincount(word_pair, posterior, minlength=len(keys))
-            lexicon = cls(
-                keys,
-                counts / np.maximum(np.bincount(src_word, counts), 1e-12)[src_word],
-                counts / np.maximum(np.bincount(tgt_word, counts), 1e-12)[tgt_word],
-                tgt_vocab_size,
-                no_counterpart,
-            )
+            lexicon = replace(lexicon, tgt_given_src=tgt_given_src, src_given_tgt=src_given_tgt)
         return lexicon
 
     def align(self, pairs: EncodedPairs, indices: Integers) -> Places:
@@ -90,8 +79,7 @@ class Lexicon:
         )
         best = np.maximum.reduceat(posterior, grid.starts)
         is_best = np.flatnonzero((posterior == best[grid.tgt]) & (posterior >= _LEAST_POSTERIOR**2))
-        # Of equally good cells, the first wins; the assignment below would keep the last.
-        is_best = is_best[::-1]
+        is_best = is_best[::-1]  # Of equally good cells, the first is assigned last, and stays.
         places = np.full(len(best), NONE, dtype=np.int16)
         places[grid.tgt[is_best]] = is_best - grid.starts[grid.tgt[is_best]]
         return places
@@ -108,18 +96,14 @@ def align(pairs: EncodedPairs) -> Places:
             digest.update(np.ascontiguousarray(array).data)
 
     def fill(folder: Path) -> bool:
-        lexicon = Lexicon.learn(pairs)
-        blocks = track(_aligned(pairs, lexicon), "aligning", unit="words", total=len(pairs.tgt.ids), size=len)
+        blocks = _aligned(pairs, Lexicon.learn(pairs))
         with (folder / "places").open("wb") as file:
-            for places in blocks:
-                file.write(places.tobytes())
+            for places in track(blocks, "aligning", unit="words", total=len(pairs.tgt.ids), size=len):
+                file.write(places.data)
         return len(pairs) > MANY_PAIRS
 
-    return cached(
-        {"what": "alignment", "ids": digest.hexdigest()},
-        fill,
-        lambda folder: mapped(folder / "places", np.int16),
-    )
+    key = {"what": "alignment", "ids": digest.hexdigest()}
+    return cached(key, fill, lambda folder: mapped(folder / "places", np.int16))
 
 
 def _aligned(pairs: EncodedPairs, lexicon: Lexicon) -> Iterator[Places]:
@@ -142,21 +126,16 @@ def _blocks(pairs: EncodedPairs) -> Iterator[tuple[int, Integers]]:
 
 @dataclass(frozen=True)
 class _Grid:
-    """Each target token of some pairs against each source token of its pair: cells, target by target.
-
-    Attributes:
-        src: ``(C,)`` index of the cell's source token, counted over all pairs.
-        tgt: ``(C,)`` index of its target token, likewise.
-        prior: ``(C,)`` 1 on the diagonal, less away from it.
-        starts: The first cell of each target token.
-        src_ids: The id of each source token.
-        tgt_ids: The id of each target token.
-    """
+    """Each target token of some pairs against each source token of its pair: C cells, target by target."""
 
     src: Integers
+    """``(C,)`` index of the cell's source token, counted over all pairs."""
     tgt: Integers
+    """``(C,)`` index of its target token, likewise."""
     prior: Floats
+    """``(C,)`` 1 on the diagonal, less away from it."""
     starts: Integers
+    """The first cell of each target token."""
     src_ids: Integers
     tgt_ids: Integers
 

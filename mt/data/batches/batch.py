@@ -23,29 +23,23 @@ Sentences = Sequence[Sequence[int] | npt.NDArray[np.integer]] | EncodedSentences
 
 @dataclass(frozen=True)
 class Batch:
-    """Sentence pairs as tensors for the model.
-
-    Attributes:
-        src_ids: ``(B, S)``; each row ends with EOS, then PAD.
-        src_mask: ``(B, 1, 1, S)``; True where the encoder and the cross-attention may attend.
-        tgt_ids: ``(B, T)``, the decoder's input; each row begins with BOS.
-        labels: ``(B, T)``, the tokens to predict; each row ends with EOS, then PAD.
-        num_target_tokens: Labels that are not PAD.
-        alignment: ``(B, T)``, the source position that each label translates, or -1; None if it is not
-            needed.
-        has_src_padding: False if all sources are known to be of the same length.
-        dropout_seed: The seed that training sets in torch before it computes the batch, from 0 to
-            ``2**64 - 1``; None leaves torch's generators as they are.
-    """
+    """Sentence pairs as tensors for the model."""
 
     src_ids: Tensor
+    """``(B, S)``; each row ends with EOS, then PAD."""
     src_mask: Tensor
+    """``(B, 1, 1, S)``; True where the encoder and the cross-attention may attend."""
     tgt_ids: Tensor
+    """``(B, T)``, the decoder's input; each row begins with BOS."""
     labels: Tensor
+    """``(B, T)``, the tokens to predict; each row ends with EOS, then PAD."""
     num_target_tokens: int
+    """Labels that are not PAD."""
     alignment: Tensor | None = None
+    """``(B, T)``, the source position that each label translates, or -1."""
     has_src_padding: bool = True
     dropout_seed: int | None = None
+    """The seed that training sets in torch before it computes the batch."""
 
     @property
     def tgt_mask(self) -> Tensor:

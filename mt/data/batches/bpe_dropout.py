@@ -47,42 +47,30 @@ class BpeDropout:
         if not len(self._keys):
             # Nothing is ever merged, as in a vocabulary that is full of single characters.
             return sentences
-        ids: list[Ids] = []
-        lengths: list[npt.NDArray[np.int32]] = []
-        every = range(len(sentences))
-        blocks = [every[start : start + _BLOCK_SIZE] for start in range(0, len(every), _BLOCK_SIZE)]
-        for block_rows in track(blocks, "BPE-dropout", unit="sentences", total=len(every), size=len):
-            places = sentences.offsets[block_rows.start : block_rows.stop + 1]
-            block = self._cut(sentences.ids[places[0] : places[-1]], np.diff(places), generator)
-            ids.append(block[0])
-            lengths.append(block[1])
+        rows = range(len(sentences))
+        blocks = [rows[start : start + _BLOCK_SIZE] for start in range(0, len(rows), _BLOCK_SIZE)]
+        segmented = []
+        for block in track(blocks, "BPE-dropout", unit="sentences", total=len(rows), size=len):
+            offsets = sentences.offsets[block.start : block.stop + 1]
+            tokens = sentences.ids[offsets[0] : offsets[-1]]
+            segmented.append(self._segment(tokens, np.diff(offsets), generator))
+        ids, lengths = zip(*((block.ids, block.lengths - 1) for block in segmented), strict=True)
         return EncodedSentences.from_flat(np.concatenate(ids), np.concatenate(lengths))
 
-    def _cut(
-        self, tokens: Ids, lengths: _Array, generator: np.random.Generator
-    ) -> tuple[Ids, npt.NDArray[np.int32]]:
-        """Segment concatenated sentences of ``lengths`` tokens; return the new tokens and lengths."""
-        of_token = np.repeat(np.arange(len(lengths)), lengths)
-        symbols, token = self._spell_out(tokens)
-        sentence = of_token[token]
+    def _segment(self, tokens: Ids, lengths: _Array, generator: np.random.Generator) -> EncodedSentences:
+        """Segment concatenated sentences of ``lengths`` tokens."""
+        spelt = self._spellings.select(tokens)
+        symbols = spelt.ids.astype(np.int64)
+        sentence = np.repeat(np.repeat(np.arange(len(lengths)), lengths), spelt.lengths - 1)
         begins_word = begin_pieces(self._library, symbols) | (np.diff(sentence, prepend=-1) > 0)
         merged, places = self._merge(symbols, np.cumsum(begins_word), generator)
-        of_merged = sentence[places]
-        new_lengths = np.bincount(of_merged, minlength=len(lengths))
-        stays = new_lengths + 1 > self._max_length
-        ids = np.concatenate([merged[~stays[of_merged]], tokens[stays[of_token]]])
-        owners = np.concatenate([of_merged[~stays[of_merged]], of_token[stays[of_token]]])
-        order = np.argsort(owners, kind="stable")
-        return ids[order].astype(np.int32), np.where(stays, lengths, new_lengths).astype(np.int32)
-
-    def _spell_out(self, tokens: Ids) -> tuple[_Array, _Array]:
-        """The base symbols of all tokens, concatenated, and the position of the token of each."""
-        lengths = self._spellings.lengths[tokens].astype(np.int64) - 1
-        starts = self._spellings.offsets[tokens]
-        # Positions within each token's spelling: 0, 1, 2 ...
-        within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        symbols = self._spellings.ids[np.repeat(starts, lengths) + within].astype(np.int64)
-        return symbols, np.repeat(np.arange(len(tokens)), lengths)
+        new_lengths = np.bincount(sentence[places], minlength=len(lengths))
+        new_and_old = EncodedSentences.from_flat(
+            np.concatenate([merged, tokens]).astype(np.int32),
+            np.concatenate([new_lengths, lengths]).astype(np.int32),
+        )
+        is_too_long = new_lengths + 1 > self._max_length
+        return new_and_old.select(np.arange(len(lengths)) + len(lengths) * is_too_long)
 
     def _merge(self, symbols: _Array, words: _Array, generator: np.random.Generator) -> tuple[_Array, _Array]:
         """The symbols after merging, in order, and the position that each had in ``symbols``."""

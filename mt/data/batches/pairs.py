@@ -16,17 +16,13 @@ Ids = npt.NDArray[np.int32]
 
 @dataclass(frozen=True)
 class EncodedSentences:
-    """Raw ids of N sentences, concatenated, with neither BOS nor EOS.
-
-    Attributes:
-        ids: ``(total,)`` int32.
-        offsets: ``(N + 1,)`` int64; sentence i is ``ids[offsets[i]:offsets[i + 1]]``.
-        lengths: ``(N,)`` int32, tokens of each sentence, EOS included.
-    """
+    """Raw ids of N sentences, concatenated, with neither BOS nor EOS."""
 
     ids: Ids
     offsets: npt.NDArray[np.int64]
+    """``(N + 1,)``; sentence i is ``ids[offsets[i]:offsets[i + 1]]``."""
     lengths: npt.NDArray[np.int32]
+    """``(N,)`` tokens of each sentence, EOS included."""
 
     @classmethod
     def of(cls, sentences: Sequence[Sequence[int] | npt.NDArray[np.integer]]) -> Self:
@@ -60,17 +56,12 @@ class EncodedSentences:
 
 @dataclass(frozen=True)
 class EncodedPairs:
-    """Sentence pairs of one split; ``tgt[i]`` translates ``src[i]``.
-
-    Attributes:
-        src: The sources.
-        tgt: The targets.
-        shares: The sources that the pairs come from, in order; if empty, all have weight 1.
-    """
+    """Sentence pairs of one split; ``tgt[i]`` translates ``src[i]``."""
 
     src: EncodedSentences
     tgt: EncodedSentences
     shares: tuple[Share, ...] = ()
+    """The sources that the pairs come from, in order; if empty, all have weight 1."""
 
     def __len__(self) -> int:
         return len(self.src)

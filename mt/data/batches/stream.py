@@ -45,11 +45,9 @@ class StepBatches(NamedTuple):
 def replace_with_unk(
     src: Ids, tgt: Ids, places: Places, count: int, generator: np.random.Generator
 ) -> tuple[Ids, Ids]:
-    """Replace up to ``count`` words of a pair, and their translations, with UNK.
+    """Replace up to ``count`` words of a pair, and their translations, with UNK, to teach writing it.
 
-    The model has to learn to write UNK where it reads UNK; rare words alone are too few to teach it. Only
-    words aligned one to one are replaced. Each draw is the rarer of two words, because names are rare; more
-    frequent words have smaller ids.
+    Only words aligned one to one are replaced. Each draw is the rarer of two words, with the larger id.
     """
     aligned = np.flatnonzero(places >= 0)
     links = aligned[np.bincount(places[aligned])[places[aligned]] == 1] if len(aligned) else aligned
@@ -124,9 +122,8 @@ class BatchStream:
     def collating_ahead(self, *, pinned: bool) -> Iterator[None]:
         """Within the ``with`` block, a thread collates each step while the one before it is computed.
 
-        Steps must be taken in order. The thread stays within the epoch, which it only reads: the next epoch
-        is prepared when its first step is taken. If ``pinned``, batches are put into page-locked memory, for
-        CUDA.
+        Steps must be taken in order. The next epoch is prepared when its first step is taken. If ``pinned``,
+        batches are put into page-locked memory, for CUDA.
         """
         with ThreadPoolExecutor(1, "batches") as self._thread:
             self._is_pinned = pinned
@@ -138,9 +135,7 @@ class BatchStream:
     def take(self, position: Position) -> StepBatches:
         """This process's share of the step at this position.
 
-        The last step of an epoch may have fewer micro-batches than the others. Several processes take turns:
-        the process of this ``rank`` computes every ``num_processes``-th micro-batch of the step, or one
-        without labels if none is left for it.
+        Of several processes, each has every ``num_processes``-th, or one without labels if none is left.
         """
         if position[1] == 0:
             # Preparing an epoch may take longer than a step is allowed to.

@@ -12,7 +12,6 @@ from mt.errors import DataError
 LOG = logging.getLogger(__name__)
 
 EXAMPLES_KEPT = 2
-BAD_ROWS_NAMED = 3
 # More is no sentence, but may be a file that unpacks to gigabytes, or takes hours to learn subwords from.
 MOST_CHARACTERS = 1_000_000
 TOO_LONG = f"a side has over {MOST_CHARACTERS:,} characters"
@@ -20,11 +19,9 @@ _MAX_SHOWN = 60
 
 
 class Dropped:
-    """Counts dropped pairs by reason, and keeps the first of each as examples.
+    """Counts dropped pairs by reason, and keeps the first of each, shortened, as examples.
 
-    Attributes:
-        counts: Pairs for each reason; a reason completes the sentence "in 5 rows ...".
-        examples: Source and target, shortened, of the first pairs for each reason.
+    A reason completes the sentence "in 5 rows ...".
     """
 
     def __init__(self) -> None:
@@ -39,68 +36,45 @@ class Dropped:
             self.examples.setdefault(reason, []).append(sides)
 
 
-class _BadRows:
-    """The rows of a part that cannot be read: how many there are, and the first three."""
-
-    def __init__(self, part: Part) -> None:
-        self._part = part
-        self._count = 0
-        self._first: list[str] = []
-
-    def add(self, number: int, row: BadRow) -> None:
-        self._count += 1
-        if len(self._first) < BAD_ROWS_NAMED:
-            detail = f" ({one_line(row.detail, 2 * _MAX_SHOWN)})" if row.detail else ""
-            self._first.append(f"{self._part.unit} {number}: {row.reason}{detail}")
-
-    def check(self, remedy: str) -> None:
-        """Raise `DataError` if there are any."""
-        if self._count:
-            more = f"; and {self._count - len(self._first):,} more" if self._count > len(self._first) else ""
-            raise DataError(f"{self._part.where}, {'; '.join(self._first)}{more}. {remedy}")
-
-
 def training_pairs(
     parts: Sequence[Part], dropped: Dropped, *, skip_bad_rows: bool = False
 ) -> Iterator[tuple[str, str]]:
-    """Yield the pairs with text on both sides; the others are counted in ``dropped``.
-
-    Rows that cannot be read are too with ``skip_bad_rows``, and are else an error at the end of their part.
-    """
+    """Yield the pairs with text on both sides, and count the others, with ``skip_bad_rows`` all of them."""
     for part in parts:
-        bad_rows = _BadRows(part)
         for number, src, tgt in part.pairs:
             if bad := _bad_row(src, tgt):
-                if skip_bad_rows:
-                    dropped.add(bad.reason, bad.detail, None)
-                else:
-                    bad_rows.add(number, bad)
+                if not skip_bad_rows:
+                    raise _error(part, number, bad, "or drop and count them: cleaning.skip_bad_rows=true")
+                dropped.add(bad.reason, bad.detail, None)
             elif lack := _lack(src, tgt, is_empty_allowed=False):
                 dropped.add(lack, src, tgt)
             else:
                 yield cast("tuple[str, str]", (src, tgt))
-        bad_rows.check(f"Correct the {part.unit}s, or drop and count them: cleaning.skip_bad_rows=true.")
 
 
 def evaluation_pairs(parts: Sequence[Part]) -> Iterator[tuple[str, str]]:
     """Yield every pair but those that are empty on both sides, such as marks of paragraphs."""
     for part in parts:
-        bad_rows, num_empty = _BadRows(part), 0
+        num_empty = 0
         for number, src, tgt in part.pairs:
-            if bad := _bad_row(src, tgt):
-                bad_rows.add(number, bad)
-            elif lack := _lack(src, tgt, is_empty_allowed=True):
-                bad_rows.add(number, BadRow(lack))
-            elif str(src).strip() or str(tgt).strip():
+            lack = _lack(src, tgt, is_empty_allowed=True)
+            if bad := _bad_row(src, tgt) or (BadRow(lack) if lack else None):
+                raise _error(
+                    part, number, bad, "or remove them; so that scores stay comparable, mt drops none"
+                )
+            if str(src).strip() or str(tgt).strip():
                 yield cast("tuple[str, str]", (src, tgt))
             else:
                 num_empty += 1
-        bad_rows.check(
-            "Nothing is dropped from validation and test data, so that scores stay comparable: correct the "
-            f"{part.unit}s or remove them."
-        )
         if num_empty:
             LOG.warning("%s: %s empty on both sides are left out", part.where, counted(num_empty, "pair"))
+
+
+def _error(part: Part, number: int, row: BadRow, remedy: str) -> DataError:
+    detail = f" ({one_line(row.detail, 2 * _MAX_SHOWN)})" if row.detail else ""
+    return DataError(
+        f"{part.where}, {part.unit} {number}: {row.reason}{detail}. Correct such {part.unit}s, {remedy}."
+    )
 
 
 def _bad_row(src: object, tgt: object) -> BadRow | None:

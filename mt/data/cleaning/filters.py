@@ -26,25 +26,14 @@ SEVERAL_SCRIPTS = {"Japanese": ("Han", "Hiragana", "Katakana"), "Korean": ("Hang
 
 
 class Filter(NamedTuple):
-    """A reason to drop a pair, and the test for it.
-
-    Attributes:
-        reason: Completes the sentence "in 5 rows ...".
-        is_met: Takes sources and targets as Arrow arrays of N texts and returns a mask ``(N,)``.
-    """
+    """A reason to drop a pair, and the test for it: Arrow arrays of N sources and targets -> ``(N,)``."""
 
     reason: str
     is_met: Callable[[pa.Array, pa.Array], Mask]
 
 
 class Cleaner:
-    """Applies the ``cleaning`` section to training pairs, and counts what it drops.
-
-    Attributes:
-        config: The ``cleaning`` section.
-        dropped: The dropped pairs, each under its first reason.
-        num_rewritten: Pairs whose text did not have the form of the config.
-    """
+    """Applies the ``cleaning`` section to training pairs, and counts what it drops and rewrites."""
 
     def __init__(self, config: CleaningConfig) -> None:
         self.config = config
@@ -185,10 +174,7 @@ def is_mostly_of_other_script(texts: pa.Array, script: str) -> Mask:
 
 
 class SeenPairs:
-    """The hashes of all pairs so far, in a few sorted arrays that are merged as they grow.
-
-    In one of 370,000 corpora of ten million pairs, two different pairs have the same hash by chance.
-    """
+    """64-bit hashes of all pairs so far, in a few sorted arrays that are merged as they grow."""
 
     def __init__(self) -> None:
         self._runs: list[npt.NDArray[np.uint64]] = []
@@ -207,10 +193,7 @@ class SeenPairs:
         return result
 
     def _keep(self, run: npt.NDArray[np.uint64]) -> None:
-        """Add a sorted array, merged with earlier ones until each is over twice as long as the next.
-
-        The number of arrays to search and the number of times a hash is merged both grow as log(pairs).
-        """
+        """Add a sorted array, merged with earlier ones until each is over twice as long as the next."""
         while self._runs and len(self._runs[-1]) <= 2 * len(run):
             run = np.concatenate([self._runs.pop(), run])
             run.sort()

@@ -95,16 +95,12 @@ def connect(limit_seconds: float) -> bool:
 
 def remedy(is_online: bool) -> str:
     """What to do where the Hub has not given what was asked for."""
-    endpoint = _without_password(huggingface_hub.constants.ENDPOINT)
     if is_online:
         return (
-            f" Check the name; if it is private or gated, ask for access at {endpoint} and log in with "
-            "`hf auth login`. Or give a file or folder."
+            " Check the name; if it is private or gated, ask for access and log in with `hf auth login`. Or "
+            "give a file or folder."
         )
-    return (
-        f" The Hub ({endpoint}) cannot be reached, and this is not cached: check the network, or give a file "
-        "or folder."
-    )
+    return " The Hub cannot be reached, and this is not cached: check the network, or give a file or folder."
 
 
 def error_text(error: BaseException) -> str:

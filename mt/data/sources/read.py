@@ -66,26 +66,24 @@ Row = Mapping[str, object]
 
 
 def table_format(path: Path, delimiter: Delimiter = "auto") -> str | None:
-    """The format by the name of a file (``.jsonl`` for ``train.jsonl.gz``), or None.
+    """The format by the name of a file, such as ``.jsonl`` for ``train.jsonl.gz``, or None.
 
     ``.txt`` is a format only if it is known what separates the columns.
     """
-    name = path.name.lower()
-    suffix = Path(name.removesuffix(".gz")).suffix
-    is_table = suffix in TABLE_FORMATS or (suffix == ".txt" and delimiter != "auto")
-    return suffix if is_table and not name.endswith(".parquet.gz") else None
+    suffix = Path(path.name.lower().removesuffix(".gz")).suffix
+    return suffix if suffix in TABLE_FORMATS or (suffix == ".txt" and delimiter != "auto") else None
 
 
 def table_part(path: Path, config: DataConfig) -> Part:
     """A file that has a `table_format`, with the columns that ``config`` names."""
-    kind, where = table_format(path, config.delimiter), str(path)
+    kind = table_format(path, config.delimiter)
     if kind == ".parquet":
-        return Part(where, "row", row_pairs(_parquet_rows(path, config), config, where), (path,))
-    if kind in (".json", ".jsonl"):
-        is_list = kind == ".json"
-        pairs = row_pairs(_json_rows(path, is_list=is_list), config, where)
-        return Part(where, "row" if is_list else "line", pairs, (path,))
-    return Part(where, "line", _delimited_pairs(path, config, is_quoted=kind == ".csv"), (path,))
+        pairs = row_pairs(_parquet_rows(path, config), config, str(path))
+    elif kind in (".json", ".jsonl"):
+        pairs = row_pairs(_json_rows(path, is_list=kind == ".json"), config, str(path))
+    else:
+        pairs = _delimited_pairs(path, config, is_quoted=kind == ".csv")
+    return Part(str(path), "row" if kind in (".json", ".parquet") else "line", pairs, (path,))
 
 
 def parallel_part(src_path: Path, tgt_path: Path) -> Part:
@@ -198,7 +196,9 @@ def text_lines(path: Path) -> Iterator[tuple[int, str]]:
         with path.open("rb") as packed:
             is_gzip = packed.peek(2).startswith(b"\x1f\x8b")
             with gzip.open(packed) if is_gzip else nullcontext(packed) as file:
-                _check_is_text(path, file.peek(4096))
+                for pattern, (what, remedy) in _NOT_TEXT.items():
+                    if re.match(pattern, file.peek(4096), re.IGNORECASE):
+                        raise DataError(f"{path} is {what}: {remedy.format(path)}.")
                 while raw := file.readline(MAX_LINE_BYTES + 1):
                     number += 1
                     if len(raw) > MAX_LINE_BYTES:
@@ -213,13 +213,6 @@ def text_lines(path: Path) -> Iterator[tuple[int, str]]:
                         yield from enumerate(line.split("\r") if is_one_line else [line], start=1)
     except (OSError, EOFError, zlib.error) as error:
         raise unreadable(path, error) from None
-
-
-def _check_is_text(path: Path, head: bytes) -> None:
-    """Raise `DataError` if a file that begins with ``head`` is of a format that is not read as text."""
-    for pattern, (what, remedy) in _NOT_TEXT.items():
-        if re.match(pattern, head, re.IGNORECASE):
-            raise DataError(f"{path} is {what}: {remedy.format(path)}.")
 
 
 def _too_long(what: str) -> DataError:
@@ -314,22 +307,18 @@ def _delimited_pairs(path: Path, config: DataConfig, *, is_quoted: bool) -> Iter
     are_numbers = config.columns is not None and are_positions(*columns)
     delimiter = config.delimiter
     if delimiter == "auto":
-        delimiter = "comma" if is_quoted else "tab"
-        if not are_numbers:
-            delimiter = _guess(begin[1], columns, delimiter)
+        usual: Delimiter = "comma" if is_quoted else "tab"
+        delimiter = usual if are_numbers else _guess(begin[1], columns, usual)
     rows = _rows_of_cells(chain([begin], lines), path, delimiter, is_quoted=is_quoted)
     first = next(rows)
     names = [cell.strip() for cell in first[1]]
-    where = f"{path}, whose first line must name the columns,"
     if are_numbers:
-        where, names, rows = str(path), [str(i + 1) for i in range(len(names))], chain([first], rows)
-    check_columns(
-        names,
-        config,
-        where,
-        f" It was split at each {delimiter}; data.delimiter may also be {', '.join(DELIMITERS[1:])}. If the "
-        "first line is already a pair, give numbers: data.columns: 1,2.",
+        names, rows = [str(i + 1) for i in range(len(names))], chain([first], rows)
+    advice = (
+        f" The first line was split at each {delimiter}; data.delimiter may also be "
+        f"{', '.join(DELIMITERS[1:])}. If it is already a pair, give numbers: data.columns: 1,2."
     )
+    check_columns(names, config, str(path), advice)
     src_index, tgt_index = map(names.index, columns)
     for number, row in rows:
         if len(row) != len(names):
@@ -359,8 +348,8 @@ def _rows_of_cells(
         yield from ((number, line.split(character)) for number, line in lines if line.strip("\r"))
         return
     lines = iter(lines)
-    begin, line = next(lines)
-    texts = (text + "\n" for text in chain([line], (text for _, text in lines)))
+    begin, first = next(lines)
+    texts = (f"{text}\n" for _, text in chain([(begin, first)], lines))
     # Strict, because csv otherwise lets a quotation mark that is never closed swallow the lines after it.
     reader = csv.reader(texts, delimiter=character, strict=True)
     number = begin

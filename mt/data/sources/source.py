@@ -35,24 +35,19 @@ class BadRow(NamedTuple):
 
 @dataclass(frozen=True)
 class Part:
-    """One file, two of parallel text, or one split of a Hub corpus.
-
-    Attributes:
-        where: Its name in messages, such as ``data/train.jsonl``.
-        unit: What its pair numbers count, lines or rows.
-        pairs: The pairs, which can be iterated over once; this raises `DataError` if the file is damaged.
-        files: The files on disk that have the pairs.
-        version: What identifies the pairs if there are no files; None if nothing does.
-    """
+    """One file, two of parallel text, or one split of a Hub corpus."""
 
     where: str
+    """Its name in messages, such as ``data/train.jsonl``."""
     unit: Literal["line", "row"]
     pairs: Iterable[NumberedPair]
+    """They can be iterated over once; this raises `DataError` if the file is damaged."""
     files: tuple[Path, ...] = ()
     version: str | None = None
+    """What identifies the pairs if there are no files."""
 
     def identify(self) -> str | None:
-        """A digest that changes whenever the pairs do (with the same config and program), if there is one."""
+        """A digest that changes whenever the pairs do (with the same config and program)."""
         try:
             return "".join(map(file_digest, self.files)) or self.version
         except OSError as error:
@@ -61,17 +56,13 @@ class Part:
 
 @dataclass(frozen=True)
 class Source:
-    """A corpus that was found but not read yet.
+    """A corpus that was found but not read yet."""
 
-    Attributes:
-        kind: ``built-in``, ``hub``, ``folder``, ``file``, ``files`` or ``parallel text``.
-        splits: The parts of each split that the corpus has; the others are carved from its training split.
-        revision: The commit of a Hub corpus.
-    """
-
-    kind: str
+    kind: Literal["built-in", "hub", "folder", "file", "files", "parallel text"]
     splits: Mapping[Split, Sequence[Part]]
+    """The others are carved from the training split."""
     revision: str | None = None
+    """The commit of a Hub corpus."""
 
 
 def unreadable(path: Path | str, error: Exception) -> DataError:
@@ -94,10 +85,7 @@ def listed(names: Iterable[str], most: int = 20) -> str:
 
 
 def carved_split(src: str, fraction: float) -> Split:
-    """The split of a pair in a corpus without splits: a ``fraction`` each is for validation and test.
-
-    Spacing in the source sentence makes no difference.
-    """
+    """The split of a pair in a corpus without splits: a ``fraction`` each is for validation and test."""
     digest = blake2b(" ".join(src.split()).encode(), digest_size=8).digest()
     position = int.from_bytes(digest, "big") / 2**64
     if position < fraction:

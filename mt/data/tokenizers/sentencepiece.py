@@ -26,9 +26,8 @@ _NEVER_WRITTEN = "\ue000"
 def read_sentencepiece(path: Path, vocabulary: Sequence[str]) -> Tokenizer:
     """The unigram model in the file ``path``, by the ids of a vocabulary that begins with our special tokens.
 
-    Its pieces that are not in the vocabulary are unknown. Entries that it does not have are decoded, but not
-    the result of encoding, unless none of their characters is in any piece: those are looked up as they are.
-    A language code such as ``>>fr<<`` stands for itself.
+    Entries that the model does not have are decoded, but not the result of encoding, unless none of their
+    characters is in any piece, or they are a language code such as ``>>fr<<``.
     """
     model = _parse(path)
     scores = {piece.piece: piece.score for piece in model.pieces if piece.type == piece.NORMAL}
@@ -67,14 +66,12 @@ def _parse(path: Path) -> Any:
     except Exception as error:  # of protobuf, which does not say which
         raise DataError(f"{path} is not a SentencePiece model: {error}.") from error
     trainer, rules = model.trainer_spec, model.normalizer_spec
-    unusual = {
-        "it is not a unigram model": trainer.model_type != trainer.UNIGRAM,
-        "it spells unknown characters in bytes": trainer.byte_fallback,
-        "it puts the space after words": trainer.treat_whitespace_as_suffix,
-        "it keeps repeated spaces": not rules.remove_extra_whitespaces,
-        "it adds no space before the first word": not rules.add_dummy_prefix,
-        "it has symbols of its user": any(piece.type == piece.USER_DEFINED for piece in model.pieces),
-    }
-    if reasons := [reason for reason, is_so in unusual.items() if is_so]:
-        raise DataError(f"{path} cannot be imported: {'; '.join(reasons)}.")
+    is_usual = (
+        trainer.model_type == trainer.UNIGRAM
+        and not (trainer.byte_fallback or trainer.treat_whitespace_as_suffix)
+        and (rules.remove_extra_whitespaces and rules.add_dummy_prefix)
+        and not any(piece.type == piece.USER_DEFINED for piece in model.pieces)
+    )
+    if not is_usual:
+        raise DataError(f"{path} cannot be imported: only unigram models without special options can.")
     return model

@@ -1,0 +1,109 @@
+"""What looks wrong in a corpus: sides in another script, swapped sides, and markup that was left."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+import datasets
+import pyarrow as pa
+
+from mt.config.data import DataConfig, Script
+from mt.data.cleaning.filters import is_mostly_of_other_script
+from mt.data.corpus import Corpus
+from mt.data.sources.source import Split
+from mt.data.unsegmented_scripts import split_letters
+
+_PAIRS_LOOKED_AT = 3000
+_TAG = re.compile(r"\s*<[^<>]+>\s*")
+_ENTITY = re.compile(r"&(?:amp|quot|apos|lt|gt|nbsp|#\d{2,5});")
+_MOST_MARKUP = 0.01
+"""The share of lines above which markup is no accident."""
+
+# Without languages in several scripts, such as Serbian, Kazakh and Punjabi.
+_LANGUAGES: dict[Script, str] = {
+    "Arabic": "ar fa ps ug ur",
+    "Armenian": "hy",
+    "Bengali": "as bn",
+    "Cyrillic": "be bg ky mk ru tt uk",
+    "Devanagari": "hi mr ne",
+    "Ethiopic": "am ti",
+    "Georgian": "ka",
+    "Greek": "el",
+    "Gujarati": "gu",
+    "Han": "zh",
+    "Hebrew": "he yi",
+    "Japanese": "ja",
+    "Kannada": "kn",
+    "Khmer": "km",
+    "Korean": "ko",
+    "Lao": "lo",
+    "Latin": "af ca cs cy da de en es et eu fi fr ga gl hr hu id is it lt lv mt nb nl nn no pl pt ro sk sl "
+    "so sq sv sw tl tr vi xh zu",
+    "Malayalam": "ml",
+    "Myanmar": "my",
+    "Oriya": "or",
+    "Sinhala": "si",
+    "Tamil": "ta",
+    "Telugu": "te",
+    "Thai": "th",
+    "Tibetan": "bo dz",
+}
+_SCRIPTS = {code: script for script, codes in _LANGUAGES.items() for code in codes.split()}
+
+
+def corpus_warnings(config: DataConfig, corpus: Corpus) -> Iterator[str]:
+    """A sentence for each suspicion about some thousand pairs of each split."""
+    texts = {split: _sample(pairs) for split, pairs in corpus.by_name().items()}
+    for side, (name, language) in enumerate((("source", config.src), ("target", config.tgt))):
+        script = _SCRIPTS.get(re.split("[-_]", language.lower())[0])
+        others = [split for split, sides in texts.items() if script and _is_of_other(sides[side], script)]
+        if others:
+            yield (
+                f"most {name}s of the {' and '.join(others)} split are not in {script} script, in which "
+                f"{language} is written: check data.src, data.tgt and data.columns."
+            )
+    # Within a script, the words of a side tell which side it is.
+    known_src, known_tgt = (set(_words(side)) for side in texts["train"])
+    for split, sides in texts.items():
+        src, tgt = map(_words, sides)
+        straight = _share(src, known_src) + _share(tgt, known_tgt)
+        if _share(src, known_tgt) + _share(tgt, known_src) > straight + 0.5:
+            yield (
+                f"source and target of the {split} split look swapped: check data.src, data.tgt, "
+                "data.columns and the names of the files."
+            )
+    for split, (src, tgt) in texts.items():
+        yield from _markup_warnings(split, [*src, *tgt])
+
+
+def _markup_warnings(split: Split, texts: Sequence[str]) -> Iterator[str]:
+    tags = [text for text in texts if _TAG.fullmatch(text)]
+    entities = [match[0] for text in texts if (match := _ENTITY.search(text))]
+    if len(tags) > _MOST_MARKUP * len(texts):
+        yield (
+            f"{len(tags) / len(texts):.0%} of the lines of the {split} split are tags, such as "
+            f"{tags[0].strip()}: take them out of both sides."
+        )
+    if len(entities) > _MOST_MARKUP * len(texts):
+        remedy = "set cleaning.unescape_html" if split == "train" else "write the characters themselves"
+        yield (
+            f"{len(entities) / len(texts):.0%} of the lines of the {split} split have HTML's names of "
+            f"characters, such as {entities[0]}: {remedy}."
+        )
+
+
+def _sample(pairs: datasets.Dataset) -> tuple[list[str], list[str]]:
+    """Sources and targets, spread evenly."""
+    rows = pairs.select(range(0, len(pairs), len(pairs) // _PAIRS_LOOKED_AT + 1))
+    return rows["src"][:], rows["tgt"][:]
+
+
+def _is_of_other(texts: Sequence[str], script: Script) -> bool:
+    return bool(is_mostly_of_other_script(pa.array(texts, pa.large_string()), script).mean() > 0.5)
+
+
+def _words(texts: Sequence[str]) -> list[str]:
+    return [word for text in texts for word in split_letters(text).lower().split()]
+
+
+def _share(words: Sequence[str], known: set[str]) -> float:
+    return sum(word in known for word in words) / max(1, len(words))
