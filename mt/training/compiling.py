@@ -50,15 +50,9 @@ def _with_any_number_of_rows(
 
 
 def fused_losses(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
-    """What `mt.training.loss` computes step by step, as formulas that a compiler fuses into two passes.
+    """The cross-entropy of each row ``(N,)``, as formulas that a compiler fuses into two passes.
 
-    Args:
-        logits: ``(N, V)``, replaced by the gradient of the summed loss.
-        labels: ``(N,)``; rows with PAD do not count.
-        smoothing: Probability mass spread evenly over the vocabulary.
-
-    Returns:
-        The cross-entropy of each row, ``(N,)``.
+    The logits ``(N, V)`` are replaced by the gradient of the summed loss; rows with PAD do not count.
     """
     exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
     log_total = exact.logsumexp(-1, keepdim=True)

@@ -46,21 +46,21 @@ def with_origin(config: Config, run: RunDirectory | None, *, restart: bool = Fal
         checkpoint = CheckpointStore(directory.checkpoints_dir).require(origin.checkpoint)
         check_tokenizers(directory, checkpoint)
         source = load_config(directory.config_file)
-        origin = origin.model_copy(
-            update={"checkpoint": checkpoint.name, "sha256": checkpoint.checksums[MODEL]}
-        )
+        resolved = {"checkpoint": checkpoint.name, "sha256": checkpoint.checksums[MODEL]}
+        origin = origin.model_copy(update=resolved)
     inherited = {"model": source.model.model_dump(exclude=IN_TRAINING_ALONE)}
     if origin.sides == {"src", "tgt"}:
         inherited["tokenizer"] = source.tokenizer.model_dump(exclude=_FOR_NEW_TEXT)
         inherited["cleaning"] = source.cleaning.model_dump(include={"unicode_form", "invisible"})
-    contradictions = [
-        f"{section}.{key} is {getattr(getattr(config, section), key)} here, but {value} in {origin.run}, "
-        "from which this run begins. Leave it out."
-        for section, keys in inherited.items()
-        for key, value in keys.items()
-        if key in getattr(config, section).model_fields_set
-        and getattr(getattr(config, section), key) != value
-    ]
+    contradictions = []
+    for section, keys in inherited.items():
+        own = getattr(config, section)
+        contradictions += [
+            f"{section}.{key} is {getattr(own, key)} here, but {value} in {origin.run}, from which this run "
+            "begins. Leave it out."
+            for key, value in keys.items()
+            if key in own.model_fields_set and getattr(own, key) != value
+        ]
     if contradictions:
         raise ConfigError("\n".join(contradictions))
     sections = {name: getattr(config, name).model_copy(update=keys) for name, keys in inherited.items()}

@@ -53,24 +53,20 @@ class ResumePoint:
             return None
         return counters.reached_limit(config.training, config.validation)
 
-    def restore(self, state: TrainState, run: RunDirectory) -> None:
+    def restore(self, state: TrainState) -> None:
         """Put the checkpoint into a new train state, once."""
         try:
             state.restore(self.weights, self.saved, self.values)
-        except DamagedError as error:
+        except (DamagedError, ValueError) as error:
             raise _unusable(self.checkpoint, error) from error
-        except ValueError as error:
-            why = f"it does not match the tokenizers in {run.path}: {error}"
-            raise _unusable(self.checkpoint, why) from error
         # The model and the optimizers have what they need, and the run keeps this object.
         self.weights.clear()
         self.saved.tensors.clear()
 
 
-def find_resume_point(
-    run: RunDirectory, store: CheckpointStore, config: Config, *, foreseen: bool = False
-) -> ResumePoint | None:
+def find_resume_point(run: RunDirectory, config: Config, *, foreseen: bool = False) -> ResumePoint | None:
     """The newest sound checkpoint; None for a new run, whose config is then written unless it is foreseen."""
+    store = CheckpointStore(run.checkpoints_dir)
     recovered, damaged = store.resumable() if foreseen else store.recover()
     if recovered is None:
         _check_new(run, store, config)
@@ -181,13 +177,14 @@ def write_config(run: RunDirectory, config: Config) -> None:
     write_atomically(run.config_file, config_to_yaml(config))
 
 
-def describe_environment(device: torch.device, precision: Precision) -> dict[str, str | int]:
+def describe_environment(precision: Precision) -> dict[str, str | int]:
     """Versions, device, precision and threads, for a checkpoint."""
+    device = precision.device
+    device_name = torch.backends.cpu.get_cpu_capability()
     if device.type == "cuda":
         device_name = torch.cuda.get_device_name(device)
-    else:
-        library = ", float32 by oneDNN" if onednn_is_faster(torch.float32) else ""
-        device_name = f"{torch.backends.cpu.get_cpu_capability()}{library}"
+    elif onednn_is_faster(torch.float32):
+        device_name += ", float32 by oneDNN"
     return {
         "mt": mt.__version__,
         "python": platform.python_version(),

@@ -11,14 +11,13 @@ from pathlib import Path
 import torch
 
 from mt import distributed, processes
-from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
 from mt.config.write import fixed_options
 from mt.data.batches.stream import BatchStream, training_batches
 from mt.data.corpus import Corpus, load_corpus
-from mt.data.prepare import Prepared, make_tokenizers, prepare
+from mt.data.prepare import make_tokenizers, prepare
 from mt.device import Precision, choose_device, fix_num_threads, keep_freed_memory
-from mt.display import counted, show_only_errors
+from mt.display import show_only_errors
 from mt.errors import ConfigError, Interrupted, MtError, RunError
 from mt.evaluation.scores import SCORE_NAMES
 from mt.files import write_atomically
@@ -92,11 +91,10 @@ def run_training(
         Interruption(max_seconds if processes.is_first() else None) as interruption,
         distributed.connected(device.type),
     ):
-        check_equal_processes(config, describe_environment(device, precision))
-        setup = _Setup(config, run, device, precision, interruption)
+        check_equal_processes(config, describe_environment(precision))
         if not processes.is_first():
             show_only_errors()
-            return _train(setup, None)
+            return _train(config, run, precision, interruption, None)
         if (size := processes.size()) > (shares := config.training.num_micro_batches):
             raise ConfigError(
                 f"{size} processes cannot share a step of {shares} micro-batches. For steps as large, set "
@@ -110,25 +108,10 @@ def run_training(
             _report_end(None, Counters(), config, interruption)
             return Outcome(None, Counters(), interruption.exit_code, was_started=False)
         with run.lock():
-            outcome = _train(setup, corpus)
+            outcome = _train(config, run, precision, interruption, corpus)
         if outcome.finished is not None and not outcome.was_finished:
             _prepare_engine(run, interruption)
         return outcome
-
-
-@dataclass(frozen=True)
-class _Setup:
-    """What training needs besides its state and its data, in each process."""
-
-    config: Config
-    run: RunDirectory
-    device: torch.device
-    precision: Precision
-    interruption: Interruption
-
-    @property
-    def store(self) -> CheckpointStore:
-        return CheckpointStore(self.run.checkpoints_dir)
 
 
 def _make_room(
@@ -149,16 +132,17 @@ def _make_room(
     return corpus
 
 
-def _train(setup: _Setup, corpus: Corpus | None) -> Outcome:
+def _train(
+    config: Config, run: RunDirectory, precision: Precision, interruption: Interruption, corpus: Corpus | None
+) -> Outcome:
     """Train in one process: the first begins or resumes the run, and the others do what it does."""
-    config, run, interruption = setup.config, setup.run, setup.interruption
     is_first = processes.is_first()
-    point = find_resume_point(run, setup.store, config) if is_first else None
+    point = find_resume_point(run, config) if is_first else None
     finished, step = distributed.broadcast(
         (point.why_finished(config), point.checkpoint.step) if point else (None, 0)
     )
     if not is_first and step and finished is None:
-        point = find_resume_point(run, setup.store, config)
+        point = find_resume_point(run, config)
         if point is None or point.checkpoint.step != step:
             raise RunError(
                 f"process {processes.rank()} finds no checkpoint of step {step:,} in {run.path}: all "
@@ -166,18 +150,14 @@ def _train(setup: _Setup, corpus: Corpus | None) -> Outcome:
             )
     counters = point.values.counters if point else Counters()
     if finished is not None:
-        if is_first:
-            run.stopped_file.unlink(missing_ok=True)
+        run.stopped_file.unlink(missing_ok=True)
         return Outcome(finished, counters, was_finished=True)
     with log_file(run) as log, explain_out_of_memory(config):
         if is_first:
             log.begin_session()
         try:
-            with _ready(setup, point, counters, corpus) as (state, batches, session):
-                if is_first:
-                    # Removed only now, because a refused start, as of a changed corpus, must keep it.
-                    run.stopped_file.unlink(missing_ok=True)
-                    record_session(run, "training", step=counters.step)
+            with _ready(config, run, precision, interruption, point, corpus) as (state, batches, session):
+                counters = state.counters
                 finished = train(state, batches, session)
         except Interrupted:
             interruption.agree(stop=True)
@@ -191,10 +171,14 @@ def _train(setup: _Setup, corpus: Corpus | None) -> Outcome:
 
 @contextmanager
 def _ready(
-    setup: _Setup, point: ResumePoint | None, counters: Counters, corpus: Corpus | None
+    config: Config,
+    run: RunDirectory,
+    precision: Precision,
+    interruption: Interruption,
+    point: ResumePoint | None,
+    corpus: Corpus | None,
 ) -> Iterator[tuple[TrainState, BatchStream, Session]]:
     """Prepare the data, and build or restore the model, for the duration of the ``with`` block."""
-    config, run, interruption = setup.config, setup.run, setup.interruption
     is_first = processes.is_first()
     torch.manual_seed(config.training.seed)
     with interruption.at_once():
@@ -208,11 +192,11 @@ def _ready(
     if point is None and config.init_from.run is not None:
         load_initial_weights(model, config, *tokenizers)
     freeze(model, config.training.freeze)
-    model.to(setup.device)
-    state = new_train_state(model, config, setup.precision, counters, lambda: interruption.signal is not None)
-    environment = describe_environment(setup.device, setup.precision)
+    model.to(precision.device)
+    state = new_train_state(model, config, precision, lambda: interruption.signal is not None)
+    environment = describe_environment(precision)
     if point is not None:
-        point.restore(state, run)
+        point.restore(state)
         if is_first:
             # Written only now, because a run that is refused or already finished keeps its config.
             write_config(run, config)
@@ -221,14 +205,8 @@ def _ready(
         # For the record of each checkpoint; the origin may disappear.
         environment["init_from"] = f"{config.init_from.run}@{config.init_from.checkpoint}"
         environment["init_from_sha256"] = str(config.init_from.sha256)
-    LOG.info(
-        "model: %s parameters, in %s on %s (%s, %s)",
-        f"{sum(parameter.numel() for parameter in model.parameters()):,}",
-        environment["precision"],
-        environment["device"],
-        environment["device_name"],
-        counted(int(environment["num_threads"]), "thread"),
-    )
+    size = f"{sum(parameter.numel() for parameter in model.parameters()):,}"
+    LOG.info("model: %s parameters, in %s on %s", size, precision.name, environment["device_name"])
     fix_num_threads()
     keep_freed_memory()
     if config.training.compile:
@@ -237,18 +215,20 @@ def _ready(
     # Preparing an epoch may take longer than a step is allowed to.
     distributed.barrier_after(lambda: batches.check_position(*state.position))
     if processes.are_several():
-        state.try_out(distributed.barrier_after(lambda: batches.largest_batch(counters.epoch)))
-    with _progress(config, run, prepared, batches, counters) if is_first else nullcontext() as progress:
-        session = Session(config, run, setup.store, prepared, environment, interruption, progress)
-        session.newest = point.checkpoint if point else None
+        state.try_out(distributed.barrier_after(lambda: batches.largest_batch(state.counters.epoch)))
+    with _progress(config, run, batches, state.counters) if is_first else nullcontext() as progress:
+        newest = point.checkpoint if point else None
+        session = Session(config, run, prepared, environment, interruption, progress, newest)
+        if is_first:
+            # Removed only now, because a refused start, as of a changed corpus, must keep it.
+            run.stopped_file.unlink(missing_ok=True)
+            record_session(run, "training", step=state.counters.step)
         # On a CPU, the thread would take time from those that compute.
-        with batches.collating_ahead(pinned=True) if setup.device.type == "cuda" else nullcontext():
+        with batches.collating_ahead(pinned=True) if precision.device.type == "cuda" else nullcontext():
             yield state, batches, session
 
 
-def _progress(
-    config: Config, run: RunDirectory, prepared: Prepared, batches: BatchStream, counters: Counters
-) -> Progress:
+def _progress(config: Config, run: RunDirectory, batches: BatchStream, counters: Counters) -> Progress:
     training, num_steps = config.training, batches.num_steps(counters.epoch)
     limits = [training.max_steps]
     if training.max_epochs is not None:
@@ -259,7 +239,7 @@ def _progress(
     total_steps = min((limit for limit in limits if limit is not None), default=None)
     progress = Progress(run, counters=counters, total_steps=total_steps, metric=config.validation.metric)
     if counters.step == 0:
-        progress.show_run(fixed_options(config), prepared.report)
+        progress.show_options(fixed_options(config))
     return progress
 
 

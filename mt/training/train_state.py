@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
 import torch
@@ -102,24 +102,25 @@ class TrainState:
         rate = self.learning_rate(counters.step + 1)
         for group in groups:
             group["lr"] = rate
-        if self.skips_on_device:
-            # As torch's GradScaler does with fused optimizers, but it only looks at the gradient.
-            found_inf = (~(loss.isfinite() & norm.isfinite())).float()
+        # As torch's GradScaler does with fused optimizers, but it only looks at the gradient.
+        found_inf = (~(loss.isfinite() & norm.isfinite())).float() if self.skips_on_device else None
+        if self.skips_on_device or _is_finite(metrics):
             for optimizer in self._optimizers:
                 optimizer.found_inf = found_inf  # type: ignore[attr-defined]
                 optimizer.step()
             if self.average is not None:
                 self.average.update(found_inf)
-        elif _is_finite(metrics):
-            for optimizer in self._optimizers:
-                optimizer.step()
-            if self.average is not None:
-                self.average.update()
         # The scaler has checked the gradient itself, and lowers its scale if it was not finite.
         scaler.update()
         counters.epoch, counters.batch = batches.next_position
         counters.record_step(batches.num_target_tokens)
-        return LaunchedStep(*batches[:2], rate, replace(counters), metrics)
+        return LaunchedStep(
+            micro_batches=batches.micro_batches,
+            num_target_tokens=batches.num_target_tokens,
+            learning_rate=rate,
+            counters=replace(counters),
+            metrics=metrics,
+        )
 
     def finish(self, step: LaunchedStep) -> StepResult:
         """Wait for the metrics of a step, and count its loss. Steps must be finished in order."""
@@ -128,23 +129,18 @@ class TrainState:
         updated = _is_finite(step.metrics)
         # At a scale of 1 or less, the scale cannot be the reason.
         scale_too_large = not updated and math.isfinite(loss) and scale > 1
-        self.counters.record_outcome(
-            loss, step.num_target_tokens, updated=updated, scale_too_large=scale_too_large
-        )
-        then = step.counters
+        counters, then = self.counters, step.counters
+        num_tokens = step.num_target_tokens
+        counters.record_outcome(loss, num_tokens, updated=updated, scale_too_large=scale_too_large)
+        now = replace(counters, step=then.step, epoch=then.epoch, num_target_tokens=then.num_target_tokens)
         return StepResult(
-            loss,
-            norm,
-            updated,
-            replace(
-                self.counters, step=then.step, epoch=then.epoch, num_target_tokens=then.num_target_tokens
-            ),
-            step.num_target_tokens,
-            step.learning_rate,
-            scale_too_large,
-            num_stops > 0,
-            self.counters.next_point() if then.step % self.log_every_steps == 0 else None,
-            step.micro_batches,
+            **vars(step) | {"counters": now},
+            loss=loss,
+            gradient_norm=norm,
+            updated=updated,
+            scale_too_large=scale_too_large,
+            stop_requested=num_stops > 0,
+            point=counters.next_point() if then.step % self.log_every_steps == 0 else None,
         )
 
     def try_out(self, batch: Batch) -> None:
@@ -182,7 +178,7 @@ class TrainState:
         if self.average is not None:
             tensors |= {WEIGHTS + name: weight for name, weight in self.average.trained_weights().items()}
         values = {
-            "state": self.counters.to_dict(),
+            "state": asdict(self.counters),
             "optimizer": {"num_updates": num_updates},
             "scaler": {"scale": scaler.get_scale(), "growth_tracker": scaler.state_dict()["_growth_tracker"]}
             if scaler.is_enabled()
@@ -256,7 +252,6 @@ def new_train_state(
     model: Transformer,
     config: Config,
     precision: Precision,
-    counters: Counters,
     stop_requested: Callable[[], bool] = lambda: False,
 ) -> TrainState:
     """The state before the first step or before it is restored, for a model on its device."""
@@ -270,8 +265,7 @@ def new_train_state(
         training.label_smoothing,
         training.clip_norm,
         None if training.ema_decay is None else MovingAverage(model, training.ema_decay),
-        counters,
-        muon,
+        muon=muon,
         skips_on_device=precision.device.type == "cuda",
         log_every_steps=training.log_every_steps,
         stop_requested=stop_requested,

@@ -33,7 +33,7 @@ class ValidationResult:
 
     @property
     def perplexity(self) -> float:
-        """``exp(loss)``, at most 1e299: the number of tokens that the model is effectively choosing from."""
+        """The number of tokens that the model is effectively choosing from, at most 1e299."""
         return min(math.exp(min(self.loss, 700.0)), 1e299)
 
     def values(self) -> dict[str, float]:
@@ -43,11 +43,8 @@ class ValidationResult:
 
     def others_by_name(self) -> dict[str, float]:
         """The scores of the other sets, such as ``bleu_on_NAME``."""
-        return {
-            f"{metric}_on_{name}": score.value
-            for name, scores in self.others.items()
-            for metric, score in scores.items()
-        }
+        sets = self.others.items()
+        return {f"{key}_on_{name}": score.value for name, scores in sets for key, score in scores.items()}
 
 
 def validate(
@@ -73,15 +70,11 @@ def validate(
     finally:
         objective.train(was_training)
     hypotheses, rest = translated[: len(sources)], iter(translated[len(sources) :])
-    return ValidationResult(
-        loss,
-        score_translations(hypotheses, references),
-        hypotheses,
-        {
-            name: score_translations(list(islice(rest, len(other))), list(other["tgt"]))
-            for name, other in others.items()
-        },
-    )
+    scores = {
+        name: score_translations(list(islice(rest, len(other))), list(other["tgt"]))
+        for name, other in others.items()
+    }
+    return ValidationResult(loss, score_translations(hypotheses, references), hypotheses, scores)
 
 
 @torch.inference_mode()

@@ -22,7 +22,6 @@ from mt.search.greedy import greedy_search
 from mt.search.request import SearchRequest
 from mt.search.strategy import Beam, Constraints
 from mt.special_tokens import EOS_ID
-from mt.training.counters import Counters
 from mt.training.train_state import TrainState, new_train_state
 from mt.transformer.build import build_transformer
 from mt.transformer.transformer import Transformer
@@ -187,7 +186,7 @@ def _train_state(sizes: Sizes, device: torch.device) -> tuple[TrainState, list[B
         sizes.model, src_vocab_size=sizes.vocabulary, tgt_vocab_size=sizes.vocabulary, max_length=256
     ).to(device)
     precision = Precision(config.training.precision, device)
-    state = new_train_state(model, config, precision, Counters())
+    state = new_train_state(model, config, precision)
     lengths = torch.randint(
         sizes.length - 2, sizes.length + 1, (STEPS, 2, sizes.batch_tokens // sizes.length)
     )

@@ -77,7 +77,7 @@ def test_out_of_memory_names_the_process_and_the_batch(be: Callable[[int, int], 
     model = build_transformer(sizes, src_vocab_size=12, tgt_vocab_size=12, max_length=8)
     batch = collate([[5, 6, 7], [5]], [[8, 9], [8]])
     precision = Precision("float32", choose_device("cpu"))
-    message = r"process 1 of 2 .*out of memory in a batch of 2 pairs.*Lower training\.batch_tokens"
+    message = r"process 1 of 2 .*out of memory in a batch of 2 pairs.*lower training\.batch_tokens"
     with pytest.raises(TrainingError, match=message):
         accumulate_gradients(Full(model), [batch], batch.num_target_tokens, precision, 0.1, None)
 

@@ -10,7 +10,7 @@ CPU = torch.device("cpu")
 
 
 def test_what_decides_about_bits_is_recorded() -> None:
-    environment = describe_environment(CPU, Precision("float32", CPU))
+    environment = describe_environment(Precision("float32", CPU))
     assert environment["torch"] == torch.__version__
     assert environment["numpy"] == np.__version__
     assert environment["python"] == platform.python_version()
@@ -19,7 +19,7 @@ def test_what_decides_about_bits_is_recorded() -> None:
 
 
 def test_differences_name_both_sides() -> None:
-    now = describe_environment(CPU, Precision("float32", CPU))
+    now = describe_environment(Precision("float32", CPU))
     assert environment_differences(now, now) == []
     then = {**now, "torch": "1.13", "num_threads": 99}
     # An older version did not say.

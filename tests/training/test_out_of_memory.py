@@ -113,8 +113,8 @@ def test_the_size_that_was_too_large_is_reported(
     (batch,) = make_batches([11])
     step(cramped(6), [batch])
     (message,) = caplog.messages
-    lengths = f"{batch.src_ids.size(1)} source and {batch.labels.size(1)} target tokens long"
-    assert f"a batch of 11 pairs, {lengths}, was split in two" in message
+    lengths = f"{batch.src_ids.size(1)} source and {batch.labels.size(1)} target tokens"
+    assert f"a batch of 11 pairs of {lengths} was split in two" in message
     assert "From now on" in message
     assert "lower training.batch_tokens" in message
 

@@ -270,7 +270,7 @@ def test_when_the_time_is_up_the_run_is_saved_and_there_is_more_to_do(
     assert "Stopped at step 7, saved: the time is up." in run.log_file.read_text()
     # It is a limit of the session, not of the run.
     assert "1234" not in run.config_file.read_text()
-    assert "1234" not in str(outcome.counters.to_dict())
+    assert "1234" not in str(outcome.counters)
     assert run.stopped_file.read_text() == "the time is up\n"
     # A start that is refused leaves it there, for a job script to see.
     with pytest.raises(DataError, match="nowhere"):

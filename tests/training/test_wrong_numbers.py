@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 
 import pytest
 import torch
@@ -107,7 +108,7 @@ def test_the_average_outlives_a_resume() -> None:
     unbroken = jumps(losses, Counters())
     counters = Counters()
     for start in range(0, len(losses), 5):
-        counters = Counters(**json.loads(json.dumps(counters.to_dict())))
+        counters = Counters(**json.loads(json.dumps(asdict(counters))))
         broken |= jumps(losses[start : start + 5], counters)
     assert broken == unbroken
     assert unbroken.keys() == {15, 18}
