@@ -14,11 +14,7 @@ LOG = logging.getLogger(__name__)
 
 
 def average_checkpoints(run: RunDirectory, number: int, *, best: bool) -> Checkpoint:
-    """Average the last ``number`` checkpoints, or the ``number`` best ones; return the new checkpoint.
-
-    If there are fewer, all of them are averaged. An older checkpoint that is only kept because it is the best
-    is not one of the last.
-    """
+    """Average the last ``number`` checkpoints, or the best ones; all of them if there are fewer."""
     run.require()
     store, config = CheckpointStore(run.checkpoints_dir), load_config(run.config_file)
     with run.lock():

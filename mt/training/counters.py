@@ -53,7 +53,6 @@ class Counters:
     """Best value so far of ``validation.metric``."""
     num_validations_without_gain: Count = 0
     num_skipped_steps: Count = 0
-    """Steps skipped because the loss or the gradient was not finite."""
     num_skipped_in_a_row: Count = 0
     logged_loss: Amount = 0.0
     """Summed loss, in nats, of the steps since the last point of the training curve."""
@@ -62,7 +61,6 @@ class Counters:
     average_loss: Amount = 0.0
     """Running average of the points of the training curve, to recognise a spike."""
     num_points: Count = 0
-    """Points of the training curve so far."""
     num_scaler_skips: Count = 0
     """Steps skipped only because the loss scale of fp16 was too large, which is normal."""
     owes_validation: bool = False
@@ -101,11 +99,8 @@ class Counters:
         return CurvePoint(loss, above if self.num_points > POINTS_AVERAGED else 0.0)
 
     def record_validation(self, value: float, metric: str) -> bool:
-        """Record a new value of the metric; return whether it is the best so far.
-
-        Of checkpoints with a score of 0, the newest counts as the best, but that is no gain. Corpus BLEU is 0
-        if not one word is right, or if all translations together have no sequence of four words.
-        """
+        """Record a new value of the metric; return whether it is the best so far."""
+        # Of checkpoints with a score of 0, the newest counts as the best, but that is no gain.
         is_tie_at_0 = metric != "loss" and value == self.best_value == 0
         better = (
             self.best_value is None
@@ -157,9 +152,7 @@ class SavedValues(_Values):
     counters: Counters = Field(alias="state")
     optimizer: Updates
     scaler: ScalerValues | None
-    """None unless the run trains in fp16."""
     average: Updates | None
-    """None unless the run keeps a moving average."""
 
 
 def read_values(saved: "SavedTraining", step: int) -> SavedValues:

@@ -11,10 +11,7 @@ LOG = logging.getLogger(__name__)
 
 
 def freeze(model: Transformer, patterns: str | None) -> None:
-    """Freeze the parameters whose names match one of ``patterns``, and log what is trained, by part.
-
-    A parameter with several names, such as a tied embedding, is frozen by any of them.
-    """
+    """Freeze the parameters of which any name matches one of ``patterns``, and log what is trained."""
     if patterns is None:
         return
     named = list(model.named_parameters(remove_duplicate=False))

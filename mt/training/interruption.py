@@ -21,8 +21,7 @@ class Interruption(contextlib.ExitStack):
     """Remembers, as a context manager, the first signal that asks the run to stop.
 
     A signal that was ignored before stays ignored: SIGINT in background jobs of a script, SIGHUP under nohup.
-    After any signal, or the time limit, Ctrl-C ends the process at once, which is safe, because files are
-    written atomically.
+    After any signal, Ctrl-C ends the process at once, which is safe, because files are written atomically.
     """
 
     def __init__(self, max_seconds: float | None = None) -> None:
@@ -49,10 +48,7 @@ class Interruption(contextlib.ExitStack):
         return self._is_agreed or (self.signal is not None and not processes.are_several())
 
     def check_share(self) -> None:
-        """Raise `Interrupted` if any process was asked to stop; for work within `distributed.barrier_after`.
-
-        It can be abandoned and repeated, and is abandoned by all of them.
-        """
+        """Raise `Interrupted` if any process was asked to stop, within `distributed.barrier_after`."""
         if distributed.is_stop_requested(self.signal is not None):
             raise Interrupted
 
@@ -62,10 +58,7 @@ class Interruption(contextlib.ExitStack):
 
     @contextlib.contextmanager
     def at_once(self) -> Iterator[None]:
-        """Let a signal raise `Interrupted` immediately; for work that has nothing to save.
-
-        With several processes, only in the first one: when it ends, the others do too.
-        """
+        """Let a signal raise `Interrupted` immediately in the first process: nothing needs saving."""
         self._is_at_once = processes.is_first()
         try:
             if self.signal is not None and self._is_at_once:

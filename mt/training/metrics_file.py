@@ -21,10 +21,6 @@ class Point:
     text: str
     """The line in the file."""
 
-    def __getitem__(self, name: str) -> float:
-        """A metric, such as ``loss``."""
-        return self.figures[name]
-
 
 def read_points(file: Path) -> list[Point]:
     """All points of a file in their order, none if it does not exist, without one that a crash cut off."""

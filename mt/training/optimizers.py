@@ -136,8 +136,7 @@ def _inner_matrices(model: Transformer) -> list[nn.Parameter]:
 def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     """Two groups of what is trained: matrices of linear layers, and all else, exempt from weight decay.
 
-    Decay would scale down the output of a norm, and shrink the embeddings of words that are too rare to
-    receive gradients. An output matrix tied to an embedding counts as an embedding.
+    Decay would scale down the output of a norm, and shrink the embeddings of words that are rare.
     """
     embeddings = {module.weight for module in model.modules() if isinstance(module, nn.Embedding)}
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]

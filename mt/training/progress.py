@@ -40,19 +40,12 @@ class Sample(NamedTuple):
 
 
 class Progress(contextlib.ExitStack):
-    """Writes each metric to both TensorBoard and `metrics.jsonl`, and shows the progress of the run.
-
-    It does not change anything that is saved in a checkpoint.
-    """
+    """Writes each metric to both TensorBoard and `metrics.jsonl`, and shows the progress of the run."""
 
     def __init__(
         self, run: RunDirectory, *, counters: Counters, total_steps: int | None, metric: str
     ) -> None:
-        """Open the files at the step of ``counters``; entries of later steps are removed.
-
-        ``total_steps`` is None if the step at which the run will end is unknown, and ``metric`` is that of
-        `Counters.best_value`.
-        """
+        """Open the files at the step of ``counters``; entries of later steps are removed."""
         super().__init__()
         # Steps after the checkpoint that training resumes from are repeated and logged again. So is a pending
         # validation: a process that was killed may have logged it already.
@@ -125,15 +118,11 @@ class Progress(contextlib.ExitStack):
     ) -> None:
         """Show a validation with some of its translations, and what the model attends to in one of them."""
         self._write("validation", counters, result.values() | result.others_by_name())
-        LOG.info(
-            "validation at step %s: loss %.3f  perplexity %s  %s",
-            f"{counters.step:,}",
-            result.loss,
-            f"{result.perplexity:.2f}" if result.perplexity < 1e6 else f"{result.perplexity:.0e}",
-            "  ".join(f"{score.name} {score.value:.2f}" for score in result.scores.values()),
-        )
-        for name, scores in result.others.items():
-            LOG.info("  on %s: %s", name, "  ".join(f"{s.name} {s.value:.2f}" for s in scores.values()))
+        scores = "  ".join(f"{score.name} {score.value:.2f}" for score in result.scores.values())
+        shown = f"loss {result.loss:.3f}  perplexity {result.perplexity:.4g}  {scores}"
+        LOG.info("validation at step %s: %s", f"{counters.step:,}", shown)
+        for name, of_set in result.others.items():
+            LOG.info("  on %s: %s", name, "  ".join(f"{s.name} {s.value:.2f}" for s in of_set.values()))
         if not self._signatures_logged:
             signatures = {score.name: score.signature for score in result.scores.values()}
             for name, signature in signatures.items():

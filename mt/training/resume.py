@@ -39,19 +39,13 @@ class ResumePoint:
 
     checkpoint: Checkpoint
     weights: dict[str, Tensor]
-    """The weights that were saved as the model, by name; empty once they are restored."""
+    """Empty once they are restored, like the tensors of the training state."""
     saved: SavedTraining
-    """The training state; without its tensors once they are restored."""
     values: SavedValues
     damaged: Mapping[str, str]
     """Later checkpoints, each with what is damaged in it."""
-
-    def why_finished(self, config: Config) -> str | None:
-        """The limit that the run has reached, in words; None if there is something left to do."""
-        counters = self.values.counters
-        if counters.owes_validation:
-            return None
-        return counters.reached_limit(config.training, config.validation)
+    finished: str | None
+    """The limit that the run has reached, in words; None if there is something left to do."""
 
     def restore(self, state: TrainState) -> None:
         """Put the checkpoint into a new train state, once."""
@@ -88,10 +82,11 @@ def find_resume_point(run: RunDirectory, config: Config, *, foreseen: bool = Fal
         values = read_values(saved, checkpoint.step)
     except DamagedError as error:
         raise _unusable(checkpoint, error) from error
-    if values.counters.reached_limit(config.training, config.validation) and not checkpoint.metrics:
-        # A limit was lowered to where the run was stopped, but a run ends with a validation.
-        values.counters.owes_validation = True
-    return ResumePoint(checkpoint, weights, saved, values, damaged)
+    finished = values.counters.reached_limit(config.training, config.validation)
+    # A limit may have been lowered to where the run was stopped, but a run ends with a validation.
+    values.counters.owes_validation |= finished is not None and not checkpoint.metrics
+    finished = None if values.counters.owes_validation else finished
+    return ResumePoint(checkpoint, weights, saved, values, damaged, finished)
 
 
 def _unusable(checkpoint: Checkpoint, why: object) -> CheckpointError:
@@ -124,13 +119,12 @@ def _check_new(run: RunDirectory, store: CheckpointStore, config: Config) -> Non
         )
 
 
-def report_resuming(
-    run: RunDirectory, point: ResumePoint, config: Config, environment: Mapping[str, str | int]
-) -> None:
+def report_resuming(point: ResumePoint, config: Config, environment: Mapping[str, str | int]) -> None:
     """Log where training continues, what was skipped, and why it may not be bit-exact."""
+    folder = point.checkpoint.folder.parent
     for name, reason in point.damaged.items():
-        LOG.warning("checkpoint %s is damaged and skipped: %s", run.checkpoints_dir / name, reason)
-    LOG.info("resuming %s from step %s", run.path, f"{point.checkpoint.step:,}")
+        LOG.warning("checkpoint %s is damaged and skipped: %s", folder / name, reason)
+    LOG.info("resuming %s from step %s", folder.parent, f"{point.checkpoint.step:,}")
     changes = environment_differences(point.checkpoint.environment, environment)
     if config.training.compile:
         changes.append("training.compile chooses kernels by the first batches of a session")
@@ -139,10 +133,7 @@ def report_resuming(
 
 
 def as_begun(config: Config, run: RunDirectory) -> Config:
-    """``config`` with the values of a run that has begun for the options that it does not set.
-
-    So a run keeps what it began with when a default changes.
-    """
+    """``config`` with the values of a run that has begun for the options that it does not set."""
     if not run.exists or not CheckpointStore(run.checkpoints_dir).names():
         return config
     return with_unset_from(load_config(run.config_file), config)

@@ -1,6 +1,7 @@
 """Trains a run from its config to its end, or as far as it gets before an interruption."""
 
 import logging
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -23,6 +24,7 @@ from mt.evaluation.scores import SCORE_NAMES
 from mt.files import write_atomically
 from mt.inference.loaded_model import build_model
 from mt.run_directory import RunDirectory, as_run
+from mt.training import resume
 from mt.training.branch import branch_off
 from mt.training.compiling import compile_objective
 from mt.training.counters import Counters
@@ -31,15 +33,6 @@ from mt.training.init_from import load_initial_weights, with_origin
 from mt.training.interruption import Interruption
 from mt.training.loop import train
 from mt.training.progress import Progress
-from mt.training.resume import (
-    ResumePoint,
-    as_begun,
-    check_equal_processes,
-    describe_environment,
-    find_resume_point,
-    report_resuming,
-    write_config,
-)
 from mt.training.run_log import log_file, record_session
 from mt.training.session import Session
 from mt.training.step import explain_out_of_memory
@@ -84,14 +77,14 @@ def run_training(
     """
     run = as_run(run)
     begun = run if from_checkpoint is None else RunDirectory(Path(from_checkpoint).absolute().parent.parent)
-    config = with_origin(config if restart else as_begun(config, begun), begun, restart=restart)
+    config = with_origin(config if restart else resume.as_begun(config, begun), begun, restart=restart)
     device = choose_device(config.training.device)
     precision = Precision(config.training.precision, device, tf32=config.training.tf32)
     with (
         Interruption(max_seconds if processes.is_first() else None) as interruption,
         distributed.connected(device.type),
     ):
-        check_equal_processes(config, describe_environment(precision))
+        resume.check_equal_processes(config, resume.describe_environment(precision))
         if not processes.is_first():
             show_only_errors()
             return _train(config, run, precision, interruption, None)
@@ -137,24 +130,18 @@ def _train(
 ) -> Outcome:
     """Train in one process: the first begins or resumes the run, and the others do what it does."""
     is_first = processes.is_first()
-    point = find_resume_point(run, config) if is_first else None
-    finished, step = distributed.broadcast(
-        (point.why_finished(config), point.checkpoint.step) if point else (None, 0)
-    )
+    point = resume.find_resume_point(run, config) if is_first else None
+    finished, step = distributed.broadcast((point.finished, point.checkpoint.step) if point else (None, 0))
     if not is_first and step and finished is None:
-        point = find_resume_point(run, config)
+        point = resume.find_resume_point(run, config)
         if point is None or point.checkpoint.step != step:
-            raise RunError(
-                f"process {processes.rank()} finds no checkpoint of step {step:,} in {run.path}: all "
-                "machines must share this folder."
-            )
+            who = f"process {processes.rank()}"
+            raise RunError(f"{who} finds no step {step:,} in {run.path}, which all machines must share.")
     counters = point.values.counters if point else Counters()
     if finished is not None:
         run.stopped_file.unlink(missing_ok=True)
         return Outcome(finished, counters, was_finished=True)
-    with log_file(run) as log, explain_out_of_memory(config):
-        if is_first:
-            log.begin_session()
+    with log_file(run, is_session=is_first), explain_out_of_memory(config):
         try:
             with _ready(config, run, precision, interruption, point, corpus) as (state, batches, session):
                 counters = state.counters
@@ -175,7 +162,7 @@ def _ready(
     run: RunDirectory,
     precision: Precision,
     interruption: Interruption,
-    point: ResumePoint | None,
+    point: resume.ResumePoint | None,
     corpus: Corpus | None,
 ) -> Iterator[tuple[TrainState, BatchStream, Session]]:
     """Prepare the data, and build or restore the model, for the duration of the ``with`` block."""
@@ -194,13 +181,13 @@ def _ready(
     freeze(model, config.training.freeze)
     model.to(precision.device)
     state = new_train_state(model, config, precision, lambda: interruption.signal is not None)
-    environment = describe_environment(precision)
+    environment = resume.describe_environment(precision)
     if point is not None:
         point.restore(state)
         if is_first:
             # Written only now, because a run that is refused or already finished keeps its config.
-            write_config(run, config)
-        report_resuming(run, point, config, environment)
+            resume.write_config(run, config)
+        resume.report_resuming(point, config, environment)
     if config.init_from.run is not None:
         # For the record of each checkpoint; the origin may disappear.
         environment["init_from"] = f"{config.init_from.run}@{config.init_from.checkpoint}"
@@ -230,13 +217,11 @@ def _ready(
 
 def _progress(config: Config, run: RunDirectory, batches: BatchStream, counters: Counters) -> Progress:
     training, num_steps = config.training, batches.num_steps(counters.epoch)
-    limits = [training.max_steps]
-    if training.max_epochs is not None:
-        limits.append(training.max_epochs * num_steps)
-    if training.max_target_tokens is not None:
-        tokens_per_step = batches.num_target_tokens(counters.epoch) / num_steps
-        limits.append(round(training.max_target_tokens / tokens_per_step))
-    total_steps = min((limit for limit in limits if limit is not None), default=None)
+    # Other limits only give about the number of steps.
+    epochs = (training.max_target_tokens or math.inf) / batches.num_target_tokens(counters.epoch)
+    epochs = min(epochs, training.max_epochs or math.inf)
+    expected = min(training.max_steps or math.inf, epochs * num_steps)
+    total_steps = round(expected) if math.isfinite(expected) else None
     progress = Progress(run, counters=counters, total_steps=total_steps, metric=config.validation.metric)
     if counters.step == 0:
         progress.show_options(fixed_options(config))
@@ -262,10 +247,8 @@ def _report_end(finished: str | None, counters: Counters, config: Config, interr
         where = f"at step {counters.step:,}, saved" if counters.step else "before the first step"
         reason = f"Stopped {where}: {interruption.reason}."
     else:
-        reason = (
-            f"Finished: {finished}, after {counters.step:,} steps, {counters.num_target_tokens:,} target "
-            f"tokens and {counters.seconds / 60:.1f} minutes."
-        )
+        done = f"{counters.step:,} steps, {counters.num_target_tokens:,} target tokens"
+        reason = f"Finished: {finished}, after {done} and {counters.seconds / 60:.1f} minutes."
     LOG.info("%s", reason)
     if finished is not None and counters.best_value is not None:
         metric = config.validation.metric

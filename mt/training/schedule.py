@@ -6,10 +6,7 @@ from mt.config.training import ScheduleConfig
 
 
 def noam_learning_rate(step: int, *, d_model: int, warmup_steps: int, factor: float = 1.0) -> float:
-    """The paper's schedule (equation 3) for an optimizer step, counted from 1.
-
-    A linear rise, then a fall with the inverse square root of the step; a wider model gets a lower rate.
-    """
+    """The paper's schedule (equation 3): a linear rise, then a fall with the root of the step."""
     return float(factor * d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5))
 
 

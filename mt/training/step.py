@@ -1,6 +1,7 @@
 """The gradient of one optimizer step, what the step reports, and running out of memory in it."""
 
 import logging
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -64,15 +65,12 @@ def accumulate_gradients(
     smoothing: float,
     positions_too_large: int | None,
 ) -> tuple[Tensor, int | None]:
-    """Leave the gradient of the whole step in the parameters.
+    """Leave the gradient of the whole step in the parameters; return this process's share of its loss ``()``.
 
     The loss of each micro-batch is divided by the real target tokens of the step, so that k micro-batches, on
     however many processes, give the gradient of the one batch that they make up. If a batch runs out of
-    memory, all start over, because the interrupted backward pass has left part of its gradient behind, with
-    batches of its size split in halves, whose dropout masks are others, but always the same ones.
-
-    Returns the summed loss of this process's micro-batches ``()``, divided by the average number of target
-    tokens per process; and the positions of the smallest batch that ran out of memory.
+    memory, all start over, with batches of its size split in halves, whose dropout masks are others, but
+    always the same ones. Also returns the positions of the smallest batch that ran out of memory.
     """
     device = next(objective.parameters()).device
     # The gradient exchange computes the mean.
@@ -112,11 +110,8 @@ def _on_device(batch: Batch, device: torch.device) -> Batch:
 
 def _split(batch: Batch, positions_too_large: int | None) -> list[Batch]:
     """The batch, halved until each part is clearly smaller than the bound, or a single pair."""
-    if (
-        positions_too_large is None
-        or batch.num_positions < (1 - _MARGIN) * positions_too_large
-        or len(batch.labels) == 1
-    ):
+    limit = math.inf if positions_too_large is None else (1 - _MARGIN) * positions_too_large
+    if batch.num_positions < limit or len(batch.labels) == 1:
         return [batch]
     return [part for half in batch.halves() for part in _split(half, positions_too_large)]
 
@@ -134,12 +129,9 @@ def _report_too_large(batch: Batch) -> None:
             f"a single sentence pair of {lengths} does not fit into memory. Lower data.max_length, or make "
             "the model smaller."
         )
+    what = f"a batch of {rows} pairs of {lengths} was split in two"
     LOG.warning(
-        "out of memory: a batch of %d pairs of %s was split in two. From now on every batch of about this "
-        "size is split, which takes time. %s",
-        rows,
-        lengths,
-        remedy,
+        "out of memory: %s. From now on all of about this size are, which takes time. %s", what, remedy
     )
 
 

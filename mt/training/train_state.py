@@ -33,10 +33,9 @@ class TrainState:
     objective: Objective
     """The model with its loss, on the device to compute on."""
     optimizer: torch.optim.Optimizer
-    """AdamW."""
     precision: Precision
     learning_rate: Callable[[int], float]
-    """The learning rate of each optimizer step, counted from 1."""
+    """That of each optimizer step, counted from 1."""
     label_smoothing: float = 0.0
     clip_norm: float | None = None
     """The maximum gradient norm; None for no limit."""
@@ -48,7 +47,6 @@ class TrainState:
     skips_on_device: bool = False
     """Whether the device itself skips an update that is not finite, so that the host need not wait for it."""
     log_every_steps: int = 1
-    """Steps from one point of the training curve to the next."""
     stop_requested: Callable[[], bool] = lambda: False
     """Whether this process was asked to stop."""
 
@@ -63,10 +61,9 @@ class TrainState:
         return self.counters.epoch, self.counters.batch
 
     def step(self, batches: StepBatches) -> StepResult | None:
-        """Train on these batches, and return the newest result that has been read.
+        """Train on these batches; return the newest result that `last_result` has not returned.
 
-        With ``skips_on_device`` it is that of the step before, so that the device has work while the host
-        waits; None if that was returned by `last_result`.
+        With ``skips_on_device`` it is that of the step before: the device is busy while the host waits.
         """
         before, self._unread = self._unread, self.launch(batches)
         if not self.skips_on_device:
@@ -79,10 +76,9 @@ class TrainState:
         return None if step is None else self.finish(step)
 
     def launch(self, batches: StepBatches) -> LaunchedStep:
-        """Accumulate the gradients of the micro-batches, update the parameters once, and count the step.
+        """Accumulate the gradients, update the parameters once if all is finite, and count the step.
 
-        A loss or gradient that is not finite changes no parameter. With ``skips_on_device``, nothing here
-        waits for the device.
+        With ``skips_on_device``, nothing here waits for the device.
         """
         counters, scaler = self.counters, self.precision.scaler
         own_loss = self._accumulate(batches.micro_batches, batches.num_target_tokens)
@@ -144,11 +140,7 @@ class TrainState:
         )
 
     def try_out(self, batch: Batch) -> None:
-        """Compute the gradient of a batch and discard it, so that running out of memory shows at once.
-
-        With several processes, this is also needed for exact resuming, because the first exchange determines
-        the order of summation in later ones.
-        """
+        """Discard the gradient of a batch: it shows whether it fits, and fixes the order of later sums."""
         self._accumulate([batch], batch.num_target_tokens)
         self.objective.zero_grad()
 

@@ -57,18 +57,10 @@ def validate(
     references: Sequence[str],
     others: Mapping[str, datasets.Dataset] = MappingProxyType({}),
 ) -> ValidationResult:
-    """Evaluate the model in evaluation mode, and restore its mode.
-
-    ``batches`` are the validation pairs (with several processes, the share of this one); ``translate`` maps
-    sources to translations, in the same order. ``others`` are scored as well.
-    """
-    was_training = objective.training
+    """Evaluate the model on this process's ``batches`` and by its translations, also of ``others``."""
     objective.eval()
-    try:
-        loss = validation_loss(objective, batches, precision)
-        translated = translate([*sources, *chain.from_iterable(other["src"] for other in others.values())])
-    finally:
-        objective.train(was_training)
+    loss = validation_loss(objective, batches, precision)
+    translated = translate([*sources, *chain.from_iterable(other["src"] for other in others.values())])
     hypotheses, rest = translated[: len(sources)], iter(translated[len(sources) :])
     scores = {
         name: score_translations(list(islice(rest, len(other))), list(other["tgt"]))
@@ -79,10 +71,7 @@ def validate(
 
 @torch.inference_mode()
 def validation_loss(objective: Objective, batches: Iterable[Batch], precision: Precision) -> float:
-    """Cross-entropy without smoothing, in nats per real target token; NaN if there are no batches.
-
-    With several processes, each has a share of the batches and gets the loss of all.
-    """
+    """Cross-entropy without smoothing, in nats per real target token; NaN if there is none."""
     device = next(objective.parameters()).device
 
     def summed_loss(batch: Batch) -> float:

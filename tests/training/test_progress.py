@@ -162,7 +162,7 @@ def test_log_lines_where_stderr_is_not_a_terminal(
 ) -> None:
     caplog.set_level(logging.INFO, "mt")
     take_steps(tmp_path, Counters(), 4)
-    assert "validation at step 4: loss 2.000  perplexity 7.39  BLEU 31.50  chrF2 55.00" in caplog.messages
+    assert "validation at step 4: loss 2.000  perplexity 7.389  BLEU 31.50  chrF2 55.00" in caplog.messages
     assert "BLEU signature: tok:13a" in caplog.messages
     assert "  source      A dog.\n  translation Ein Hund.\n  reference   Der Hund." in caplog.messages
     assert "\r" not in capsys.readouterr().err
