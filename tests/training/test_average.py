@@ -11,7 +11,6 @@ from mt.checkpoint.record import RECORD, record_text
 from mt.checkpoint.store import CheckpointStore
 from mt.config.load import load_config
 from mt.errors import CheckpointError
-from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
 from mt.training.average import average_checkpoints
 from mt.training.run import run_training
@@ -32,19 +31,6 @@ def test_it_is_the_mean_of_the_last(trained: RunDirectory) -> None:
         torch.testing.assert_close(weight, (first[name] + second[name]) / 2, rtol=1e-6, atol=1e-7)
     assert sorted(path.name for path in average.folder.iterdir()) == ["checkpoint.json", "model.safetensors"]
     assert all(path.read_bytes() == content for path, content in before.items())
-
-
-def test_the_average_of_one_is_the_same(trained: RunDirectory) -> None:
-    average = average_checkpoints(trained, 1, best=False)
-    files = [trained.checkpoints_dir / name / "model.safetensors" for name in (average.name, "step_0000200")]
-    mean, own = map(load_file, files)
-    assert all(torch.equal(mean[name], own[name]) for name in own)
-    texts = ["the dog sees milk.", "a child buys the car!"]
-    translations = [
-        ModelTranslator.from_run(trained, checkpoint=name, device=CPU).translate(texts)
-        for name in (average.name, "step_0000200")
-    ]
-    assert translations[0] == translations[1]
 
 
 @pytest.mark.parametrize(("metric", "best"), [("bleu", 0), ("loss", 1)])

@@ -129,14 +129,6 @@ def test_one_pair_that_does_not_fit_is_an_error(
     assert all(map(torch.equal, before, objective.parameters()))
 
 
-def test_other_errors_are_not_taken_for_it(
-    cramped: Callable[..., Cramped], make_batches: MakeBatches
-) -> None:
-    objective = cramped(2, error=RuntimeError("shapes cannot be multiplied"))
-    with pytest.raises(RuntimeError, match="multiplied"):
-        step(objective, make_batches([3]))
-
-
 @pytest.mark.parametrize("where", ["forward", "backward"])
 def test_with_dropout_the_outcome_is_that_of_a_step_that_knew_what_does_not_fit(
     where: str, cramped: Callable[..., Cramped], make_batches: MakeBatches
