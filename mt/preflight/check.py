@@ -74,8 +74,8 @@ def preflight(config: Config, run: RunDirectory, show: Callable[[Section], objec
     exists = "which exists already" if run.exists else "which is new"
     show(Section("run", f"{run.path}, {exists}, on {device} in {precision.name}"))
     store = CheckpointStore(run.checkpoints_dir)
-    point = find_resume_point(run, store, config, foreseen=True)
-    if point and (reason := point.why_finished(config)):
+    point = find_resume_point(run, config, foreseen=True)
+    if point and (reason := point.finished):
         has_no_rate = has_ended(point.checkpoint.step, config.schedule)
         limit = "that limit and schedule.total_steps in a new run" if has_no_rate else "that limit"
         return Conclusion(f"This run is finished ({reason}): to train longer, raise {limit}.")

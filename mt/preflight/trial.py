@@ -27,7 +27,6 @@ from mt.errors import TrainingError
 from mt.inference.loaded_model import build_model
 from mt.preflight.forecast import Pace
 from mt.preflight.text import Text
-from mt.training.counters import Counters
 from mt.training.freeze import freeze
 from mt.training.optimizers import count_moments
 from mt.training.step import StepResult
@@ -150,7 +149,7 @@ class Trial:
         self.size.check_fits(device)
         precision = Precision(config.training.precision, device, tf32=config.training.tf32)
         self.batches = training_batches(config, sample.pairs, text.tokenizers, sample.places)
-        self._train_state = new_train_state(model.to(device), config, precision, Counters())
+        self._train_state = new_train_state(model.to(device), config, precision)
         self._sample, self._device = sample, device
 
     def take_largest_step(self) -> LargestStep:

@@ -154,5 +154,5 @@ def short_duration(seconds: float) -> str:
 
 def series(points: Iterable[Point], kind: str, name: str) -> list[tuple[int, float]]:
     """Step and value of a metric in the points of one kind, by step, where it is finite."""
-    values = {p.step: p[name] for p in points if p.kind == kind and name in p.figures}
+    values = {p.step: p.figures[name] for p in points if p.kind == kind and name in p.figures}
     return sorted((step, value) for step, value in values.items() if math.isfinite(value))

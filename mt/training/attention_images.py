@@ -17,10 +17,7 @@ _CELL, _MARGIN, _LONGEST_LABEL = 18, 120, 16
 
 
 def attention_image(translator: ModelTranslator, rows: Sequence[Mapping[str, Any]]) -> Pixels | None:
-    """Draw the cross-attention, the mean of all heads, over the first of ``rows`` of a suitable length.
-
-    The reference is forced, so that rows and columns are the same in every validation.
-    """
+    """Draw the cross-attention, the mean of all heads, over the first suitable pair of ``rows``."""
     suitable = range(4, min(31, translator.max_length))
     encoders = {"src": translator.src_tokenizer.encode, "tgt": translator.tgt_tokenizer.encode}
     for row in islice(rows, 500):
@@ -30,16 +27,12 @@ def attention_image(translator: ModelTranslator, rows: Sequence[Mapping[str, Any
     else:
         return None
     shades = 255 * (1 - sentence.cross.mean((0, 1)).clamp(0, 1).sqrt())
-    cells = Image.fromarray(shades.byte().numpy()).resize(
-        (_CELL * shades.size(1), _CELL * shades.size(0)), Image.Resampling.NEAREST
-    )
+    cells = Image.fromarray(shades.byte().numpy().repeat(_CELL, 0).repeat(_CELL, 1))
     font = ImageFont.load_default(13)
     columns = Image.new("L", (_MARGIN, cells.width), 255)
     labelled = Image.new("L", (_MARGIN + cells.width, _MARGIN + cells.height), 255)
-    for image, tokens, top in (
-        (labelled, sentence.tgt_tokens, _MARGIN),
-        (columns, list(reversed(sentence.src_tokens)), 0),
-    ):
+    sides = (labelled, sentence.tgt_tokens, _MARGIN), (columns, sentence.src_tokens[::-1], 0)
+    for image, tokens, top in sides:
         for number, token in enumerate(tokens):
             # The font that comes with Pillow only has ASCII.
             label = visible(token.label).encode("ascii", "replace").decode()[:_LONGEST_LABEL]

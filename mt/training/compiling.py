@@ -7,19 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mt.special_tokens import PAD_ID
 from mt.training.loss import Objective
+from mt.transformer.kernels.cross_entropy import fused_losses
 
 Compiler = str | Callable[..., Any]
 """A backend of torch.compile, by its name or as a function."""
 
 
 def compile_objective(objective: Objective, *, backend: Compiler = "inductor") -> None:
-    """Compile each layer of the model, and the losses of its logits with their gradients.
-
-    All layers of a kind share their graphs, for batches of any shape. Beyond torch's limit of 8 graphs of a
-    function, an error is raised: torch would go on without compiling.
-    """
+    """Compile each layer, whose graphs all layers of its kind share, and the losses with their gradients."""
     torch._dynamo.config.fail_on_recompile_limit_hit = True
     # Shares of dropout never change. As variables they would have each layer read twice.
     torch._dynamo.config.specialize_float = True
@@ -47,25 +43,3 @@ def _with_any_number_of_rows(
     for rows in (logits, labels):
         torch._dynamo.mark_dynamic(rows, 0)
     return compiled(logits, labels, smoothing)
-
-
-def fused_losses(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
-    """What `mt.training.loss` computes step by step, as formulas that a compiler fuses into two passes.
-
-    Args:
-        logits: ``(N, V)``, replaced by the gradient of the summed loss.
-        labels: ``(N,)``; rows with PAD do not count.
-        smoothing: Probability mass spread evenly over the vocabulary.
-
-    Returns:
-        The cross-entropy of each row, ``(N,)``.
-    """
-    exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    log_total = exact.logsumexp(-1, keepdim=True)
-    is_label = torch.arange(exact.size(-1), device=exact.device) == labels[:, None]
-    is_real = (labels != PAD_ID)[:, None]
-    target = is_label.to(exact.dtype) * (1 - smoothing) + smoothing / exact.size(-1)
-    losses = (((log_total - exact) * target).sum(-1, keepdim=True) * is_real)[:, 0]
-    # Afterwards, because the logits may be `exact` themselves.
-    logits.copy_(((exact - log_total).exp() - target) * is_real)
-    return losses

@@ -1,8 +1,9 @@
 """The plain numbers of a run: how far it has got and how well it did, as in a checkpoint's JSON."""
 
+import json
 import math
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -18,10 +19,9 @@ if TYPE_CHECKING:
 POINTS_AVERAGED = 10
 
 # More than any run can reach, and small enough to compute with and print.
-Count = Annotated[int, Field(strict=True, ge=0, le=10**14)]
+Count = Annotated[int, Field(ge=0, le=10**14)]
 # Never negative but for a rounding error; in a diverging run it may be of any size.
-Amount = Annotated[float, Field(strict=True, ge=-1, allow_inf_nan=False)]
-Scale = Annotated[float, Field(strict=True, gt=0, le=(2 - 2**-23) * 2.0**127)]
+Amount = Annotated[float, Field(ge=-1, allow_inf_nan=False)]
 
 
 class CurvePoint(NamedTuple):
@@ -37,6 +37,8 @@ class CurvePoint(NamedTuple):
 class Counters:
     """Position, totals and best score of a run. The types bound which values are accepted from a file."""
 
+    __pydantic_config__ = ConfigDict(strict=True, extra="forbid")
+
     step: Count = 0
     """Optimizer steps taken."""
     epoch: Count = 0
@@ -47,11 +49,10 @@ class Counters:
     """Real target tokens trained on."""
     seconds: Amount = 0.0
     """Time spent on training and validation, over all sessions."""
-    best_value: Annotated[float, Field(strict=True)] | None = None
+    best_value: float | None = None
     """Best value so far of ``validation.metric``."""
     num_validations_without_gain: Count = 0
     num_skipped_steps: Count = 0
-    """Steps skipped because the loss or the gradient was not finite."""
     num_skipped_in_a_row: Count = 0
     logged_loss: Amount = 0.0
     """Summed loss, in nats, of the steps since the last point of the training curve."""
@@ -60,17 +61,12 @@ class Counters:
     average_loss: Amount = 0.0
     """Running average of the points of the training curve, to recognise a spike."""
     num_points: Count = 0
-    """Points of the training curve so far."""
     num_scaler_skips: Count = 0
     """Steps skipped only because the loss scale of fp16 was too large, which is normal."""
-    owes_validation: Annotated[bool, Field(strict=True)] = False
+    owes_validation: bool = False
     """Whether the validation at this step was interrupted and has yet to be done."""
     positions_too_large: Count | None = None
     """Positions in the smallest batch that ran out of memory; saved because halves draw different dropout."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Names and values, for a checkpoint."""
-        return asdict(self)
 
     def record_step(self, num_target_tokens: int) -> None:
         """Count a step, whatever its outcome."""
@@ -103,11 +99,8 @@ class Counters:
         return CurvePoint(loss, above if self.num_points > POINTS_AVERAGED else 0.0)
 
     def record_validation(self, value: float, metric: str) -> bool:
-        """Record a new value of the metric; return whether it is the best so far.
-
-        Of checkpoints with a score of 0, the newest counts as the best, but that is no gain. Corpus BLEU is 0
-        if not one word is right, or if all translations together have no sequence of four words.
-        """
+        """Record a new value of the metric; return whether it is the best so far."""
+        # Of checkpoints with a score of 0, the newest counts as the best, but that is no gain.
         is_tie_at_0 = metric != "loss" and value == self.best_value == 0
         better = (
             self.best_value is None
@@ -136,41 +129,36 @@ class Counters:
         return None
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class _Values(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
-class Updates(_Section):
+class Updates(_Values):
     """How often an optimizer, or the moving average, was updated."""
 
     num_updates: Count
 
 
-class ScalerValues(_Section):
+class ScalerValues(_Values):
     """The fp16 loss scale, and the steps since its last change."""
 
-    scale: Scale
+    scale: Annotated[float, Field(gt=0, lt=2.0**128)]
     growth_tracker: Count
 
 
-class SavedValues(_Section):
+class SavedValues(_Values):
     """All plain values of a checkpoint's training state."""
 
     counters: Counters = Field(alias="state")
     optimizer: Updates
     scaler: ScalerValues | None
-    """None unless the run trains in fp16."""
     average: Updates | None
-    """None unless the run keeps a moving average."""
 
 
 def read_values(saved: "SavedTraining", step: int) -> SavedValues:
     """The plain values in the training state of a checkpoint of this step."""
-    counters = saved.values.get("state")
-    if not isinstance(counters, dict) or counters.keys() != Counters().to_dict().keys():
-        raise DamagedError("its training state does not have the counters of mt")
     try:
-        values = SavedValues.model_validate(saved.values)
+        values = SavedValues.model_validate_json(json.dumps(saved.values))
     except ValidationError as error:
         raise DamagedError(f"its training state was not written by mt ({first_complaint(error)})") from error
     updates = [part.num_updates for part in (values.optimizer, values.average) if part]

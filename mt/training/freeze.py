@@ -4,7 +4,6 @@ import logging
 from collections import Counter
 from fnmatch import fnmatchcase
 
-from mt.display import aligned
 from mt.errors import ConfigError
 from mt.transformer.transformer import Transformer
 
@@ -12,13 +11,7 @@ LOG = logging.getLogger(__name__)
 
 
 def freeze(model: Transformer, patterns: str | None) -> None:
-    """Freeze the parameters whose names match one of ``patterns``, and log what is trained, by part.
-
-    A parameter with several names, such as a tied embedding, is frozen by any of them.
-
-    Raises:
-        ConfigError: If a pattern matches nothing, or all is frozen.
-    """
+    """Freeze the parameters of which any name matches one of ``patterns``, and log what is trained."""
     if patterns is None:
         return
     named = list(model.named_parameters(remove_duplicate=False))
@@ -33,11 +26,9 @@ def freeze(model: Transformer, patterns: str | None) -> None:
             parameter.requires_grad_(False)
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise ConfigError(f"training.freeze: {patterns} freezes all weights, so that nothing would learn.")
-    total, trained = Counter[str](), Counter[str]()
+    total = sum(parameter.numel() for parameter in model.parameters())
+    trained = Counter[str]()
     for name, parameter in model.named_parameters():
-        part = name.partition(".")[0]
-        total[part] += parameter.numel()
-        trained[part] += parameter.numel() if parameter.requires_grad else 0
-    rows = [("part", "parameters", "trained")]
-    rows += [(part, f"{number:,}", f"{trained[part]:,}") for part, number in total.items()]
-    LOG.info("weights that are trained:\n%s", "\n".join(f"  {line}" for line in aligned(rows)))
+        trained[name.partition(".")[0]] += parameter.numel() if parameter.requires_grad else 0
+    parts = ", ".join(f"{part} {number:,}" for part, number in trained.items() if number)
+    LOG.info("%s of %s weights are trained: %s", f"{trained.total():,}", f"{total:,}", parts)

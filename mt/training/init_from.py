@@ -27,10 +27,7 @@ _NOISE = 0.1
 
 
 def with_origin(config: Config, run: RunDirectory | None, *, restart: bool = False) -> Config:
-    """The config with the shape of the model that the run begins from, whose checkpoint is resolved.
-
-    A ``run`` that has begun knows them itself, so that its origin may be gone.
-    """
+    """The config with the shape of its origin, which a ``run`` that has begun knows itself."""
     origin = config.init_from
     if origin.run is None:
         return config
@@ -46,21 +43,21 @@ def with_origin(config: Config, run: RunDirectory | None, *, restart: bool = Fal
         checkpoint = CheckpointStore(directory.checkpoints_dir).require(origin.checkpoint)
         check_tokenizers(directory, checkpoint)
         source = load_config(directory.config_file)
-        origin = origin.model_copy(
-            update={"checkpoint": checkpoint.name, "sha256": checkpoint.checksums[MODEL]}
-        )
+        resolved = {"checkpoint": checkpoint.name, "sha256": checkpoint.checksums[MODEL]}
+        origin = origin.model_copy(update=resolved)
     inherited = {"model": source.model.model_dump(exclude=IN_TRAINING_ALONE)}
     if origin.sides == {"src", "tgt"}:
         inherited["tokenizer"] = source.tokenizer.model_dump(exclude=_FOR_NEW_TEXT)
         inherited["cleaning"] = source.cleaning.model_dump(include={"unicode_form", "invisible"})
-    contradictions = [
-        f"{section}.{key} is {getattr(getattr(config, section), key)} here, but {value} in {origin.run}, "
-        "from which this run begins. Leave it out."
-        for section, keys in inherited.items()
-        for key, value in keys.items()
-        if key in getattr(config, section).model_fields_set
-        and getattr(getattr(config, section), key) != value
-    ]
+    contradictions = []
+    for section, keys in inherited.items():
+        own = getattr(config, section)
+        contradictions += [
+            f"{section}.{key} is {getattr(own, key)} here, but {value} in {origin.run}, from which this run "
+            "begins. Leave it out."
+            for key, value in keys.items()
+            if key in own.model_fields_set and getattr(own, key) != value
+        ]
     if contradictions:
         raise ConfigError("\n".join(contradictions))
     sections = {name: getattr(config, name).model_copy(update=keys) for name, keys in inherited.items()}
@@ -70,11 +67,7 @@ def with_origin(config: Config, run: RunDirectory | None, *, restart: bool = Fal
 def load_initial_weights(
     model: Transformer, config: Config, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer
 ) -> None:
-    """Replace the initial weights of the chosen parts with those of the run to begin from.
-
-    Rows of words that were added are the mean of the rows of what was written before instead, or of all
-    rows, with a little noise from torch's global generator.
-    """
+    """Replace the initial weights of the chosen parts with those of the run to begin from."""
     origin = config.init_from
     run = RunDirectory(Path(str(origin.run)))
     store = CheckpointStore(run.checkpoints_dir)
@@ -105,13 +98,9 @@ def load_initial_weights(
             if len(old) < len(parameter):
                 old = grown(old, pieces["src" if name.startswith("src") else "tgt"])
             parameter.copy_(old)
-    LOG.info(
-        "beginning from %s: %s of %s parameters%s",
-        checkpoint.folder,
-        f"{sum(parameter.numel() for parameter in taken):,}",
-        f"{sum(parameter.numel() for parameter in names):,}",
-        "".join(f", {len(rows):,} new entries ({side})" for side, rows in pieces.items() if rows),
-    )
+    count, total = (sum(parameter.numel() for parameter in each) for each in (taken, names))
+    new = "".join(f", {len(rows):,} new entries ({side})" for side, rows in pieces.items() if rows)
+    LOG.info("beginning from %s: %s of %s parameters%s", checkpoint.folder, f"{count:,}", f"{total:,}", new)
 
 
 def grown(rows: Tensor, pieces: list[list[int]]) -> Tensor:

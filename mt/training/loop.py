@@ -9,11 +9,7 @@ from mt.training.train_state import TrainState
 
 
 def train(state: TrainState, batches: BatchStream, session: Session) -> str | None:
-    """Train until the config's limits are reached, or until the session is interrupted.
-
-    Returns:
-        Why the run is finished, in words, or None if it was interrupted; then it is saved and can be resumed.
-    """
+    """Train until the run is finished, and return why in words, or None if it is interrupted."""
     finished = None
     # Preparing an epoch and validating take so long that they are cut short.
     with suppress(Interrupted):

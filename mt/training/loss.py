@@ -19,9 +19,8 @@ def smoothed_cross_entropy(
 ) -> Tensor:
     """Project ``hidden`` ``(N, D)`` onto the vocabulary, and sum the loss over real tokens: ``()``, in nats.
 
-    The target has ``1 - smoothing`` for the label (section 5.4) and ``smoothing`` spread evenly over the
-    vocabulary. It is a sum, not a mean: the caller divides by the real tokens of the whole step, so that a
-    short micro-batch does not weigh more than a long one.
+    The target has ``1 - smoothing`` for the label (section 5.4) and ``smoothing`` spread evenly. It is a sum,
+    because the caller divides by the real tokens of the whole step, however many micro-batches it has.
     """
     log_probs = F.linear(hidden, weight, bias).log_softmax(-1)
     of_label = log_probs.gather(-1, labels[:, None])[:, 0]
@@ -38,10 +37,7 @@ def r_drop_loss(
     alpha: float,
     bias: Tensor | None = None,
 ) -> Tensor:
-    """Half of equation 4 of Liang et al. 2021, for two passes ``(2, N, D)`` with dropout of their own.
-
-    This is the mean of their cross-entropies, and ``alpha / 4`` times the divergences of each from the other.
-    """
+    """Half of equation 4 of Liang et al. 2021, for two passes ``(2, N, D)`` with dropout of their own."""
     losses = [smoothed_cross_entropy(each, weight, labels, smoothing, bias=bias) for each in hidden]
     log_p, log_q = F.linear(hidden[:, labels != PAD_ID], weight, bias).log_softmax(-1).unbind()
     divergences: Tensor = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum()
@@ -63,10 +59,8 @@ def guided_alignment_loss(scores: Tensor, alignment: Tensor) -> Tensor:
 def cheapest_masks(batch: Batch, dtype: torch.dtype) -> tuple[Tensor | None, Mask]:
     """The masks of source and target with which the loss of a batch is computed fastest on its device.
 
-    Padding follows the real tokens of a target, so with the causal mask alone they never attend to it; what
-    padding attends to does not matter. On CUDA, the fastest kernel accepts only the causal mask, and the
-    kernel for padded sources adds a bias of the products' ``dtype``, into which torch would convert the mask
-    in each attention. On a CPU there is nothing to gain from either.
+    Padding follows the real tokens of a target, so with the causal mask alone they never attend to it. On
+    CUDA, the fastest kernel accepts only that one, and the kernel for padded sources adds a ``dtype`` bias.
     """
     if batch.tgt_ids.is_cuda:
         return as_bias(batch.src_mask, dtype) if batch.has_src_padding else None, "causal"
@@ -88,9 +82,8 @@ class Objective(nn.Module):
     def forward(self, batch: Batch, smoothing: float) -> Tensor:
         """The summed label-smoothed cross-entropy over the real target tokens of the batch: ``()``.
 
-        R-Drop replaces this loss with its own while training. If the batch has an alignment, the weighted
-        guided-alignment loss, averaged over the passes, adds its gradient but not its value, so that the
-        result can be compared with that of other runs.
+        R-Drop replaces it while training. The guided-alignment loss, averaged over the passes, adds its
+        gradient but not its value, so that the result can be compared with that of other runs.
         """
         num_passes = 2 if self.r_drop and self.training else 1
         passes = batch.repeated(num_passes)

@@ -25,10 +25,7 @@ class MovingAverage:
 
     @torch.no_grad()
     def update(self, found_inf: Tensor | None = None) -> None:
-        """Include the model's weights after an optimizer step, unless ``found_inf`` says it was skipped.
-
-        Without ``found_inf``, call it only after a step that changed the weights.
-        """
+        """Include the weights of an optimizer step, unless ``found_inf`` says that it was skipped."""
         averages, weights = list(self._average.values()), list(self._model.weights().values())
         if found_inf is None:
             self.num_updates = int(self.num_updates) + 1

@@ -12,6 +12,8 @@ from mt.config.training import TrainingConfig
 from mt.device import Precision
 from mt.transformer.transformer import Transformer
 
+_SHAPE = attrgetter("shape")
+
 
 class Muon(torch.optim.Optimizer):
     """Updates matrices by orthogonalised momentum (Jordan et al. 2024, "Muon").
@@ -19,9 +21,8 @@ class Muon(torch.optim.Optimizer):
     The moving average of a matrix's gradients is replaced with a matrix that has the same singular vectors
     and singular values that are all about 1, so that rare directions are learnt as fast as frequent ones.
     Multiplied by 0.2 and the square root of its longer side, the update is as large as one of AdamW's, so
-    that one learning rate suits both (Liu et al. 2025, section 2.2). `torch.optim.Muon` does the same with
-    five rounds of one polynomial, one matrix at a time; here matrices of equal shape share their products,
-    which is faster on a CPU.
+    that one learning rate suits both (Liu et al. 2025, section 2.2). Unlike `torch.optim.Muon`, matrices of
+    equal shape share their products, which is faster on a CPU.
     """
 
     MOMENTUM = 0.95
@@ -49,7 +50,7 @@ class Muon(torch.optim.Optimizer):
         """Update all matrices once, unless `found_inf` is 1; ``closure`` is not used."""
         for group in self.param_groups:
             matrices = [matrix for matrix in group["params"] if matrix.grad is not None]
-            for _, same in groupby(sorted(matrices, key=_shape), key=_shape):
+            for _, same in groupby(sorted(matrices, key=_SHAPE), key=_SHAPE):
                 self._update(list(same), group["lr"], group["weight_decay"])
 
     def _update(self, matrices: list[Tensor], rate: float, weight_decay: float) -> None:
@@ -103,10 +104,6 @@ def _squares(x: Tensor) -> Tensor:
     return torch.bmm(x, x.mT) if x.size(1) <= x.size(2) else torch.bmm(x.mT, x)
 
 
-def _shape(matrix: Tensor) -> tuple[int, ...]:
-    return tuple(matrix.shape)
-
-
 def make_optimizers(
     model: Transformer, config: TrainingConfig, precision: Precision
 ) -> tuple[torch.optim.Optimizer, Muon | None]:
@@ -119,14 +116,8 @@ def make_optimizers(
         dtype = torch.bfloat16 if precision.name == "bf16" else inner[0].dtype
         muon = Muon(inner, weight_decay=config.weight_decay, dtype=dtype)
     # The fused kernel updates all parameters in one pass.
-    adamw = torch.optim.AdamW(
-        groups,
-        lr=0.0,
-        betas=(config.adam_beta1, config.adam_beta2),
-        eps=config.adam_epsilon,
-        fused=True,
-    )
-    return adamw, muon
+    betas = config.adam_beta1, config.adam_beta2
+    return torch.optim.AdamW(groups, lr=0.0, betas=betas, eps=config.adam_epsilon, fused=True), muon
 
 
 def count_moments(model: Transformer, config: TrainingConfig) -> int:
@@ -145,16 +136,10 @@ def _inner_matrices(model: Transformer) -> list[nn.Parameter]:
 def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     """Two groups of what is trained: matrices of linear layers, and all else, exempt from weight decay.
 
-    Norms, biases and embeddings are exempt: decay would scale down the output of a norm, and shrink the
-    embeddings of words that are too rare to receive gradients. An output matrix tied to an embedding counts
-    as an embedding.
+    Decay would scale down the output of a norm, and shrink the embeddings of words that are rare.
     """
     embeddings = {module.weight for module in model.modules() if isinstance(module, nn.Embedding)}
-    matrices: list[nn.Parameter] = []
-    exempt: list[nn.Parameter] = []
-    for parameter in filter(attrgetter("requires_grad"), model.parameters()):
-        (matrices if parameter.dim() > 1 and parameter not in embeddings else exempt).append(parameter)
-    return [
-        {"params": matrices, "weight_decay": weight_decay},
-        {"params": exempt, "weight_decay": 0.0},
-    ]
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    matrices = [each for each in trained if each.dim() > 1 and each not in embeddings]
+    exempt = [each for each in trained if each.dim() < 2 or each in embeddings]
+    return [{"params": matrices, "weight_decay": weight_decay}, {"params": exempt, "weight_decay": 0.0}]

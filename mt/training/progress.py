@@ -1,22 +1,21 @@
 """Monitoring of a run: TensorBoard, `metrics.jsonl`, and a progress bar or log lines."""
 
+import contextlib
 import json
 import logging
 import math
 import os
 import sys
-import textwrap
 import time
 from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from torch.utils.tensorboard import SummaryWriter
 from torch.utils.tensorboard.summary import hparams
 from tqdm import tqdm
 
 from mt.config.located_yaml import Scalar
-from mt.display import SECONDS_BETWEEN_LINES, markdown_table, markdown_text, visible
+from mt.display import SECONDS_BETWEEN_LINES, markdown_table, markdown_text
 from mt.files import write_atomically
 from mt.run_directory import RunDirectory
 from mt.training.attention_images import Pixels
@@ -40,20 +39,14 @@ class Sample(NamedTuple):
     reference: str
 
 
-class Progress:
-    """Writes each metric to both TensorBoard and `metrics.jsonl`, and shows the progress of the run.
-
-    It does not change anything that is saved in a checkpoint.
-    """
+class Progress(contextlib.ExitStack):
+    """Writes each metric to both TensorBoard and `metrics.jsonl`, and shows the progress of the run."""
 
     def __init__(
         self, run: RunDirectory, *, counters: Counters, total_steps: int | None, metric: str
     ) -> None:
-        """Open the files at the step of ``counters``; entries of later steps are removed.
-
-        ``total_steps`` is None if the step at which the run will end is unknown, and ``metric`` is that of
-        `Counters.best_value`.
-        """
+        """Open the files at the step of ``counters``; entries of later steps are removed."""
+        super().__init__()
         # Steps after the checkpoint that training resumes from are repeated and logged again. So is a pending
         # validation: a process that was killed may have logged it already.
         owed = (counters.step, "validation") if counters.owes_validation else None
@@ -69,6 +62,8 @@ class Progress:
             bar_format="{desc}step {n_fmt}{postfix}" if total_steps is None else BAR,
             dynamic_ncols=True,
         )
+        self.callback(self._tensorboard.close)
+        self.callback(self._bar.close)
         self._total_steps = total_steps
         self._metric = metric
         self._newest_loss = ""
@@ -76,24 +71,13 @@ class Progress:
         self._started = self._since = self._last_line = time.perf_counter()
         self._num_steps, self._num_tokens = 0, 0
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bar.close()
-        self._tensorboard.close()
-
-    def show_run(self, options: Mapping[str, Scalar], corpus: str) -> None:
-        """Show the options of a new run among TensorBoard's hyper-parameters, and what its corpus has."""
+    def show_options(self, options: Mapping[str, Scalar]) -> None:
+        """Show the options of a new run among TensorBoard's hyper-parameters."""
         writer = self._tensorboard.file_writer
         assert writer is not None  # Only a closed SummaryWriter has none.
         known = {name: value for name, value in options.items() if value is not None}
         # At the first step, so that they appear once, however often the run is started.
         writer.add_summary(hparams(known, {})[1], 1)
-        # Markdown leaves a table unchanged if it is indented by four spaces.
-        self._tensorboard.add_text("corpus/report", textwrap.indent(visible(corpus), "    "), 1)
 
     def step(self, result: StepResult) -> None:
         """Show one more step, and its point of the training curve if it has one."""
@@ -112,36 +96,18 @@ class Progress:
         counters, now = result.counters, time.perf_counter()
         speed = self._num_tokens / (now - self._since)
         self._since, self._num_tokens = now, 0
-        self._write(
-            "train",
-            counters,
-            {
-                "loss": point.loss,
-                "learning_rate": result.learning_rate,
-                "gradient_norm": result.gradient_norm,
-                "tokens_per_second": speed,
-            },
-        )
-        step = f"{counters.step:,}"
-        if point.above_average > SPIKE:
-            LOG.warning(
-                "step %s: the loss has jumped to %.3f, %.3f above its running average",
-                step,
-                point.loss,
-                point.above_average,
-            )
+        metrics = {"loss": point.loss, "learning_rate": result.learning_rate}
+        metrics |= {"gradient_norm": result.gradient_norm, "tokens_per_second": speed}
+        self._write("train", counters, metrics)
+        step, above = f"{counters.step:,}", point.above_average
+        if above > SPIKE:
+            LOG.warning("step %s: the loss jumped to %.3f, %.3f above its average", step, point.loss, above)
         self._newest_loss = f"loss {point.loss:.3f}, {speed:,.0f} tokens/s"
         if self._bar.disable and now - self._last_line >= SECONDS_BETWEEN_LINES:
             self._last_line = now
-            LOG.info(
-                "step %s  epoch %d  loss %.3f  learning rate %.2e  %s tokens/s  %s",
-                step,
-                counters.epoch + 1,
-                point.loss,
-                result.learning_rate,
-                f"{speed:,.0f}",
-                self._time_left(counters.step),
-            )
+            where = f"step {step}  epoch {counters.epoch + 1}"
+            shown = f"learning rate {result.learning_rate:.2e}  {speed:,.0f} tokens/s"
+            LOG.info("%s  loss %.3f  %s  %s", where, point.loss, shown, self._time_left(counters.step))
 
     def validation(
         self,
@@ -152,15 +118,11 @@ class Progress:
     ) -> None:
         """Show a validation with some of its translations, and what the model attends to in one of them."""
         self._write("validation", counters, result.values() | result.others_by_name())
-        LOG.info(
-            "validation at step %s: loss %.3f  perplexity %s  %s",
-            f"{counters.step:,}",
-            result.loss,
-            f"{result.perplexity:.2f}" if result.perplexity < 1e6 else f"{result.perplexity:.0e}",
-            "  ".join(f"{score.name} {score.value:.2f}" for score in result.scores.values()),
-        )
-        for name, scores in result.others.items():
-            LOG.info("  on %s: %s", name, "  ".join(f"{s.name} {s.value:.2f}" for s in scores.values()))
+        scores = "  ".join(f"{score.name} {score.value:.2f}" for score in result.scores.values())
+        shown = f"loss {result.loss:.3f}  perplexity {result.perplexity:.4g}  {scores}"
+        LOG.info("validation at step %s: %s", f"{counters.step:,}", shown)
+        for name, of_set in result.others.items():
+            LOG.info("  on %s: %s", name, "  ".join(f"{s.name} {s.value:.2f}" for s in of_set.values()))
         if not self._signatures_logged:
             signatures = {score.name: score.signature for score in result.scores.values()}
             for name, signature in signatures.items():
@@ -197,12 +159,8 @@ class Progress:
             # JSON has no NaN.
             **{name: value if math.isfinite(value) else None for name, value in values.items()},
         }
-        try:
-            with self._run.metrics_file.open("a", encoding="utf-8") as opened:
-                opened.write(json.dumps(line) + "\n")
-        except OSError as error:
-            # With the name of the file if the disk is full.
-            raise OSError(error.errno, error.strerror, str(self._run.metrics_file)) from error
+        with self._run.metrics_file.open("a", encoding="utf-8") as opened:
+            opened.write(json.dumps(line) + "\n")
 
     def _time_left(self, step: int) -> str:
         """The time left for training, without validation and saving."""

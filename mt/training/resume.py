@@ -40,38 +40,28 @@ class ResumePoint:
 
     checkpoint: Checkpoint
     weights: dict[str, Tensor]
-    """The weights that were saved as the model, by name; empty once they are restored."""
+    """Empty once they are restored, like the tensors of the training state."""
     saved: SavedTraining
-    """The training state; without its tensors once they are restored."""
     values: SavedValues
     damaged: Mapping[str, str]
     """Later checkpoints, each with what is damaged in it."""
+    finished: str | None
+    """The limit that the run has reached, in words; None if there is something left to do."""
 
-    def why_finished(self, config: Config) -> str | None:
-        """The limit that the run has reached, in words; None if there is something left to do."""
-        counters = self.values.counters
-        if counters.owes_validation:
-            return None
-        return counters.reached_limit(config.training, config.validation)
-
-    def restore(self, state: TrainState, run: RunDirectory) -> None:
+    def restore(self, state: TrainState) -> None:
         """Put the checkpoint into a new train state, once."""
         try:
             state.restore(self.weights, self.saved, self.values)
-        except DamagedError as error:
+        except (DamagedError, ValueError) as error:
             raise _unusable(self.checkpoint, error) from error
-        except ValueError as error:
-            why = f"it does not match the tokenizers in {run.path}: {error}"
-            raise _unusable(self.checkpoint, why) from error
         # The model and the optimizers have what they need, and the run keeps this object.
         self.weights.clear()
         self.saved.tensors.clear()
 
 
-def find_resume_point(
-    run: RunDirectory, store: CheckpointStore, config: Config, *, foreseen: bool = False
-) -> ResumePoint | None:
+def find_resume_point(run: RunDirectory, config: Config, *, foreseen: bool = False) -> ResumePoint | None:
     """The newest sound checkpoint; None for a new run, whose config is then written unless it is foreseen."""
+    store = CheckpointStore(run.checkpoints_dir)
     recovered, damaged = store.resumable() if foreseen else store.recover()
     if recovered is None:
         _check_new(run, store, config)
@@ -93,10 +83,11 @@ def find_resume_point(
         values = read_values(saved, checkpoint.step)
     except DamagedError as error:
         raise _unusable(checkpoint, error) from error
-    if values.counters.reached_limit(config.training, config.validation) and not checkpoint.metrics:
-        # A limit was lowered to where the run was stopped, but a run ends with a validation.
-        values.counters.owes_validation = True
-    return ResumePoint(checkpoint, weights, saved, values, damaged)
+    finished = values.counters.reached_limit(config.training, config.validation)
+    # A limit may have been lowered to where the run was stopped, but a run ends with a validation.
+    values.counters.owes_validation |= finished is not None and not checkpoint.metrics
+    finished = None if values.counters.owes_validation else finished
+    return ResumePoint(checkpoint, weights, saved, values, damaged, finished)
 
 
 def _unusable(checkpoint: Checkpoint, why: object) -> CheckpointError:
@@ -129,13 +120,12 @@ def _check_new(run: RunDirectory, store: CheckpointStore, config: Config) -> Non
         )
 
 
-def report_resuming(
-    run: RunDirectory, point: ResumePoint, config: Config, environment: Mapping[str, str | int]
-) -> None:
+def report_resuming(point: ResumePoint, config: Config, environment: Mapping[str, str | int]) -> None:
     """Log where training continues, what was skipped, and why it may not be bit-exact."""
+    folder = point.checkpoint.folder.parent
     for name, reason in point.damaged.items():
-        LOG.warning("checkpoint %s is damaged and skipped: %s", run.checkpoints_dir / name, reason)
-    LOG.info("resuming %s from step %s", run.path, f"{point.checkpoint.step:,}")
+        LOG.warning("checkpoint %s is damaged and skipped: %s", folder / name, reason)
+    LOG.info("resuming %s from step %s", folder.parent, f"{point.checkpoint.step:,}")
     changes = environment_differences(point.checkpoint.environment, environment)
     if config.training.compile:
         changes.append("training.compile chooses kernels by the first batches of a session")
@@ -144,10 +134,7 @@ def report_resuming(
 
 
 def as_begun(config: Config, run: RunDirectory) -> Config:
-    """``config`` with the values of a run that has begun for the options that it does not set.
-
-    So a run keeps what it began with when a default changes.
-    """
+    """``config`` with the values of a run that has begun for the options that it does not set."""
     if not run.exists or not CheckpointStore(run.checkpoints_dir).names():
         return config
     return with_unset_from(load_config(run.config_file), config)
@@ -182,13 +169,14 @@ def write_config(run: RunDirectory, config: Config) -> None:
     write_atomically(run.config_file, config_to_yaml(config))
 
 
-def describe_environment(device: torch.device, precision: Precision) -> dict[str, str | int]:
+def describe_environment(precision: Precision) -> dict[str, str | int]:
     """Versions, device, precision and threads, for a checkpoint."""
+    device = precision.device
+    device_name = torch.backends.cpu.get_cpu_capability()
     if device.type == "cuda":
         device_name = torch.cuda.get_device_name(device)
-    else:
-        library = ", float32 by oneDNN" if onednn_is_faster(torch.float32) else ""
-        device_name = f"{torch.backends.cpu.get_cpu_capability()}{library}"
+    elif onednn_is_faster(torch.float32):
+        device_name += ", float32 by oneDNN"
     return {
         "mt": mt.__version__,
         "python": platform.python_version(),

@@ -1,6 +1,7 @@
 """Trains a run from its config to its end, or as far as it gets before an interruption."""
 
 import logging
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -11,19 +12,19 @@ from pathlib import Path
 import torch
 
 from mt import distributed, processes
-from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
 from mt.config.write import fixed_options
 from mt.data.batches.stream import BatchStream, training_batches
 from mt.data.corpus import Corpus, load_corpus
-from mt.data.prepare import Prepared, make_tokenizers, prepare
+from mt.data.prepare import make_tokenizers, prepare
 from mt.device import Precision, choose_device, fix_num_threads, keep_freed_memory
-from mt.display import counted, show_only_errors
+from mt.display import show_only_errors
 from mt.errors import ConfigError, Interrupted, MtError, RunError
 from mt.evaluation.scores import SCORE_NAMES
 from mt.files import write_atomically
 from mt.inference.loaded_model import build_model
 from mt.run_directory import RunDirectory, as_run
+from mt.training import resume
 from mt.training.branch import branch_off
 from mt.training.compiling import compile_objective
 from mt.training.counters import Counters
@@ -32,15 +33,6 @@ from mt.training.init_from import load_initial_weights, with_origin
 from mt.training.interruption import Interruption
 from mt.training.loop import train
 from mt.training.progress import Progress
-from mt.training.resume import (
-    ResumePoint,
-    as_begun,
-    check_equal_processes,
-    describe_environment,
-    find_resume_point,
-    report_resuming,
-    write_config,
-)
 from mt.training.run_log import log_file, record_session
 from mt.training.session import Session
 from mt.training.step import explain_out_of_memory
@@ -85,18 +77,17 @@ def run_training(
     """
     run = as_run(run)
     begun = run if from_checkpoint is None else RunDirectory(Path(from_checkpoint).absolute().parent.parent)
-    config = with_origin(config if restart else as_begun(config, begun), begun, restart=restart)
+    config = with_origin(config if restart else resume.as_begun(config, begun), begun, restart=restart)
     device = choose_device(config.training.device)
     precision = Precision(config.training.precision, device, tf32=config.training.tf32)
     with (
         Interruption(max_seconds if processes.is_first() else None) as interruption,
         distributed.connected(device.type),
     ):
-        check_equal_processes(config, describe_environment(device, precision))
-        setup = _Setup(config, run, device, precision, interruption)
+        resume.check_equal_processes(config, resume.describe_environment(precision))
         if not processes.is_first():
             show_only_errors()
-            return _train(setup, None)
+            return _train(config, run, precision, interruption, None)
         if (size := processes.size()) > (shares := config.training.num_micro_batches):
             raise ConfigError(
                 f"{size} processes cannot share a step of {shares} micro-batches. For steps as large, set "
@@ -110,25 +101,10 @@ def run_training(
             _report_end(None, Counters(), config, interruption)
             return Outcome(None, Counters(), interruption.exit_code, was_started=False)
         with run.lock():
-            outcome = _train(setup, corpus)
+            outcome = _train(config, run, precision, interruption, corpus)
         if outcome.finished is not None and not outcome.was_finished:
             _prepare_engine(run, interruption)
         return outcome
-
-
-@dataclass(frozen=True)
-class _Setup:
-    """What training needs besides its state and its data, in each process."""
-
-    config: Config
-    run: RunDirectory
-    device: torch.device
-    precision: Precision
-    interruption: Interruption
-
-    @property
-    def store(self) -> CheckpointStore:
-        return CheckpointStore(self.run.checkpoints_dir)
 
 
 def _make_room(
@@ -149,35 +125,26 @@ def _make_room(
     return corpus
 
 
-def _train(setup: _Setup, corpus: Corpus | None) -> Outcome:
+def _train(
+    config: Config, run: RunDirectory, precision: Precision, interruption: Interruption, corpus: Corpus | None
+) -> Outcome:
     """Train in one process: the first begins or resumes the run, and the others do what it does."""
-    config, run, interruption = setup.config, setup.run, setup.interruption
     is_first = processes.is_first()
-    point = find_resume_point(run, setup.store, config) if is_first else None
-    finished, step = distributed.broadcast(
-        (point.why_finished(config), point.checkpoint.step) if point else (None, 0)
-    )
+    point = resume.find_resume_point(run, config) if is_first else None
+    finished, step = distributed.broadcast((point.finished, point.checkpoint.step) if point else (None, 0))
     if not is_first and step and finished is None:
-        point = find_resume_point(run, setup.store, config)
+        point = resume.find_resume_point(run, config)
         if point is None or point.checkpoint.step != step:
-            raise RunError(
-                f"process {processes.rank()} finds no checkpoint of step {step:,} in {run.path}: all "
-                "machines must share this folder."
-            )
+            who = f"process {processes.rank()}"
+            raise RunError(f"{who} finds no step {step:,} in {run.path}, which all machines must share.")
     counters = point.values.counters if point else Counters()
     if finished is not None:
-        if is_first:
-            run.stopped_file.unlink(missing_ok=True)
+        run.stopped_file.unlink(missing_ok=True)
         return Outcome(finished, counters, was_finished=True)
-    with log_file(run) as log, explain_out_of_memory(config):
-        if is_first:
-            log.begin_session()
+    with log_file(run, is_session=is_first), explain_out_of_memory(config):
         try:
-            with _ready(setup, point, counters, corpus) as (state, batches, session):
-                if is_first:
-                    # Removed only now, because a refused start, as of a changed corpus, must keep it.
-                    run.stopped_file.unlink(missing_ok=True)
-                    record_session(run, "training", step=counters.step)
+            with _ready(config, run, precision, interruption, point, corpus) as (state, batches, session):
+                counters = state.counters
                 finished = train(state, batches, session)
         except Interrupted:
             interruption.agree(stop=True)
@@ -191,10 +158,14 @@ def _train(setup: _Setup, corpus: Corpus | None) -> Outcome:
 
 @contextmanager
 def _ready(
-    setup: _Setup, point: ResumePoint | None, counters: Counters, corpus: Corpus | None
+    config: Config,
+    run: RunDirectory,
+    precision: Precision,
+    interruption: Interruption,
+    point: resume.ResumePoint | None,
+    corpus: Corpus | None,
 ) -> Iterator[tuple[TrainState, BatchStream, Session]]:
     """Prepare the data, and build or restore the model, for the duration of the ``with`` block."""
-    config, run, interruption = setup.config, setup.run, setup.interruption
     is_first = processes.is_first()
     torch.manual_seed(config.training.seed)
     with interruption.at_once():
@@ -208,58 +179,52 @@ def _ready(
     if point is None and config.init_from.run is not None:
         load_initial_weights(model, config, *tokenizers)
     freeze(model, config.training.freeze)
-    model.to(setup.device)
-    state = new_train_state(model, config, setup.precision, counters, lambda: interruption.signal is not None)
-    environment = describe_environment(setup.device, setup.precision)
+    model.to(precision.device)
+    state = new_train_state(model, config, precision, lambda: interruption.signal is not None)
+    environment = resume.describe_environment(precision)
     if point is not None:
-        point.restore(state, run)
+        point.restore(state)
         if is_first:
             # Written only now, because a run that is refused or already finished keeps its config.
-            write_config(run, config)
-        report_resuming(run, point, config, environment)
+            resume.write_config(run, config)
+        resume.report_resuming(point, config, environment)
     if config.init_from.run is not None:
         # For the record of each checkpoint; the origin may disappear.
         environment["init_from"] = f"{config.init_from.run}@{config.init_from.checkpoint}"
         environment["init_from_sha256"] = str(config.init_from.sha256)
-    LOG.info(
-        "model: %s parameters, in %s on %s (%s, %s)",
-        f"{sum(parameter.numel() for parameter in model.parameters()):,}",
-        environment["precision"],
-        environment["device"],
-        environment["device_name"],
-        counted(int(environment["num_threads"]), "thread"),
-    )
+    size = f"{sum(parameter.numel() for parameter in model.parameters()):,}"
+    LOG.info("model: %s parameters, in %s on %s", size, precision.name, environment["device_name"])
     fix_num_threads()
     keep_freed_memory()
     if config.training.compile:
         compile_objective(state.objective)
     batches = training_batches(config, prepared.train, tokenizers, prepared.places)
     # Preparing an epoch may take longer than a step is allowed to.
-    distributed.barrier_after(lambda: batches.epoch(counters.epoch))
+    distributed.barrier_after(lambda: batches.epoch(state.counters.epoch))
     if processes.are_several():
-        state.try_out(distributed.barrier_after(lambda: batches.largest_batch(counters.epoch)))
-    with _progress(config, run, prepared, batches, counters) if is_first else nullcontext() as progress:
-        session = Session(config, run, setup.store, prepared, environment, interruption, progress)
-        session.newest = point.checkpoint if point else None
+        state.try_out(distributed.barrier_after(lambda: batches.largest_batch(state.counters.epoch)))
+    with _progress(config, run, batches, state.counters) if is_first else nullcontext() as progress:
+        newest = point.checkpoint if point else None
+        session = Session(config, run, prepared, environment, interruption, progress, newest)
+        if is_first:
+            # Removed only now, because a refused start, as of a changed corpus, must keep it.
+            run.stopped_file.unlink(missing_ok=True)
+            record_session(run, "training", step=state.counters.step)
         # On a CPU, the thread would take time from those that compute.
-        with batches.collating_ahead(pinned=True) if setup.device.type == "cuda" else nullcontext():
+        with batches.collating_ahead(pinned=True) if precision.device.type == "cuda" else nullcontext():
             yield state, batches, session
 
 
-def _progress(
-    config: Config, run: RunDirectory, prepared: Prepared, batches: BatchStream, counters: Counters
-) -> Progress:
+def _progress(config: Config, run: RunDirectory, batches: BatchStream, counters: Counters) -> Progress:
     training, num_steps = config.training, batches.num_steps(counters.epoch)
-    limits = [training.max_steps]
-    if training.max_epochs is not None:
-        limits.append(training.max_epochs * num_steps)
-    if training.max_target_tokens is not None:
-        tokens_per_step = batches.num_target_tokens(counters.epoch) / num_steps
-        limits.append(round(training.max_target_tokens / tokens_per_step))
-    total_steps = min((limit for limit in limits if limit is not None), default=None)
+    # Other limits only give about the number of steps.
+    epochs = (training.max_target_tokens or math.inf) / batches.num_target_tokens(counters.epoch)
+    epochs = min(epochs, training.max_epochs or math.inf)
+    expected = min(training.max_steps or math.inf, epochs * num_steps)
+    total_steps = round(expected) if math.isfinite(expected) else None
     progress = Progress(run, counters=counters, total_steps=total_steps, metric=config.validation.metric)
     if counters.step == 0:
-        progress.show_run(fixed_options(config), prepared.report)
+        progress.show_options(fixed_options(config))
     return progress
 
 
@@ -282,10 +247,8 @@ def _report_end(finished: str | None, counters: Counters, config: Config, interr
         where = f"at step {counters.step:,}, saved" if counters.step else "before the first step"
         reason = f"Stopped {where}: {interruption.reason}."
     else:
-        reason = (
-            f"Finished: {finished}, after {counters.step:,} steps, {counters.num_target_tokens:,} target "
-            f"tokens and {counters.seconds / 60:.1f} minutes."
-        )
+        done = f"{counters.step:,} steps, {counters.num_target_tokens:,} target tokens"
+        reason = f"Finished: {finished}, after {done} and {counters.seconds / 60:.1f} minutes."
     LOG.info("%s", reason)
     if finished is not None and counters.best_value is not None:
         metric = config.validation.metric

@@ -17,27 +17,19 @@ LOG = logging.getLogger(__name__)
 
 
 class RunLog(logging.FileHandler):
-    """Writes all log messages into ``train.log``, and those of a session from WARNING on into its record.
+    """Writes all messages into ``train.log``, but for a full disk, and warnings into the session's record."""
 
-    Lines that a full disk refuses are dropped: whatever must not be lost is saved, and that is reported.
-    """
-
-    def __init__(self, run: RunDirectory) -> None:
+    def __init__(self, run: RunDirectory, *, is_session: bool) -> None:
         super().__init__(run.log_file, encoding="utf-8")
         self._run = run
-        self.in_session = False
+        self.is_session = is_session
         who = "" if processes.is_first() else f"process {processes.rank()}: "
         self.setFormatter(logging.Formatter(f"%(asctime)s %(levelname)s {who}%(message)s"))
-
-    def begin_session(self) -> None:
-        """From now on, this is a session of training."""
-        record_session(self._run, "start")
-        self.in_session = True
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a message."""
         super().emit(record)
-        if self.in_session and record.levelno >= logging.WARNING:
+        if self.is_session and record.levelno >= logging.WARNING:
             record_session(self._run, "warning", text=record.getMessage())
 
     def format(self, record: logging.LogRecord) -> str:
@@ -51,23 +43,22 @@ class RunLog(logging.FileHandler):
 
 
 @contextlib.contextmanager
-def log_file(run: RunDirectory) -> Iterator[RunLog]:
-    """Also write log messages to the run's own files, with an error that leaves the ``with`` block.
-
-    The loss of another process is no error of this one, and the first process reports it.
-    """
-    handler = RunLog(run)
+def log_file(run: RunDirectory, *, is_session: bool = False) -> Iterator[None]:
+    """Also write messages to the run's own files, with an error of this process that leaves the block."""
+    handler = RunLog(run, is_session=is_session)
     logger = logging.getLogger("mt")
     logger.addHandler(handler)
+    if is_session:
+        record_session(run, "start")
     try:
-        yield handler
+        yield
     except Exception as error:
         is_own = not distributed.is_lost_connection(error)
         what = str(error) if isinstance(error, MtError) else f"{type(error).__name__}: {error}"
         reason = f"Failed: {what if is_own else 'another process was lost'}"
-        if handler.in_session:
+        if is_session:
             record_session(run, "end", reason=reason)
-            handler.in_session = False
+            handler.is_session = False
         if is_own:
             # The caller informs the user.
             handler.handle(LOG.makeRecord(LOG.name, logging.ERROR, "", 0, "%s", (reason,), None))

@@ -4,7 +4,6 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 
 from mt import distributed, processes
@@ -29,7 +28,6 @@ from mt.training.schedule import has_ended
 from mt.training.step import StepResult
 from mt.training.train_state import TrainState
 from mt.training.validation import ValidationResult, validate
-from mt.transformer.transformer import Transformer
 
 LOG = logging.getLogger(__name__)
 
@@ -49,18 +47,18 @@ class Session:
 
     config: Config
     run: RunDirectory
-    store: CheckpointStore
     prepared: Prepared
     environment: dict[str, str | int]
     interruption: Interruption
     progress: Progress | None
     """None for all processes except the first."""
-    newest: Checkpoint | None = None
+    newest: Checkpoint | None
     """The newest checkpoint of the run."""
 
     def __post_init__(self) -> None:
         # Read once: if the files are lost while training, checkpoints can still be saved.
         self._tokenizer_checksums = tokenizer_checksums(self.run)
+        self._store = CheckpointStore(self.run.checkpoints_dir)
         self._attention: Pixels | None = None
         self._metrics: dict[int, dict[str, float]] = {}
         """Those of the newest validation, by its step."""
@@ -88,45 +86,33 @@ class Session:
         if result is None:
             return
         self.interruption.agree(stop=result.stop_requested)
-        number, schedule = result.counters.step, self.config.schedule
-        if has_ended(number - 1, schedule) and not has_ended(number - 2, schedule):
-            LOG.warning(
-                "the cosine schedule has reached zero at schedule.total_steps (%s): the model learns nothing "
-                "in further steps. To train longer, start a new run with a greater total.",
-                f"{schedule.total_steps:,}",
-            )
+        number, total = result.counters.step, self.config.schedule.total_steps
+        if number - 1 == total and has_ended(total, self.config.schedule):
+            LOG.warning("the learning rate has reached zero at schedule.total_steps (%s)", f"{total:,}")
         if result.scale_too_large:
             LOG.info("step %d skipped: the fp16 loss scale was too large and is lowered", number)
         elif not result.updated:
-            norm, loss = result.gradient_norm, result.loss
-            LOG.warning("step %d skipped: the gradient norm is %s, the loss is %s", number, norm, loss)
+            norm, in_a_row = result.gradient_norm, result.counters.num_skipped_in_a_row
+            LOG.warning("step %d skipped: the gradient norm is %s, the loss is %s", number, norm, result.loss)
             keep_bad_batch(self.run, result, self.newest.name if self.newest else None)
-            if result.counters.num_skipped_in_a_row >= self.config.training.max_skipped_steps:
-                raise diverged(
-                    f"the loss or the gradient was not finite in {result.counters.num_skipped_in_a_row} "
-                    f"steps in a row, the last at step {number}"
-                )
+            if in_a_row >= self.config.training.max_skipped_steps:
+                what = f"the loss or the gradient was not finite in {in_a_row} steps in a row"
+                raise diverged(f"{what}, the last at step {number}")
         if self.progress is not None:
             self.progress.step(result)
 
     def validation_due(self, state: TrainState) -> bool:
         """Whether the newest step is the last, or one after which a validation is due."""
         self._count_time(state.counters)
-        return self.finished(state) is not None or (
-            state.counters.step % self.config.validation.every_steps == 0
-        )
+        is_last = self.finished(state) is not None
+        return is_last or state.counters.step % self.config.validation.every_steps == 0
 
     def checkpoint_due(self, state: TrainState) -> bool:
         """Whether the newest step is the last or the best, or one after which a checkpoint is due."""
         counters, config = state.counters, self.config.checkpoint
-        ends_epoch = (
-            counters.batch == 0
-            and config.every_epochs is not None
-            and counters.epoch % config.every_epochs == 0
-        )
-        is_best = counters.step == self._best_step
-        is_last = self.finished(state) is not None
-        return is_last or is_best or ends_epoch or counters.step % config.every_steps == 0
+        ends_epoch = config.every_epochs and counters.batch == 0 and counters.epoch % config.every_epochs == 0
+        is_last_or_best = self.finished(state) is not None or counters.step == self._best_step
+        return is_last_or_best or bool(ends_epoch) or counters.step % config.every_steps == 0
 
     def validate(self, state: TrainState) -> None:
         """Evaluate the model and show its scores; if this is interrupted, it is repeated on resuming."""
@@ -140,8 +126,13 @@ class Session:
         metric = self.config.validation.metric
         if counters.record_validation(result.values()[metric], metric):
             self._best_step = counters.step
-        self.show(counters, result)
         if self.progress is not None:
+            rows = self.prepared.corpus.validation
+            count = min(self.config.validation.num_samples, len(rows))
+            # Spread evenly over the validation split.
+            indices = [len(rows) * number // count for number in range(count)]
+            samples = [Sample(rows[i]["src"], result.hypotheses[i], rows[i]["tgt"]) for i in indices]
+            self.progress.validation(counters, result, samples, self._attention)
             self.progress.leave_out(time.perf_counter() - started)
 
     def save(self, state: TrainState) -> None:
@@ -171,50 +162,33 @@ class Session:
             counters.seconds = distributed.broadcast(counters.seconds)
 
     def _validate(self, state: TrainState) -> ValidationResult:
-        objective, validation = state.objective, self.prepared.corpus.validation
+        model, prepared = state.objective.model, self.prepared
+        rows, ratio = prepared.corpus.validation, prepared.train.target_ratio
+        tokenizers = prepared.src_tokenizer, prepared.tgt_tokenizer
+        translator = ModelTranslator(self.config, model, *tokenizers, target_ratio=ratio)
+
+        def translate(sources: Sequence[str]) -> list[str]:
+            with progress(len(sources), unit="sentences", description="validating") as advance:
+                hypotheses = translator.translate(
+                    sources, join_lines=True, advance=advance, before_each_step=self.interruption.check_share
+                )
+            self._attention = attention_image(translator, rows)
+            return hypotheses
+
         try:
             with state.evaluation_weights():
                 return validate(
-                    objective,
+                    state.objective,
                     self._validation_batches(),
                     state.precision,
-                    translate=partial(self._translate, objective.model),
-                    sources=list(validation["src"]),
-                    references=list(validation["tgt"]),
-                    others=self.prepared.other_validation,
+                    translate=translate,
+                    sources=list(rows["src"]),
+                    references=list(rows["tgt"]),
+                    others=prepared.other_validation,
                 )
         except OverflowedLinesError as error:
-            step = state.counters.step
-            raise diverged(
-                f"the model's logits are NaN or infinite in the validation at step {step:,}"
-            ) from error
-
-    def _translate(self, model: Transformer, sources: Sequence[str]) -> list[str]:
-        """Translate the validation split with the current weights, and draw what they attend to."""
-        prepared = self.prepared
-        translator = ModelTranslator(
-            self.config,
-            model,
-            prepared.src_tokenizer,
-            prepared.tgt_tokenizer,
-            target_ratio=prepared.train.target_ratio,
-        )
-        with progress(len(sources), unit="sentences", description="validating") as advance:
-            hypotheses = translator.translate(
-                sources, join_lines=True, advance=advance, before_each_step=self.interruption.check_share
-            )
-        self._attention = attention_image(translator, prepared.corpus.validation)
-        return hypotheses
-
-    def show(self, counters: Counters, result: ValidationResult) -> None:
-        """Show a validation with some of its translations, spread evenly over the validation split."""
-        if self.progress is None:
-            return
-        rows = self.prepared.corpus.validation
-        count = min(self.config.validation.num_samples, len(rows))
-        indices = [len(rows) * number // count for number in range(count)]
-        samples = [Sample(rows[i]["src"], result.hypotheses[i], rows[i]["tgt"]) for i in indices]
-        self.progress.validation(counters, result, samples, self._attention)
+            where = f"in the validation at step {state.counters.step:,}"
+            raise diverged(f"the model's logits are NaN or infinite {where}") from error
 
     def _save(self, state: TrainState) -> None:
         started = time.perf_counter()
@@ -225,7 +199,7 @@ class Session:
             self.progress.sync()
         training_state = state.save()
         with state.evaluation_weights():
-            self.newest = self.store.save(
+            self.newest = self._store.save(
                 state.counters.step,
                 state.objective.model.weights(),
                 training_state,

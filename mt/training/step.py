@@ -1,9 +1,10 @@
 """The gradient of one optimizer step, what the step reports, and running out of memory in it."""
 
 import logging
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +24,7 @@ LOG = logging.getLogger(__name__)
 _MARGIN = 1 / 8
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LaunchedStep:
     """A step whose metrics the host has not read yet; the device may still be computing it."""
 
@@ -34,13 +35,13 @@ class LaunchedStep:
     learning_rate: float
     counters: Counters
     """As they were after this step."""
-    metrics: DeferredRead
+    metrics: DeferredRead = field(repr=False)
     """The summed loss per token and the stop requests of all processes, the norm, and the scale of fp16."""
 
 
-@dataclass(frozen=True)
-class StepResult:
-    """The result of one step."""
+@dataclass(frozen=True, kw_only=True)
+class StepResult(LaunchedStep):
+    """A step whose metrics have been read."""
 
     loss: float
     """Label-smoothed loss, in nats per real target token."""
@@ -48,17 +49,12 @@ class StepResult:
     """Norm of the whole gradient before clipping."""
     updated: bool
     """False if the loss or the gradient was not finite: then no parameter was changed."""
-    counters: Counters
-    """As they were after this step."""
-    num_target_tokens: int
-    learning_rate: float = 0.0
     scale_too_large: bool = False
     """Whether the only reason was the fp16 loss scale, which has been lowered."""
     stop_requested: bool = False
     """Whether any process was asked to stop before the end of the step."""
     point: CurvePoint | None = None
     """The point of the training curve that ends with this step."""
-    micro_batches: Sequence[Batch] = ()
 
 
 def accumulate_gradients(
@@ -69,20 +65,12 @@ def accumulate_gradients(
     smoothing: float,
     positions_too_large: int | None,
 ) -> tuple[Tensor, int | None]:
-    """Leave the gradient of the whole step in the parameters.
+    """Leave the gradient of the whole step in the parameters; return this process's share of its loss ``()``.
 
     The loss of each micro-batch is divided by the real target tokens of the step, so that k micro-batches, on
-    however many processes, give the gradient of the one batch that they make up.
-
-    If a batch runs out of memory, the whole accumulation starts over with batches of its size split in
-    halves, because the interrupted backward pass has left part of its gradient behind. Without dropout, the
-    gradient is the same up to rounding. With dropout, the halves draw other masks than the whole batch, but
-    always the same ones, which follow from the seed of the micro-batch. One of several processes cannot start
-    over on its own.
-
-    Returns the summed loss of this process's micro-batches ``()``, divided by the average number of target
-    tokens per process; and the positions (`Batch.num_positions`) of the smallest batch that ran out of
-    memory, of which those of about that size are split at once.
+    however many processes, give the gradient of the one batch that they make up. If a batch runs out of
+    memory, all start over, with batches of its size split in halves, whose dropout masks are others, but
+    always the same ones. Also returns the positions of the smallest batch that ran out of memory.
     """
     device = next(objective.parameters()).device
     # The gradient exchange computes the mean.
@@ -107,8 +95,7 @@ def accumulate_gradients(
         return total, positions_too_large
 
     def lower_bound(_: int | None) -> list[int | None]:
-        _check_splittable(latest)
-        _warn_of_split(latest)
+        _report_too_large(latest)
         return [latest.num_positions]
 
     [result] = split_on_out_of_memory(accumulate, positions_too_large, lower_bound)
@@ -123,42 +110,29 @@ def _on_device(batch: Batch, device: torch.device) -> Batch:
 
 def _split(batch: Batch, positions_too_large: int | None) -> list[Batch]:
     """The batch, halved until each part is clearly smaller than the bound, or a single pair."""
-    if (
-        positions_too_large is None
-        or batch.num_positions < (1 - _MARGIN) * positions_too_large
-        or len(batch.labels) == 1
-    ):
+    limit = math.inf if positions_too_large is None else (1 - _MARGIN) * positions_too_large
+    if batch.num_positions < limit or len(batch.labels) == 1:
         return [batch]
     return [part for half in batch.halves() for part in _split(half, positions_too_large)]
 
 
-def _check_splittable(batch: Batch) -> None:
-    rows, src_length, tgt_length = _shape(batch)
+def _report_too_large(batch: Batch) -> None:
+    """Say what to change where a batch does not fit into memory, as an error if it cannot be split."""
+    rows, length = batch.labels.shape
+    lengths = f"{batch.src_ids.size(1)} source and {length} target tokens"
+    remedy = "In the next run, lower training.batch_tokens and raise training.num_micro_batches."
     if processes.are_several():
-        raise TrainingError(
-            f"process {processes.rank()} of {processes.size()} has run out of memory in a batch of "
-            f"{rows} pairs, {src_length} source and {tgt_length} target tokens long. Lower "
-            "training.batch_tokens and raise training.num_micro_batches, in a new run."
-        )
+        who = f"process {processes.rank()} of {processes.size()}"
+        raise TrainingError(f"{who} has run out of memory in a batch of {rows} pairs of {lengths}. {remedy}")
     if rows == 1:
         raise TrainingError(
-            f"a single sentence pair of {src_length} source and {tgt_length} target tokens does not fit into "
-            "memory. Lower data.max_length, or make the model smaller."
+            f"a single sentence pair of {lengths} does not fit into memory. Lower data.max_length, or make "
+            "the model smaller."
         )
-
-
-def _warn_of_split(batch: Batch) -> None:
+    what = f"a batch of {rows} pairs of {lengths} was split in two"
     LOG.warning(
-        "out of memory: a batch of %d pairs, %d source and %d target tokens long, was split in two. From now "
-        "on every batch of about this size is split, which takes time. In the next run lower "
-        "training.batch_tokens and raise training.num_micro_batches.",
-        *_shape(batch),
+        "out of memory: %s. From now on all of about this size are, which takes time. %s", what, remedy
     )
-
-
-def _shape(batch: Batch) -> tuple[int, int, int]:
-    """Pairs, and the length of source and target in tokens."""
-    return len(batch.labels), batch.src_ids.size(1), batch.labels.size(1)
 
 
 @contextmanager

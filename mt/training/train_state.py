@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
 import torch
@@ -33,10 +33,9 @@ class TrainState:
     objective: Objective
     """The model with its loss, on the device to compute on."""
     optimizer: torch.optim.Optimizer
-    """AdamW."""
     precision: Precision
     learning_rate: Callable[[int], float]
-    """The learning rate of each optimizer step, counted from 1."""
+    """That of each optimizer step, counted from 1."""
     label_smoothing: float = 0.0
     clip_norm: float | None = None
     """The maximum gradient norm; None for no limit."""
@@ -48,7 +47,6 @@ class TrainState:
     skips_on_device: bool = False
     """Whether the device itself skips an update that is not finite, so that the host need not wait for it."""
     log_every_steps: int = 1
-    """Steps from one point of the training curve to the next."""
     stop_requested: Callable[[], bool] = lambda: False
     """Whether this process was asked to stop."""
 
@@ -63,10 +61,9 @@ class TrainState:
         return self.counters.epoch, self.counters.batch
 
     def step(self, batches: StepBatches) -> StepResult | None:
-        """Train on these batches, and return the newest result that has been read.
+        """Train on these batches; return the newest result that `last_result` has not returned.
 
-        With ``skips_on_device`` it is that of the step before, so that the device has work while the host
-        waits; None if that was returned by `last_result`.
+        With ``skips_on_device`` it is that of the step before: the device is busy while the host waits.
         """
         before, self._unread = self._unread, self.launch(batches)
         if not self.skips_on_device:
@@ -79,10 +76,9 @@ class TrainState:
         return None if step is None else self.finish(step)
 
     def launch(self, batches: StepBatches) -> LaunchedStep:
-        """Accumulate the gradients of the micro-batches, update the parameters once, and count the step.
+        """Accumulate the gradients, update the parameters once if all is finite, and count the step.
 
-        A loss or gradient that is not finite changes no parameter. With ``skips_on_device``, nothing here
-        waits for the device.
+        With ``skips_on_device``, nothing here waits for the device.
         """
         counters, scaler = self.counters, self.precision.scaler
         own_loss = self._accumulate(batches.micro_batches, batches.num_target_tokens)
@@ -102,24 +98,25 @@ class TrainState:
         rate = self.learning_rate(counters.step + 1)
         for group in groups:
             group["lr"] = rate
-        if self.skips_on_device:
-            # As torch's GradScaler does with fused optimizers, but it only looks at the gradient.
-            found_inf = (~(loss.isfinite() & norm.isfinite())).float()
+        # As torch's GradScaler does with fused optimizers, but it only looks at the gradient.
+        found_inf = (~(loss.isfinite() & norm.isfinite())).float() if self.skips_on_device else None
+        if self.skips_on_device or _is_finite(metrics):
             for optimizer in self._optimizers:
                 optimizer.found_inf = found_inf  # type: ignore[attr-defined]
                 optimizer.step()
             if self.average is not None:
                 self.average.update(found_inf)
-        elif _is_finite(metrics):
-            for optimizer in self._optimizers:
-                optimizer.step()
-            if self.average is not None:
-                self.average.update()
         # The scaler has checked the gradient itself, and lowers its scale if it was not finite.
         scaler.update()
         counters.epoch, counters.batch = batches.next_position
         counters.record_step(batches.num_target_tokens)
-        return LaunchedStep(*batches[:2], rate, replace(counters), metrics)
+        return LaunchedStep(
+            micro_batches=batches.micro_batches,
+            num_target_tokens=batches.num_target_tokens,
+            learning_rate=rate,
+            counters=replace(counters),
+            metrics=metrics,
+        )
 
     def finish(self, step: LaunchedStep) -> StepResult:
         """Wait for the metrics of a step, and count its loss. Steps must be finished in order."""
@@ -128,31 +125,22 @@ class TrainState:
         updated = _is_finite(step.metrics)
         # At a scale of 1 or less, the scale cannot be the reason.
         scale_too_large = not updated and math.isfinite(loss) and scale > 1
-        self.counters.record_outcome(
-            loss, step.num_target_tokens, updated=updated, scale_too_large=scale_too_large
-        )
-        then = step.counters
+        counters, then = self.counters, step.counters
+        num_tokens = step.num_target_tokens
+        counters.record_outcome(loss, num_tokens, updated=updated, scale_too_large=scale_too_large)
+        now = replace(counters, step=then.step, epoch=then.epoch, num_target_tokens=then.num_target_tokens)
         return StepResult(
-            loss,
-            norm,
-            updated,
-            replace(
-                self.counters, step=then.step, epoch=then.epoch, num_target_tokens=then.num_target_tokens
-            ),
-            step.num_target_tokens,
-            step.learning_rate,
-            scale_too_large,
-            num_stops > 0,
-            self.counters.next_point() if then.step % self.log_every_steps == 0 else None,
-            step.micro_batches,
+            **vars(step) | {"counters": now},
+            loss=loss,
+            gradient_norm=norm,
+            updated=updated,
+            scale_too_large=scale_too_large,
+            stop_requested=num_stops > 0,
+            point=counters.next_point() if then.step % self.log_every_steps == 0 else None,
         )
 
     def try_out(self, batch: Batch) -> None:
-        """Compute the gradient of a batch and discard it, so that running out of memory shows at once.
-
-        With several processes, this is also needed for exact resuming, because the first exchange determines
-        the order of summation in later ones.
-        """
+        """Discard the gradient of a batch: it shows whether it fits, and fixes the order of later sums."""
         self._accumulate([batch], batch.num_target_tokens)
         self.objective.zero_grad()
 
@@ -182,7 +170,7 @@ class TrainState:
         if self.average is not None:
             tensors |= {WEIGHTS + name: weight for name, weight in self.average.trained_weights().items()}
         values = {
-            "state": self.counters.to_dict(),
+            "state": asdict(self.counters),
             "optimizer": {"num_updates": num_updates},
             "scaler": {"scale": scaler.get_scale(), "growth_tracker": scaler.state_dict()["_growth_tracker"]}
             if scaler.is_enabled()
@@ -256,7 +244,6 @@ def new_train_state(
     model: Transformer,
     config: Config,
     precision: Precision,
-    counters: Counters,
     stop_requested: Callable[[], bool] = lambda: False,
 ) -> TrainState:
     """The state before the first step or before it is restored, for a model on its device."""
@@ -270,8 +257,7 @@ def new_train_state(
         training.label_smoothing,
         training.clip_norm,
         None if training.ema_decay is None else MovingAverage(model, training.ema_decay),
-        counters,
-        muon,
+        muon=muon,
         skips_on_device=precision.device.type == "cuda",
         log_every_steps=training.log_every_steps,
         stop_requested=stop_requested,

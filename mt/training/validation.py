@@ -33,7 +33,7 @@ class ValidationResult:
 
     @property
     def perplexity(self) -> float:
-        """``exp(loss)``, at most 1e299: the number of tokens that the model is effectively choosing from."""
+        """The number of tokens that the model is effectively choosing from, at most 1e299."""
         return min(math.exp(min(self.loss, 700.0)), 1e299)
 
     def values(self) -> dict[str, float]:
@@ -43,11 +43,8 @@ class ValidationResult:
 
     def others_by_name(self) -> dict[str, float]:
         """The scores of the other sets, such as ``bleu_on_NAME``."""
-        return {
-            f"{metric}_on_{name}": score.value
-            for name, scores in self.others.items()
-            for metric, score in scores.items()
-        }
+        sets = self.others.items()
+        return {f"{key}_on_{name}": score.value for name, scores in sets for key, score in scores.items()}
 
 
 def validate(
@@ -60,36 +57,21 @@ def validate(
     references: Sequence[str],
     others: Mapping[str, datasets.Dataset] = MappingProxyType({}),
 ) -> ValidationResult:
-    """Evaluate the model in evaluation mode, and restore its mode.
-
-    ``batches`` are the validation pairs (with several processes, the share of this one); ``translate`` maps
-    sources to translations, in the same order. ``others`` are scored as well.
-    """
-    was_training = objective.training
+    """Evaluate the model on this process's ``batches`` and by its translations, also of ``others``."""
     objective.eval()
-    try:
-        loss = validation_loss(objective, batches, precision)
-        translated = translate([*sources, *chain.from_iterable(other["src"] for other in others.values())])
-    finally:
-        objective.train(was_training)
+    loss = validation_loss(objective, batches, precision)
+    translated = translate([*sources, *chain.from_iterable(other["src"] for other in others.values())])
     hypotheses, rest = translated[: len(sources)], iter(translated[len(sources) :])
-    return ValidationResult(
-        loss,
-        score_translations(hypotheses, references),
-        hypotheses,
-        {
-            name: score_translations(list(islice(rest, len(other))), list(other["tgt"]))
-            for name, other in others.items()
-        },
-    )
+    scores = {
+        name: score_translations(list(islice(rest, len(other))), list(other["tgt"]))
+        for name, other in others.items()
+    }
+    return ValidationResult(loss, score_translations(hypotheses, references), hypotheses, scores)
 
 
 @torch.inference_mode()
 def validation_loss(objective: Objective, batches: Iterable[Batch], precision: Precision) -> float:
-    """Cross-entropy without smoothing, in nats per real target token; NaN if there are no batches.
-
-    With several processes, each has a share of the batches and gets the loss of all.
-    """
+    """Cross-entropy without smoothing, in nats per real target token; NaN if there is none."""
     device = next(objective.parameters()).device
 
     def summed_loss(batch: Batch) -> float:

@@ -25,7 +25,6 @@ from mt.data.batches.stream import BatchStream
 from mt.device import Precision, choose_device, keep_freed_memory
 from mt.special_tokens import PAD_ID
 from mt.training.compiling import compile_objective
-from mt.training.counters import Counters
 from mt.training.train_state import TrainState, new_train_state
 from mt.transformer.build import build_transformer
 from scripts.benchmark.sides.mt_train import model_config
@@ -128,7 +127,7 @@ def new_state(size: Size, vocabulary: int, device: torch.device) -> TrainState:
     model = build_transformer(
         config.model, src_vocab_size=vocabulary, tgt_vocab_size=vocabulary, max_length=MAX_LENGTH
     )
-    return new_train_state(model.to(device), config, Precision("auto", device), Counters())
+    return new_train_state(model.to(device), config, Precision("auto", device))
 
 
 def steps_of(side: str, model: Model, state: TrainState) -> Iterator[int]:

@@ -180,7 +180,9 @@ def _train(job: Job, variant: Variant, name: str) -> Run:
         raise RuntimeError(f"mt train ended with code {ended.returncode}, see {folder / name}.log")
     latest = store.require("latest")
     losses = {
-        point.step: point["loss"] for point in read_points(run / "metrics.jsonl") if point.kind == "train"
+        point.step: point.figures["loss"]
+        for point in read_points(run / "metrics.jsonl")
+        if point.kind == "train"
     }
     return Run(store.load_model(latest), float(latest.metrics["loss"]), losses, resumed_from)
 

@@ -30,7 +30,7 @@ def test_the_best_the_last_or_by_default_five_are_averaged(call: Call, trained: 
         average = store.require(Path(out.removesuffix("\n")).name)
         assert average.average_of == expected
         assert f"--checkpoint {average.name} " in err
-        assert ("averaging these instead of 5" in err) == (not options)
+        assert ("to average instead of 5" in err) == (not options)
     code, out, err = call("average", "--run", trained.path, "--last", "2", "--best", "2")
     assert (code, out) == (2, "")
     assert "--last and --best are mutually exclusive" in err

@@ -11,7 +11,6 @@ from mt.checkpoint.record import RECORD, record_text
 from mt.checkpoint.store import CheckpointStore
 from mt.config.load import load_config
 from mt.errors import CheckpointError
-from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
 from mt.training.average import average_checkpoints
 from mt.training.run import run_training
@@ -34,19 +33,6 @@ def test_it_is_the_mean_of_the_last(trained: RunDirectory) -> None:
     assert all(path.read_bytes() == content for path, content in before.items())
 
 
-def test_the_average_of_one_is_the_same(trained: RunDirectory) -> None:
-    average = average_checkpoints(trained, 1, best=False)
-    files = [trained.checkpoints_dir / name / "model.safetensors" for name in (average.name, "step_0000200")]
-    mean, own = map(load_file, files)
-    assert all(torch.equal(mean[name], own[name]) for name in own)
-    texts = ["the dog sees milk.", "a child buys the car!"]
-    translations = [
-        ModelTranslator.from_run(trained, checkpoint=name, device=CPU).translate(texts)
-        for name in (average.name, "step_0000200")
-    ]
-    assert translations[0] == translations[1]
-
-
 @pytest.mark.parametrize(("metric", "best"), [("bleu", 0), ("loss", 1)])
 def test_the_best_are_those_with_the_best_score(
     metric: str, best: int, trained: RunDirectory, caplog: pytest.LogCaptureFixture
@@ -60,7 +46,7 @@ def test_the_best_are_those_with_the_best_score(
         (checkpoint.folder / RECORD).write_text(record_text(checkpoint))
     assert average_checkpoints(trained, 1, best=True).average_of == [judged[best]]
     assert sorted(average_checkpoints(trained, 9, best=True).average_of or []) == sorted(judged)
-    assert f"has only 2 checkpoints with a validation {metric}: averaging these instead of 9" in caplog.text
+    assert "has 2 checkpoints to average instead of 9" in caplog.text
 
 
 def test_one_that_is_only_there_because_it_is_the_best_is_not_among_the_last(
@@ -71,16 +57,12 @@ def test_one_that_is_only_there_because_it_is_the_best_is_not_among_the_last(
     trained.config_file.write_text(text.replace("keep: 3", f"keep: {len(newer)}"))
     (trained.checkpoints_dir / "best").write_text(f"{oldest}\n")
     assert average_checkpoints(trained, 5, best=False).average_of == newer
-    assert (
-        f"has only {len(newer)} checkpoints apart from the best: averaging these instead of 5" in caplog.text
-    )
+    assert f"has {len(newer)} checkpoints to average instead of 5" in caplog.text
     # Without it there is only one left.
     trained.config_file.write_text(text.replace("keep: 3", "keep: 1"))
     for name in newer[:-1]:
         shutil.rmtree(trained.checkpoints_dir / name)
-    with pytest.raises(
-        CheckpointError, match=r"has 1 checkpoint apart from the best, but an average needs 2"
-    ):
+    with pytest.raises(CheckpointError, match="has 1 checkpoint to average, but 2 or more are needed"):
         average_checkpoints(trained, 5, best=False)
     # It may be one of the last by itself.
     trained.config_file.write_text(text)
@@ -91,7 +73,7 @@ def test_one_checkpoint_is_not_an_average(trained: RunDirectory) -> None:
     newest, *older = reversed(CheckpointStore(trained.checkpoints_dir).names())
     for name in older:
         shutil.rmtree(trained.checkpoints_dir / name)
-    with pytest.raises(CheckpointError, match=r"has 1 checkpoint, but an average needs 2 or more\. Train it"):
+    with pytest.raises(CheckpointError, match="has 1 checkpoint to average, but 2 or more are needed"):
         average_checkpoints(trained, 5, best=False)
     # But it may be asked for.
     assert average_checkpoints(trained, 1, best=False).average_of == [newest]

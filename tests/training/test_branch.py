@@ -214,18 +214,3 @@ def test_a_checkpoint_each_epoch(
     )
     run_training(config, new)
     assert sorted(int(path.name[5:]) for path in new.checkpoints_dir.glob("step_*")) == saved
-
-
-def test_a_run_that_is_killed_in_its_second_epoch_continues_from_the_end_of_the_first(
-    old: RunDirectory, new: RunDirectory, make_config: MakeConfig, train_until: TrainUntil
-) -> None:
-    config = make_config(
-        "checkpoint.every_steps=100", "checkpoint.every_epochs=1", "validation.every_steps=100"
-    )
-    train_until(config, new.path, step=9, crash=True)
-    assert (new.checkpoints_dir / "latest").read_text() == "step_0000006\n"
-    run_training(config, new)
-    ours, theirs = (
-        load_file(run.checkpoints_dir / "step_0000012" / "model.safetensors") for run in (new, old)
-    )
-    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)

@@ -1,6 +1,5 @@
 """A run whose numbers go to infinity ends with a sentence, on stderr and in its log, and loses nothing."""
 
-import logging
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -12,11 +11,9 @@ from mt.config.config import Config
 from mt.errors import TrainingError
 from mt.reports.sessions import read_sessions
 from mt.run_directory import RunDirectory
-from mt.training.metrics_file import read_points
 from mt.training.run import run_training
 from mt.training.step import LaunchedStep, StepResult
 from mt.training.train_state import TrainState
-from mt.training.validation import ValidationResult
 
 MakeConfig = Callable[..., Config]
 
@@ -55,20 +52,3 @@ def test_weights_that_are_not_finite_are_never_saved(
             run_training(config, run)
     assert (run.checkpoints_dir / "latest").read_text() == "step_0000004\n"
     assert run_training(config, run).counters.step == 12
-
-
-def test_validations_with_a_huge_loss_stay_in_the_metrics(
-    make_config: MakeConfig,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    caplog.set_level(logging.INFO, "mt")
-    run = RunDirectory(tmp_path / "run")
-    result = ValidationResult(1e30, {}, [""] * 20)
-    monkeypatch.setattr("mt.training.session.validate", lambda *_, **__: result)
-    for steps in (8, 12):
-        run_training(make_config(f"training.max_steps={steps}", "validation.metric=loss"), run)
-    validations = [point for point in read_points(run.metrics_file) if point.kind == "validation"]
-    assert [point.step for point in validations] == [4, 8, 12]
-    assert "perplexity 1e+299  " in run.log_file.read_text()

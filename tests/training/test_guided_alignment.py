@@ -23,15 +23,6 @@ def test_the_loss_is_minus_the_log_weight_of_the_aligned_positions() -> None:
     torch.testing.assert_close(guided_alignment_loss(scores, alignment), torch.tensor(expected))
 
 
-def test_a_batch_knows_its_alignment() -> None:
-    batch = collate(SRC, TGT, PLACES)
-    assert batch.alignment is not None
-    # EOS of a target is aligned with EOS of its source, padding with nothing.
-    assert batch.alignment.tolist() == [[2, -1, 3, -1], [0, 0, -1, 1]]
-    assert batch.halves()[1].alignment is not None
-    assert collate(SRC, TGT).alignment is None
-
-
 def test_the_gradient_is_that_of_both_losses_and_the_value_that_of_one(
     make_objective: Callable[..., Objective],
 ) -> None:

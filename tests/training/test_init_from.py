@@ -15,7 +15,6 @@ from mt.data.prepare import load_tokenizers
 from mt.errors import ConfigError, RunError
 from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
-from mt.training.init_from import grown
 from mt.training.run import Outcome, run_training
 
 MakeConfig = Callable[..., Config]
@@ -125,15 +124,6 @@ def test_new_words_follow_the_old_ones_and_change_no_translation_without_them(
         for run in (trained.path, tmp_path / "adapted")
     )
     assert first == second
-
-
-def test_a_new_row_is_near_the_mean_of_its_pieces_or_of_all_rows() -> None:
-    torch.manual_seed(1)
-    rows = torch.randn(50, 8)
-    new = grown(rows, [[], [3, 4]])
-    assert torch.equal(new[:50], rows)
-    for row, mean in zip(new[50:], (rows.mean(0), rows[[3, 4]].mean(0)), strict=True):
-        assert 0 < (row - mean).norm() < 0.5 * rows.norm(dim=1).mean()
 
 
 def test_characters_are_added_to_subwords(make_config: MakeConfig, tmp_path: Path, new_corpus: Path) -> None:

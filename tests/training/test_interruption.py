@@ -58,13 +58,3 @@ def test_time_that_is_up_before_the_start_stops_at_once(seconds: float) -> None:
         time.sleep(0.1)
         assert interruption.signal == signal.SIGALRM
         assert interruption.exit_code == 75
-
-
-def test_the_time_is_up_also_where_alarms_were_ignored() -> None:
-    before = signal.signal(signal.SIGALRM, signal.SIG_IGN)
-    try:
-        with Interruption(1000.0) as interruption:
-            os.kill(os.getpid(), signal.SIGALRM)
-            assert interruption.exit_code == 75
-    finally:
-        signal.signal(signal.SIGALRM, before)

@@ -102,7 +102,7 @@ def test_resuming_elsewhere_says_what_differs_and_continues(
     run_training(make_config("training.max_steps=2"), run)
     with monkeypatch.context() as patch:
         patch.setattr(
-            mt.training.run,
+            mt.training.resume,
             "describe_environment",
             lambda *known: describe_environment(*known) | {"num_threads": 64, "torch": "9.9"},
         )

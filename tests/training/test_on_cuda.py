@@ -15,7 +15,6 @@ from mt.config.training import TrainingConfig
 from mt.data.batches.batch import Batch, collate
 from mt.data.batches.stream import StepBatches
 from mt.device import Precision
-from mt.training.counters import Counters
 from mt.training.train_state import TrainState, new_train_state
 from tests.fake_cuda import CUDA, FakeCuda, fake_cuda, on_cuda
 from tests.training.steps import take_step
@@ -33,7 +32,7 @@ def state_on_cuda(precision: Literal["auto", "float32", "bf16", "fp16"], **train
         training=TrainingConfig(max_steps=1, **training),
     )
     built = on_cuda(model, vocab_size=17)
-    return new_train_state(built, config, Precision(precision, CUDA), Counters())
+    return new_train_state(built, config, Precision(precision, CUDA))
 
 
 def reads_of_a_step(device: FakeCuda, state: TrainState, batches: Sequence[Batch]) -> int:

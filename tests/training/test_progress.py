@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from mt.device import DeferredRead
 from mt.evaluation.scores import Score
 from mt.run_directory import RunDirectory
 from mt.training.counters import Counters
@@ -36,7 +38,17 @@ def result_of(counters: Counters, loss: float, *, has_point: bool = True, rate: 
     counters.record_step(10)
     counters.record_outcome(loss, 10, updated=True)
     point = counters.next_point() if has_point else None
-    return StepResult(loss, 0.5, True, replace(counters), 10, learning_rate=rate, point=point)
+    return StepResult(
+        micro_batches=[],
+        num_target_tokens=10,
+        learning_rate=rate,
+        counters=replace(counters),
+        metrics=DeferredRead(torch.zeros(4)),
+        loss=loss,
+        gradient_norm=0.5,
+        updated=True,
+        point=point,
+    )
 
 
 def take_steps(folder: Path, counters: Counters, until: int) -> None:
@@ -65,20 +77,6 @@ def test_the_event_file_holds_every_tag(tmp_path: Path, read_curves: Callable[[P
     step, text = curves["validation/samples/text_summary"][0]
     assert step == 4
     assert all(sentence.encode() in text for sentence in SAMPLES[0])
-
-
-def test_the_run_is_shown_once_however_often_it_begins(
-    tmp_path: Path, read_curves: Callable[[Path], Any]
-) -> None:
-    run = RunDirectory(tmp_path)
-    # The first two were killed before they had saved anything.
-    for _ in range(3):
-        with Progress(run, counters=Counters(), total_steps=9, metric="bleu") as progress:
-            progress.show_run({"model.dropout": 0.1}, "reason  pairs\ntoo long  3")
-    with Progress(run, counters=Counters(step=1), total_steps=9, metric="bleu"):
-        pass
-    [(step, text)] = read_curves(run.tensorboard_dir)["corpus/report/text_summary"]
-    assert (step, text) == (1, b"    reason  pairs\n    too long  3")
 
 
 def test_metrics_hold_the_same_figures(tmp_path: Path, read_curves: Callable[[Path], Any]) -> None:
@@ -128,7 +126,7 @@ def test_what_came_after_the_resumed_step_is_taken_back(
     take_steps(unbroken, Counters(), 12)
     state = Counters()
     take_steps(broken, state, 5)
-    saved = Counters(**state.to_dict())
+    saved = replace(state)
     take_steps(broken, state, 11)
     with (broken / "metrics.jsonl").open("a") as file:
         file.write('{"step": 3, "epoch": 0, "num_tar')  # Where a crash cut it.
@@ -139,17 +137,6 @@ def test_what_came_after_the_resumed_step_is_taken_back(
         for text in ((folder / "metrics.jsonl").read_text() for folder in (broken, unbroken))
     ]
     assert lines[0] == lines[1]
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-def test_a_full_disk_is_reported_with_the_name_of_the_file(tmp_path: Path) -> None:
-    file = tmp_path / "metrics.jsonl"
-    with Progress(RunDirectory(tmp_path), counters=Counters(), total_steps=20, metric="bleu") as progress:
-        file.unlink()
-        file.symlink_to("/dev/full")
-        with pytest.raises(OSError, match="No space left") as caught:
-            progress.validation(Counters(step=1), RESULT, SAMPLES)
-    assert caught.value.filename == str(file)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
@@ -175,7 +162,7 @@ def test_log_lines_where_stderr_is_not_a_terminal(
 ) -> None:
     caplog.set_level(logging.INFO, "mt")
     take_steps(tmp_path, Counters(), 4)
-    assert "validation at step 4: loss 2.000  perplexity 7.39  BLEU 31.50  chrF2 55.00" in caplog.messages
+    assert "validation at step 4: loss 2.000  perplexity 7.389  BLEU 31.50  chrF2 55.00" in caplog.messages
     assert "BLEU signature: tok:13a" in caplog.messages
     assert "  source      A dog.\n  translation Ein Hund.\n  reference   Der Hund." in caplog.messages
     assert "\r" not in capsys.readouterr().err
@@ -183,23 +170,18 @@ def test_log_lines_where_stderr_is_not_a_terminal(
 
 BAR = """
 import sys, time
-from dataclasses import replace
 from pathlib import Path
 import mt.training.progress
 from mt.cli.logs import show_logs
-from mt.run_directory import RunDirectory
-from mt.training.progress import Progress, Sample
 from mt.training.counters import Counters
-from mt.training.step import StepResult
 from mt.training.validation import ValidationResult
+from tests.training.test_progress import Progress, RunDirectory, Sample, result_of
 show_logs()
 mt.training.progress.SECONDS_BETWEEN_LINES = 0
 state = Counters(best_value=31.5)
 with Progress(RunDirectory(Path(sys.argv[1])), counters=state, total_steps=3, metric="bleu") as progress:
     for _ in range(3):
-        state.record_step(10)
-        state.record_outcome(2.5, 10, updated=True)
-        progress.step(StepResult(2.5, 0.5, True, replace(state), 10, point=state.next_point()))
+        progress.step(result_of(state, 2.5))
         time.sleep(0.2)  # A bar is not drawn more often.
     samples = [Sample(" ".join(["extraordinary"] * 12), "", "")]
     progress.validation(state, ValidationResult(1.0, {}, []), samples)

@@ -21,8 +21,8 @@ from mt.run_directory import RunDirectory
 from mt.training import validation
 from mt.training.counters import Counters
 from mt.training.loss import Objective
+from mt.training.progress import Progress
 from mt.training.run import Outcome, run_training
-from mt.training.session import Session
 from mt.training.validation import ValidationResult
 
 Figures = list[dict[str, float | str]]
@@ -307,14 +307,14 @@ def test_a_checkpoint_saved_because_of_a_signal_after_a_validation_has_its_score
     make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = RunDirectory(tmp_path / "run")
-    show = Session.show
+    show = Progress.validation
 
-    def stop(self: Session, counters: Counters, result: ValidationResult) -> None:
-        show(self, counters, result)
+    def stop(self: Progress, counters: Counters, *arguments: Any) -> None:
+        show(self, counters, *arguments)
         if counters.step == 4:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr(Session, "show", stop)
+    monkeypatch.setattr(Progress, "validation", stop)
     # The second one is worse, so that only the signal is a reason to save.
     monkeypatch.setattr(mt.training.session, "validate", scripted_bleu([9, 8]))
     run_training(make_config("validation.every_steps=2", "checkpoint.every_steps=100"), run)

@@ -5,21 +5,16 @@ import logging
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 import mt.training.resume
 import mt.training.run
-from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
 from mt.config.load import load_config
 from mt.config.write import config_to_yaml
-from mt.data.corpus import load_corpus
-from mt.data.prepare import check_same_corpus
 from mt.data.text_form import AS_IT_IS, TextForm
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.errors import CheckpointError, DataError, DeviceError, RunError, TrainingError
@@ -28,7 +23,6 @@ from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
 from mt.special_tokens import UNK
 from mt.training.loss import Objective
-from mt.training.progress import Progress
 from mt.training.run import run_training
 from mt.training.train_state import TrainState
 from mt.training.validation import ValidationResult
@@ -132,24 +126,6 @@ def test_a_run_keeps_what_it_began_with_where_the_config_says_nothing(
     assert Tokenizer.load(run.src_tokenizer_file).form == AS_IT_IS
     assert run_training(make_config("training.max_steps=2"), run, restart=True).counters.step == 2
     assert Tokenizer.load(run.src_tokenizer_file).form == TextForm("NFC", "drop")
-
-
-def test_the_curves_are_on_disk_before_the_checkpoint_that_follows_them(
-    make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    done: list[str] = []
-
-    def noted(name: str, really: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any, **options: Any) -> Any:
-            done.append(name)
-            return really(*arguments, **options)
-
-        return call
-
-    monkeypatch.setattr(Progress, "sync", noted("sync", Progress.sync))
-    monkeypatch.setattr(CheckpointStore, "save", noted("save", CheckpointStore.save))
-    run_training(make_config("training.max_steps=4", "checkpoint.every_steps=2"), run)
-    assert done == ["sync", "save"] * 2
 
 
 def test_restart_moves_the_old_run_aside(
@@ -269,21 +245,6 @@ def test_a_changed_corpus_is_refused_before_it_is_encoded(
     # All but the logs, which say so.
     logs = {"train.log": b"", "sessions.jsonl": b""}
     assert contents(run.path) | logs == before | logs
-
-
-def test_a_changed_hub_corpus_is_refused_until_its_commit_is_requested(
-    make_config: MakeConfig, run: RunDirectory
-) -> None:
-    run_training(make_config("training.max_steps=1"), run)
-    other = load_corpus(make_config("data.num_train_pairs=3").data)
-    on_hub = replace(other, report=replace(other.report, revision="0123"))
-    with pytest.raises(
-        RunError, match=r"Restore the old one \(its commit is in .*corpus\.json: set data\.rev"
-    ):
-        check_same_corpus(run, on_hub)
-    with pytest.raises(RunError, match="Restore the old one, use another"):
-        check_same_corpus(run, other)
-    assert run_training(make_config("training.max_steps=2", "data.revision=v1"), run).counters.step == 2
 
 
 def test_mixed_corpora_may_be_moved_but_not_changed(

@@ -13,7 +13,6 @@ from mt.config.config import Config
 from mt.data.batches.batch import Batch
 from mt.device import Precision
 from mt.special_tokens import PAD_ID
-from mt.training.counters import Counters
 from mt.training.loss import Objective
 from mt.training.step import StepResult
 from mt.training.train_state import TrainState, new_train_state
@@ -125,7 +124,7 @@ def test_a_step_with_muon_clips_the_whole_gradient_and_moves_every_matrix(
     )
     torch.manual_seed(1)
     model = build_transformer(config.model, src_vocab_size=17, tgt_vocab_size=17, max_length=24)
-    state = new_train_state(model, config, Precision("float32", torch.device("cpu")), Counters())
+    state = new_train_state(model, config, Precision("float32", torch.device("cpu")))
     batches = make_batches([4, 7])
     loss, gradient = gradient_by_hand(state.objective, batches)
     norm, before = norm_by_hand(gradient), parameters(state.objective)

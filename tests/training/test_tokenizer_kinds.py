@@ -1,7 +1,6 @@
 """A run with each kind of tokenizer, which afterwards needs nothing outside its folder."""
 
 import logging
-import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from mt.config.config import Config
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
-from mt.special_tokens import UNK_ID
 from mt.training.run import run_training
 
 CPU = torch.device("cpu")
@@ -55,16 +53,3 @@ def test_lower_case_is_reported(
     assert "the model reads and writes lower case only" in caplog.text
     (translation,) = ModelTranslator.from_run(run, device=CPU).translate(["ANNA SEES MILK."])
     assert translation == translation.lower()
-
-
-def test_what_is_translated_is_read_in_the_form_of_the_training_text(
-    make_config: MakeConfig, tmp_path: Path
-) -> None:
-    run = RunDirectory(tmp_path / "run")
-    # From German, which has the umlauts.
-    languages = "data.src=de", "data.tgt=en"
-    run_training(make_config("training.max_steps=1", "cleaning.unicode_form=NFC", *languages), run)
-    source = Tokenizer.load(run.src_tokenizer_file)
-    composed = "Anna kauft zwei rote Äpfel."
-    assert UNK_ID not in source.encode(composed)
-    assert source.encode(unicodedata.normalize("NFD", composed)) == source.encode(composed)

@@ -17,7 +17,7 @@ from mt.checkpoint.training_state import (
 )
 from mt.config.config import Config
 from mt.device import Precision
-from mt.training.counters import Counters, read_values
+from mt.training.counters import read_values
 from mt.training.train_state import TrainState, new_train_state
 from mt.transformer.build import build_transformer
 
@@ -36,7 +36,7 @@ def make_state(make_config: MakeConfig) -> Callable[..., TrainState]:
         if fp16:  # Which a CPU does not compute in.
             precision.scaler = torch.amp.GradScaler("cpu", init_scale=512.0, growth_interval=2)
             precision.scaler.scale(torch.ones(()))
-        state = new_train_state(model, config, precision, Counters())
+        state = new_train_state(model, config, precision)
         for _ in range(steps):
             take_step(state)
         return state

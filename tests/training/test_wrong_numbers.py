@@ -1,6 +1,5 @@
 """Numbers that go wrong: what reaches the parameters, what is counted, and which jumps are reported."""
 
-import json
 import math
 from collections.abc import Callable, Sequence
 
@@ -99,15 +98,3 @@ def test_a_jump_of_the_loss_is_recognised() -> None:
     noisy = [2.0 + 0.4 * (-1) ** n for n in range(20)]
     # The average is about 2.
     assert jumps([*falling, *noisy, 5.0, *noisy], Counters()) == {41: pytest.approx(3.0, abs=0.2)}
-
-
-def test_the_average_outlives_a_resume() -> None:
-    losses = [3.0 + n % 3 / 10 for n in range(14)] + [4.3, 4.2, 3.0, 8.0]
-    broken: dict[int, float] = {}
-    unbroken = jumps(losses, Counters())
-    counters = Counters()
-    for start in range(0, len(losses), 5):
-        counters = Counters(**json.loads(json.dumps(counters.to_dict())))
-        broken |= jumps(losses[start : start + 5], counters)
-    assert broken == unbroken
-    assert unbroken.keys() == {15, 18}

@@ -34,7 +34,7 @@ RowLosses = Callable[[Tensor, Tensor, bool], Tensor]
 """Maps logits ``(N, V)`` and labels ``(N,)`` to the loss of each row ``(N,)``, in float32 or better. It may
 overwrite the logits; if the third argument is true, it replaces them by the gradient of the summed loss."""
 FusedLosses = Callable[[Tensor, Tensor, float], Tensor]
-"""`mt.training.compiling.fused_losses`, compiled: computes losses and gradients at once."""
+"""`fused_losses`, compiled by `mt.training.compiling`: computes losses and gradients at once."""
 
 
 def _projected_loss(
@@ -256,3 +256,19 @@ def _subtract_target(probabilities: Tensor, labels: Tensor, weights: Tensor, smo
     """Subtract each row's smoothed target, times its weight, from ``(N, V)`` probabilities in place."""
     probabilities.sub_((weights * (smoothing / probabilities.size(-1)))[:, None])
     probabilities.scatter_add_(-1, labels[:, None], (weights * (smoothing - 1))[:, None])
+
+
+def fused_losses(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
+    """The cross-entropy of each row ``(N,)``, as formulas that a compiler fuses into two passes.
+
+    The logits ``(N, V)`` are replaced by the gradient of the summed loss; rows with PAD do not count.
+    """
+    exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    log_total = exact.logsumexp(-1, keepdim=True)
+    is_label = torch.arange(exact.size(-1), device=exact.device) == labels[:, None]
+    is_real = (labels != PAD_ID)[:, None]
+    target = is_label.to(exact.dtype) * (1 - smoothing) + smoothing / exact.size(-1)
+    losses = (((log_total - exact) * target).sum(-1, keepdim=True) * is_real)[:, 0]
+    # Afterwards, because the logits may be `exact` themselves.
+    logits.copy_(((exact - log_total).exp() - target) * is_real)
+    return losses
