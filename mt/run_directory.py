@@ -51,8 +51,6 @@ class RunDirectory:
     """The values of the curves, one JSON object per line."""
     evaluations_file = _Entry("evaluations.jsonl")
     """The scores of all evaluations, one JSON object per line."""
-    samples_file = _Entry("samples.jsonl")
-    """Some translations of each validation, one JSON object per validation."""
     tensorboard_dir = _Entry("tensorboard")
     engine_dir = _Entry("engine")
     """The converted models of its checkpoints, by the checksum of their weights."""

@@ -27,7 +27,6 @@ from mt.preflight.trial import Sample, Speed
 from mt.run_directory import RunDirectory
 from mt.search.request import TeacherForced
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
-from mt.training.counters import Counters, CurvePoint
 from mt.training.progress import Progress
 from mt.training.run import Outcome, run_training
 from mt.training.step import StepResult
@@ -189,11 +188,11 @@ def train_until(monkeypatch: pytest.MonkeyPatch) -> TrainUntil:
     def train(config: Config, path: Path, *, step: int | None = None, crash: bool = False) -> Outcome | None:
         show_step = Progress.step
 
-        def end_at(self: Progress, counters: Counters, result: StepResult, point: CurvePoint | None) -> None:
-            show_step(self, counters, result, point)
-            if counters.step == step and crash:
+        def end_at(self: Progress, result: StepResult) -> None:
+            show_step(self, result)
+            if result.counters.step == step and crash:
                 raise CrashError
-            if counters.step == step:
+            if result.counters.step == step:
                 os.kill(os.getpid(), signal.SIGTERM)
 
         with monkeypatch.context() as patch:

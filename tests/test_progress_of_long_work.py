@@ -15,10 +15,10 @@ from tqdm import tqdm
 
 from mt import display
 from mt.config.config import Config
+from mt.data.batches.alignment import align
 from mt.data.batches.dataset import encode_pairs
 from mt.data.corpus import load_corpus
 from mt.data.prepare import make_tokenizers
-from mt.data.prepared_cache import aligned_places
 from mt.display import track
 from mt.evaluation.evaluate import run_evaluation
 from mt.run_directory import RunDirectory
@@ -81,7 +81,7 @@ def prepare(make_config: MakeConfig, run: RunDirectory) -> None:
     corpus = load_corpus(config.data, config.cleaning)
     tokenizers = make_tokenizers(corpus.train, config)
     pairs, _ = encode_pairs(corpus.train, *tokenizers, max_length=None)
-    aligned_places(pairs)
+    align(pairs)
 
 
 def evaluate(make_config: MakeConfig, run: RunDirectory) -> None:

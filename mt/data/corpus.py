@@ -1,50 +1,44 @@
 """Reads ``data.path`` and ``data.mix`` into three splits of checked and cleaned sentence pairs."""
 
-import contextlib
 import copy
 import hashlib
+import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import datasets
-import numpy as np
-import numpy.typing as npt
-from pydantic import TypeAdapter
 
 from mt.config.data import CleaningConfig, DataConfig
 from mt.data.batches.sampler import Share
-from mt.data.cache import Cache, cached, recipe
-from mt.data.cache_folder import cache_folder
-from mt.data.cleaning.checks import evaluation_pairs, training_pairs
+from mt.data.cache import MANY_PAIRS, cached
+from mt.data.cleaning.checks import Dropped, evaluation_pairs, training_pairs
 from mt.data.cleaning.filters import Cleaner
 from mt.data.cleaning.leaks import LeakCheck
 from mt.data.corpus_report import (
     CorpusReport,
     MixedSourceReport,
-    SourceReport,
     SplitReport,
     SplitReports,
     TrainingSplitReport,
+    from_json,
+    most_frequent_first,
+    to_json,
 )
-from mt.data.pair_table import CHUNK_SIZE, PAIRS_IN_MEMORY, PairTable, load_table, save_table
+from mt.data.pair_table import CHUNK_SIZE, PairTable, load_table
 from mt.data.sources.find import find_source, mixed_sources
-from mt.data.sources.source import SPLITS, Part, Source, Split, carved_split
+from mt.data.sources.source import Part, Source, Split, carved_split
 from mt.data.text_form import TextForm
 from mt.display import counted, track
 from mt.errors import ConfigError, DataError, SplitError
 
-CORPUS_VERSION = 5
-"""Raised when the same files would be read, cleaned, checked or carved into other pairs or another report."""
-
 NO_CLEANING = CleaningConfig(unicode_form="none", invisible="keep")
 
-# What is cached of a corpus beside its pairs.
-_FACTS_FILE = "facts.json"
-_FACTS = TypeAdapter(tuple[tuple[Share, ...], CorpusReport])
+EVALUATION_SPLITS: tuple[Split, ...] = ("validation", "test")
+_REPORT_FILE = "report.json"
 
 
 @dataclass(frozen=True)
@@ -55,24 +49,26 @@ class Corpus:
         train: Pairs with text on both sides, cleaned as configured.
         validation: All pairs of the split as they are in the corpus, but those that are empty on both sides.
         test: Likewise.
-        shares: The sources of the training pairs, in their order.
         report: What was loaded, and what was dropped.
     """
 
     train: datasets.Dataset
     validation: datasets.Dataset
     test: datasets.Dataset
-    shares: tuple[Share, ...]
     report: CorpusReport
+
+    @property
+    def shares(self) -> tuple[Share, ...]:
+        """The sources of the training pairs, in their order."""
+        return tuple(Share(source.pairs, source.weight) for source in self.report.sources)
 
     def by_name(self) -> dict[Split, datasets.Dataset]:
         """The three datasets, by their names in the config."""
         return {"train": self.train, "validation": self.validation, "test": self.test}
 
 
-@dataclass(frozen=True)
-class _Found:
-    """A source, and the config that names it."""
+class _Found(NamedTuple):
+    """A source, the config that names it, and its weight."""
 
     config: DataConfig
     weight: float
@@ -82,7 +78,7 @@ class _Found:
 def load_corpus(config: DataConfig, cleaning: CleaningConfig = NO_CLEANING) -> Corpus:
     """Find the sources, check every row, clean the training split, and carve out splits that no source has.
 
-    A corpus of more than `PAIRS_IN_MEMORY` pairs is cached, and found by everything that determines it.
+    A large corpus is cached, and found by everything that determines it.
 
     Validation and test are those of ``data.path``; what it lacks is carved from its training split. Rows of
     the training split that lack text on a side are dropped and counted; rows of the other splits never are.
@@ -93,22 +89,16 @@ def load_corpus(config: DataConfig, cleaning: CleaningConfig = NO_CLEANING) -> C
         _Found(source_config, weight, _find(source_config, is_mixed=number > 0))
         for number, (source_config, weight) in enumerate(mixed_sources(config))
     ]
-    key = _identity(found, cleaning)
-    if key is not None and (entry := Cache(cache_folder()).find(key)):
-        with contextlib.suppress(OSError):  # The cache may be deleted at any time.
-            return _load(entry)
-    corpus = _read(found, cleaning)
-    is_large = sum(map(len, corpus.by_name().values())) > PAIRS_IN_MEMORY
-    # If a file changed in the meantime, what was read is neither its old nor its new content.
-    if key is None or not is_large or _identity(found, cleaning) != key:
-        return corpus
-    return cached(
-        key,
-        lambda folder: _save(folder, corpus),
-        _load,
-        lambda: corpus,
-        otherwise="the corpus will be read again next time",
-    )
+    key = _key(found, cleaning)
+
+    def fill(folder: Path) -> bool:
+        report = _read(found, cleaning, folder)
+        if _key(found, cleaning) != key:
+            raise DataError(f"{config.path} changed while it was read: start again.")
+        (folder / _REPORT_FILE).write_text(json.dumps(to_json(report)), encoding="utf-8")
+        return sum(split.pairs for split in report.splits.by_name().values()) > MANY_PAIRS
+
+    return cached(key, fill, _load)
 
 
 def load_split(config: DataConfig, split: Split, cleaning: CleaningConfig = NO_CLEANING) -> datasets.Dataset:
@@ -148,104 +138,81 @@ def _find(config: DataConfig, *, is_mixed: bool) -> Source:
         raise (type(error)(f"data.mix, {config.path}: {error}") if is_mixed else error) from None
 
 
-def _identity(found: Sequence[_Found], cleaning: CleaningConfig) -> object:
-    """Everything that determines the corpus; None if the content of a source is unknown before it is read."""
-    try:
-        sources = [
-            # Including their names, because the extension of a file determines how it is read.
-            {split: [(part.where, part.identify()) for part in parts] for split, parts in splits.items()}
-            for splits in (each.source.splits for each in found)
-        ]
-    except OSError:
-        return None
-    if any(digest is None for source in sources for parts in source.values() for _, digest in parts):
-        return None
-    # None of these changes what is read: the length limit is applied when encoding.
+def _key(found: Sequence[_Found], cleaning: CleaningConfig) -> object:
+    """Everything that determines the corpus."""
+    # Neither changes what is read: the length limit is applied when encoding.
     irrelevant = {"hub_timeout_seconds", "max_length"}
-    normalising = ["tokenizers"] if TextForm.of(cleaning).steps() else []
-    configs = [[each.config.model_dump(mode="json", exclude=irrelevant), each.weight] for each in found]
     return {
         "what": "corpus",
-        "sources": sources,
-        "configs": configs,
+        "sources": [
+            # Including their names, because the extension of a file determines how it is read.
+            {
+                split: [(part.where, part.identify()) for part in parts]
+                for split, parts in source.splits.items()
+            }
+            for _, _, source in found
+        ],
+        "configs": [
+            [config.model_dump(mode="json", exclude=irrelevant), weight] for config, weight, _ in found
+        ],
         "cleaning": cleaning.model_dump(mode="json"),
-        "recipe": recipe(CORPUS_VERSION, "pyarrow", "datasets", *normalising),
     }
 
 
-def _save(folder: Path, corpus: Corpus) -> None:
-    for split, dataset in corpus.by_name().items():
-        save_table(dataset, folder / f"{split}.arrow")
-    (folder / _FACTS_FILE).write_bytes(_FACTS.dump_json((corpus.shares, corpus.report), by_alias=True))
-
-
-def _load(entry: Path) -> Corpus:
-    train, validation, test = (
-        load_table(entry / f"{split}.arrow", fingerprint=f"{entry.name}-{split}") for split in SPLITS
-    )
-    shares, report = _FACTS.validate_json((entry / _FACTS_FILE).read_bytes(), strict=True)
-    return Corpus(train, validation, test, shares, report)
-
-
-def _read(found: Sequence[_Found], cleaning: CleaningConfig) -> Corpus:
-    """Read and clean all splits."""
-    source = found[0].source
-    carved = {split: PairTable() for split in SPLITS if split not in source.splits}
-    cleaner = Cleaner(cleaning)
-    tables = [
-        _read_training_split(
-            each, cleaner, carved if each is found[0] else {}, skip_bad_rows=cleaning.skip_bad_rows
-        )
-        for each in found
+def _load(folder: Path) -> Corpus:
+    report = from_json((folder / _REPORT_FILE).read_bytes())
+    trains = [
+        load_table(folder / f"train-{number}.arrow", fingerprint=source.fingerprint)
+        for number, source in enumerate(report.sources)
     ]
-    evaluation = carved | {
-        split: _read_evaluation_split(parts, split)
-        for split, parts in source.splits.items()
-        if split != "train"
-    }
-    held_out: dict[str, datasets.Dataset] = {split: table.to_dataset() for split, table in evaluation.items()}
-    leaks = LeakCheck(held_out, TextForm.of(cleaning))
+    validation, test = (
+        load_table(folder / f"{split}.arrow", fingerprint=report.splits.by_name()[split].fingerprint)
+        for split in EVALUATION_SPLITS
+    )
+    train = trains[0] if len(trains) == 1 else datasets.concatenate_datasets(trains)
+    return Corpus(train, validation, test, report)
+
+
+def _read(found: Sequence[_Found], cleaning: CleaningConfig, folder: Path) -> CorpusReport:
+    """Read and clean all splits, into files that `_load` opens."""
+    source = found[0].source
+    evaluation = {split: PairTable(folder / f"{split}.arrow") for split in EVALUATION_SPLITS}
+    carved = {split: table for split, table in evaluation.items() if split not in source.splits}
+    cleaner = Cleaner(cleaning)
     trains = []
     for number, each in enumerate(found):
-        train = tables[number].to_dataset()
-        leaked = leaks.search(train)
-        if cleaning.remove_leaks and len(leaked):
+        trains.append(PairTable(folder / f"train-{number}.arrow"))
+        _read_training_split(each, cleaner, trains[-1], {} if number else carved)
+    for split in EVALUATION_SPLITS:
+        if split in source.splits:
+            _read_evaluation_split(source.splits[split], split, evaluation[split])
+    held_out: dict[str, datasets.Dataset] = {split: table.to_dataset() for split, table in evaluation.items()}
+    leaks = LeakCheck(held_out, TextForm.of(cleaning))
+    for number, each in enumerate(found):
+        train = trains[number].to_dataset()
+        leaked = set(leaks.search(train))
+        if cleaning.remove_leaks and leaked:
+            # The old file stays open until it is copied.
+            (folder / f"train-{number}.arrow").unlink()
+            trains[number] = PairTable(folder / f"train-{number}.arrow")
             before = cleaner.dropped.counts.copy()
-            tables[number] = _without(leaked, train, cleaner)
-            train = tables[number].to_dataset()
-            _check_pairs_left(each.source, tables[number], cleaner.dropped.counts - before)
-        trains.append(train)
-    train = trains[0] if len(trains) == 1 else datasets.concatenate_datasets(trains)
-    report = CorpusReport(
-        **vars(_source_report(found[0])),
-        sources=[
-            MixedSourceReport(
-                **vars(_source_report(each)),
-                weight=each.weight,
-                pairs=len(table),
-                fingerprint=table.fingerprint,
-            )
-            for table, each in zip(tables, found, strict=True)
-        ],
-        splits=SplitReports(
-            _training_report(found, tables, cleaner),
-            *(_evaluation_report(split, source, evaluation[split]) for split in ("validation", "test")),
-        ),
-        leaks=leaks.report(),
-        leaks_removed=cleaning.remove_leaks,
-    )
-    shares = tuple(Share(len(table), each.weight) for table, each in zip(tables, found, strict=True))
-    return Corpus(train, held_out["validation"], held_out["test"], shares, report)
+            _copy_others(leaked, train, trains[number], cleaner.dropped)
+            trains[number].to_dataset()
+            if not len(trains[number]):
+                raise _nothing_left(each.source, cleaner.dropped.counts - before)
+    return _report(found, trains, evaluation, cleaner, leaks)
 
 
 def _read_training_split(
-    found: _Found, cleaner: Cleaner, carved: Mapping[Split, PairTable], *, skip_bad_rows: bool
-) -> PairTable:
-    """The pairs to train on; those that belong to a carved split go to its table instead."""
-    config, before = found.config, cleaner.dropped.counts.copy()
-    table, limit = PairTable(), config.num_train_pairs
-    pairs = training_pairs(found.source.splits["train"], cleaner.dropped, skip_bad_rows=skip_bad_rows)
-    pairs = iter(track(pairs, "reading", unit="pairs"))
+    found: _Found, cleaner: Cleaner, table: PairTable, carved: Mapping[Split, PairTable]
+) -> None:
+    """Collect the pairs to train on; those that belong to a carved split go to its table instead."""
+    (config, _, source), limit = found, found.config.num_train_pairs
+    before = cleaner.dropped.counts.copy()
+    checked = training_pairs(
+        source.splits["train"], cleaner.dropped, skip_bad_rows=cleaner.config.skip_bad_rows
+    )
+    pairs = iter(track(checked, "reading", unit="pairs"))
     if carved:
         pairs = _carve(pairs, carved, config.held_out_fraction)
     # Never beyond the limit: filters must not see what follows it.
@@ -254,22 +221,20 @@ def _read_training_split(
             table.append(src, tgt)
     if carved:
         # Beyond the limit there may be more to carve, but nothing to drop.
-        counts, examples = cleaner.dropped.counts.copy(), copy.deepcopy(cleaner.dropped.examples)
+        dropped = copy.deepcopy(cleaner.dropped)
         for _ in pairs:
             pass
-        cleaner.dropped.counts, cleaner.dropped.examples = counts, examples
-    dropped = cleaner.dropped.counts - before
-    empty = [split for split, split_table in carved.items() if not len(split_table)]
-    if dropped or len(empty) == len(carved):
-        _check_pairs_left(found.source, table, dropped)
-    if empty or not len(table):
-        splits = " or ".join(empty) if len(table) else "train"
+        cleaner.dropped = dropped
+    empty = [split for split, pairs_of in {**carved, "train": table}.items() if not len(pairs_of)]
+    num_dropped = cleaner.dropped.counts - before
+    if "train" in empty and (num_dropped or len(empty) > len(carved)):
+        raise _nothing_left(source, num_dropped)
+    if empty:
         raise SplitError(
-            f"{config.path} is too small to be split: none of its pairs were assigned to the {splits} "
-            f"split at data.held_out_fraction={config.held_out_fraction:g}. Add pairs, change the "
-            f"fraction, or provide your own validation and test splits."
+            f"{config.path} is too small to be split: none of its pairs were assigned to the "
+            f"{' or '.join(empty)} split at data.held_out_fraction={config.held_out_fraction:g}. Add pairs, "
+            "change the fraction, or provide your own validation and test splits."
         )
-    return table
 
 
 def _carve(
@@ -283,23 +248,15 @@ def _carve(
             table.append(src, tgt)
 
 
-def _check_pairs_left(source: Source, table: PairTable, dropped: Counter[str]) -> None:
-    if not len(table):
-        rows = ", ".join(
-            f"in {counted(count, 'row')} {reason}" for reason, count in _most_frequent_first(dropped)
-        )
-        raise DataError(
-            f"No pair of {_where(source.splits['train'])} can be trained on: {rows or 'there are no rows'}."
-        )
+def _nothing_left(source: Source, dropped: Counter[str]) -> DataError:
+    rows = ", ".join(f"in {counted(count, 'row')} {reason}" for reason, count in most_frequent_first(dropped))
+    where = _where(source.splits["train"])
+    return DataError(f"No pair of {where} can be trained on: {rows or 'there are no rows'}.")
 
 
-def _most_frequent_first(dropped: Counter[str]) -> list[tuple[str, int]]:
-    """Reasons and counts, those with equal counts by their names."""
-    return sorted(dropped.items(), key=lambda item: (-item[1], item[0]))
-
-
-def _read_evaluation_split(parts: Sequence[Part], split: Split) -> PairTable:
-    table = PairTable()
+def _read_evaluation_split(parts: Sequence[Part], split: Split, table: PairTable | None = None) -> PairTable:
+    """All pairs of a split, in memory unless a table is given."""
+    table = PairTable() if table is None else table
     for src, tgt in evaluation_pairs(parts):
         table.append(src, tgt)
     if not len(table):
@@ -307,56 +264,66 @@ def _read_evaluation_split(parts: Sequence[Part], split: Split) -> PairTable:
     return table
 
 
-def _without(leaked: npt.NDArray[np.int64], train: datasets.Dataset, cleaner: Cleaner) -> PairTable:
-    """The training pairs without the rows ``leaked``, which are counted as dropped."""
-    table = PairTable()
-    is_leaked = np.zeros(len(train), dtype=np.bool_)
-    is_leaked[leaked] = True
+def _copy_others(
+    leaked: Collection[int], train: datasets.Dataset, table: PairTable, dropped: Dropped
+) -> None:
+    """Copy the training pairs to the table, but for the rows ``leaked``, which are counted as dropped."""
     for start in range(0, len(train), CHUNK_SIZE):
         chunk = train[start : start + CHUNK_SIZE]
-        for i, (src, tgt) in enumerate(zip(chunk["src"], chunk["tgt"], strict=True), start):
-            if is_leaked[i]:
-                cleaner.dropped.add("the pair is in validation or test", src, tgt)
+        for row, pair in enumerate(zip(chunk["src"], chunk["tgt"], strict=True), start):
+            if row in leaked:
+                dropped.add("the pair is in validation or test", *pair)
             else:
-                table.append(src, tgt)
-    return table
+                table.append(*pair)
 
 
 def _where(parts: Sequence[Part]) -> str:
     return ", ".join(part.where for part in parts)
 
 
-def _source_report(found: _Found) -> SourceReport:
-    config, source = found.config, found.source
-    return SourceReport(config.path, source.kind, config.name, config.src, config.tgt, source.revision)
-
-
-def _training_report(
-    found: Sequence[_Found], tables: Sequence[PairTable], cleaner: Cleaner
-) -> TrainingSplitReport:
-    fingerprints = [table.fingerprint for table in tables]
-    dropped = dict(_most_frequent_first(cleaner.dropped.counts))
-    joined = hashlib.blake2b(" ".join(fingerprints).encode(), digest_size=8).hexdigest()
-    return TrainingSplitReport(
-        origin=_origin(found[0].source),
-        parts=[part.where for each in found for part in each.source.splits["train"]],
-        pairs=sum(map(len, tables)),
+def _report(
+    found: Sequence[_Found],
+    trains: Sequence[PairTable],
+    evaluation: Mapping[Split, PairTable],
+    cleaner: Cleaner,
+    leaks: LeakCheck,
+) -> CorpusReport:
+    sources = [
+        MixedSourceReport(
+            *(config.path, source.kind, config.name, config.src, config.tgt, source.revision),
+            weight=weight,
+            pairs=len(table),
+            fingerprint=table.fingerprint,
+        )
+        for (config, weight, source), table in zip(found, trains, strict=True)
+    ]
+    config, _, source = found[0]
+    origin: Literal["generated", "given"] = "generated" if source.kind == "built-in" else "given"
+    dropped = dict(most_frequent_first(cleaner.dropped.counts))
+    joined = " ".join(table.fingerprint for table in trains)
+    train = TrainingSplitReport(
+        origin=origin,
+        parts=[part.where for _, _, mixed in found for part in mixed.splits["train"]],
+        pairs=sum(map(len, trains)),
         dropped=dropped,
-        fingerprint=fingerprints[0] if len(fingerprints) == 1 else joined,
+        fingerprint=hashlib.blake2b(joined.encode(), digest_size=8).hexdigest() if trains[1:] else joined,
         examples={reason: cleaner.dropped.examples[reason] for reason in dropped},
         rewritten=cleaner.num_rewritten,
     )
-
-
-def _evaluation_report(split: Split, source: Source, table: PairTable) -> SplitReport:
-    return SplitReport(
-        origin=_origin(source) if split in source.splits else "carved",
-        parts=[part.where for part in source.splits.get(split, source.splits["train"])],
-        pairs=len(table),
-        dropped={},
-        fingerprint=table.fingerprint,
+    validation, test = (
+        SplitReport(
+            origin=origin if split in source.splits else "carved",
+            parts=[part.where for part in source.splits.get(split, source.splits["train"])],
+            pairs=len(table),
+            dropped={},
+            fingerprint=table.fingerprint,
+        )
+        for split, table in evaluation.items()
     )
-
-
-def _origin(source: Source) -> Literal["generated", "given"]:
-    return "generated" if source.kind == "built-in" else "given"
+    return CorpusReport(
+        *(config.path, source.kind, config.name, config.src, config.tgt, source.revision),
+        sources=sources,
+        splits=SplitReports(train, validation, test),
+        leaks=leaks.report(),
+        leaks_removed=cleaner.config.remove_leaks,
+    )

@@ -1,10 +1,12 @@
 """A typed report on a loaded corpus: the part of a run's ``corpus.json`` that describes the text."""
 
+import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter
 
 from mt.data.sources.source import Split
 from mt.display import counted
@@ -102,20 +104,7 @@ class CorpusReport(SourceReport):
     """Whether leaked pairs were removed from the training split."""
 
 
-@dataclass(frozen=True)
-class _RecordedSplit:
-    fingerprint: str
-
-
-@dataclass(frozen=True)
-class _Record:
-    """The part of a ``corpus.json`` that is read: only what all versions have written."""
-
-    splits: dict[Split, _RecordedSplit]
-
-
 _REPORT = TypeAdapter(CorpusReport)
-_RECORD = TypeAdapter(_Record)
 
 
 def to_json(report: CorpusReport) -> dict[str, Any]:
@@ -124,15 +113,22 @@ def to_json(report: CorpusReport) -> dict[str, Any]:
     return content
 
 
+def from_json(content: bytes) -> CorpusReport:
+    """The report that `to_json` has written."""
+    return _REPORT.validate_json(content)
+
+
 def recorded_fingerprints(content: bytes) -> dict[Split, str]:
-    """The fingerprint of each split, from the content of a ``corpus.json``."""
+    """The fingerprint of each split, from the content of a ``corpus.json`` of any version."""
     try:
-        record = _RECORD.validate_json(content, strict=True)
-    except ValidationError as error:
-        problem = error.errors()[0]
-        where = ".".join(map(str, problem["loc"]))
-        raise ValueError(f"{where}: {problem['msg']}" if where else problem["msg"]) from error
-    return {name: split.fingerprint for name, split in record.splits.items()}
+        return {name: split["fingerprint"] for name, split in json.loads(content)["splits"].items()}
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"no fingerprints of its splits ({error})") from error
+
+
+def most_frequent_first(dropped: Counter[str]) -> list[tuple[str, int]]:
+    """Reasons and counts, those with equal counts by their names."""
+    return sorted(dropped.items(), key=lambda item: (-item[1], item[0]))
 
 
 def cleaning_table(train: TrainingSplitReport, dropped_later: Mapping[str, int]) -> str:

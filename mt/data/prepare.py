@@ -13,14 +13,13 @@ import pyarrow.compute as pc
 from tokenizers import pre_tokenizers
 
 from mt.config.config import Config
-from mt.data.batches.alignment import Places
-from mt.data.batches.dataset import CHUNK_SIZE, DropCounts, encode_pairs
+from mt.data.batches.alignment import Places, align
+from mt.data.batches.dataset import CHUNK_SIZE, DropCounts, cached_training_pairs, encode_pairs
 from mt.data.batches.pairs import EncodedPairs
 from mt.data.corpus import Corpus, load_corpus, other_validation_splits
 from mt.data.corpus_report import cleaning_table, leak_sentence, recorded_fingerprints, to_json
 from mt.data.languages import DOTLESS, dotless_steps, has_dotless_i, language_warnings
 from mt.data.markup import markup_warnings
-from mt.data.prepared_cache import aligned_places, cached_tokenizers, encoded_training_pairs
 from mt.data.text_form import TextForm
 from mt.data.tokenizers.extend import extended
 from mt.data.tokenizers.external import external_tokenizer
@@ -68,38 +67,48 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
     corpus = corpus or load_corpus(config.data, config.cleaning)
     if resuming:
         check_same_corpus(run, corpus)
-        src_tokenizer, tgt_tokenizer = load_tokenizers(run)
+        tokenizers = load_tokenizers(run)
     else:
         warn_of_tokenizer(config, corpus.train)
         for warning in (*language_warnings(config.data, corpus), *markup_warnings(corpus)):
             LOG.warning("%s", warning)
-        src_tokenizer, tgt_tokenizer = cached_tokenizers(
-            corpus, config, lambda: make_tokenizers(corpus.train, config)
-        )
-        src_tokenizer.save(run.src_tokenizer_file)
-        tgt_tokenizer.save(run.tgt_tokenizer_file)
-    tokenizers = (src_tokenizer, tgt_tokenizer)
-    train, dropped = encoded_training_pairs(corpus, tokenizers, max_length=config.data.max_length)
+        tokenizers = make_tokenizers(corpus.train, config)
+        for tokenizer, file in zip(tokenizers, (run.src_tokenizer_file, run.tgt_tokenizer_file), strict=True):
+            tokenizer.save(file)
+    max_length = config.data.max_length
+    train, dropped = cached_training_pairs(corpus, tokenizers, max_length=max_length)
     check_pairs_left(train, dropped, config)
-    validation, left_out = encode_pairs(corpus.validation, *tokenizers, max_length=config.data.max_length)
+    validation, left_out = encode_pairs(corpus.validation, *tokenizers, max_length=max_length)
     check_validation_loss(validation, len(corpus.validation), config)
+    sizes = {side: tokenizer.size for side, tokenizer in zip(("src", "tgt"), tokenizers, strict=True)}
     if not resuming:
         description = {
             **to_json(corpus.report),
             "dropped_in_training": dropped,
             "left_out_of_validation_loss": left_out,
             "target_ratio": train.target_ratio,
-            "vocabulary_sizes": {"src": src_tokenizer.size, "tgt": tgt_tokenizer.size},
+            "vocabulary_sizes": sizes,
             "vocabulary_pairs": num_vocabulary_pairs(corpus.train, config),
         }
         write_atomically(run.corpus_file, json.dumps(description, indent=2, ensure_ascii=False) + "\n")
-    report = _report(corpus, train, dropped, left_out, src_tokenizer, tgt_tokenizer)
-    places = aligned_places(train) if config.training.guided_alignment else None
-    all_dropped = corpus.report.splits.train.dropped | {
-        reason: count for reason, count in dropped.items() if count
-    }
-    others = other_validation_splits(config.data) if config.data.mix else {}
-    return Prepared(corpus, *tokenizers, train, validation, others, places, report, all_dropped)
+    LOG.info(
+        f"corpus: {len(train):,} training pairs, {len(corpus.validation):,} validation, "
+        f"{len(corpus.test):,} test; vocabulary {sizes['src']:,} source, {sizes['tgt']:,} target"
+    )
+    if table := cleaning_table(corpus.report.splits.train, dropped):
+        LOG.warning("%s", table)
+    leaks, has_leaked = leak_sentence(corpus.report)
+    LOG.log(logging.WARNING if has_leaked else logging.INFO, "%s", leaks)
+    return Prepared(
+        corpus,
+        *tokenizers,
+        train,
+        validation,
+        other_validation_splits(config.data),
+        align(train) if config.training.guided_alignment else None,
+        "\n".join(filter(None, (table, leaks))),
+        corpus.report.splits.train.dropped | {reason: count for reason, count in dropped.items() if count},
+    )
 
 
 def make_tokenizers(pairs: datasets.Dataset, config: Config) -> tuple[Tokenizer, Tokenizer]:
@@ -108,10 +117,10 @@ def make_tokenizers(pairs: datasets.Dataset, config: Config) -> tuple[Tokenizer,
     Those of an imported model may share a vocabulary, but split text differently.
     """
     is_one = config.tokenizer.shared and config.tokenizer.kind != "imported"
-    sides = [("src", "tgt")] if is_one else [("src",), ("tgt",)]
     pairs = _fitting(pairs, config.data.max_length)
     languages = {"src": config.data.src, "tgt": config.data.tgt}
     dotless = {side for side in languages if config.tokenizer.lowercase and has_dotless_i(languages[side])}
+    sides = [("src", "tgt")] if is_one else [("src",), ("tgt",)]
     texts = [_Texts(pairs, columns, config.tokenizer.max_lines, dotless) for columns in sides]
     made = [tokenizer for of_side in texts for tokenizer in _make_tokenizers(of_side, config)]
     if num_long := sum(of_side.num_long_words for of_side in texts):
@@ -135,15 +144,15 @@ def _fitting(pairs: datasets.Dataset, max_length: int) -> datasets.Dataset:
 
 
 def _make_tokenizers(texts: "_Texts", config: Config) -> list[Tokenizer]:
-    """The tokenizer of each of these columns: that of the run to begin from, a given one, or a new one."""
+    """The tokenizer of each of these columns: that of the run to begin from, or a given or a new one."""
     if not config.init_from.sides.isdisjoint(texts.columns):
-        both = load_tokenizers(RunDirectory(Path(str(config.init_from.run))))
-        origins = [both[column == "tgt"] for column in texts.columns]
-        return (
-            [extended(each, texts, config.tokenizer) for each in origins]
-            if config.tokenizer.extend
-            else origins
+        origins = dict(
+            zip(("src", "tgt"), load_tokenizers(RunDirectory(Path(str(config.init_from.run)))), strict=True)
         )
+        chosen = [origins[column] for column in texts.columns]
+        return [
+            extended(each, texts, config.tokenizer) if config.tokenizer.extend else each for each in chosen
+        ]
     if config.tokenizer.kind == "file":
         made = external_tokenizer(config.tokenizer, limit_seconds=config.data.hub_timeout_seconds)
     else:
@@ -170,30 +179,25 @@ def num_vocabulary_pairs(pairs: datasets.Dataset, config: Config) -> int:
 
 def unsegmented_hint(config: Config, train: datasets.Dataset) -> str | None:
     """Advice for text without spaces between words that is to be split into words; None for other text."""
-    first = train[:1000]
-    sides = [
-        f"{name} ({language})"
-        for side, name, language in (("src", "source", config.data.src), ("tgt", "target", config.data.tgt))
-        if bleu_tokenizer(first[side]) != "13a"
-    ]
+    languages = {"src": config.data.src, "tgt": config.data.tgt}
+    sides = [languages[side] for side, texts in train[:1000].items() if bleu_tokenizer(texts) != "13a"]
     if config.tokenizer.kind != "word" or not sides:
         return None
     return (
-        f"the {' and the '.join(sides)} {'has' if len(sides) == 1 else 'have'} an unsegmented script, with "
-        "no spaces between words: tokenizer.kind: word makes each character a separate token there. Use "
-        "tokenizer.kind: bpe_metaspace, which joins characters that often occur together"
+        f"{' and '.join(sides)}: an unsegmented script has no spaces between words, so that tokenizer.kind: "
+        "word makes each character a token. Use tokenizer.kind: bpe_metaspace, which joins characters that "
+        "often occur together"
     )
 
 
 def warn_of_tokenizer(config: Config, train: datasets.Dataset) -> None:
-    """Log the limitations of the chosen tokenizer, even if the vocabulary is cached."""
+    """Log the limitations of the chosen tokenizer."""
     if hint := unsegmented_hint(config, train):
         LOG.warning("%s", hint)
-    if 0 < num_vocabulary_pairs(train, config) < len(train):
+    if 0 < (num_used := num_vocabulary_pairs(train, config)) < len(train):
         LOG.info(
-            "the vocabulary is built from %s of %s training pairs (tokenizer.max_lines)",
-            f"{config.tokenizer.max_lines:,}",
-            f"{len(train):,}",
+            f"the vocabulary is built from {num_used:,} of {len(train):,} training pairs "
+            "(tokenizer.max_lines)"
         )
     if config.tokenizer.lowercase:
         LOG.warning("tokenizer.lowercase: the model reads and writes lower case only")
@@ -290,40 +294,3 @@ def check_same_corpus(run: RunDirectory, corpus: Corpus) -> None:
             "which moves the old run aside. A new run from its weights on this corpus: "
             f"{run.adapt_command(corpus.report.path)}"
         )
-
-
-def _report(
-    corpus: Corpus,
-    train: EncodedPairs,
-    dropped: dict[str, int],
-    left_out: dict[str, int],
-    src_tokenizer: Tokenizer,
-    tgt_tokenizer: Tokenizer,
-) -> str:
-    """Log the size of the corpus and what was dropped; return the part that TensorBoard also shows."""
-    LOG.info(
-        "corpus: %s training pairs, %s validation, %s test; vocabulary %s source, %s target",
-        f"{len(train):,}",
-        f"{len(corpus.validation):,}",
-        f"{len(corpus.test):,}",
-        f"{src_tokenizer.size:,}",
-        f"{tgt_tokenizer.size:,}",
-    )
-    if table := cleaning_table(corpus.report.splits.train, dropped):
-        LOG.warning("%s", table)
-    for source, share in zip(corpus.report.sources, train.shares, strict=False):
-        if share.num_pairs and not share.num_shown:
-            LOG.warning(
-                "data.mix: no epoch has a pair of %s, because its %s with weight %g amount to less than one",
-                source.path,
-                counted(share.num_pairs, "pair"),
-                share.weight,
-            )
-    leaks, has_leaked = leak_sentence(corpus.report)
-    LOG.log(logging.WARNING if has_leaked else logging.INFO, "%s", leaks)
-    if sum(left_out.values()):
-        LOG.warning(
-            "%s validation pairs are empty or too long for the validation loss; they are still scored",
-            f"{sum(left_out.values()):,}",
-        )
-    return "\n".join(filter(None, (table, leaks)))

@@ -12,8 +12,8 @@ from mt.config.config import Config
 from mt.data.batches.alignment import align
 from mt.data.batches.dataset import encode_pairs
 from mt.data.batches.pairs import EncodedPairs
+from mt.data.cache import MANY_PAIRS
 from mt.data.corpus import Corpus
-from mt.data.pair_table import PAIRS_IN_MEMORY
 from mt.errors import ConfigError
 from mt.preflight import rule
 from mt.preflight.forecast import MOST_DROPPED, Forecast, Pace, forecast
@@ -52,7 +52,7 @@ def take_sample(corpus: Corpus, config: Config, load_seconds: float) -> Sample:
 
     A large corpus is cached now, so that a run need not load it as slowly.
     """
-    if len(corpus.train) > PAIRS_IN_MEMORY:
+    if len(corpus.train) > MANY_PAIRS:
         load_seconds = 0.0
     started = time.perf_counter()
     text = look_at(corpus, config, most=PAIRS_ENCODED)
@@ -72,7 +72,7 @@ def take_sample(corpus: Corpus, config: Config, load_seconds: float) -> Sample:
     shares = (share._replace(num_pairs=count) for share, count in zip(everything.shares, counts, strict=True))
     pairs = EncodedPairs(*everything.select(kept), tuple(shares))
     aligning = time.perf_counter()
-    places = np.concatenate(list(align(pairs))) if config.training.guided_alignment else None
+    places = align(pairs) if config.training.guided_alignment else None
     align_seconds = (time.perf_counter() - aligning) * text.scale
     start_seconds = FIXED_SECONDS + load_seconds + encoding - started + encode_seconds + align_seconds
     return Sample(update(config, data={"max_length": max_length}), text, pairs, start_seconds, places)

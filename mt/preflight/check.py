@@ -10,12 +10,12 @@ from tqdm import tqdm
 
 from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
+from mt.data.batches.alignment import align
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.corpus_report import cleaning_table, leak_sentence
 from mt.data.languages import language_warnings
 from mt.data.markup import markup_warnings
 from mt.data.prepare import check_same_corpus, load_tokenizers
-from mt.data.prepared_cache import aligned_places
 from mt.device import Precision, choose_device
 from mt.display import counted, origin_of_split, size
 from mt.preflight.forecast import (
@@ -44,7 +44,7 @@ from mt.preflight.trial import FIXED_SECONDS, LargestStep, ModelSize, Sample, Tr
 from mt.run_directory import RunDirectory
 from mt.training.counters import Counters
 from mt.training.init_from import with_origin
-from mt.training.resume import as_begun, foresee_resume_point
+from mt.training.resume import as_begun, find_resume_point
 from mt.training.schedule import has_ended
 from mt.training.step import explain_out_of_memory
 
@@ -75,7 +75,7 @@ def preflight(config: Config, run: RunDirectory, show: Callable[[Section], objec
     exists = "which exists already" if run.exists else "which is new"
     show(Section("run", f"{run.path}, {exists}, on {device} in {precision.name}"))
     store = CheckpointStore(run.checkpoints_dir)
-    point = foresee_resume_point(run, store, config)
+    point = find_resume_point(run, store, config, foreseen=True)
     if point and (reason := point.why_finished(config)):
         has_no_rate = has_ended(point.checkpoint.step, config.schedule)
         limit = "that limit and schedule.total_steps in a new run" if has_no_rate else "that limit"
@@ -92,7 +92,7 @@ def preflight(config: Config, run: RunDirectory, show: Callable[[Section], objec
     pairs, dropped = encode(config, text)
     src_lengths, tgt_lengths = lengths(text)
     show(_length_section(text, src_lengths, tgt_lengths, dropped))
-    places = aligned_places(pairs) if config.training.guided_alignment else None
+    places = align(pairs) if config.training.guided_alignment else None
     sample = Sample(config, text, pairs, FIXED_SECONDS + time.perf_counter() - started, places)
     with explain_out_of_memory(config):
         trial = Trial(sample)

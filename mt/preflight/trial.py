@@ -14,7 +14,7 @@ from mt.config.config import Config
 from mt.data.batches.alignment import Places
 from mt.data.batches.dataset import encode_pairs
 from mt.data.batches.pairs import EncodedPairs
-from mt.data.batches.stream import training_batches
+from mt.data.batches.stream import StepBatches, training_batches
 from mt.device import (
     Precision,
     choose_device,
@@ -30,6 +30,7 @@ from mt.preflight.text import Text
 from mt.training.counters import Counters
 from mt.training.freeze import freeze
 from mt.training.optimizers import count_moments
+from mt.training.step import StepResult
 from mt.training.train_state import new_train_state
 from mt.training.validation import validation_loss
 from mt.transformer.transformer import Transformer
@@ -155,29 +156,29 @@ class Trial:
     def take_largest_step(self) -> LargestStep:
         """Train on the largest batch of the first epoch."""
         batch = self.batches.largest_batch(0)
-        result = self._train_state.step([batch])
+        result = self._train(StepBatches.of(batch))
         shape = len(batch.labels), batch.src_ids.size(1), batch.labels.size(1)
         return LargestStep(shape, result.loss, peak_memory(self._device))
 
     def time_steps(self) -> Speed:
         """Take the first steps of the run for some seconds, and then forward passes of a batch."""
-        log_every = self._sample.config.training.log_every_steps
-        epoch = batch = num_steps = num_tokens = 0
+        num_steps = num_tokens = 0
         started = time.perf_counter()
         while num_steps <= UNCOUNTED_STEPS or (
             num_steps < MOST_STEPS and time.perf_counter() - started < TIMED_SECONDS
         ):
             if num_steps == UNCOUNTED_STEPS:
                 started, num_tokens = time.perf_counter(), 0
-            micro_batches, epoch, batch = self.batches.take(epoch, batch)
             num_steps += 1
-            result = self._train_state.step(micro_batches, observe=num_steps % log_every == 0)
-            num_tokens += result.num_target_tokens
+            num_tokens += self._train(self.batches.take(self._train_state.position)).num_target_tokens
         return Speed((time.perf_counter() - started) / num_tokens, self._time_forward_pass())
+
+    def _train(self, batches: StepBatches) -> StepResult:
+        return self._train_state.finish(self._train_state.launch(batches))
 
     def _time_forward_pass(self) -> float:
         """Seconds of a forward pass for each of its target tokens."""
-        state, (batches, *_) = self._train_state, self.batches.take(0, 0)
+        state, batches = self._train_state, self.batches.take((0, 0)).micro_batches
         state.objective.eval()
         for _ in range(2):
             started = time.perf_counter()

@@ -2,9 +2,9 @@
 
 import json
 import logging
-from collections.abc import Sequence
+from itertools import chain, zip_longest
 
-from mt.data.batches.batch import Batch
+from mt import distributed, processes
 from mt.files import make_folder, write_atomically
 from mt.run_directory import RunDirectory
 from mt.training.step import StepResult
@@ -14,20 +14,18 @@ LOG = logging.getLogger(__name__)
 MOST_KEPT = 100
 
 
-def keep_bad_batch(
-    run: RunDirectory,
-    step: int,
-    after_checkpoint: str | None,
-    micro_batches: Sequence[Batch],
-    result: StepResult,
-) -> None:
-    """Write the ids of a step, and its newest checkpoint, into the run directory, and log the path."""
+def keep_bad_batch(run: RunDirectory, result: StepResult, after_checkpoint: str | None) -> None:
+    """Write the ids of a step, on all processes, and its newest checkpoint into the run directory."""
+    shares = distributed.all_gather([batch for batch in result.micro_batches if batch.num_target_tokens])
+    step = result.counters.step
     file = run.bad_batch_file(step)
+    if not processes.is_first():
+        return
     make_folder(file.parent)
     if not file.exists() and sum(1 for _ in file.parent.iterdir()) >= MOST_KEPT:
         LOG.warning("%s is full: the batch of step %d is not saved", file.parent, step)
         return
-    pairs = (batch.sentences() for batch in micro_batches)
+    pairs = (batch.sentences() for batch in chain.from_iterable(zip_longest(*shares)) if batch is not None)
     bad = {
         "step": step,
         "after_checkpoint": after_checkpoint,

@@ -3,12 +3,12 @@
 import contextlib
 import logging
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
-from mt.checkpoint.record import Checkpoint
 from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
+from mt.data.corpus import Corpus
+from mt.data.prepare import check_same_corpus
 from mt.errors import CheckpointError, RunError
 from mt.files import make_folder, new_folder
 from mt.inference.loaded_model import check_tokenizers
@@ -20,72 +20,47 @@ from mt.training.run_log import log_file
 LOG = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Origin:
-    """The checkpoint at which a new run branches off."""
-
-    run: RunDirectory
-    store: CheckpointStore
-    checkpoint: Checkpoint
-
-
-def find_origin(path: Path, new: RunDirectory, config: Config) -> Origin:
-    """The checkpoint in the folder ``path``, from which ``new`` is to continue under ``config``."""
+def branch_off(path: Path, new: RunDirectory, config: Config, corpus: Corpus) -> None:
+    """Create ``new``, whole or not at all, as a copy of a run as it was at its checkpoint in ``path``."""
     folder = path.absolute()
     run = RunDirectory(folder.parent.parent)
+    store = CheckpointStore(run.checkpoints_dir)
     if folder.parent != run.checkpoints_dir or not run.exists:
         raise RunError(
             f"{path} is not a checkpoint of a run: name a folder such as runs/NAME/checkpoints/step_0004000."
         )
     if new.path.exists() and (not new.path.is_dir() or any(new.path.iterdir())):
         raise RunError(
-            f"{new.path} exists already, but only a new run can continue from a checkpoint of another run. "
-            "Use another run directory with --run PATH, or resume that run with the same command without "
-            "--from-checkpoint."
+            f"{new.path} exists already. Use another run directory with --run PATH, or resume that run "
+            "without --from-checkpoint."
         )
-    store = CheckpointStore(run.checkpoints_dir)
     checkpoint = store.require(folder.name)
     if checkpoint.average_of:
         raise CheckpointError(
             f"{path} is an average, which cannot be trained further. Name one of the averaged checkpoints."
         )
-    check_same_config(run, config, otherwise="")
+    check_same_config(run, config)
     check_tokenizers(run, checkpoint)
-    return Origin(run, store, checkpoint)
-
-
-def branch_off(origin: Origin, new: RunDirectory, config: Config) -> None:
-    """Create ``new``, whole or not at all, as a copy of the run at ``origin`` as it was at that checkpoint.
-
-    It has no metrics and curves of later steps, because it may be finished already under ``config``.
-    """
-    run, checkpoint = origin.run, origin.checkpoint
-    origin.store.verify(checkpoint)
-    copied = [checkpoint]
-    best = origin.store.last_best(checkpoint.step)
-    if best is not None and best != checkpoint.name:
+    check_same_corpus(run, corpus)
+    store.verify(checkpoint)
+    copied = {checkpoint.name}
+    if best := store.last_best(checkpoint.step):
         # If it is damaged, no older one takes its place.
         with contextlib.suppress(CheckpointError):
-            saved = origin.store.require(best)
-            origin.store.verify(saved)
-            copied = [saved, checkpoint]
+            store.verify(store.require(best))
+            copied.add(best)
     make_folder(new.path.parent)
-    with new_folder(new.path) as folder:
-        partial = RunDirectory(folder)
-        partial.tensorboard_dir.mkdir()
-        for file in (
-            run.src_tokenizer_file,
-            run.tgt_tokenizer_file,
-            run.corpus_file,
-            run.metrics_file,
-            run.samples_file,
-            *run.tensorboard_dir.glob("events.out.tfevents.*"),
-        ):
+    with new_folder(new.path) as unfinished:
+        partial = RunDirectory(unfinished)
+        for file in (run.src_tokenizer_file, run.tgt_tokenizer_file, run.corpus_file, run.metrics_file):
             if file.is_file():
-                shutil.copyfile(file, folder / file.relative_to(run.path))
+                shutil.copyfile(file, unfinished / file.name)
+        if run.tensorboard_dir.is_dir():
+            shutil.copytree(run.tensorboard_dir, partial.tensorboard_dir)
+        # It may be finished already under this config.
         forget_later_steps(partial, checkpoint.step)
-        for each in copied:
-            shutil.copytree(each.folder, partial.checkpoints_dir / each.name)
+        for name in copied:
+            shutil.copytree(run.checkpoints_dir / name, partial.checkpoints_dir / name)
         CheckpointStore(partial.checkpoints_dir).recover()
         write_config(partial, config)
     with log_file(new):

@@ -4,7 +4,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mt.checkpoint.record import DamagedError
 from mt.config.explain import first_complaint
@@ -18,25 +18,10 @@ if TYPE_CHECKING:
 POINTS_AVERAGED = 10
 
 # More than any run can reach, and small enough to compute with and print.
-_MAX_COUNT = 10**14
-
-_MAX_FLOAT32 = (2 - 2**-23) * 2.0**127
-
-
-def _is_score(value: float) -> float:
-    """Accept NaN and numbers of any size, which a loss can be."""
-    if value < -1:
-        raise ValueError("must be a score")
-    return value
-
-
-Count = Annotated[int, Field(strict=True, ge=0, le=_MAX_COUNT)]
-# A value that is never negative can become so by a rounding error.
-Amount = Annotated[float, Field(strict=True, ge=-1, le=_MAX_COUNT, allow_inf_nan=False)]
-# In a diverging run it may be of any size.
-Loss = Annotated[float, Field(strict=True, ge=-1, allow_inf_nan=False)]
-BestValue = Annotated[float, Field(strict=True), AfterValidator(_is_score)]
-Flag = Annotated[bool, Field(strict=True)]
+Count = Annotated[int, Field(strict=True, ge=0, le=10**14)]
+# Never negative but for a rounding error; in a diverging run it may be of any size.
+Amount = Annotated[float, Field(strict=True, ge=-1, allow_inf_nan=False)]
+Scale = Annotated[float, Field(strict=True, gt=0, le=(2 - 2**-23) * 2.0**127)]
 
 
 class CurvePoint(NamedTuple):
@@ -62,23 +47,23 @@ class Counters:
     """Real target tokens trained on."""
     seconds: Amount = 0.0
     """Time spent on training and validation, over all sessions."""
-    best_value: BestValue | None = None
+    best_value: Annotated[float, Field(strict=True)] | None = None
     """Best value so far of ``validation.metric``."""
     num_validations_without_gain: Count = 0
     num_skipped_steps: Count = 0
     """Steps skipped because the loss or the gradient was not finite."""
     num_skipped_in_a_row: Count = 0
-    logged_loss: Loss = 0.0
+    logged_loss: Amount = 0.0
     """Summed loss, in nats, of the steps since the last point of the training curve."""
     logged_tokens: Count = 0
     """Target tokens of those steps. Saved so that a resumed run draws the same curves."""
-    average_loss: Loss = 0.0
+    average_loss: Amount = 0.0
     """Running average of the points of the training curve, to recognise a spike."""
     num_points: Count = 0
     """Points of the training curve so far."""
     num_scaler_skips: Count = 0
     """Steps skipped only because the loss scale of fp16 was too large, which is normal."""
-    owes_validation: Flag = False
+    owes_validation: Annotated[bool, Field(strict=True)] = False
     """Whether the validation at this step was interrupted and has yet to be done."""
     positions_too_large: Count | None = None
     """Positions in the smallest batch that ran out of memory; saved because halves draw different dropout."""
@@ -136,15 +121,16 @@ class Counters:
 
     def reached_limit(self, training: TrainingConfig, validation: ValidationConfig) -> str | None:
         """Why the run is finished, in words; None while it is not."""
-        minutes = self.seconds / 60
-        if training.max_steps is not None and self.step >= training.max_steps:
-            return f"training.max_steps ({training.max_steps:,}) reached"
-        if training.max_epochs is not None and self.epoch >= training.max_epochs:
-            return f"training.max_epochs ({training.max_epochs:,}) reached"
-        if training.max_target_tokens is not None and self.num_target_tokens >= training.max_target_tokens:
-            return f"training.max_target_tokens ({training.max_target_tokens:,}) reached"
-        if training.max_minutes is not None and minutes >= training.max_minutes:
-            return f"training.max_minutes ({training.max_minutes:g}) reached"
+        reached = {
+            "max_steps": self.step,
+            "max_epochs": self.epoch,
+            "max_target_tokens": self.num_target_tokens,
+            "max_minutes": self.seconds / 60,
+        }
+        for name, value in reached.items():
+            limit = getattr(training, name)
+            if limit is not None and value >= limit:
+                return f"training.{name} ({f'{limit:,}'.removesuffix('.0')}) reached"
         if validation.patience is not None and self.num_validations_without_gain >= validation.patience:
             return f"no improvement in {validation.patience} validations (validation.patience)"
         return None
@@ -154,50 +140,40 @@ class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class OptimizerValues(_Section):
-    """Plain values of Adam."""
+class Updates(_Section):
+    """How often an optimizer, or the moving average, was updated."""
 
     num_updates: Count
-    """Updates of the parameters so far; before the first there are no moments."""
 
 
 class ScalerValues(_Section):
-    """Plain values of the fp16 loss scaler."""
+    """The fp16 loss scale, and the steps since its last change."""
 
-    scale: Annotated[float, Field(strict=True, gt=0, le=_MAX_FLOAT32)]
+    scale: Scale
     growth_tracker: Count
-    """Steps since the last change of the scale."""
-
-
-class AverageValues(_Section):
-    """Plain values of the moving average of the weights."""
-
-    num_updates: Count
 
 
 class SavedValues(_Section):
     """All plain values of a checkpoint's training state."""
 
     counters: Counters = Field(alias="state")
-    optimizer: OptimizerValues
+    optimizer: Updates
     scaler: ScalerValues | None
     """None unless the run trains in fp16."""
-    average: AverageValues | None
+    average: Updates | None
     """None unless the run keeps a moving average."""
 
 
 def read_values(saved: "SavedTraining", step: int) -> SavedValues:
     """The plain values in the training state of a checkpoint of this step."""
     counters = saved.values.get("state")
-    if not isinstance(counters, dict):
-        raise DamagedError("its training state has no counters")
-    if counters.keys() != Counters().to_dict().keys():
-        raise DamagedError("its training state has different counters from those of mt")
+    if not isinstance(counters, dict) or counters.keys() != Counters().to_dict().keys():
+        raise DamagedError("its training state does not have the counters of mt")
     try:
-        values = SavedValues.model_validate({**saved.values, "state": counters})
+        values = SavedValues.model_validate(saved.values)
     except ValidationError as error:
         raise DamagedError(f"its training state was not written by mt ({first_complaint(error)})") from error
-    updates = [values.optimizer.num_updates, values.average.num_updates if values.average else 0]
+    updates = [part.num_updates for part in (values.optimizer, values.average) if part]
     if values.counters.step != step or max(updates) > step:
         raise DamagedError(f"its training state does not belong to step {step}")
     return values

@@ -1,7 +1,6 @@
 """Beginning a run from the weights, tokenizers and shape of another run."""
 
 import logging
-from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -31,9 +30,6 @@ def with_origin(config: Config, run: RunDirectory | None, *, restart: bool = Fal
     """The config with the shape of the model that the run begins from, whose checkpoint is resolved.
 
     A ``run`` that has begun knows them itself, so that its origin may be gone.
-
-    Raises:
-        ConfigError: If an option of the config says otherwise; all of them, one per line.
     """
     origin = config.init_from
     if origin.run is None:
@@ -57,17 +53,9 @@ def with_origin(config: Config, run: RunDirectory | None, *, restart: bool = Fal
     if origin.sides == {"src", "tgt"}:
         inherited["tokenizer"] = source.tokenizer.model_dump(exclude=_FOR_NEW_TEXT)
         inherited["cleaning"] = source.cleaning.model_dump(include={"unicode_form", "invisible"})
-    _check_not_contradicted(config, inherited, str(origin.run))
-    sections = {name: getattr(config, name).model_copy(update=keys) for name, keys in inherited.items()}
-    return config.model_copy(update={**sections, "init_from": origin})
-
-
-def _check_not_contradicted(
-    config: Config, inherited: Mapping[str, Mapping[str, object]], origin: str
-) -> None:
     contradictions = [
-        f"{section}.{key} is {getattr(getattr(config, section), key)} here, but {value} in {origin}, from "
-        "which this run begins. Leave it out."
+        f"{section}.{key} is {getattr(getattr(config, section), key)} here, but {value} in {origin.run}, "
+        "from which this run begins. Leave it out."
         for section, keys in inherited.items()
         for key, value in keys.items()
         if key in getattr(config, section).model_fields_set
@@ -75,6 +63,8 @@ def _check_not_contradicted(
     ]
     if contradictions:
         raise ConfigError("\n".join(contradictions))
+    sections = {name: getattr(config, name).model_copy(update=keys) for name, keys in inherited.items()}
+    return config.model_copy(update={**sections, "init_from": origin})
 
 
 def load_initial_weights(
@@ -104,20 +94,21 @@ def load_initial_weights(
     names: dict[nn.Parameter, list[str]] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         names.setdefault(parameter, []).append(name)
-    taken = 0
+    taken = {
+        parameter: same[0]
+        for parameter, same in names.items()
+        if {name.partition(".")[0] for name in same} & set(origin.chosen)
+    }
     with torch.no_grad():
-        for parameter, (name, *others) in names.items():
-            if not {each.partition(".")[0] for each in (name, *others)} & set(origin.chosen):
-                continue
+        for parameter, name in taken.items():
             old = weights[name]
             if len(old) < len(parameter):
                 old = grown(old, pieces["src" if name.startswith("src") else "tgt"])
             parameter.copy_(old)
-            taken += parameter.numel()
     LOG.info(
         "beginning from %s: %s of %s parameters%s",
         checkpoint.folder,
-        f"{taken:,}",
+        f"{sum(parameter.numel() for parameter in taken):,}",
         f"{sum(parameter.numel() for parameter in names):,}",
         "".join(f", {len(rows):,} new entries ({side})" for side, rows in pieces.items() if rows),
     )

@@ -31,10 +31,10 @@ class Interruption:
         self._max_seconds = max_seconds
         self._is_at_once = False
 
-    def check(self) -> None:
-        """Raise `Interrupted` if the run must stop and all processes know it; between two steps."""
-        if self._is_agreed or (self.signal is not None and not processes.are_several()):
-            raise Interrupted
+    @property
+    def is_due(self) -> bool:
+        """Whether the run must stop and all processes know it; between two steps."""
+        return self._is_agreed or (self.signal is not None and not processes.are_several())
 
     def check_share(self) -> None:
         """Raise `Interrupted` if any process was asked to stop; for work within `distributed.barrier_after`.

@@ -2,8 +2,8 @@
 
 import logging
 import platform
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 
@@ -13,7 +13,7 @@ from torch import Tensor
 import mt
 from mt import distributed, processes
 from mt.checkpoint.record import Checkpoint, DamagedError
-from mt.checkpoint.store import CheckpointStore, RecoveredCheckpoint
+from mt.checkpoint.store import CheckpointStore
 from mt.checkpoint.training_state import SavedTraining
 from mt.config.config import Config
 from mt.config.load import load_config
@@ -30,13 +30,8 @@ from mt.transformer.kernels.linear import onednn_is_faster
 
 LOG = logging.getLogger(__name__)
 
-_EQUAL_EVERYWHERE = {
-    "mt": "Install the same version on all machines.",
-    "torch": "Install the same version on all machines.",
-    "precision": "training.precision: auto selects what is fastest on each machine. Name one that all of "
-    "them support, such as training.precision=float32.",
-}
-"""What must be equal in the environments of all processes, and what to do if it is not."""
+# What must be equal in all processes, besides the config.
+_EQUAL_EVERYWHERE = ("mt", "torch", "precision")
 
 
 @dataclass(frozen=True)
@@ -49,8 +44,8 @@ class ResumePoint:
     saved: SavedTraining
     """The training state; without its tensors once they are restored."""
     values: SavedValues
-    damaged: list[str]
-    """What is damaged in later checkpoints, one sentence for each."""
+    damaged: Mapping[str, str]
+    """Later checkpoints, each with what is damaged in it."""
 
     def why_finished(self, config: Config) -> str | None:
         """The limit that the run has reached, in words; None if there is something left to do."""
@@ -59,65 +54,33 @@ class ResumePoint:
             return None
         return counters.reached_limit(config.training, config.validation)
 
-    def restore(self, train_state: TrainState, run: RunDirectory) -> None:
+    def restore(self, state: TrainState, run: RunDirectory) -> None:
         """Put the checkpoint into a new train state, once."""
         try:
-            with _explain_unusable(self.checkpoint):
-                train_state.restore(self.weights, self.saved, self.values)
-            # The model and the optimizers have what they need, and the run keeps this object.
-            self.weights.clear()
-            self.saved.tensors.clear()
+            state.restore(self.weights, self.saved, self.values)
+        except DamagedError as error:
+            raise _unusable(self.checkpoint, error) from error
         except ValueError as error:
-            raise CheckpointError(
-                f"{self.checkpoint.folder} does not match the tokenizers in {run.path}: {error}. "
-                "Restore the old ones, or start over with --restart, which moves the old run aside."
-            ) from error
+            why = f"it does not match the tokenizers in {run.path}: {error}"
+            raise _unusable(self.checkpoint, why) from error
+        # The model and the optimizers have what they need, and the run keeps this object.
+        self.weights.clear()
+        self.saved.tensors.clear()
 
 
-def find_resume_point(run: RunDirectory, store: CheckpointStore, config: Config) -> ResumePoint | None:
-    """The newest sound checkpoint; None for a new run, whose config is then written."""
-    recovered, reasons = store.recover()
-    _check_fits(run, store, config, recovered.checkpoint if recovered else None)
+def find_resume_point(
+    run: RunDirectory, store: CheckpointStore, config: Config, *, foreseen: bool = False
+) -> ResumePoint | None:
+    """The newest sound checkpoint; None for a new run, whose config is then written unless it is foreseen."""
+    recovered, damaged = store.resumable() if foreseen else store.recover()
     if recovered is None:
-        # Those steps were never saved; next to the new config they would be misleading.
-        run.metrics_file.unlink(missing_ok=True)
-        run.samples_file.unlink(missing_ok=True)
-        write_config(run, config)
+        _check_new(run, store, config)
+        if not foreseen:
+            # Steps that were never saved; next to the new config they would be misleading.
+            run.metrics_file.unlink(missing_ok=True)
+            write_config(run, config)
         return None
-    return _read_point(store, config, recovered, reasons)
-
-
-def foresee_resume_point(run: RunDirectory, store: CheckpointStore, config: Config) -> ResumePoint | None:
-    """What `find_resume_point` will find; nothing is written."""
-    recovered, reasons = store.resumable()
-    _check_fits(run, store, config, recovered.checkpoint if recovered else None)
-    return _read_point(store, config, recovered, reasons) if recovered else None
-
-
-def _read_point(
-    store: CheckpointStore, config: Config, recovered: RecoveredCheckpoint, reasons: Mapping[str, str]
-) -> ResumePoint:
-    checkpoint = recovered.checkpoint
-    weights, saved = recovered.weights, recovered.training_state
-    damaged = [
-        f"checkpoint {store.directory / name} is damaged and skipped: {reason}"
-        for name, reason in reasons.items()
-    ]
-    with _explain_unusable(checkpoint):
-        values = read_values(saved, checkpoint.step)
-    if values.counters.reached_limit(config.training, config.validation) and not checkpoint.metrics:
-        # A limit was lowered to where the run was stopped, but a run ends with a validation.
-        values.counters.owes_validation = True
-    return ResumePoint(checkpoint, weights, saved, values, damaged)
-
-
-def _check_fits(
-    run: RunDirectory, store: CheckpointStore, config: Config, checkpoint: Checkpoint | None
-) -> None:
-    """Check, without writing, that training may continue from ``checkpoint``, or begin if it is None."""
-    if checkpoint is None:
-        check_not_begun(run, store, config)
-        return
+    checkpoint, weights, saved = recovered
     if not run.exists:
         raise RunError(
             f"{run.path} has checkpoints but has lost its {run.config_file.name}. Restore it from a copy, "
@@ -126,41 +89,25 @@ def _check_fits(
     check_same_config(run, config)
     check_computation(run, config, checkpoint)
     check_tokenizers(run, checkpoint)
-
-
-@contextmanager
-def _explain_unusable(checkpoint: Checkpoint) -> Iterator[None]:
     try:
-        yield
+        values = read_values(saved, checkpoint.step)
     except DamagedError as error:
-        raise CheckpointError(
-            f"Cannot continue from {checkpoint.folder}: {error}. Remove it to continue from the checkpoint "
-            "before it, or start over with --restart, which moves the old run aside."
-        ) from error
+        raise _unusable(checkpoint, error) from error
+    if values.counters.reached_limit(config.training, config.validation) and not checkpoint.metrics:
+        # A limit was lowered to where the run was stopped, but a run ends with a validation.
+        values.counters.owes_validation = True
+    return ResumePoint(checkpoint, weights, saved, values, damaged)
 
 
-def report_resuming(
-    run: RunDirectory, config: Config, point: ResumePoint, environment: dict[str, str | int]
-) -> None:
-    """Log where training continues, what was skipped, and why it may not be bit-exact."""
-    checkpoint = point.checkpoint
-    for sentence in point.damaged:
-        LOG.warning("%s", sentence)
-    LOG.info("resuming %s from step %s", run.path, f"{checkpoint.step:,}")
-    for difference in environment_differences(checkpoint.environment, environment):
-        LOG.warning("resuming is not bit-exact, because this has changed: %s", difference)
-    if config.training.compile:
-        LOG.warning(
-            "resuming may not be bit-exact, because of training.compile: it chooses kernels by the first "
-            "batches of a session"
-        )
+def _unusable(checkpoint: Checkpoint, why: object) -> CheckpointError:
+    return CheckpointError(
+        f"{checkpoint.folder} cannot be continued: {why}. Restore a copy, remove it to continue from the one "
+        "before, or start over with --restart, which moves the old run aside."
+    )
 
 
-def check_not_begun(run: RunDirectory, store: CheckpointStore, config: Config) -> None:
-    """Before a run without checkpoints starts: check that it never had one, and that its config is its own.
-
-    A config that an earlier attempt wrote is recognised by its exact text.
-    """
+def _check_new(run: RunDirectory, store: CheckpointStore, config: Config) -> None:
+    """Check that a run without checkpoints never had any, and that its config was written by training."""
     earlier = config
     if run.exists:
         with suppress(ConfigError):
@@ -176,11 +123,24 @@ def check_not_begun(run: RunDirectory, store: CheckpointStore, config: Config) -
     if last_step > min(earlier.checkpoint.every_steps, earlier.validation.every_steps):
         traces.append(run.metrics_file.name)
     if traces:
-        other = "start over with --restart, which moves the old run aside"
         raise RunError(
             f"{run.path} has lost its checkpoints: {' and '.join(traces)} show that it had some. Restore "
-            f"them from a copy, or {other if run.exists else 'use another run directory with --run PATH'}."
+            "them, start over with --restart, which moves the old run aside, or use another --run PATH."
         )
+
+
+def report_resuming(
+    run: RunDirectory, point: ResumePoint, config: Config, environment: Mapping[str, str | int]
+) -> None:
+    """Log where training continues, what was skipped, and why it may not be bit-exact."""
+    for name, reason in point.damaged.items():
+        LOG.warning("checkpoint %s is damaged and skipped: %s", run.checkpoints_dir / name, reason)
+    LOG.info("resuming %s from step %s", run.path, f"{point.checkpoint.step:,}")
+    changes = environment_differences(point.checkpoint.environment, environment)
+    if config.training.compile:
+        changes.append("training.compile chooses kernels by the first batches of a session")
+    for change in changes:
+        LOG.warning("resuming is not bit-exact, because this has changed: %s", change)
 
 
 def as_begun(config: Config, run: RunDirectory) -> Config:
@@ -193,37 +153,27 @@ def as_begun(config: Config, run: RunDirectory) -> Config:
     return with_unset_from(load_config(run.config_file), config)
 
 
-def check_same_config(
-    run: RunDirectory,
-    config: Config,
-    otherwise: str = ", use another run directory with --run PATH, or start over with --restart, which moves "
-    "the old run aside",
-) -> None:
-    """Before a run is resumed: check that no option has changed that affects the mathematics."""
-    changed = differences(load_config(run.config_file), config)
-    if changed:
+def check_same_config(run: RunDirectory, config: Config) -> None:
+    """Before a run is continued: check that no option has changed that affects the mathematics."""
+    if changed := differences(load_config(run.config_file), config):
         fields = "\n  ".join(changed)
         raise RunError(
-            f"{run.path} was started with another config:\n  {fields}\nSet these options back{otherwise}. "
+            f"{run.path} was started with another config:\n  {fields}\nSet these options back, use another "
+            "run directory with --run PATH, or start over with --restart, which moves the old run aside. "
             f"A new run from its weights, with other options: {run.adapt_command(config.data.path)}",
         )
 
 
 def check_equal_processes(config: Config, environment: Mapping[str, str | int]) -> None:
     """Before several processes train: check that they have the same software, precision and config."""
-    (mine, my_options), *others = distributed.all_gather((dict(environment), all_options(config)))
-    if not processes.is_first():
-        return
-    for rank, (its, its_options) in enumerate(others, 1):
-        for name, remedy in _EQUAL_EVERYWHERE.items():
-            if its[name] != mine[name]:
-                raise RunError(
-                    f"{name} is {mine[name]} in the first process and {its[name]} in process {rank}. {remedy}"
-                )
-        if different := environment_differences(its_options, my_options):
+    known = {name: environment[name] for name in _EQUAL_EVERYWHERE} | all_options(config)
+    first, *others = distributed.all_gather(known)
+    for rank, other in enumerate(others if processes.is_first() else [], 1):
+        if different := environment_differences(first, other):
             raise RunError(
-                f"process {rank} was given a different config from the first process (shown after ->): "
-                f"{', '.join(different)}. Start the same command with the same config on all machines."
+                f"process {rank} differs from the first process (shown before ->): {', '.join(different)}. "
+                "Start the same command with the same config and the same version on all machines, and with "
+                "a training.precision that all of them support, such as float32."
             )
 
 

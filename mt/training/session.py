@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, islice, zip_longest
+from itertools import islice
 
 from mt import distributed, processes
 from mt.checkpoint.record import Checkpoint
@@ -15,17 +15,17 @@ from mt.data.batches.batch import Batch, collate
 from mt.data.batches.sampler import ordered_batches
 from mt.data.prepare import Prepared
 from mt.display import progress
-from mt.errors import Interrupted, OverflowedLinesError, TrainingError
+from mt.errors import OverflowedLinesError, TrainingError
 from mt.inference.engine.places import remove_stale
 from mt.inference.loaded_model import tokenizer_checksums
 from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
-from mt.training.attention_images import Pixels, attention_images
+from mt.training.attention_images import Pixels, attention_image
 from mt.training.bad_batches import keep_bad_batch
-from mt.training.counters import Counters, CurvePoint
+from mt.training.counters import Counters
 from mt.training.interruption import Interruption
-from mt.training.progress import Progress
-from mt.training.samples import Sample
+from mt.training.progress import Progress, Sample
+from mt.training.schedule import has_ended
 from mt.training.step import StepResult
 from mt.training.train_state import TrainState
 from mt.training.validation import ValidationResult, validate
@@ -61,28 +61,130 @@ class Session:
     def __post_init__(self) -> None:
         # Read once: if the files are lost while training, checkpoints can still be saved.
         self._tokenizer_checksums = tokenizer_checksums(self.run)
-        self._attention: list[Pixels] = []
+        self._attention: Pixels | None = None
+        self._metrics: dict[int, dict[str, float]] = {}
+        """Those of the newest validation, by its step."""
+        self._best_step = -1
+        self._timed_until = time.perf_counter()
 
-    def validate(self, train_state: TrainState) -> ValidationResult | None:
-        """Evaluate the model; None if this was interrupted, in which case it is repeated on resuming."""
-        objective, validation = train_state.objective, self.prepared.corpus.validation
+    @property
+    def stopping(self) -> bool:
+        """Whether the run must stop, as all processes know."""
+        return self.interruption.is_due
+
+    def catch_up(self, state: TrainState) -> None:
+        """Do the validation whose interruption ended the session before."""
+        if state.counters.owes_validation:
+            self.validate(state)
+            # The checkpoint that was saved then does not have its scores.
+            self.save(state)
+
+    def finished(self, state: TrainState) -> str | None:
+        """Why the run is finished, in words; None while it is not."""
+        return state.counters.reached_limit(self.config.training, self.config.validation)
+
+    def log(self, result: StepResult | None) -> None:
+        """Show the result of a step, which may be the one before the newest, and keep a batch that failed."""
+        if result is None:
+            return
+        self.interruption.agree(stop=result.stop_requested)
+        number, schedule = result.counters.step, self.config.schedule
+        if has_ended(number - 1, schedule) and not has_ended(number - 2, schedule):
+            LOG.warning(
+                "the cosine schedule has reached zero at schedule.total_steps (%s): the model learns nothing "
+                "in further steps. To train longer, start a new run with a greater total.",
+                f"{schedule.total_steps:,}",
+            )
+        if result.scale_too_large:
+            LOG.info("step %d skipped: the fp16 loss scale was too large and is lowered", number)
+        elif not result.updated:
+            norm, loss = result.gradient_norm, result.loss
+            LOG.warning("step %d skipped: the gradient norm is %s, the loss is %s", number, norm, loss)
+            keep_bad_batch(self.run, result, self.newest.name if self.newest else None)
+            if result.counters.num_skipped_in_a_row >= self.config.training.max_skipped_steps:
+                raise diverged(
+                    f"the loss or the gradient was not finite in {result.counters.num_skipped_in_a_row} "
+                    f"steps in a row, the last at step {number}"
+                )
+        if self.progress is not None:
+            self.progress.step(result)
+
+    def validation_due(self, state: TrainState) -> bool:
+        """Whether the newest step is the last, or one after which a validation is due."""
+        self._count_time(state.counters)
+        return self.finished(state) is not None or (
+            state.counters.step % self.config.validation.every_steps == 0
+        )
+
+    def checkpoint_due(self, state: TrainState) -> bool:
+        """Whether the newest step is the last or the best, or one after which a checkpoint is due."""
+        counters, config = state.counters, self.config.checkpoint
+        ends_epoch = (
+            counters.batch == 0
+            and config.every_epochs is not None
+            and counters.epoch % config.every_epochs == 0
+        )
+        is_best = counters.step == self._best_step
+        is_last = self.finished(state) is not None
+        return is_last or is_best or ends_epoch or counters.step % config.every_steps == 0
+
+    def validate(self, state: TrainState) -> None:
+        """Evaluate the model and show its scores; if this is interrupted, it is repeated on resuming."""
+        self.log(state.last_result())
+        started, counters = time.perf_counter(), state.counters
+        counters.owes_validation = True
+        result = self._validate(state)
+        self._count_time(counters)
+        counters.owes_validation = False
+        self._metrics = {counters.step: result.values()}
+        metric = self.config.validation.metric
+        if counters.record_validation(result.values()[metric], metric):
+            self._best_step = counters.step
+        self.show(counters, result)
+        if self.progress is not None:
+            self.progress.leave_out(time.perf_counter() - started)
+
+    def save(self, state: TrainState) -> None:
+        """Save a checkpoint, with the metrics of the validation at this step, if there was one."""
+        self.log(state.last_result())
+        if processes.is_first():
+            self._save(state)
+        distributed.barrier()
+        self._timed_until = time.perf_counter()
+
+    def close(self, state: TrainState, finished: str | None) -> str | None:
+        """Save the steps of a session that was interrupted; return ``finished``."""
+        self.log(state.last_result())
+        if finished is None:
+            self.interruption.agree(stop=True)
+            if distributed.broadcast(state.counters.step != (self.newest.step if self.newest else 0)):
+                self.save(state)
+        return finished
+
+    def _count_time(self, counters: Counters) -> None:
+        """Add the time since this was called before, without saving."""
+        now = time.perf_counter()
+        counters.seconds += now - self._timed_until
+        self._timed_until = now
+        if self.config.training.max_minutes is not None:
+            # All processes must agree on the end.
+            counters.seconds = distributed.broadcast(counters.seconds)
+
+    def _validate(self, state: TrainState) -> ValidationResult:
+        objective, validation = state.objective, self.prepared.corpus.validation
         try:
-            with train_state.evaluation_weights():
+            with state.evaluation_weights():
                 return validate(
                     objective,
                     self._validation_batches(),
-                    train_state.precision,
+                    state.precision,
                     translate=partial(self._translate, objective.model),
                     sources=list(validation["src"]),
                     references=list(validation["tgt"]),
-                    tgt_tokenizer=self.prepared.tgt_tokenizer,
                     others=self.prepared.other_validation,
                 )
-        except Interrupted:
-            self.interruption.agree(stop=True)
-            return None
         except OverflowedLinesError as error:
-            step = train_state.counters.step
+            step = state.counters.step
             raise diverged(
                 f"the model's logits are NaN or infinite in the validation at step {step:,}"
             ) from error
@@ -101,18 +203,8 @@ class Session:
             hypotheses = translator.translate(
                 sources, join_lines=True, advance=advance, before_each_step=self.interruption.check_share
             )
-        self._attention = attention_images(translator, prepared.corpus.validation)
+        self._attention = attention_image(translator, prepared.corpus.validation)
         return hypotheses
-
-    def agree_on_time(self, counters: Counters) -> None:
-        """Use the first process's time if time limits the run, because all must agree on its end."""
-        if self.config.training.max_minutes is not None:
-            counters.seconds = distributed.broadcast(counters.seconds)
-
-    def report_step(self, counters: Counters, result: StepResult, point: CurvePoint | None) -> None:
-        """Show one more step, and add a point to the training curves if there is one."""
-        if self.progress is not None:
-            self.progress.step(counters, result, point)
 
     def show(self, counters: Counters, result: ValidationResult) -> None:
         """Show a validation with some of its translations, spread evenly over the validation split."""
@@ -120,35 +212,28 @@ class Session:
             return
         rows = self.prepared.corpus.validation
         count = min(self.config.validation.num_samples, len(rows))
-        places = [len(rows) * number // count for number in range(count)]
-        samples = [Sample(rows[i]["src"], result.hypotheses[i], rows[i]["tgt"]) for i in places]
-        self.progress.validation(counters, result, samples)
-        self.progress.attention(counters, self._attention)
+        indices = [len(rows) * number // count for number in range(count)]
+        samples = [Sample(rows[i]["src"], result.hypotheses[i], rows[i]["tgt"]) for i in indices]
+        self.progress.validation(counters, result, samples, self._attention)
 
-    def save(self, train_state: TrainState, figures: dict[str, float], *, is_best: bool) -> None:
-        """Save a checkpoint, with the metrics of the validation at this step, if there was one."""
-        if processes.is_first():
-            self._save(train_state, figures, is_best=is_best)
-        distributed.barrier()
-
-    def _save(self, train_state: TrainState, figures: dict[str, float], *, is_best: bool) -> None:
+    def _save(self, state: TrainState) -> None:
         started = time.perf_counter()
-        model = train_state.objective.model
+        model = state.objective.model
         if not all(bool(weight.isfinite().all()) for weight in model.parameters()):
-            raise diverged(f"model weights are NaN or infinite at step {train_state.counters.step:,}")
+            raise diverged(f"model weights are NaN or infinite at step {state.counters.step:,}")
         if self.progress is not None:
             self.progress.sync()
-        training_state = train_state.save()
-        with train_state.evaluation_weights():
+        training_state = state.save()
+        with state.evaluation_weights():
             self.newest = self.store.save(
-                train_state.counters.step,
-                train_state.objective.model.weights(),
+                state.counters.step,
+                state.objective.model.weights(),
                 training_state,
-                metrics=figures,
+                metrics=self._metrics.get(state.counters.step, {}),
                 environment=self.environment,
                 tokenizers=self._tokenizer_checksums,
                 computation=self.config.computation(),
-                best=is_best,
+                best=state.counters.step == self._best_step,
                 keep=self.config.checkpoint.keep,
             )
         remove_stale(self.run)
@@ -156,19 +241,6 @@ class Session:
         if self.progress is not None:
             self.progress.leave_out(seconds)
         LOG.info("saved %s in %.2f seconds", self.newest.name, seconds)
-
-    def save_new_steps(self, train_state: TrainState, figures: dict[str, float]) -> None:
-        """Save a checkpoint, with the metrics as in `save`, if there were steps since the newest one."""
-        if distributed.broadcast(train_state.counters.step != (self.newest.step if self.newest else 0)):
-            self.save(train_state, figures, is_best=False)
-
-    def keep_bad_batch(self, step: int, micro_batches: Sequence[Batch], result: StepResult) -> None:
-        """Write the batch of a step whose loss or gradient was not finite into the run directory."""
-        newest = self.newest.name if self.newest else None
-        dealt = distributed.all_gather([batch for batch in micro_batches if batch.num_target_tokens])
-        if processes.is_first():
-            in_turns = chain.from_iterable(zip_longest(*dealt))
-            keep_bad_batch(self.run, step, newest, [batch for batch in in_turns if batch is not None], result)
 
     def _validation_batches(self) -> Iterator[Batch]:
         pairs = self.prepared.validation

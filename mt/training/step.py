@@ -14,7 +14,7 @@ from mt.data.batches.batch import Batch
 from mt.device import DeferredRead, Precision, is_out_of_memory, split_on_out_of_memory
 from mt.errors import TrainingError
 from mt.seeding import seed_device
-from mt.training.health import Health
+from mt.training.counters import Counters, CurvePoint
 
 LOG = logging.getLogger(__name__)
 
@@ -24,37 +24,41 @@ _MARGIN = 1 / 8
 
 
 @dataclass(frozen=True)
+class LaunchedStep:
+    """A step whose metrics the host has not read yet; the device may still be computing it."""
+
+    micro_batches: Sequence[Batch]
+    """Those of this process."""
+    num_target_tokens: int
+    """Of all processes."""
+    learning_rate: float
+    counters: Counters
+    """As they were after this step."""
+    metrics: DeferredRead
+    """The summed loss per token and the stop requests of all processes, the norm, and the scale of fp16."""
+
+
+@dataclass(frozen=True)
 class StepResult:
     """The result of one step."""
 
     loss: float
     """Label-smoothed loss, in nats per real target token."""
-    num_target_tokens: int
     gradient_norm: float
     """Norm of the whole gradient before clipping."""
     updated: bool
     """False if the loss or the gradient was not finite: then no parameter was changed."""
+    counters: Counters
+    """As they were after this step."""
+    num_target_tokens: int
+    learning_rate: float = 0.0
     scale_too_large: bool = False
     """Whether the only reason was the fp16 loss scale, which has been lowered."""
-    learning_rate: float = 0.0
-    health: Health | None = None
-    """None unless requested."""
     stop_requested: bool = False
     """Whether any process was asked to stop before the end of the step."""
-
-
-@dataclass(frozen=True)
-class LaunchedStep:
-    """A step whose metrics the host has not read yet; the device may still be computing it."""
-
-    number: int
-    """Steps of the run up to this one."""
-    micro_batches: Sequence[Batch]
-    num_target_tokens: int
-    learning_rate: float
-    health: Health | None
-    figures: DeferredRead
-    """The summed loss per token and the stop requests of all processes, the norm, and the scale of fp16."""
+    point: CurvePoint | None = None
+    """The point of the training curve that ends with this step."""
+    micro_batches: Sequence[Batch] = ()
 
 
 def accumulate_gradients(

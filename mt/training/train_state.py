@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 
 from mt import distributed, processes
@@ -15,78 +15,15 @@ from mt.checkpoint.record import DamagedError
 from mt.checkpoint.training_state import EXP_AVG, EXP_AVG_SQ, MOMENTUM, WEIGHTS, SavedTraining
 from mt.config.config import Config
 from mt.data.batches.batch import Batch
+from mt.data.batches.stream import Position, StepBatches
 from mt.device import DeferredRead, Precision
 from mt.training.counters import Counters, SavedValues
-from mt.training.health import Checkup
 from mt.training.loss import Objective
+from mt.training.moving_average import MovingAverage
 from mt.training.optimizers import Muon, make_optimizers
 from mt.training.schedule import learning_rate
 from mt.training.step import LaunchedStep, StepResult, accumulate_gradients
 from mt.transformer.transformer import Transformer
-
-
-class MovingAverage:
-    """An exponential moving average of the weights, which translates better than the latest weights.
-
-    After the n-th update ``average = decay_n * average + (1 - decay_n) * weights`` with
-    ``decay_n = min(decay, (1 + n) / (10 + n))``, so that the untrained first weights are soon forgotten
-    (Polyak and Juditsky 1992).
-    """
-
-    def __init__(self, model: Transformer, decay: float) -> None:
-        self.num_updates: int | Tensor = 0
-        """On the device, where the device decides which steps to skip."""
-        self._model = model
-        self._decay = decay
-        self._other = _copies(model.weights())
-
-    @torch.no_grad()
-    def update(self, found_inf: Tensor | None = None) -> None:
-        """Include the model's weights after an optimizer step, unless ``found_inf`` says it was skipped.
-
-        Without ``found_inf``, call it only after a step that changed the weights.
-        """
-        averages, weights = list(self._other.values()), list(self._model.weights().values())
-        if found_inf is None:
-            self.num_updates = int(self.num_updates) + 1
-            torch._foreach_lerp_(averages, weights, max(1 - self._decay, 9 / (10 + self.num_updates)))
-            return
-        is_good = found_inf == 0
-        self.num_updates = self.num_updates + is_good
-        share = torch.where(is_good, (9 / (10 + self.num_updates)).clamp(min=1 - self._decay), 0.0)
-        # Each by itself: torch takes one share for all of them only from the host, which would wait for it.
-        torch._foreach_lerp_(averages, weights, [share] * len(weights))
-
-    @contextmanager
-    def in_the_model(self) -> Iterator[None]:
-        """Inside the ``with`` block the model has the averaged weights, afterwards its own again."""
-        self._swap()
-        try:
-            yield
-        finally:
-            self._swap()
-
-    def trained_weights(self) -> dict[str, Tensor]:
-        """A copy of the model's own weights; not to be called within `in_the_model`."""
-        return _copies(self._model.weights())
-
-    def restore(
-        self, num_updates: int, average: Mapping[str, Tensor], trained_weights: Mapping[str, Tensor]
-    ) -> None:
-        """Continue from this average after ``num_updates`` updates."""
-        self._model.load_weights(average)
-        self._other = _copies(self._model.weights())
-        self._model.load_weights(trained_weights)
-        self.num_updates = num_updates
-
-    def _swap(self) -> None:
-        own = _copies(self._model.weights())
-        self._model.load_weights(self._other)
-        self._other = own
-
-
-def _copies(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: weight.clone() for name, weight in weights.items()}
 
 
 @dataclass
@@ -110,54 +47,58 @@ class TrainState:
     """If there is one, it updates the matrices that the optimizer does not."""
     skips_on_device: bool = False
     """Whether the device itself skips an update that is not finite, so that the host need not wait for it."""
+    log_every_steps: int = 1
+    """Steps from one point of the training curve to the next."""
+    stop_requested: Callable[[], bool] = lambda: False
+    """Whether this process was asked to stop."""
 
     def __post_init__(self) -> None:
+        self._unread: LaunchedStep | None = None
         self._wrapped = distributed.data_parallel(self.objective)
         self._optimizers = [self.optimizer] if self.muon is None else [self.optimizer, self.muon]
 
-    def step(
-        self,
-        micro_batches: Sequence[Batch],
-        num_target_tokens: int | None = None,
-        *,
-        observe: bool = False,
-        stop: bool = False,
-    ) -> StepResult:
-        """`launch` a step, and wait for its result."""
-        return self.finish(self.launch(micro_batches, num_target_tokens, observe=observe, stop=stop))
+    @property
+    def position(self) -> Position:
+        """Where the batches of the next step are."""
+        return self.counters.epoch, self.counters.batch
 
-    def launch(
-        self,
-        micro_batches: Sequence[Batch],
-        num_target_tokens: int | None = None,
-        *,
-        observe: bool = False,
-        stop: bool = False,
-    ) -> LaunchedStep:
+    def step(self, batches: StepBatches) -> StepResult | None:
+        """Train on these batches, and return the newest result that has been read.
+
+        With ``skips_on_device`` it is that of the step before, so that the device has work while the host
+        waits; None if that was returned by `last_result`.
+        """
+        before, self._unread = self._unread, self.launch(batches)
+        if not self.skips_on_device:
+            return self.last_result()
+        return None if before is None else self.finish(before)
+
+    def last_result(self) -> StepResult | None:
+        """Wait for the newest step; None if its result was returned already."""
+        step, self._unread = self._unread, None
+        return None if step is None else self.finish(step)
+
+    def launch(self, batches: StepBatches) -> LaunchedStep:
         """Accumulate the gradients of the micro-batches, update the parameters once, and count the step.
 
         A loss or gradient that is not finite changes no parameter. With ``skips_on_device``, nothing here
-        waits for the device, unless the step is observed: that also measures its `Health`, which takes a few
-        percent of its time and a copy of the weights. ``num_target_tokens`` are those of all processes; None
-        if this is the only one. ``stop`` says whether this process was asked to stop.
+        waits for the device.
         """
         counters, scaler = self.counters, self.precision.scaler
-        if num_target_tokens is None:
-            num_target_tokens = sum(batch.num_target_tokens for batch in micro_batches)
-        own_loss = self._accumulate(micro_batches, num_target_tokens)
+        own_loss = self._accumulate(batches.micro_batches, batches.num_target_tokens)
         # One exchange for everything that the processes must know about each other.
-        loss, num_stops = distributed.all_reduce(torch.stack((own_loss, torch.full_like(own_loss, stop))))
+        stop = torch.full_like(own_loss, self.stop_requested())
+        loss, num_stops = distributed.all_reduce(torch.stack((own_loss, stop)))
         # Before clipping, which needs the true norm, not the norm of the scaled gradient.
         for optimizer in self._optimizers:
             scaler.unscale_(optimizer)
-        checkup = Checkup(self.objective.model) if observe else None
         groups = [group for optimizer in self._optimizers for group in optimizer.param_groups]
         parameters = [parameter for group in groups for parameter in group["params"]]
         norm = clip_grad_norm_(parameters, math.inf if self.clip_norm is None else self.clip_norm)
         # Before it is updated.
         scale = scaler.scale(torch.ones_like(own_loss))
         # One transfer for everything that the host must know.
-        figures = DeferredRead(torch.stack((loss, num_stops, norm.to(loss.device), scale.to(loss.device))))
+        metrics = DeferredRead(torch.stack((loss, num_stops, norm.to(loss.device), scale.to(loss.device))))
         rate = self.learning_rate(counters.step + 1)
         for group in groups:
             group["lr"] = rate
@@ -169,36 +110,41 @@ class TrainState:
                 optimizer.step()
             if self.average is not None:
                 self.average.update(found_inf)
-        elif _is_finite(figures):
+        elif _is_finite(metrics):
             for optimizer in self._optimizers:
                 optimizer.step()
             if self.average is not None:
                 self.average.update()
         # The scaler has checked the gradient itself, and lowers its scale if it was not finite.
         scaler.update()
-        counters.record_step(num_target_tokens)
-        health = checkup.finish(micro_batches) if checkup else None
-        return LaunchedStep(counters.step, micro_batches, num_target_tokens, rate, health, figures)
+        counters.epoch, counters.batch = batches.next_position
+        counters.record_step(batches.num_target_tokens)
+        return LaunchedStep(*batches[:2], rate, replace(counters), metrics)
 
     def finish(self, step: LaunchedStep) -> StepResult:
         """Wait for the metrics of a step, and count its loss. Steps must be finished in order."""
-        total_loss, num_stops, norm, scale = step.figures.wait()
+        total_loss, num_stops, norm, scale = step.metrics.wait()
         loss = total_loss / processes.size()
-        updated = _is_finite(step.figures)
+        updated = _is_finite(step.metrics)
         # At a scale of 1 or less, the scale cannot be the reason.
         scale_too_large = not updated and math.isfinite(loss) and scale > 1
         self.counters.record_outcome(
             loss, step.num_target_tokens, updated=updated, scale_too_large=scale_too_large
         )
+        then = step.counters
         return StepResult(
             loss,
-            step.num_target_tokens,
             norm,
             updated,
-            scale_too_large,
+            replace(
+                self.counters, step=then.step, epoch=then.epoch, num_target_tokens=then.num_target_tokens
+            ),
+            step.num_target_tokens,
             step.learning_rate,
-            step.health,
+            scale_too_large,
             num_stops > 0,
+            self.counters.next_point() if then.step % self.log_every_steps == 0 else None,
+            step.micro_batches,
         )
 
     def try_out(self, batch: Batch) -> None:
@@ -211,7 +157,6 @@ class TrainState:
         self.objective.zero_grad()
 
     def _accumulate(self, micro_batches: Sequence[Batch], num_target_tokens: int) -> Tensor:
-        """Leave the gradient in the parameters; return the loss as in `accumulate_gradients`."""
         self.objective.train()
         loss, self.counters.positions_too_large = accumulate_gradients(
             self._wrapped,
@@ -229,19 +174,12 @@ class TrainState:
 
     def save(self) -> SavedTraining:
         """Everything besides the weights that are saved as the model."""
-        scaler = self.precision.scaler
-        tensors: dict[str, Tensor] = {}
-        num_updates = max((int(moments["step"]) for moments in self.optimizer.state.values()), default=0)
+        scaler, steps = self.precision.scaler, [state["step"] for state in self.optimizer.state.values()]
+        num_updates = int(max(steps, default=0))
         # A device that has skipped all updates so far has no moments.
-        for name, parameter in self.objective.model.named_parameters() if num_updates else ():
-            if moments := self.optimizer.state.get(parameter):
-                tensors[EXP_AVG + name] = moments["exp_avg"]
-                tensors[EXP_AVG_SQ + name] = moments["exp_avg_sq"]
-            elif self.muon is not None and (state := self.muon.state.get(parameter)):
-                tensors[MOMENTUM + name] = state["momentum_buffer"]
-        average = None
+        moments = self._moments() if num_updates else ()
+        tensors = {name: optimizer.state[parameter][key] for name, optimizer, parameter, key in moments}
         if self.average is not None:
-            average = {"num_updates": int(self.average.num_updates)}
             tensors |= {WEIGHTS + name: weight for name, weight in self.average.trained_weights().items()}
         values = {
             "state": self.counters.to_dict(),
@@ -249,98 +187,77 @@ class TrainState:
             "scaler": {"scale": scaler.get_scale(), "growth_tracker": scaler.state_dict()["_growth_tracker"]}
             if scaler.is_enabled()
             else None,
-            "average": average,
+            "average": {"num_updates": int(self.average.num_updates)} if self.average else None,
         }
         return SavedTraining(values, tensors)
 
     def restore(self, weights: Mapping[str, Tensor], saved: SavedTraining, values: SavedValues) -> None:
         """Continue from the result of `save`; nothing is changed before all of it is verified."""
-        model = self.objective.model
-        self._check_values(values)
-        self._check_tensors(saved.tensors, has_moments=values.optimizer.num_updates > 0)
+        num_updates, scaler = values.optimizer.num_updates, self.precision.scaler
+        self._check(saved.tensors, values)
         if self.average is None or values.average is None:
-            model.load_weights(weights)
+            self.objective.model.load_weights(weights)
         else:
             self.average.restore(values.average.num_updates, weights, saved.weights())
-        self._restore_optimizers(saved.tensors, values.optimizer.num_updates)
-        scaler = self.precision.scaler
+        for name, optimizer, parameter, key in self._moments() if num_updates else ():
+            optimizer.state[parameter][key] = saved.tensors[name].to(parameter.device)
+            if optimizer is self.optimizer:
+                step = torch.tensor(num_updates, dtype=torch.float32, device=parameter.device)
+                optimizer.state[parameter]["step"] = step
         if values.scaler is not None:
             restored = {"scale": values.scaler.scale, "_growth_tracker": values.scaler.growth_tracker}
             scaler.load_state_dict(scaler.state_dict() | restored)
         self.counters = values.counters
 
-    def _check_values(self, values: SavedValues) -> None:
-        has_scale = values.scaler is not None
+    def _check(self, tensors: Mapping[str, Tensor], values: SavedValues) -> None:
+        """Check that names, shapes and values fit: the fused AdamW would write past the end of a tensor."""
+        expected: dict[str, Tensor] = {}
+        if values.optimizer.num_updates:
+            expected = {name: parameter for name, _, parameter, _ in self._moments()}
+        if self.average is not None:
+            weights = self.objective.model.weights()
+            expected |= {WEIGHTS + name: weight for name, weight in weights.items()}
+        wrong = expected.keys() ^ tensors.keys()
+        if (values.average is None) != (self.average is None):
+            wrong |= {"average"}
         # If the precision was `auto`, another machine may have chosen another one.
-        needs_scale = has_scale if self.precision.is_automatic else self.precision.scaler.is_enabled()
-        for what, is_there, belongs_there in (
-            ("a loss scale for fp16", has_scale, needs_scale),
-            ("a moving average of the weights", values.average is not None, self.average is not None),
-        ):
-            if is_there != belongs_there:
-                raise DamagedError(
-                    f"its training state has {what}, which this run does not have"
-                    if is_there
-                    else f"its training state lacks {what}"
-                )
-
-    def _check_tensors(self, tensors: Mapping[str, Tensor], *, has_moments: bool) -> None:
-        # The fused Adam kernel does not check shapes and would write past the end of a smaller tensor.
-        own = self.objective.model.weights()
-        expected = {WEIGHTS + name: weight for name, weight in own.items()} if self.average else {}
-        if has_moments:
-            for optimizer in self._optimizers:
-                kinds = [MOMENTUM] if optimizer is self.muon else [EXP_AVG, EXP_AVG_SQ]
-                expected |= {kind + name: own[name] for name in self._names(optimizer) for kind in kinds}
-        if tensors.keys() != expected.keys():
-            missing = sorted(expected.keys() - tensors.keys())
-            raise DamagedError(
-                f"its training state lacks {missing[0]}"
-                if missing
-                else "its training state has tensors that belong to no parameter of this model"
-            )
-        for name, tensor in tensors.items():
-            weight = expected[name]
-            if tensor.shape != weight.shape or tensor.dtype != weight.dtype:
-                raise DamagedError(
-                    f"{name} in its training state does not have the shape and type of its parameter"
-                )
+        if (values.scaler is None) == self.precision.scaler.is_enabled() and not self.precision.is_automatic:
+            wrong |= {"scaler"}
+        for name, tensor in tensors.items() if not wrong else ():
             # A square may overflow to infinity, but is neither negative nor NaN.
             is_sound = tensor >= 0 if name.startswith(EXP_AVG_SQ) else tensor.isfinite()
-            if not is_sound.all():
-                raise DamagedError(f"{name} in its training state has values that are impossible in training")
+            fits = (tensor.shape, tensor.dtype) == (expected[name].shape, expected[name].dtype)
+            if not fits or not is_sound.all():
+                wrong |= {name}
+        if wrong:
+            raise DamagedError(
+                f"its training state does not fit this run: {min(wrong)} is missing, too many or wrong"
+            )
 
-    def _restore_optimizers(self, tensors: Mapping[str, Tensor], num_updates: int) -> None:
-        for optimizer in self._optimizers:
-            moments = {}
-            for number, name in enumerate(self._names(optimizer) if num_updates else []):
-                moments[number] = (
-                    {"momentum_buffer": tensors[MOMENTUM + name]}
-                    if optimizer is self.muon
-                    else {
-                        "step": torch.tensor(float(num_updates)),
-                        "exp_avg": tensors[EXP_AVG + name],
-                        "exp_avg_sq": tensors[EXP_AVG_SQ + name],
-                    }
-                )
-            # The groups are the optimizer's current ones: everything in them comes from the config.
-            groups = optimizer.state_dict()["param_groups"]
-            optimizer.load_state_dict({"state": moments, "param_groups": groups})
-
-    def _names(self, optimizer: torch.optim.Optimizer) -> list[str]:
-        """The names of the parameters that the optimizer updates, in its order."""
+    def _moments(self) -> Iterator[tuple[str, torch.optim.Optimizer, nn.Parameter, str]]:
+        """Each moment: its name in a checkpoint, its optimizer, its parameter, and its name there."""
         names = {parameter: name for name, parameter in self.objective.model.named_parameters()}
-        return [names[parameter] for group in optimizer.param_groups for parameter in group["params"]]
+        for optimizer in self._optimizers:
+            keys = {"exp_avg": EXP_AVG, "exp_avg_sq": EXP_AVG_SQ}
+            if optimizer is self.muon:
+                keys = {"momentum_buffer": MOMENTUM}
+            for parameter in (each for group in optimizer.param_groups for each in group["params"]):
+                for key, prefix in keys.items():
+                    yield prefix + names[parameter], optimizer, parameter, key
 
 
-def _is_finite(figures: DeferredRead) -> bool:
+def _is_finite(metrics: DeferredRead) -> bool:
     """Whether the loss and the norm of a step are finite."""
-    loss, _, norm, _ = figures.wait()
+    loss, _, norm, _ = metrics.wait()
     return math.isfinite(loss) and math.isfinite(norm)
 
 
 def new_train_state(
-    model: Transformer, config: Config, precision: Precision, counters: Counters
+    model: Transformer,
+    config: Config,
+    precision: Precision,
+    counters: Counters,
+    stop_requested: Callable[[], bool] = lambda: False,
 ) -> TrainState:
     """The state before the first step or before it is restored, for a model on its device."""
     training = config.training
@@ -356,4 +273,6 @@ def new_train_state(
         counters,
         muon,
         skips_on_device=precision.device.type == "cuda",
+        log_every_steps=training.log_every_steps,
+        stop_requested=stop_requested,
     )

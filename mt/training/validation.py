@@ -12,12 +12,9 @@ import torch
 
 from mt import distributed
 from mt.data.batches.batch import Batch
-from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.device import Precision, split_on_out_of_memory
 from mt.errors import TrainingError
-from mt.evaluation.analysis import length_ratio
 from mt.evaluation.scores import Score, score_translations
-from mt.special_tokens import UNK_ID
 from mt.training.loss import Objective
 
 LOG = logging.getLogger(__name__)
@@ -31,10 +28,6 @@ class ValidationResult:
     """Cross-entropy without smoothing, in nats per real target token."""
     scores: dict[str, Score]
     hypotheses: list[str]
-    length_ratio: float = math.nan
-    """Words of the translations divided by words of the references; BLEU penalises less than 1."""
-    unknown_share: float = math.nan
-    """Share of the tokens of the translations that are not in the vocabulary, such as copied words."""
     others: Mapping[str, dict[str, Score]] = field(default_factory=dict)
     """The scores of other validation sets, by their names."""
 
@@ -48,18 +41,12 @@ class ValidationResult:
         scores = {name: score.value for name, score in self.scores.items()}
         return {"loss": self.loss, "perplexity": self.perplexity, **scores}
 
-    def figures(self) -> dict[str, float]:
-        """The values, and further metrics that are worth a curve."""
-        others = {
+    def others_by_name(self) -> dict[str, float]:
+        """The scores of the other sets, such as ``bleu_on_NAME``."""
+        return {
             f"{metric}_on_{name}": score.value
             for name, scores in self.others.items()
             for metric, score in scores.items()
-        }
-        return {
-            **self.values(),
-            "length_ratio": self.length_ratio,
-            "unknown_share": self.unknown_share,
-            **others,
         }
 
 
@@ -71,7 +58,6 @@ def validate(
     translate: Callable[[Sequence[str]], list[str]],
     sources: Sequence[str],
     references: Sequence[str],
-    tgt_tokenizer: Tokenizer,
     others: Mapping[str, datasets.Dataset] = MappingProxyType({}),
 ) -> ValidationResult:
     """Evaluate the model in evaluation mode, and restore its mode.
@@ -91,19 +77,11 @@ def validate(
         loss,
         score_translations(hypotheses, references),
         hypotheses,
-        length_ratio(hypotheses, references),
-        unknown_share(hypotheses, tgt_tokenizer),
         {
             name: score_translations(list(islice(rest, len(other))), list(other["tgt"]))
             for name, other in others.items()
         },
     )
-
-
-def unknown_share(texts: Sequence[str], tokenizer: Tokenizer) -> float:
-    """Share of the tokens of these texts that are UNK to the tokenizer; 0 if there are no tokens."""
-    ids = list(chain.from_iterable(tokenizer.encode_batch(texts)))
-    return ids.count(UNK_ID) / max(1, len(ids))
 
 
 @torch.inference_mode()

@@ -11,7 +11,7 @@ from torch._C._autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
 from mt.data.batches.batch import Batch
-from mt.data.batches.stream import BatchStream
+from mt.data.batches.stream import BatchStream, StepBatches
 from mt.device import SEARCH_DTYPES, SearchPrecision, choose_device, choose_precision
 from mt.search.beam import beam_search
 from mt.search.greedy import greedy_search
@@ -150,12 +150,12 @@ def _show(what: str, found: Profile) -> None:
 def _batches(vocabulary: int, batch_tokens: int) -> list[Batch]:
     pairs = random_pairs(STEPS * batch_tokens, vocabulary)
     stream = BatchStream(pairs, batch_tokens=batch_tokens, num_micro_batches=1, seed=1)
-    return [stream.take(0, position)[0][0] for position in range(STEPS)]
+    return [stream.take((0, position)).micro_batches[0] for position in range(STEPS)]
 
 
 def _train(train_state: TrainState, batches: Sequence[Batch]) -> None:
     for batch in batches:
-        train_state.step([batch])
+        train_state.step(StepBatches.of(batch))
 
 
 def _request(vocabulary: int, sentences: int, length: int, device: torch.device) -> SearchRequest:

@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from mt.device import choose_device
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID
 from mt.training.compiling import fused_losses
-from mt.training.loss import FusedLosses, smoothed_cross_entropy
 from mt.transformer.attention import MultiHeadAttention
 from mt.transformer.embedding import PositionalEmbedding, longer_table
+from mt.transformer.kernels.cross_entropy import FusedLosses, smoothed_cross_entropy
 from mt.transformer.transformer import Transformer
 from scripts.benchmark.sizes import SIZES
 from scripts.gpu_check.job import Job, head, row

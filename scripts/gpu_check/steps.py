@@ -26,7 +26,6 @@ from mt.device import Precision, choose_device, keep_freed_memory
 from mt.special_tokens import PAD_ID
 from mt.training.compiling import compile_objective
 from mt.training.counters import Counters
-from mt.training.step import LaunchedStep
 from mt.training.train_state import TrainState, new_train_state
 from mt.transformer.build import build_transformer
 from scripts.benchmark.sides.mt_train import model_config
@@ -143,16 +142,11 @@ def steps_of(side: str, model: Model, state: TrainState) -> Iterator[int]:
 
 def steps_of_mt(state: TrainState, stream: BatchStream) -> Iterator[int]:
     """Train as `mt.training.loop` does."""
-    launched: LaunchedStep | None = None
-    epoch = position = 0
     with stream.collating_ahead(pinned=torch.cuda.is_available()):
         while True:
-            micro_batches, epoch, position = stream.take(epoch, position)
-            step = state.launch(micro_batches)
-            if launched is not None:
-                state.finish(launched)
-            launched = step
-            yield step.num_target_tokens
+            batches = stream.take(state.position)
+            state.step(batches)
+            yield batches.num_target_tokens
 
 
 def steps_of_marian(model: Model) -> Iterator[int]:
@@ -167,9 +161,9 @@ def steps_of_marian(model: Model) -> Iterator[int]:
     description = Description("random", vocabulary, vocabulary, 0, 1, MAX_LENGTH, 0)
     marian: Any = build_marian(model.size, description, weights).to(device).train()
     optimizer = plain_adam(marian, device.type)
-    epoch = position = 0
+    position = (0, 0)
     while True:
-        [batch], epoch, position = stream.take(epoch, position)
+        [batch], _, position = stream.take(position)
         on_device: Any = batch.to(device)
         optimizer.zero_grad()
         with Precision("auto", device).autocast():

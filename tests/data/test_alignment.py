@@ -21,7 +21,7 @@ def encoded(pairs: Pairs) -> EncodedPairs:
 
 def aligned(pairs: EncodedPairs) -> list[list[int]]:
     """The places of each pair."""
-    places = np.concatenate(list(align(pairs)))
+    places = align(pairs)
     assert len(places) == len(pairs.tgt.ids)
     return [part.tolist() for part in np.split(places, pairs.tgt.offsets[1:-1])]
 

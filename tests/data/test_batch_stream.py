@@ -1,17 +1,19 @@
 """The stream of batches is a function of the position: the same from there on, whoever asks."""
 
+from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
 
+from mt.config.data import TokenizerConfig
 from mt.data.batches.batch import Batch
 from mt.data.batches.bpe_dropout import BpeDropout
 from mt.data.batches.pairs import EncodedPairs, EncodedSentences
 from mt.data.batches.sampler import Share
 from mt.data.batches.stream import BatchStream
-from mt.errors import TrainingError
+from mt.data.tokenizers.train import train_tokenizer
 
 MakePairs = Callable[[int], EncodedPairs]
 Position = tuple[int, int]
@@ -41,9 +43,9 @@ def walk(stream: BatchStream, position: Position, num_steps: int) -> list[tuple[
     """The steps from a position on, each with where it begins."""
     steps = []
     for _ in range(num_steps):
-        micro_batches, *following = stream.take(*position)
-        steps.append((position, micro_batches))
-        position = (following[0], following[1])
+        taken = stream.take(position)
+        steps.append((position, taken.micro_batches))
+        position = taken.next_position
     return steps
 
 
@@ -75,8 +77,7 @@ def test_each_pair_comes_once_an_epoch(num_micro_batches: int, make_pairs: MakeP
         position: Position = (epoch, 0)
         num_steps = 0
         while position[0] == epoch:
-            micro_batches, *following = stream.take(*position)
-            position = (following[0], following[1])
+            micro_batches, _, position = stream.take(position)
             num_steps += 1
             for batch in micro_batches:
                 seen += numbers(batch)
@@ -126,57 +127,35 @@ def test_dropout_is_seeded_by_seed_epoch_and_batch_however_steps_are_cut(make_pa
     each = [seed for epoch in (*seeds[0], *seeds[2]) for seed in epoch]
     assert len(set(each)) == len(each)
     # The position in the epoch, not what the batch holds.
-    assert seeds[0][0][3] == make_stream(make_pairs(30), 1).take(0, 3)[0][0].dropout_seed
+    assert seeds[0][0][3] == make_stream(make_pairs(30), 1).take((0, 3))[0][0].dropout_seed
 
 
-@pytest.mark.parametrize("excess", [0, 1, 10**14])
-def test_a_position_behind_the_end_of_an_epoch_is_refused(excess: int, make_pairs: MakePairs) -> None:
-    stream = make_stream(make_pairs(50), 1)
-    num_batches = stream.num_steps(2)
-    stream.check_position(2, num_batches - 1)
-    with pytest.raises(TrainingError, match=f"epoch 2, which has {num_batches} batches"):
-        stream.check_position(2, num_batches + excess)
-
-
-def test_bpe_dropout_follows_from_the_position_and_differs_between_epochs(make_pairs: MakePairs) -> None:
-    """The first token of each sentence, its number, is made of two that may stay apart."""
-    pairs = make_pairs(50)
-    merges = [(10 + i, 4, 100 + i) for i in range(50)]
-    cut = BpeDropout(merges, lambda symbols: symbols == 3, num_ids=150, share=0.5, max_length=100)
+def test_bpe_dropout_follows_from_the_position_and_differs_between_epochs() -> None:
+    texts = [f"the number {i} manner manly manners" for i in range(50)]
+    tokenizer = train_tokenizer(texts, TokenizerConfig(kind="bpe", max_size=300))
+    sentences = EncodedSentences.of(tokenizer.encode_batch(texts))
+    shares = (Share(20, 1.0), Share(10, 2.5), Share(20, 0.5))
+    pairs = EncodedPairs(sentences, sentences, shares)
+    dropout = BpeDropout(tokenizer, share=0.5, max_length=100)
 
     def stream() -> BatchStream:
-        return BatchStream(pairs, batch_tokens=30, num_micro_batches=1, seed=1, bpe_dropouts=(cut, cut))
+        return BatchStream(
+            pairs, batch_tokens=80, num_micro_batches=1, seed=1, bpe_dropouts=(dropout, dropout)
+        )
 
-    def cut_apart(epoch: int) -> set[int]:
-        batches = [stream().take(epoch, i)[0][0] for i in range(stream().num_steps(epoch))]
-        assert sum(len(batch.labels) for batch in batches) == 50
-        return {first for batch in batches for first in batch.src_ids[:, 0].tolist() if first < 100}
+    def batches(epoch: int) -> list[Batch]:
+        return [batch for _, step in walk(stream(), (epoch, 0), stream().num_steps(epoch)) for batch in step]
 
-    first, again = (stream().take(0, 2)[0][0] for _ in range(2))
-    assert torch.equal(first.src_ids, again.src_ids)
-    assert torch.equal(first.labels, again.labels)
-    assert 10 < len(cut_apart(0)) < 40
-    batches = [stream().take(0, i)[0][0] for i in range(stream().num_steps(0))]
-    counted = sum(batch.num_target_tokens for batch in batches)
-    assert counted == stream().num_target_tokens(0) > pairs.tgt.lengths.sum()
-    # Batches are made of sentences as they are cut, so that no batch grows beyond its tokens.
-    assert all(max(batch.src_ids.numel(), batch.labels.numel()) <= 30 for batch in batches)
-    assert cut_apart(0) != cut_apart(1)
-
-
-def test_weighted_sources_come_as_often_with_bpe_dropout(make_pairs: MakePairs) -> None:
-    plain = make_pairs(50)
-    shares = (Share(20, 1.0), Share(10, 2.5), Share(20, 0.5))
-    merges = [(10 + i, 4, 100 + i) for i in range(50)]
-    cut = BpeDropout(merges, lambda symbols: symbols == 3, num_ids=150, share=0.5, max_length=100)
-    pairs = EncodedPairs(plain.src, plain.tgt, shares)
-    stream = BatchStream(pairs, batch_tokens=30, num_micro_batches=3, seed=1, bpe_dropouts=(cut, cut))
-    batches = [batch for _, step in walk(stream, (3, 0), stream.num_steps(3)) for batch in step]
-    firsts = [first for batch in batches for first in batch.src_ids[:, 0].tolist()]
-    # The number of a pair is its first token, or the first half of that.
-    seen = [first - 100 if first >= 100 else first - 10 for first in firsts]
-    assert [len([n for n in seen if n in run]) for run in (range(20), range(20, 30), range(30, 50))] == [
-        20,
-        25,
-        10,
-    ]
+    first = batches(0)
+    assert all(torch.equal(one.src_ids, two.src_ids) for one, two in zip(first, batches(0), strict=True))
+    assert sum(batch.num_target_tokens for batch in first) == stream().num_target_tokens(0)
+    # Batches are made of sentences as they are segmented, so that no batch grows beyond its tokens.
+    assert all(max(batch.src_ids.numel(), batch.labels.numel()) <= 80 for batch in first)
+    seen = []
+    for epoch in (0, 1):
+        ids = [row for batch in batches(epoch) for row in batch.sentences()[0]]
+        written = Counter(tokenizer.decode(row) for row in ids)
+        counts = [written[text] for text in texts]
+        assert [sum(counts[run]) for run in (slice(20), slice(20, 30), slice(30, 50))] == [20, 25, 10]
+        seen.append(sorted(ids))
+    assert seen[0] != seen[1]

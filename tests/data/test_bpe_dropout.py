@@ -33,7 +33,7 @@ def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
 
 
 def make_dropout(tokenizer: Tokenizer, share: float, max_length: int = 1000) -> BpeDropout:
-    return BpeDropout.of(tokenizer, share=share, max_length=max_length)
+    return BpeDropout(tokenizer, share=share, max_length=max_length)
 
 
 def encoded(tokenizer: Tokenizer, texts: Sequence[str] = TEXTS) -> EncodedSentences:

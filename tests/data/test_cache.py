@@ -1,99 +1,150 @@
-"""Entries are found by their key and by nothing else, appear whole, and are not used where damaged."""
+"""What takes long is computed once, appears whole, and is made again where it is damaged or out of date."""
 
-import fcntl
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
-from mt.data.cache import Cache
-from mt.data.cache_folder import cache_folder
+import mt.data.cache
+import mt.data.prepare
+from mt.config.config import Config
+from mt.config.data import CleaningConfig, DataConfig
+from mt.data import corpus as corpus_module
+from mt.data import pair_table
+from mt.data.batches import alignment, dataset
+from mt.data.cache import cache_folder, cached
+from mt.data.corpus import Corpus, load_corpus
+from mt.data.pair_table import PairTable
+from mt.data.prepare import Prepared, prepare
+from mt.run_directory import RunDirectory
 
+MakeConfig = Callable[..., Config]
 KEY = {"what": "text", "number": 7}
 
 
-def fill(text: str) -> Callable[[Path], object]:
-    def write(folder: Path) -> None:
+@pytest.fixture(autouse=True)
+def all_are_large(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MT_CACHE", str(tmp_path / "cache"))
+    for module in (corpus_module, dataset, alignment):
+        monkeypatch.setattr(module, "MANY_PAIRS", 50)
+    for module in (corpus_module, pair_table):
+        monkeypatch.setattr(module, "CHUNK_SIZE", 20)
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The results that were computed and not found, in order; the validation pairs always are."""
+    notes: list[str] = []
+    for module, name in (
+        (corpus_module, "_read"),
+        (dataset, "write_pairs"),
+        (alignment, "_aligned"),
+    ):
+        original = getattr(module, name)
+
+        def noted(*arguments: Any, original: Any = original, name: str = name, **more: Any) -> Any:
+            notes.append(name)
+            return original(*arguments, **more)
+
+        monkeypatch.setattr(module, name, noted)
+    return notes
+
+
+def get(key: object, text: str, made: list[str] | None = None, *, is_kept: bool = True) -> str:
+    """The text of an entry, which is ``text`` where it is made."""
+
+    def fill(folder: Path) -> bool:
         (folder / "text").write_text(text)
         (folder / "more").write_text("more of it")
+        if made is not None:
+            made.append(text)
+        return is_kept
 
-    return write
+    return cached(key, fill, lambda folder: (folder / "text").read_text())
 
 
-def test_an_entry_is_found_by_an_equal_key_alone(tmp_path: Path) -> None:
-    cache = Cache(tmp_path / "new" / "cache")
-    assert cache.find(KEY) is None
-    assert not (tmp_path / "new").exists()
-    entry = cache.add(KEY, fill("hello"))
-    assert (entry / "text").read_text() == "hello"
-    assert cache.find({"number": 7, "what": "text"}) == entry
+def entries() -> list[Path]:
+    return sorted(cache_folder().iterdir())
+
+
+def test_an_entry_is_found_by_an_equal_key_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert get(KEY, "first") == get({"number": 7, "what": "text"}, "again") == "first"
     for other in ({**KEY, "number": 8}, {**KEY, "number": "7"}, {"what": "text"}, None, [KEY]):
-        assert cache.find(other) is None
-    assert json.loads((entry / "entry.json").read_text())["key"] == KEY
+        assert get(other, "other") == "other"
+    monkeypatch.setattr(mt.data.cache, "version", lambda name: "0.0")
+    assert get(KEY, "of another library") == "of another library"
+    monkeypatch.undo()
+    monkeypatch.setattr(mt.data.cache, "RECIPE_VERSION", 1000)
+    assert get(KEY, "of another recipe") == "of another recipe"
 
 
-def test_a_flipped_bit_a_cut_and_a_missing_file_are_noticed(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    cache = Cache(tmp_path)
+def test_what_is_not_worth_keeping_leaves_nothing() -> None:
+    assert [get(KEY, "one", is_kept=False), get(KEY, "two", is_kept=False)] == ["one", "two"]
+    assert entries() == []
+
+
+def test_a_flipped_bit_a_cut_and_a_missing_file_are_noticed(caplog: pytest.LogCaptureFixture) -> None:
     damages: list[Callable[[bytes], bytes]] = [
         lambda data: bytes([data[0] ^ 1]) + data[1:],
         lambda data: data[:-2],
         lambda data: b"",
     ]
     for name in ("text", "more", "entry.json"):
-        for damage in damages:
-            file = cache.add(KEY, fill("hello")) / name
+        for number, damage in enumerate(damages):
+            get(KEY, "sound")
+            file = entries()[0] / name
             file.write_bytes(damage(file.read_bytes()))
             caplog.clear()
-            assert cache.find(KEY) is None
+            assert get(KEY, f"again {number}") == f"again {number}"
             assert "is damaged" in caplog.text
-    (cache.add(KEY, fill("hello")) / "text").unlink()
-    assert cache.find(KEY) is None
-    assert (cache.add(KEY, fill("hello")) / "text").read_text() == "hello"
+    (entries()[0] / "text").unlink()
+    assert get(KEY, "mended") == "mended"
 
 
-def test_of_two_writers_the_first_wins_and_both_have_it(tmp_path: Path) -> None:
-    cache = Cache(tmp_path)
+def test_of_two_writers_the_first_wins_and_both_have_a_result() -> None:
+    def slow(folder: Path) -> bool:
+        (folder / "text").write_text("slow")
+        assert get(KEY, "quick") == "quick"
+        return True
 
-    def slow(folder: Path) -> None:
-        fill("slow")(folder)
-        cache.add(KEY, fill("quick"))
-
-    assert (cache.add(KEY, slow) / "text").read_text() == "quick"
-    assert len(list(tmp_path.iterdir())) == 1
-
-
-def test_what_fails_leaves_nothing(tmp_path: Path) -> None:
-    def fail(folder: Path) -> None:
-        fill("half")(folder)
-        raise OSError("no room")
-
-    with pytest.raises(OSError, match="no room"):
-        Cache(tmp_path).add(KEY, fail)
-    assert list(tmp_path.iterdir()) == []
+    assert cached(KEY, slow, lambda folder: (folder / "text").read_text()) == "slow"
+    assert get(KEY, "late") == "quick"
+    assert len(entries()) == 1
 
 
-def test_only_what_is_unused_or_deserted_is_removed(tmp_path: Path) -> None:
-    cache = Cache(tmp_path)
-    old, opened, young = (cache.add(n, fill("")) for n in range(3))
+def test_what_fails_leaves_nothing() -> None:
+    def fail(folder: Path) -> bool:
+        (folder / "text").write_text("half")
+        raise ValueError("wrong")
+
+    with pytest.raises(ValueError, match="wrong"):
+        cached(KEY, fail, lambda folder: None)
+    assert entries() == []
+
+
+def test_only_what_is_unused_or_deserted_is_removed() -> None:
+    for number in range(3):
+        get(number, str(number))
+    by_number = {json.loads((path / "entry.json").read_text())["key"][0]: path for path in entries()}
     # Others, too, may name things by digests.
-    not_ours = [tmp_path / name for name in ("photos", ".secret", "b" * 32)]
-    deserted, busy = (tmp_path / f".{'a' * 32}.making-{name}" for name in ("dead", "beef"))
+    not_ours = [cache_folder() / name for name in ("photos", ".secret", "b" * 32, "engines")]
+    deserted, busy = (cache_folder() / f".{'a' * 32}.making-{name}" for name in ("dead", "beef"))
     for path in (*not_ours, deserted, busy):
         path.mkdir()
+    (busy / "ids").write_text("")
     long_ago = time.time() - 31 * 24 * 3600
-    for path in (old, opened, *not_ours, deserted, busy):
-        os.utime(path, (long_ago, long_ago))
-    cache.find(1)
-    descriptor = os.open(busy, os.O_RDONLY)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
-    new = cache.add(3, fill(""))
-    os.close(descriptor)
-    assert sorted(tmp_path.iterdir()) == sorted([opened, young, new, busy, *not_ours])
+    for path in (by_number[0], by_number[1], *not_ours, deserted, busy):
+        for file in (*path.iterdir(), path) if path != busy else (path,):
+            os.utime(file, (long_ago, long_ago))
+    get(1, "found")
+    before = set(entries())
+    get(3, "new")
+    assert before - set(entries()) == {by_number[0], deserted}
 
 
 def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -105,3 +156,133 @@ def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert cache_folder() == tmp_path / "xdg" / "mt"
     monkeypatch.delenv("XDG_CACHE_HOME")
     assert cache_folder() == tmp_path / ".cache" / "mt"
+
+
+@pytest.mark.parametrize("count", [0, 1, 20, 333])
+@pytest.mark.parametrize("is_in_file", [False, True])
+def test_a_table_gives_back_what_was_put_in(count: int, is_in_file: bool, tmp_path: Path) -> None:
+    pairs = [(f"sentence {i} " + "x" * (i % 50), f"Satz {i} äöü") for i in range(count)]
+    table = PairTable(tmp_path / "table" if is_in_file else None)
+    for pair in pairs:
+        table.append(*pair)
+    pairs_of_table = table.to_dataset()
+    assert len(table) == count
+    assert list(zip(pairs_of_table["src"], pairs_of_table["tgt"], strict=True)) == pairs
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    for name, count in (("train", 400), ("test", 5)):
+        rows = [{"en": f"sentence number {i}", "de": f"Satz Nummer {i}"} for i in range(count)]
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def config(path: object, **fields: object) -> DataConfig:
+    return DataConfig.model_validate({"path": str(path), "src": "en", "tgt": "de", **fields})
+
+
+def content(corpus: Corpus) -> object:
+    return [split[:] for split in corpus.by_name().values()], corpus.shares, corpus.report
+
+
+@pytest.mark.parametrize("path", ["folder", "builtin:primer", "builtin:reverse"])
+def test_the_corpus_that_is_found_is_what_was_read(path: str, folder: Path, made: list[str]) -> None:
+    given = config(folder if path == "folder" else path, num_train_pairs=300)
+    assert content(load_corpus(given)) == content(load_corpus(given))
+    assert made == ["_read"]
+
+
+def test_whatever_could_matter_is_read_again(folder: Path, made: list[str]) -> None:
+    given = [
+        config(folder),
+        config(folder, num_train_pairs=300),
+        config(folder, held_out_fraction=0.2),
+        config(folder, src="de", tgt="en"),
+        config(folder, mix=f"{folder / 'test.jsonl'} weight=2"),
+        config(folder, mix=f"{folder / 'test.jsonl'} weight=3"),
+        config("builtin:primer", num_train_pairs=300),
+        config("builtin:primer", num_train_pairs=301),
+    ]
+    corpora = [content(load_corpus(each)) for each in given]
+    assert len(made) == len(given)
+    assert all(one != other for i, one in enumerate(corpora) for other in corpora[:i])
+    load_corpus(config(folder), CleaningConfig(max_characters=17))
+    load_corpus(config(folder), CleaningConfig(max_characters=18))
+    assert len(made) == len(given) + 2
+
+
+def test_a_corpus_that_changed_under_the_same_name_is_read_again(folder: Path, made: list[str]) -> None:
+    load_corpus(config(folder))
+    for name, old, new in (("train.jsonl", "number 7", "nUmber 7"), ("test.jsonl", "Satz", "satz")):
+        file = folder / name
+        before = file.stat()
+        file.write_text(file.read_text().replace(old, new))
+        # As long as before, and said to be as old.
+        os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+        corpus = load_corpus(config(folder))
+        assert any(new in text for text in [*corpus.train["src"], *corpus.test["tgt"]])
+    assert len(made) == 3
+
+
+@pytest.fixture
+def prepared(tmp_path: Path) -> Callable[[Config], Prepared]:
+    """Prepares a config in a run directory of its own."""
+    numbers: Iterator[int] = iter(range(100))
+
+    def run(config: Config) -> Prepared:
+        directory = RunDirectory(tmp_path / f"run-{next(numbers)}")
+        directory.path.mkdir()
+        return prepare(config, directory, resuming=False)
+
+    return run
+
+
+def assert_equal(one: Prepared, other: Prepared) -> None:
+    for left, right in ((one.train.src, other.train.src), (one.train.tgt, other.train.tgt)):
+        assert np.array_equal(left.ids, right.ids)
+        assert np.array_equal(left.offsets, right.offsets)
+        assert np.array_equal(left.lengths, right.lengths)
+    assert np.array_equal(one.places, other.places)  # type: ignore[arg-type]
+    assert one.corpus.report == other.corpus.report
+
+
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        ("training.seed=5", ["write_pairs"]),
+        ("data.max_length=8", ["write_pairs", "write_pairs", "_aligned"]),
+        ("tokenizer.max_size=20", ["write_pairs", "write_pairs", "_aligned"]),
+        ("cleaning.max_characters=20", ["_read", "write_pairs", "write_pairs", "_aligned"]),
+    ],
+)
+def test_each_option_that_changes_a_result_and_no_other_makes_it_again(
+    override: str,
+    expected: list[str],
+    make_config: MakeConfig,
+    prepared: Callable[[Config], Prepared],
+    made: list[str],
+) -> None:
+    prepared(make_config("training.guided_alignment=0.1"))
+    assert made == ["_read", "write_pairs", "write_pairs", "_aligned"]
+    made.clear()
+    prepared(make_config("training.guided_alignment=0.1", override))
+    assert made == expected
+
+
+def test_a_cache_that_cannot_be_written_costs_a_warning_only(
+    make_config: MakeConfig,
+    prepared: Callable[[Config], Prepared],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    guided = make_config("training.guided_alignment=0.1")
+    expected = prepared(guided)
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("MT_CACHE", str(tmp_path / "file" / "cache"))
+    caplog.clear()
+    assert_equal(prepared(guided), expected)
+    assert caplog.text.count("cannot be used") == 3

@@ -11,8 +11,7 @@ import pytest
 import regex  # type: ignore[import-untyped]
 
 from mt.config.data import CleaningConfig, DataConfig, Script
-from mt.data.cleaning.filters import CONTROL_CHARACTER, SEVERAL_SCRIPTS, Cleaner, filters
-from mt.data.cleaning.seen_pairs import SeenPairs
+from mt.data.cleaning.filters import CONTROL_CHARACTER, SEVERAL_SCRIPTS, Cleaner, SeenPairs, filters
 from mt.data.corpus import Corpus, load_corpus
 
 Pairs = list[tuple[str, str]]

@@ -38,12 +38,11 @@ def make_stream() -> Callable[..., BatchStream]:
     return make
 
 
-def take_steps(stream: BatchStream, num_steps: int, start: Position = (0, 0), **which: int) -> list[Any]:
+def take_steps(stream: BatchStream, num_steps: int, start: Position = (0, 0)) -> list[Any]:
     """Each step's tensors and seeds, and the position after it."""
     taken, position = [], start
     for _ in range(num_steps):
-        batches, *following = stream.take(*position, **which)
-        position = (following[0], following[1])
+        batches, _, position = stream.take(position)
         taken.append(([(values(batch), batch.dropout_seed) for batch in batches], position))
     return taken
 
@@ -57,10 +56,10 @@ def values(batch: Batch) -> list[Any]:
 def test_the_steps_of_three_epochs_are_those_of_the_stream(
     start: Position, which: dict[str, int], make_stream: Callable[..., BatchStream]
 ) -> None:
-    expected = take_steps(make_stream(), 3 * make_stream().num_steps(0), start, **which)
+    expected = take_steps(make_stream(**which), 3 * make_stream().num_steps(0), start)
     assert expected[-1][1] >= (3, 0)
-    with ahead(make_stream()) as stream:
-        assert take_steps(stream, len(expected), start, **which) == expected
+    with ahead(make_stream(**which)) as stream:
+        assert take_steps(stream, len(expected), start) == expected
 
 
 def test_what_goes_wrong_in_the_thread_is_raised_where_the_step_is_taken(
@@ -81,7 +80,7 @@ def test_what_goes_wrong_in_the_thread_is_raised_where_the_step_is_taken(
         ((_, third),) = take_steps(stream, 1, second)
         assert third == (0, 4)
         with pytest.raises(DataError, match="cannot be read any more"):
-            stream.take(*third)
+            stream.take(third)
 
 
 @pytest.mark.parametrize("error", [None, DataError("wrong"), KeyboardInterrupt()], ids=str)

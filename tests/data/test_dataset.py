@@ -1,12 +1,11 @@
 """Encoded pairs against a plain loop over the same text, with a tokenizer simple enough to see through."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import datasets
 import numpy as np
 
-from mt.data.batches.dataset import encode_pairs, load_pairs
+from mt.data.batches.dataset import encode_pairs
 from mt.data.batches.pairs import EncodedPairs
 from mt.data.batches.sampler import Share
 from mt.data.tokenizers.tokenizer import Tokenizer
@@ -52,9 +51,8 @@ def as_lists(pairs: EncodedPairs) -> list[tuple[list[int], list[int]]]:
     return [(src.tolist(), tgt.tolist()) for src, tgt in zip(pairs.src, pairs.tgt, strict=True)]
 
 
-def test_in_files_they_are_what_they_are_in_memory(tmp_path: Path) -> None:
+def test_more_pairs_than_are_encoded_at_a_time() -> None:
     generator = np.random.default_rng(2)
-    # More than are encoded at a time.
     texts = [
         [" ".join("x" * n for n in generator.integers(1, 9, k % 40)) for k in range(12_000)] for _ in range(2)
     ]
@@ -62,23 +60,18 @@ def test_in_files_they_are_what_they_are_in_memory(tmp_path: Path) -> None:
     src, tgt = (WordLengths().encode_batch(side) for side in texts)
     expected = [(src[k], tgt[k]) for k in range(12_000) if 0 < k % 40 < 30]
     shares = [Share(5_000, 1.0), Share(7_000, 2.5)]
-    in_memory, in_files = (
-        encode_pairs(pairs, WordLengths(), WordLengths(), max_length=30, shares=shares, folder=folder)
-        for folder in (None, tmp_path)
-    )
-    for encoded, dropped in (in_memory, in_files, load_pairs(tmp_path)):
-        assert as_lists(encoded) == expected
-        assert encoded.shares == (Share(3_625, 1.0), Share(5_075, 2.5))
-        assert dropped == {"empty": 300, "too long": 3_000}
-        for side in (encoded.src, encoded.tgt):
-            assert [array.dtype for array in (side.ids, side.offsets, side.lengths)] == ["i4", "i8", "i4"]
-    assert isinstance(in_files[0].src.ids.base, np.memmap)
+    encoded, dropped = encode_pairs(pairs, WordLengths(), WordLengths(), max_length=30, shares=shares)
+    assert as_lists(encoded) == expected
+    assert encoded.shares == (Share(3_625, 1.0), Share(5_075, 2.5))
+    assert dropped == {"empty": 300, "too long": 3_000}
+    for side in (encoded.src, encoded.tgt):
+        assert [array.dtype for array in (side.ids, side.offsets, side.lengths)] == ["i4", "i8", "i4"]
+        assert isinstance(side.ids.base, np.memmap)
 
 
-def test_files_of_no_pairs_can_be_loaded(tmp_path: Path) -> None:
-    pairs = datasets.Dataset.from_dict({"src": ["", "a"], "tgt": ["b", ""]})
-    encoded, dropped = encode_pairs(pairs, WordLengths(), WordLengths(), max_length=4, folder=tmp_path)
-    assert len(encoded) == len(load_pairs(tmp_path)[0]) == 0
+def test_no_pairs_can_be_loaded() -> None:
+    encoded, dropped = encode(["", "a"], ["b", ""], max_length=4)
+    assert len(encoded) == 0
     assert dropped["empty"] == 2
 
 

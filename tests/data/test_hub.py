@@ -1,21 +1,17 @@
 """Corpora of the Hub: the real loading code against a Hub on loopback, with its faults."""
 
-import io
 import json
 import re
 import socket
 from collections.abc import Callable
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 Hub = Any  # the server in conftest.py
 Outcome = dict[str, Any]
 
 PAIRS = [(f"sentence {i}", f"Satz {i}") for i in range(400)]
-CONVERTED = "refs/convert/parquet"
 
 OPUS_BOOKS_CARD = """---
 configs:
@@ -29,12 +25,6 @@ configs:
 
 def jsonl(pairs: list[tuple[str, str]]) -> str:
     return "".join(json.dumps({"en": en, "de": de}) + "\n" for en, de in pairs)
-
-
-def nested_parquet(pairs: list[tuple[str, str]]) -> bytes:
-    file = io.BytesIO()
-    pq.write_table(pa.table({"translation": [{"en": en, "de": de} for en, de in pairs]}), file)
-    return file.getvalue()
 
 
 def three_splits(pairs: list[tuple[str, str]]) -> dict[str, str]:
@@ -61,10 +51,6 @@ def main_hub(new_hub: Callable[[], Hub]) -> Hub:
     hub.add("org/private", three_splits(PAIRS))
     hub.repositories["org/private"].refuses_the_token = True
     hub.add("org/script", {"script.py": "raise SystemExit('this must not run')", "data.zip": "x"})
-    shards = {
-        f"en-de/{split}/0000.parquet": nested_parquet(PAIRS) for split in ("train", "validation", "test")
-    }
-    hub.add("org/script", shards | {"en-fr/train/0000.parquet": nested_parquet(PAIRS)}, revision=CONVERTED)
     hub.add("org/empty", {"README.md": "nothing here"})
     hub.add("org/only-test", {"test.jsonl": jsonl(PAIRS)})
     hub.add("org/broken", {"train.jsonl": jsonl(PAIRS)[:-9]})
@@ -78,21 +64,28 @@ def main_hub(new_hub: Callable[[], Hub]) -> Hub:
 
 CONFIGS: dict[str, dict[str, object]] = {
     "good": {"path": "bentrevett/multi30k"},
-    "tag": {"path": "multi30k", "revision": "v1"},
-    "legacy": {"path": "opus_books", "name": "en-de"},
-    "converted": {"path": "org/script", "revision": CONVERTED, "name": "en-de"},
-    "mixed": {"path": "multi30k", "mix": "opus_books name=en-de weight=2; multi30k revision=v1"},
+    "tag": {"path": "bentrevett/multi30k", "revision": "v1"},
+    "named": {"path": "Helsinki-NLP/opus_books", "name": "en-de"},
+    "mixed": {
+        "path": "bentrevett/multi30k",
+        "mix": "Helsinki-NLP/opus_books name=en-de weight=2; bentrevett/multi30k revision=v1",
+    },
 }
 WRONG: list[tuple[dict[str, object], str]] = [
-    ({"path": "multi30k", "mix": "opus_books"}, r"^data\.mix, opus_books: .*configs: \['en-de', 'en-it'\]"),
-    ({"path": "opus_books", "name": "en-ti"}, r"opus_books \(en-ti\) .*Available: \['en-de', 'en-it'\]"),
+    (
+        {"path": "bentrevett/multi30k", "mix": "Helsinki-NLP/opus_books"},
+        r"^data\.mix, Helsinki-NLP/opus_books: .*configs: \['en-de', 'en-it'\]",
+    ),
+    (
+        {"path": "Helsinki-NLP/opus_books", "name": "en-ti"},
+        r"opus_books \(en-ti\) .*Available: \['en-de', 'en-it'\]",
+    ),
     ({"path": "org/nothing"}, r"^data\.path: org/nothing .*doesn't exist.* Check the name"),
     ({"path": "org/gated"}, "org/gated .* is a gated dataset.* log in with `hf auth login`"),
     ({"path": "org/private"}, "org/private .*401 Unauthorized.* log in"),
     ({"path": "bentrevett/multi30k", "revision": "v7"}, "Revision 'v7' doesn't exist"),
     ({"path": "bentrevett/multi30k", "tgt": "ger"}, "no column 'ger', which data.tgt names; .* 'en', 'de'"),
     ({"path": "org/script"}, "scripts are no longer supported"),
-    ({"path": "org/script", "revision": CONVERTED, "name": "x"}, r"org/script \(x\) cannot be loaded"),
     ({"path": "org/empty"}, "org/empty cannot be loaded .*doesn't contain any data files"),
     ({"path": "org/only-test"}, "org/only-test has no training split, only 'test'"),
     ({"path": "org/broken"}, "org/broken cannot be loaded from the Hub: JSON parse error"),
@@ -117,11 +110,10 @@ def test_what_is_loaded_is_recorded_with_its_commit(main_hub: Hub, outcomes: dic
     tag = outcomes["tag"]
     assert tag["train"]["src"] == source_texts(PAIRS[4:10])
     assert tag["description"]["revision"] == multi30k["v1"]
-    splits = outcomes["legacy"]["description"]["splits"]
+    splits = outcomes["named"]["description"]["splits"]
     assert splits["train"]["from"] == ["the train split of Helsinki-NLP/opus_books (en-de)"]
     assert splits["test"]["origin"] == "carved"
     assert sum(split["pairs"] for split in splits.values()) == len(PAIRS)
-    assert outcomes["converted"]["train"]["src"] == source_texts(PAIRS)
     books = main_hub.repositories["Helsinki-NLP/opus_books"].references["main"]
     sources = outcomes["mixed"]["description"]["sources"]
     assert [source["revision"] for source in sources] == [multi30k["main"], books, multi30k["v1"]]
@@ -145,11 +137,10 @@ def test_an_unreachable_hub_is_reported_at_once_and_the_cache_still_serves(
         address = f"127.0.0.1:{closed_again.getsockname()[1]}"
     unreachable.endpoint = f"http://user:secret@{address}"
     commits = main_hub.repositories["bentrevett/multi30k"].references
-    missing, wrong_name, books, converted, newest, older = unreachable.load(
+    missing, wrong_name, books, newest, older = unreachable.load(
         {"path": "org/nothing"},
-        {"path": "opus_books", "name": "en-it"},
-        CONFIGS["legacy"],
-        CONFIGS["converted"],
+        {"path": "Helsinki-NLP/opus_books", "name": "en-it"},
+        CONFIGS["named"],
         {"path": "bentrevett/multi30k", "revision": commits["v1"]},
         {"path": "bentrevett/multi30k", "revision": commits["main"]},
     )
@@ -157,7 +148,7 @@ def test_an_unreachable_hub_is_reported_at_once_and_the_cache_still_serves(
         assert re.search(rf"{name} .*cannot be reached.* check the network", outcome["error"])
     assert f"http://{address} does not answer" in missing["log"]
     assert "secret" not in missing["log"] + missing["error"]
-    for outcome, name in ((books, "legacy"), (converted, "converted"), (newest, "tag")):
+    for outcome, name in ((books, "named"), (newest, "tag")):
         assert outcome["train"] == outcomes[name]["train"]
         assert outcome["description"]["revision"] == outcomes[name]["description"]["revision"]
         assert "from the cache, at commit" in outcome["log"]

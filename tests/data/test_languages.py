@@ -1,20 +1,13 @@
-"""What the language of a side says about its text: its script, and its lower case."""
+"""What the language of a side says about its text: its script."""
 
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
-import datasets
 import pytest
 
-from mt.config.config import Config
 from mt.config.data import DataConfig
 from mt.data.corpus import load_corpus
 from mt.data.languages import language_warnings
-from mt.data.prepare import make_tokenizers
-from mt.errors import DataError
-
-MakeConfig = Callable[..., Config]
 
 TEXTS = {
     "en": ["the dog sees a house", "a child buys milk", "my aunt paints the car"] * 5,
@@ -43,15 +36,9 @@ def test_sides_in_their_scripts_are_not_warned_of(tmp_path: Path) -> None:
     [
         (("en", "ru"), {"train": ("en", "de")}, "targets of the train split are not in Cyrillic script"),
         (("ru", "en"), {"test": ("fa", "en")}, "sources of the test split are not in Cyrillic script"),
-        (("en", "ru"), {"train": ("ru", "en")}, "of the train split look swapped"),
-        (
-            ("en", "ru"),
-            dict.fromkeys(("train", "validation", "test"), ("ru", "en")),
-            "of the train and validation and test split look swapped",
-        ),
+        (("ru", "en"), dict.fromkeys(("train", "test"), ("fa", "en")), "of the train and test split are not"),
         # In one script.
         (("en", "de"), {"validation": ("de", "en")}, "of the validation split look swapped"),
-        (("en", "de"), {"train": ("de", "en")}, "of the validation and test split look swapped"),
     ],
 )
 def test_a_wrong_side_is_warned_of(
@@ -60,37 +47,3 @@ def test_a_wrong_side_is_warned_of(
     [warning] = warnings(tmp_path, *languages, texts)
     assert expected in warning
     assert "data.src" in warning
-
-
-@pytest.mark.parametrize("kind", ["word", "char", "bpe", "bpe_metaspace"])
-@pytest.mark.parametrize("shared", [False, True])
-def test_turkish_is_lower_cased_by_its_own_rule(kind: str, shared: bool, make_config: MakeConfig) -> None:
-    turkish, english = "ISPARTA İZMİR IĞDIR diye", "IN THE INN"
-    pairs = datasets.Dataset.from_dict({"src": [turkish] * 3, "tgt": [english] * 3})
-    options = ("data.src=tr", "data.tgt=en", "tokenizer.lowercase=true", f"tokenizer.kind={kind}")
-    config = make_config(*options, f"tokenizer.shared={str(shared).lower()}", "tokenizer.max_size=400")
-    src, tgt = make_tokenizers(pairs, config)
-    assert src.decode(src.encode(turkish)) == "ısparta izmir ığdır diye"
-    assert src.encode("I\u0307zmir") == src.encode("izmir")
-    assert tgt.decode(tgt.encode(english)) == "in the inn"
-
-
-@pytest.mark.parametrize("end", ["\r", ""])
-def test_a_file_with_the_line_ends_of_old_macs_is_read_as_lines(end: str, tmp_path: Path) -> None:
-    for language in ("en", "de"):
-        text = "\ufeff" + "\r".join(TEXTS[language]) + end
-        (tmp_path / f"train.{language}").write_bytes(text.encode())
-        for split in ("validation", "test"):
-            (tmp_path / f"{split}.{language}").write_text("a b\n")
-    corpus = load_corpus(DataConfig(path=str(tmp_path), src="en", tgt="de"))
-    assert list(corpus.train["src"]) == TEXTS["en"]
-    assert list(corpus.train["tgt"]) == TEXTS["de"]
-
-
-@pytest.mark.parametrize("path", ["train.de", ".", "train", "train.en,train.de"])
-def test_a_pipe_is_called_a_pipe(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("train.en").write_text("a\n")
-    os.mkfifo("train.de")
-    with pytest.raises(DataError, match=r"train\.de is a pipe.*to a file"):
-        load_corpus(DataConfig(path=path, src="en", tgt="de"))

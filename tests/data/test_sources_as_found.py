@@ -5,7 +5,6 @@ import json
 import logging
 from pathlib import Path
 
-import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -46,15 +45,15 @@ def write_lines(stem: Path, pairs: list[tuple[str, str]]) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (SGM.encode(), r"is SGM or XML, .*sed -n .*<seg"),
-        (TMX.encode(), r"is TMX, .*python3 -c .*iter\('tu'\)"),
-        (b"\xef\xbb\xbf" + TAGS.encode(), r"lines of tags, .*grep -v '\^ \*<'"),
-        (gzip.compress(SGM.encode(), mtime=0), "is SGM or XML"),
-        (b"<html><p>A dog.</p></html>", "is XML or HTML, .* one per line"),
-        (b"PK\x03\x04....", "is a zip archive: .*unzip"),
-        (b"\xfd7zXZ\x00", "is packed with xz: .*unxz"),
-        (b"PAR1\x15\x04", r"is a parquet file: .*\.parquet"),
-        ("A dog.\n".encode("utf-16"), "is in UTF-16: .*iconv -f UTF-16"),
+        (SGM.encode(), "is markup such as TMX, SGM or HTML, .* one per line"),
+        (TMX.encode(), r"is markup such as .*docs/data\.md"),
+        (b"\xef\xbb\xbf" + TAGS.encode(), "is markup such as"),
+        (gzip.compress(SGM.encode(), mtime=0), "is markup such as"),
+        (b"<html><p>A dog.</p></html>", "is markup such as"),
+        (b"PK\x03\x04....", "is a zip archive, .*unzip"),
+        (b"\xfd7zXZ\x00", "is packed with xz, .*unxz"),
+        (b"PAR1\x15\x04", r"is a parquet file, .*\.parquet"),
+        ("A dog.\n".encode("utf-16"), "is in UTF-16, .*iconv -f UTF-16"),
     ],
     ids=["SGM", "TMX", "tags", "packed SGM", "HTML", "zip", "xz", "parquet", "UTF-16"],
 )
@@ -74,27 +73,13 @@ def test_a_packed_file_is_read_whatever_its_name(tmp_path: Path) -> None:
     assert num_pairs(load(tmp_path)) == len(PAIRS)
 
 
-@pytest.mark.parametrize("separators", [None, (",", ":")])
-@pytest.mark.parametrize("indent", [None, 1])
-def test_a_json_object_around_the_rows_is_not_called_damaged(
-    tmp_path: Path, indent: int | None, separators: tuple[str, str] | None
-) -> None:
-    rows = {"version": 1, "data": [{"en": "A dog.", "de": "Ein Hund."}]}
-    for name in ("rows.json", "rows.jsonl"):
-        text = json.dumps(rows, indent=indent, separators=separators)
-        (tmp_path / name).write_text(text, encoding="utf-8")
-        loading_fails(tmp_path / name, r"If its rows are in 'data', .*jq -c '\.data\[\]'")
-    (tmp_path / "list.jsonl").write_text(json.dumps([{"en": "A"}], indent=1), encoding="utf-8")
-    loading_fails(tmp_path / "list.jsonl", r"is one JSON list, .*name it \.json")
-
-
 @pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
 def test_columns_may_be_fields(tmp_path: Path, suffix: str) -> None:
     rows = [{"id": 1, "text": {"long": {"en": en, "de": de}}} for en, de in PAIRS]
     file = tmp_path / f"train{suffix}"
     if suffix == ".jsonl":
         file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-        loading_fails(tmp_path, r"no column 'en'.*Set data\.columns: text\.long\.en,text\.long\.de")
+        loading_fails(tmp_path, r"no column 'en'.* 'text\.long\.en', 'text\.long\.de'.*Set data\.columns")
     else:
         pq.write_table(pa.Table.from_pylist(rows), file)
     corpus = load(tmp_path, columns="text.long.en,text.long.de")
@@ -106,7 +91,7 @@ def test_columns_may_be_fields(tmp_path: Path, suffix: str) -> None:
 def test_lists_of_references_are_named(tmp_path: Path) -> None:
     pair = {"translation": {"language": ["en", "de"], "translation": ["A dog.", "Ein Hund."]}}
     (tmp_path / "train.jsonl").write_text(json.dumps(pair) + "\n", encoding="utf-8")
-    loading_fails(tmp_path, "no column 'en'.* lists in 'language', 'translation': give each pair a row")
+    loading_fails(tmp_path, "no column 'en'.* its columns are 'language', 'translation'")
     row = json.dumps({"en": "A dog.", "de": ["Ein Hund.", "Der Hund."]}) + "\n"
     (tmp_path / "train.jsonl").write_text(row, encoding="utf-8")
     loading_fails(tmp_path, "in 1 row the target is a list, not one text")
@@ -155,38 +140,13 @@ def test_pairs_without_any_text_are_left_out_of_test_sets(
     assert "1 pair empty on both sides" in caplog.text
 
 
-def test_folders_as_tools_leave_them(tmp_path: Path) -> None:
-    # A clone of a repository on the Hub.
-    clone = tmp_path / "clone"
-    (clone / "data").mkdir(parents=True)
-    (clone / "README.md").touch()
-    table = pa.table({"en": [en for en, _ in PAIRS], "de": [de for _, de in PAIRS]})
-    pq.write_table(table, clone / "data" / "train-00000-of-00001.parquet")
-    assert num_pairs(load(clone)) == len(PAIRS)
-    # Two configurations of it.
-    for name in ("small", "large"):
-        (clone / name).mkdir()
-        pq.write_table(table, clone / name / "train.parquet")
-    loading_fails(clone, "several corpora.*clone/data, .*clone/large, .*clone/small")
-    # datasets.save_to_disk
-    dataset = datasets.Dataset(table)
-    dataset.save_to_disk(str(tmp_path / "one"))
-    assert num_pairs(load(tmp_path / "one")) == len(PAIRS)
-    splits = {"train": dataset, "test": dataset.select(range(5))}
-    datasets.DatasetDict(splits).save_to_disk(str(tmp_path / "splits"))
-    corpus = load(tmp_path / "splits")
-    assert len(corpus.test) == 5
-    assert corpus.train.num_rows + corpus.validation.num_rows == len(PAIRS)
-    # An unpacked archive of OPUS.
-    opus = tmp_path / "opus"
-    opus.mkdir()
-    write_lines(opus / "Books.de-en", PAIRS)
+def test_the_only_parallel_text_of_a_folder_as_from_opus(tmp_path: Path) -> None:
+    write_lines(tmp_path / "Books.de-en", PAIRS)
     for name in ("README", "LICENSE", "Books.de-en.ids"):
-        (opus / name).write_text("x\n", encoding="utf-8")
-    assert num_pairs(load(opus)) == len(PAIRS)
-    write_lines(opus / "Tatoeba.de-en", PAIRS)
-    loading_fails(opus, r"several corpora.*Books\.de-en, .*Tatoeba\.de-en")
-    loading_fails(tmp_path, "no training split that can be read.*'clone/', 'one/', 'opus/', 'splits/'")
+        (tmp_path / name).write_text("x\n", encoding="utf-8")
+    assert num_pairs(load(tmp_path)) == len(PAIRS)
+    write_lines(tmp_path / "Tatoeba.de-en", PAIRS)
+    loading_fails(tmp_path, "no training split that can be read.*choose a file.* 'Books.de-en.de'")
 
 
 def test_a_small_table_that_unpacks_to_gigabytes_is_not_kept_in_memory(tmp_path: Path) -> None:
@@ -194,13 +154,6 @@ def test_a_small_table_that_unpacks_to_gigabytes_is_not_kept_in_memory(tmp_path:
     pq.write_table(table, tmp_path / "train.parquet")
     assert (tmp_path / "train.parquet").stat().st_size < 100_000
     loading_fails(tmp_path, "No pair .*: in 1,000 rows a side has over 1,000,000 characters")
-
-
-def test_the_name_of_a_column_that_is_not_utf8(tmp_path: Path) -> None:
-    file = tmp_path / "train.parquet"
-    pq.write_table(pa.table({"qqen": ["a"], "de": ["b"]}), file, store_schema=False)
-    file.write_bytes(file.read_bytes().replace(b"qqen", b"\xff\xfeen"))
-    loading_fails(tmp_path, r"train\.parquet: the name of a column is not UTF-8")
 
 
 def test_markup_that_is_left_is_warned_of_and_names_of_characters_can_be_written_out(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_every_source_is_recorded(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("mix", "message"),
     [
-        ("{0}/nwes weight=2", r"^data\.mix, .*nwes: data\.path: there is no file .*Did you mean '.*/news'\?"),
+        ("{0}/nwes weight=2", r"^data\.mix, .*nwes: data\.path: there is no file or folder"),
         ("{0}/talks.csv", r"talks\.csv, whose first line must name the columns, has no column 'en'"),
         ("{0}/*.tsv", r"^data\.mix, .*: No file matches .*\*\.tsv"),
         ("builtin:primr", r"^data\.mix, builtin:primr: .*no built-in corpus"),
@@ -125,8 +125,8 @@ def test_paths_may_hold_spaces_and_equals_signs() -> None:
 
 
 @pytest.mark.parametrize(("weight", "is_shown"), [(0.2, False), (0.3, True)])
-def test_a_source_of_which_no_pair_is_ever_shown_is_named(
-    weight: float, is_shown: bool, folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_a_weight_says_whether_a_source_is_shown(
+    weight: float, is_shown: bool, folder: Path, tmp_path: Path
 ) -> None:
     data = config(folder, f"{{0}}/talks.csv src=english tgt=german weight={weight}")
     run = RunDirectory(tmp_path / "run")
@@ -136,4 +136,3 @@ def test_a_source_of_which_no_pair_is_ever_shown_is_named(
     lengths = train.src.lengths, train.tgt.lengths
     shown = epoch_batches(*lengths, batch_tokens=100, seed=1, epoch=0, shares=train.shares)
     assert (len(shown.pairs) > train.shares[0].num_pairs) == is_shown
-    assert (f"no epoch has a pair of {folder}/talks.csv" in caplog.text) == (not is_shown)

@@ -62,9 +62,7 @@ def test_tables_in_the_order_of_their_names(tmp_path: Path) -> None:
     assert len(whole) == 300
 
 
-@pytest.mark.parametrize(
-    "pattern", ["part-*.{en,de}", "part-*.{de, en}", "part-?", "part-*.en", "part-[012].*", "**/part-*"]
-)
+@pytest.mark.parametrize("pattern", ["part-?", "part-*.en", "part-[012].*", "**/part-*"])
 def test_parallel_text_by_either_side_or_both(tmp_path: Path, pattern: str) -> None:
     for i in (2, 0, 1):
         write_parallel(tmp_path / f"part-{i}", range(100 * i, 100 * i + 100))
@@ -88,15 +86,11 @@ def test_a_file_whose_name_looks_like_a_pattern_is_that_file(tmp_path: Path) -> 
 
 def test_what_is_wrong_among_many_files_is_named(tmp_path: Path) -> None:
     loading_fails(tmp_path / "*.jsonl", r"No file matches .*\*\.jsonl")
-    loading_fails(tmp_path / "none" / "*.{en,de}", "No file matches")
     for i in range(3):
         write_table(tmp_path / f"{i}.jsonl", range(3))
     (tmp_path / "1.jsonl").write_text('{"en": "a", "de": "b"}\n{"en": "a"', encoding="utf-8")
     loading_fails(tmp_path / "*.jsonl", r"/1\.jsonl, line 2: .*complete JSON")
     (tmp_path / "readme.txt").touch()
     loading_fails(tmp_path / "*", r"readme\.txt has no extension that shows its format")
-    (tmp_path / "2.jsonl.gz").touch()
-    loading_fails(tmp_path / "2*", r"more than once: .*2\.jsonl\.gz or .*2\.jsonl\. Keep only one")
     (tmp_path / "part-2.de").write_text("x\n", encoding="utf-8")
-    for pattern in ("part-*.{en,de}", "part-*"):
-        loading_fails(tmp_path / pattern, r"part-2\.de has no counterpart")
+    loading_fails(tmp_path / "part-*", r"part-2\.de has no counterpart")

@@ -26,7 +26,7 @@ def test_bpe_dropout_cuts_both_sides(kind: str, make_config: MakeConfig) -> None
         tokenizers = make_tokenizers(corpus.train, config)
         pairs, _ = encode_pairs(corpus.train, *tokenizers, max_length=200)
         stream = training_batches(config, pairs, tokenizers, None)
-        batches = [stream.take(0, step)[0][0] for step in range(stream.num_steps(0))]
+        batches = [stream.take((0, step))[0][0] for step in range(stream.num_steps(0))]
         src = sum(int((batch.src_ids != PAD_ID).sum()) for batch in batches)
         return src, sum(batch.num_target_tokens for batch in batches)
 
@@ -48,7 +48,7 @@ def test_subwords_are_aligned_like_words_but_never_unknown(
     prepared = prepare(config, RunDirectory(tmp_path), resuming=False)
     tokenizers = prepared.src_tokenizer, prepared.tgt_tokenizer
     stream = training_batches(config, prepared.train, tokenizers, prepared.places)
-    batch = stream.take(0, 0)[0][0]
+    batch = stream.take((0, 0))[0][0]
     assert batch.alignment is not None
     assert (batch.alignment >= 0).any()
     assert bool((batch.src_ids == UNK_ID).any()) == hides_words

@@ -216,5 +216,5 @@ def test_a_file_larger_than_any_of_ours_is_not_read(tmp_path: Path) -> None:
 def test_a_tokenizer_without_our_special_tokens_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
     tokenizers.Tokenizer(WordLevel({"[UNK]": 0, "<pad>": 1}, unk_token="[UNK]")).save(str(path))
-    with pytest.raises(DataError, match="is not a tokenizer of mt: the id of <pad> is 1, but must be 0"):
+    with pytest.raises(DataError, match="is not a tokenizer of mt: it does not begin with"):
         Tokenizer.load(path)

@@ -121,7 +121,7 @@ def test_a_file_that_draws_lots_is_an_error(trained: dict[str, Tokenizer], tmp_p
     content = json.loads(trained["bpe"].to_json())
     content["model"]["dropout"] = 0.1
     (tmp_path / "tokenizer.json").write_text(json.dumps(content))
-    with pytest.raises(DataError, match="it drops merges at random"):
+    with pytest.raises(DataError, match="drops merges at random"):
         Tokenizer.load(tmp_path / "tokenizer.json")
 
 
@@ -131,8 +131,6 @@ def test_half_a_surrogate_pair_is_an_error(trained: dict[str, Tokenizer], kind: 
         for encode in (trained[kind].encode, trained[kind].encode_with_words):
             with pytest.raises(DataError, match=r"is not valid Unicode.*U\+D[8F]"):
                 encode(text)
-        with pytest.raises(DataError, match="is not valid Unicode"):
-            train_tokenizer(["fine", text], config(kind))
 
 
 # What the entries are.

@@ -43,9 +43,7 @@ def test_the_lines_are_spread_evenly(
 
 
 @pytest.mark.parametrize("kind", ["word", "char", "bpe", "bpe_metaspace"])
-def test_a_broken_line_costs_no_time_and_no_entries(
-    kind: str, make_config: MakeConfig, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_broken_line_costs_no_time_and_no_entries(kind: str, make_config: MakeConfig) -> None:
     good = {"src": ["the dog sees milk", "a child"] * 9, "tgt": ["der Hund sieht Milch", "ein Kind"] * 9}
     broken = ["x" * 1_000_000 + " the dog sees milk", "9" * 100_000, "-" * 100_000 + "a child"]
     config = make_config(f"tokenizer.kind={kind}", "tokenizer.max_size=300", "data.max_length=128")
@@ -56,8 +54,6 @@ def test_a_broken_line_costs_no_time_and_no_entries(
     assert time.perf_counter() - started < 10
     for old, new in zip(before, after, strict=True):
         assert set(old.tokens(range(old.size))) == set(new.tokens(range(new.size)))
-    [record] = [record for record in caplog.messages if "left out of the vocabulary" in record]
-    assert "3 words of over 200 characters" in record
 
 
 def test_pairs_that_cannot_fit_are_not_learnt_from(make_config: MakeConfig) -> None:

@@ -27,7 +27,7 @@ def recorded_step(self: TrainState, step: LaunchedStep) -> StepResult:
     seen = [pairs for pairs, batch in zip(latest[-len(step.micro_batches) :], step.micro_batches, strict=True)
             if batch.num_target_tokens]  # fmt: skip
     latest.clear()
-    line = {"step": step.number, "loss": result.loss, "norm": result.gradient_norm, "pairs": seen}
+    line = {"step": step.counters.step, "loss": result.loss, "norm": result.gradient_norm, "pairs": seen}
     with records.with_suffix(f".{processes.rank()}").open("a") as file:
         file.write(json.dumps(line) + "\n")
     return result

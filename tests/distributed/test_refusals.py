@@ -44,16 +44,16 @@ def test_more_processes_than_micro_batches_are_refused_with_the_arithmetic(
 
 
 @pytest.mark.parametrize(
-    ("name", "remedy"), [("torch", "same version"), ("precision", "training.precision=float32")]
+    ("name", "remedy"), [("torch", "same version"), ("precision", "training.precision that all")]
 )
 def test_processes_with_other_software_or_precision_are_refused(
     make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, remedy: str
 ) -> None:
-    def gather(own: tuple[dict[str, object], object]) -> list[object]:
-        return [own, own, (own[0] | {name: "another"}, own[1])]
+    def gather(own: dict[str, object]) -> list[object]:
+        return [own, own, own | {name: "another"}]
 
     monkeypatch.setattr(distributed, "all_gather", gather)
-    with pytest.raises(RunError, match=f"{name} is .*another in process 2.*{remedy}"):
+    with pytest.raises(RunError, match=f"process 2 differs .*{name}: .* -> another.*{remedy}"):
         run_training(make_config(), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

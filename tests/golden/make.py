@@ -14,7 +14,6 @@ import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 import torch
@@ -23,9 +22,9 @@ from mt.checkpoint.record import FORMAT_VERSION
 from mt.config.load import load_config
 from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
-from mt.training.counters import Counters
 from mt.training.progress import Progress
 from mt.training.run import run_training
+from mt.training.step import StepResult
 
 GOLDEN = Path(__file__).parent
 CONFIG = """\
@@ -81,9 +80,9 @@ def interrupted_after(step: int | None) -> Iterator[None]:
     """Let this process get SIGTERM while it takes ``step``."""
     show_step = Progress.step
 
-    def interrupt(self: Progress, state: Counters, *arguments: Any, **named: Any) -> None:
-        show_step(self, state, *arguments, **named)
-        if state.step == step:
+    def interrupt(self: Progress, result: StepResult) -> None:
+        show_step(self, result)
+        if result.counters.step == step:
             os.kill(os.getpid(), signal.SIGTERM)
 
     with patch.object(Progress, "step", interrupt):

@@ -26,6 +26,11 @@ from tests.oracle.cases import CASES, overrides, write_sources, write_tiny
 Record = dict[str, Any]
 
 CLOCKS = {"minutes", "tokens_per_second", "seconds"}
+WITHDRAWN = {
+    *("padding_share", "update_ratio", "skipped_share", "step_target_tokens", "loss_spike"),
+    *("length_ratio", "unknown_share"),
+}
+"""Metrics that older revisions write too."""
 STOP = "training.max_steps=7"
 SHARED = Path("../..")
 """Where BASE puts what both sides use."""
@@ -56,16 +61,17 @@ def fingerprint(run: Path) -> Record:
     record["best model"] = digest([(best / "model.safetensors").read_bytes()])
     record["training_state.json"] = _timeless((newest / "training_state.json").read_text())
     record["metrics"] = _timeless((newest / "checkpoint.json").read_text())["metrics"]
-    record["metrics.jsonl"] = digest(map(_timeless, (run / "metrics.jsonl").read_text().splitlines()))
+    points = map(_timeless, (run / "metrics.jsonl").read_text().splitlines())
+    record["metrics.jsonl"] = digest(point for point in points if point["kind"] != "layers")
     record["tokenizers"] = [digest([path.read_bytes()]) for path in sorted(run.glob("*_tokenizer.json"))]
     return record
 
 
 def _timeless(text: str) -> Any:
-    """JSON without what the clock says."""
+    """JSON without what the clock says and what was withdrawn."""
 
     def without_clocks(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        return {name: value for name, value in sorted(pairs) if name not in CLOCKS}
+        return {name: value for name, value in sorted(pairs) if name not in CLOCKS | WITHDRAWN}
 
     return json.loads(text, object_pairs_hook=without_clocks)
 

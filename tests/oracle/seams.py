@@ -33,8 +33,9 @@ def batches(config: Config, run: Path, num_epochs: int) -> Iterator[tuple[object
     while epoch < num_epochs:
         if not position:
             yield from (tuple(indices.tolist()) for indices in stream.epoch(epoch).batches)
-        taken, epoch, position = stream.take(epoch, position)
-        for batch in taken:
+        taken = stream.take((epoch, position))
+        epoch, position = taken.next_position
+        for batch in taken.micro_batches:
             alignment = None if batch.alignment is None else batch.alignment.tolist()
             ids = batch.src_ids.tolist(), batch.tgt_ids.tolist(), batch.labels.tolist()
             yield (*ids, alignment, batch.dropout_seed)

@@ -139,7 +139,7 @@ def write_pairs(tmp_path: Path) -> WritePairs:
 @pytest.mark.parametrize("language", ["th", "zh", "ja", "lo", "km", "my"])
 def test_an_unsegmented_script_gets_bpe(language: str, write_pairs: WritePairs) -> None:
     text = proposed(write_pairs("en", language), tgt=language)
-    assert f"one vocabulary for both languages; the target ({language}) has an unsegmented script" in text
+    assert f"one vocabulary for both languages; {language}: an unsegmented script" in text
     assert "Tokenizer: BPE of characters with at most" in text
     tokenizer = text.split("\ntokenizer:")[1].split("\nmodel:")[0]
     assert "kind: bpe_metaspace" in tokenizer

@@ -43,7 +43,7 @@ def test_weights_that_are_not_finite_are_never_saved(
 
     def spoil(self: TrainState, step: LaunchedStep) -> StepResult:
         result = finish(self, step)
-        if step.number == 5:
+        if step.counters.step == 5:
             with torch.no_grad():
                 self.objective.model.output.weight[0, 0] = math.nan
         return result

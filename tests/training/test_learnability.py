@@ -17,6 +17,7 @@ from mt.training.loss import Objective
 from mt.training.schedule import learning_rate
 from mt.training.train_state import TrainState
 from mt.transformer.build import build_transformer
+from tests.training.steps import take_step
 
 SYMBOLS = range(4, 12)
 
@@ -52,7 +53,7 @@ def test_tiny_transformer_learns_to_reverse(
     )
     for _ in range(300):
         rows = [training[i] for i in torch.randint(len(training), (64,)).tolist()]
-        train_state.step([collate(rows, [row[::-1] for row in rows])])
+        take_step(train_state, [collate(rows, [row[::-1] for row in rows])])
     objective.eval()
     src_ids = pad(held_out, last=EOS_ID)
     with torch.inference_mode():

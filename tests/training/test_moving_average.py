@@ -6,7 +6,7 @@ from collections.abc import Callable
 import torch
 
 from mt.training.loss import Objective
-from mt.training.train_state import MovingAverage
+from mt.training.moving_average import MovingAverage
 
 
 def test_it_is_the_formula(make_objective: Callable[..., Objective]) -> None:

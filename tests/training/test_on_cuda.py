@@ -13,10 +13,12 @@ from mt.config.data import DataConfig
 from mt.config.model import ModelConfig
 from mt.config.training import TrainingConfig
 from mt.data.batches.batch import Batch, collate
+from mt.data.batches.stream import StepBatches
 from mt.device import Precision
 from mt.training.counters import Counters
 from mt.training.train_state import TrainState, new_train_state
 from tests.fake_cuda import CUDA, FakeCuda, fake_cuda, on_cuda
+from tests.training.steps import take_step
 
 MakeBatches = Callable[[Sequence[int]], list[Batch]]
 MOST_READS = 1
@@ -34,12 +36,12 @@ def state_on_cuda(precision: Literal["auto", "float32", "bf16", "fp16"], **train
     return new_train_state(built, config, Precision(precision, CUDA), Counters())
 
 
-def reads_of_a_step(device: FakeCuda, state: TrainState, batches: Sequence[Batch], **options: bool) -> int:
+def reads_of_a_step(device: FakeCuda, state: TrainState, batches: Sequence[Batch]) -> int:
     micro_batches = [device.on_host(batch) for batch in batches]
     # The first step also builds what is built once, such as the table of positions.
-    state.step(micro_batches)
+    take_step(state, micro_batches)
     before = device.num_reads
-    assert state.step(micro_batches, **options).updated
+    assert take_step(state, micro_batches).updated
     return device.num_reads - before
 
 
@@ -51,7 +53,7 @@ def test_steps_are_launched_without_waiting_for_the_one_before(
     with fake_cuda() as device:
         state = state_on_cuda(precision)
         micro_batches = [device.on_host(batch) for batch in batches]
-        launched = [state.launch(micro_batches) for _ in range(2)]
+        launched = [state.launch(StepBatches.of(*micro_batches)) for _ in range(2)]
         assert device.num_reads == 0
         assert all(state.finish(step).updated for step in launched)
         assert device.num_reads == 2 * MOST_READS
@@ -100,7 +102,7 @@ def test_only_padding_of_sources_has_a_mask_which_would_rule_out_flash_attention
     monkeypatch.setattr(functional, "scaled_dot_product_attention", note)
     batch = collate([[7] * length for length in src_lengths], [[8] * length for length in (2, 6, 4)])
     with fake_cuda() as device:
-        state_on_cuda("bf16").step([device.on_host(batch)])
+        take_step(state_on_cuda("bf16"), [device.on_host(batch)])
     is_padded = len(set(src_lengths)) > 1
     of_encoder, of_decoder = [(is_padded, False)], [(False, True), (is_padded, False)]
     assert calls == of_encoder + of_decoder

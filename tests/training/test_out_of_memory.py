@@ -17,6 +17,7 @@ from mt.training.loss import Objective
 from mt.training.step import StepResult
 from mt.training.train_state import TrainState
 from mt.training.validation import validation_loss
+from tests.training.steps import take_step
 
 MakeObjective = Callable[..., Objective]
 MakeBatches = Callable[[Sequence[int]], list[Batch]]
@@ -59,7 +60,7 @@ def state_of(objective: Objective, positions_too_large: int | None = None) -> Tr
 
 
 def step(objective: Objective, batches: list[Batch]) -> StepResult:
-    return state_of(objective).step(batches)
+    return take_step(state_of(objective), batches)
 
 
 def gradients(objective: Objective) -> list[Tensor]:
@@ -144,10 +145,10 @@ def test_with_dropout_the_outcome_is_that_of_a_step_that_knew_what_does_not_fit(
     finding, knowing = cramped(4, where, dropout=0.3), cramped(4, where, dropout=0.3)
     first, second = (replace(batch, dropout_seed=seed) for seed, batch in enumerate(make_batches([3, 8])))
     state = state_of(finding)
-    found = state.step([first, second])
+    found = take_step(state, [first, second])
     assert state.counters.positions_too_large == second.num_positions
     state = state_of(knowing, second.num_positions)
-    known = state.step([first, second])
+    known = take_step(state, [first, second])
     assert state.counters.positions_too_large == second.num_positions
     assert (knowing.tried, finding.tried) == ([3, 4, 4], [3, 8, 3, 4, 4])
     assert found.loss == known.loss
@@ -163,7 +164,7 @@ def test_what_did_not_fit_costs_one_step_and_no_later_one(
     objective = cramped(10, where)
     state = state_of(objective)
     for _ in range(3):
-        state.step(micro_batches)
+        take_step(state, micro_batches)
     assert objective.tried == [11, *[5, 6] * 4 * 3]
 
 

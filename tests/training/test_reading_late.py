@@ -19,10 +19,11 @@ from mt.device import Precision
 from mt.run_directory import RunDirectory
 from mt.training.counters import Counters
 from mt.training.loss import Objective
+from mt.training.moving_average import MovingAverage
 from mt.training.optimizers import make_optimizers
 from mt.training.run import run_training
-from mt.training.train_state import MovingAverage, TrainState, new_train_state
-from tests.training.spoilt import Spoilt
+from mt.training.train_state import TrainState, new_train_state
+from tests.training.steps import Spoilt, take_step
 
 MakeConfig = Callable[..., Config]
 MakeObjective = Callable[..., Objective]
@@ -96,7 +97,7 @@ def test_a_device_leaves_out_just_what_the_host_would(
             for name, value in spoiling.items():
                 setattr(objective, name, value)
             before = tensors(state)
-            results.append(state.step(batches))
+            results.append(take_step(state, batches))
             saved.append(state.save().values)
             assert results[-1].updated == (not spoiling)
             after = tensors(state)

@@ -175,22 +175,22 @@ def test_tensors_and_values_that_are_missing_or_too_many_are_refused(
     saved_plain = plain.save()
     norm = "optimizer.exp_avg/decoder.norm.bias"
     cases: list[tuple[TrainState, SavedTraining, str]] = [
-        (plain, without(saved_plain, norm), f"lacks {norm}"),
-        (plain, without(saved_plain, "optimizer"), "lacks optimizer.exp_avg/"),
+        (plain, without(saved_plain, norm), norm),
+        (plain, without(saved_plain, "optimizer"), "optimizer.exp_avg/"),
         (
             plain,
             SavedTraining(saved_plain.values, {**saved_plain.tensors, "more": torch.ones(1)}),
-            "belong to no parameter",
+            "more",
         ),
-        (plain, average.save(), "has a moving average"),
-        (average, saved_plain, "lacks a moving average"),
-        (plain, scaled.save(), "has a loss scale for fp16"),
-        (scaled, saved_plain, "lacks a loss scale for fp16"),
-        (plain, muon.save(), "lacks optimizer.exp_avg/"),
-        (muon, saved_plain, "lacks optimizer.momentum/"),
+        (plain, average.save(), "average"),
+        (average, saved_plain, "average"),
+        (plain, scaled.save(), "scaler"),
+        (scaled, saved_plain, "scaler"),
+        (plain, muon.save(), "optimizer.exp_avg/"),
+        (muon, saved_plain, "optimizer.exp_avg/"),
     ]
     for state, saved, message in cases:
-        with pytest.raises(DamagedError, match=message):
+        with pytest.raises(DamagedError, match=f"does not fit this run: {message}"):
             state.restore(evaluated(state), saved, read_values(saved, 2))
 
 
@@ -213,7 +213,6 @@ def test_a_run_in_automatic_precision_may_move_between_machines_with_and_without
         ({"num_target_tokens": 10**15}, "state.num_target_tokens: .*less than or equal to"),
         ({"logged_loss": float("nan")}, "state.logged_loss"),
         ({"seconds": "1"}, "state.seconds"),
-        ({"best_value": -5.0}, "state.best_value"),
     ],
 )
 def test_counters_that_training_never_comes_to_are_refused(

@@ -5,18 +5,18 @@ diagonal, or none, and is then drawn from the translations of the word there (IB
 Both directions are trained jointly, and a link counts as much as they agree on it (Liang et al. 2006).
 """
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
-from mt.data.batches.pairs import EncodedPairs
+from mt.data.batches.pairs import EncodedPairs, mapped
+from mt.data.cache import MANY_PAIRS, cached
 from mt.display import track
-
-ALIGNMENT_VERSION = 1
-"""Raised when the same ids would be aligned differently than before."""
 
 NONE = -1
 """The position of a target word that translates no source word."""
@@ -97,16 +97,33 @@ class Lexicon:
         return places
 
 
-def align(pairs: EncodedPairs) -> Iterator[Places]:
-    """The source position of each target token, or NONE, for several pairs at a time.
+def align(pairs: EncodedPairs) -> Places:
+    """The source position of each target token, or NONE, in the layout of ``pairs.tgt.ids``.
 
-    Concatenated, the arrays have the layout of ``pairs.tgt.ids``.
+    That of a large corpus is cached in a file, which is memory-mapped.
     """
-    # Not in the generator, so that learning is done before the first block is requested.
-    return _aligned(pairs, Lexicon.learn(pairs))
+    digest = hashlib.blake2b(digest_size=16)
+    for side in (pairs.src, pairs.tgt):
+        for array in (side.ids, side.lengths):
+            digest.update(np.ascontiguousarray(array).data)
+
+    def fill(folder: Path) -> bool:
+        lexicon = Lexicon.learn(pairs)
+        blocks = track(_aligned(pairs, lexicon), "aligning", unit="words", total=len(pairs.tgt.ids), size=len)
+        with (folder / "places").open("wb") as file:
+            for places in blocks:
+                file.write(places.tobytes())
+        return len(pairs) > MANY_PAIRS
+
+    return cached(
+        {"what": "alignment", "ids": digest.hexdigest()},
+        fill,
+        lambda folder: mapped(folder / "places", np.int16),
+    )
 
 
 def _aligned(pairs: EncodedPairs, lexicon: Lexicon) -> Iterator[Places]:
+    """The positions for several pairs at a time."""
     for first, num_cells in _blocks(pairs):
         limits = np.arange(_CELLS_AT_A_TIME, num_cells.sum(), _CELLS_AT_A_TIME)
         cuts = np.searchsorted(num_cells.cumsum(), limits)

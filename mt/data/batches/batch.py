@@ -112,16 +112,7 @@ class Batch:
 
 
 def pad(sentences: Sentences, *, first: int | None = None, last: int | None = None) -> Tensor:
-    """Pad sentences with PAD on the right into one tensor.
-
-    Args:
-        sentences: At least one; each a list or array of ids, possibly empty.
-        first: An id to put before each sentence, such as BOS.
-        last: An id to put after each sentence, such as EOS.
-
-    Returns:
-        ``(B, T)`` int64, where T is the longest sentence with the ids added to it.
-    """
+    """Pad one or more sentences with PAD on the right, each between ``first`` and ``last``: ``(B, T)``."""
     sentences = _encoded(sentences)
     lengths = sentences.lengths[:, None] - 1
     start = int(first is not None)
@@ -140,10 +131,7 @@ def pad(sentences: Sentences, *, first: int | None = None, last: int | None = No
 def collate(src: Sentences, tgt: Sentences, places: Sentences | None = None) -> Batch:
     """Pad, shift and mask sentence pairs.
 
-    Args:
-        src: Raw source ids, with neither BOS nor EOS.
-        tgt: Raw target ids, likewise; ``tgt[i]`` translates ``src[i]``.
-        places: For each target token the position of the source token that it translates, or -1.
+    ``places`` has for each target token the position of the source token that it translates, or -1.
     """
     src, tgt = _encoded(src), _encoded(tgt)
     src_ids = pad(src, last=EOS_ID)

@@ -1,8 +1,6 @@
 """BPE-dropout: each epoch segments a word differently (Provilkov et al. 2020, algorithm 1)."""
 
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Self
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +18,6 @@ Merge = tuple[int, int, int]
 
 _Array = npt.NDArray[np.int64]
 
-BeginWords = Callable[[_Array], npt.NDArray[np.bool_]]
-"""Base symbols of whole sentences, one after another ``(N,)`` -> whether each of them begins a word."""
-
 
 class BpeDropout:
     """Splits encoded sentences into base symbols and merges them again, skipping a share of the merges.
@@ -31,42 +26,24 @@ class BpeDropout:
     probability, and the remaining one of lowest rank is applied. A word without any is finished.
     """
 
-    @classmethod
-    def of(cls, tokenizer: Tokenizer, *, share: float, max_length: int) -> Self:
-        """Skip a share of the merges of this tokenizer; the arguments are those of the constructor."""
-        begin_words = partial(begin_pieces, tokenizer.library)
-        return cls(
-            tokenizer.merges(), begin_words, num_ids=tokenizer.size, share=share, max_length=max_length
-        )
+    def __init__(self, tokenizer: Tokenizer, *, share: float, max_length: int) -> None:
+        """Skip each merge of ``tokenizer`` with probability ``share``.
 
-    def __init__(
-        self, merges: Sequence[Merge], begin_words: BeginWords, *, num_ids: int, share: float, max_length: int
-    ) -> None:
-        """Store the merges, in the order of their rank, each of which is skipped with probability ``share``.
-
-        ``begin_words`` finds the words, across which nothing is merged. A sentence that would become longer
-        than ``max_length``, EOS included, stays as it is.
+        A sentence that would become longer than ``max_length``, EOS included, stays as it is.
         """
+        merges = tokenizer.merges()
         self._share = share
         self._max_length = max_length
-        self._num_ids = num_ids
+        self._num_ids = tokenizer.size
         left, right, self._products = np.array(merges, dtype=np.int64).reshape(-1, 3).T
         keys = self._key(left, right)
         self._ranks = np.argsort(keys)
         self._keys = keys[self._ranks]
-        self._begin_words = begin_words
-        self._spellings = _spellings(merges, num_ids)
+        self._library = tokenizer.library
+        self._spellings = _spellings(merges, tokenizer.size)
 
-    def __call__(
-        self,
-        sentences: EncodedSentences,
-        generator: np.random.Generator,
-        before_each_block: Callable[[], None] = lambda: None,
-    ) -> EncodedSentences:
-        """Segment each sentence again, in memory, with a progress bar if it takes long.
-
-        ``before_each_block`` is called every few thousand sentences and may raise to stop.
-        """
+    def __call__(self, sentences: EncodedSentences, generator: np.random.Generator) -> EncodedSentences:
+        """Segment each sentence again, in memory, with a progress bar if it takes long."""
         if not len(self._keys):
             # Nothing is ever merged, as in a vocabulary that is full of single characters.
             return sentences
@@ -75,7 +52,6 @@ class BpeDropout:
         every = range(len(sentences))
         blocks = [every[start : start + _BLOCK_SIZE] for start in range(0, len(every), _BLOCK_SIZE)]
         for block_rows in track(blocks, "BPE-dropout", unit="sentences", total=len(every), size=len):
-            before_each_block()
             places = sentences.offsets[block_rows.start : block_rows.stop + 1]
             block = self._cut(sentences.ids[places[0] : places[-1]], np.diff(places), generator)
             ids.append(block[0])
@@ -89,7 +65,7 @@ class BpeDropout:
         of_token = np.repeat(np.arange(len(lengths)), lengths)
         symbols, token = self._spell_out(tokens)
         sentence = of_token[token]
-        begins_word = self._begin_words(symbols) | (np.diff(sentence, prepend=-1) > 0)
+        begins_word = begin_pieces(self._library, symbols) | (np.diff(sentence, prepend=-1) > 0)
         merged, places = self._merge(symbols, np.cumsum(begins_word), generator)
         of_merged = sentence[places]
         new_lengths = np.bincount(of_merged, minlength=len(lengths))

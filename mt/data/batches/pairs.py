@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Self
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -86,3 +87,11 @@ class EncodedPairs:
     def select(self, indices: npt.NDArray[np.integer]) -> tuple[EncodedSentences, EncodedSentences]:
         """Sources and targets at ``indices``, as `collate` takes them."""
         return self.src.select(indices), self.tgt.select(indices)
+
+
+def mapped(path: Path, kind: npt.DTypeLike) -> npt.NDArray[Any]:
+    """A file of numbers of this type as an array ``(N,)``, memory-mapped."""
+    if path.stat().st_size == 0:  # An empty file cannot be mapped.
+        return np.empty(0, dtype=kind)
+    # A plain array, because slicing a `memmap` is slow.
+    return np.asarray(np.memmap(path, dtype=kind, mode="r"))

@@ -76,14 +76,9 @@ def epoch_batches(
     ``(seed, epoch)`` alone, so that a position in the training data is two integers: the epoch and the number
     of batches done.
 
-    Args:
-        src_lengths: ``(N,)`` source lengths.
-        tgt_lengths: ``(N,)`` target lengths.
-        batch_tokens: The maximum of rows times the longest sentence of either side. A longer pair becomes
-            a batch of its own.
-        seed: The run's seed.
-        epoch: Passes over the corpus done before this one.
-        shares: The shares that the N pairs consist of, if some are to be seen more or less often than once.
+    ``src_lengths`` and ``tgt_lengths`` are ``(N,)``. ``batch_tokens`` is at most rows times the longest
+    sentence of either side; a longer pair becomes a batch of its own. ``shares`` are what the N pairs consist
+    of, if some are to be seen more or less often than once.
     """
     generator = np.random.default_rng([seed, epoch])
     order = _shown(len(src_lengths), shares, generator)

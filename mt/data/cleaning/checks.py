@@ -3,6 +3,7 @@
 import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import cast
 
 from mt.data.sources.source import BadRow, Part
 from mt.display import counted, one_line
@@ -74,14 +75,10 @@ def training_pairs(
                     dropped.add(bad.reason, bad.detail, None)
                 else:
                     bad_rows.add(number, bad)
-            elif not isinstance(src, str) or not src.strip():
-                dropped.add(_what_lacks("source", src), src, tgt)
-            elif not isinstance(tgt, str) or not tgt.strip():
-                dropped.add(_what_lacks("target", tgt), src, tgt)
-            elif len(src) > MOST_CHARACTERS or len(tgt) > MOST_CHARACTERS:
-                dropped.add(TOO_LONG, src, tgt)
+            elif lack := _lack(src, tgt, is_empty_allowed=False):
+                dropped.add(lack, src, tgt)
             else:
-                yield src, tgt
+                yield cast("tuple[str, str]", (src, tgt))
         bad_rows.check(f"Correct the {part.unit}s, or drop and count them: cleaning.skip_bad_rows=true.")
 
 
@@ -92,14 +89,10 @@ def evaluation_pairs(parts: Sequence[Part]) -> Iterator[tuple[str, str]]:
         for number, src, tgt in part.pairs:
             if bad := _bad_row(src, tgt):
                 bad_rows.add(number, bad)
-            elif not isinstance(src, str):
-                bad_rows.add(number, BadRow(_what_lacks("source", src)))
-            elif not isinstance(tgt, str):
-                bad_rows.add(number, BadRow(_what_lacks("target", tgt)))
-            elif len(src) > MOST_CHARACTERS or len(tgt) > MOST_CHARACTERS:
-                bad_rows.add(number, BadRow(TOO_LONG))
-            elif src.strip() or tgt.strip():
-                yield src, tgt
+            elif lack := _lack(src, tgt, is_empty_allowed=True):
+                bad_rows.add(number, BadRow(lack))
+            elif str(src).strip() or str(tgt).strip():
+                yield cast("tuple[str, str]", (src, tgt))
             else:
                 num_empty += 1
         bad_rows.check(
@@ -130,9 +123,15 @@ def _bad_row(src: object, tgt: object) -> BadRow | None:
     return None
 
 
-def _what_lacks(side: str, value: object) -> str:
-    if value is None:
-        return f"the {side} is missing"
-    if isinstance(value, list):
-        return f"the {side} is a list, not one text"
-    return f"the {side} is empty" if isinstance(value, str) else f"the {side} is not text"
+def _lack(src: object, tgt: object, *, is_empty_allowed: bool) -> str | None:
+    """What is wrong with a side that can be read, if anything."""
+    for side, value in (("source", src), ("target", tgt)):
+        if value is None:
+            return f"the {side} is missing"
+        if not isinstance(value, str):
+            return f"the {side} is {'a list, not one text' if isinstance(value, list) else 'not text'}"
+        if not (is_empty_allowed or value.strip()):
+            return f"the {side} is empty"
+        if len(value) > MOST_CHARACTERS:
+            return TOO_LONG
+    return None

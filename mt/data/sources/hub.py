@@ -8,7 +8,7 @@ from pathlib import Path
 import datasets
 import huggingface_hub.constants
 from datasets.exceptions import DatasetGenerationError
-from huggingface_hub import get_session, snapshot_download
+from huggingface_hub import get_session
 
 from mt.config.data import DataConfig
 from mt.data.sources.read import arrow_rows, needed_columns, row_pairs
@@ -20,9 +20,6 @@ LOG = logging.getLogger(__name__)
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
-# Where the Hub keeps corpora that it has converted to parquet: one folder for each configuration.
-CONVERTED = "refs/convert/parquet"
-
 
 def hub_source(hub_id: str, config: DataConfig) -> Source:
     """Download the corpus ``hub_id``, or take it from the cache if the Hub does not answer in time."""
@@ -31,12 +28,15 @@ def hub_source(hub_id: str, config: DataConfig) -> Source:
     is_online = connect(config.hub_timeout_seconds)
     datasets.disable_progress_bars()  # Those of downloads, which only a terminal shows, stay.
     try:
-        loaded, commit = _load(hub_id, name, revision)
+        loaded = datasets.load_dataset(hub_id, name, revision=revision)
     # Also those of Arrow and of the HTTP client. Its own say which configurations there are.
     except Exception as error:
         raise DataError(
             f"data.path: {corpus} cannot be loaded from the Hub: {error_text(error)}.{remedy(is_online)}"
         ) from None
+    # The cache files it by its commit: <corpus>/<configuration>/<version>/<commit>/..
+    folders = [Path(file["filename"]).parent.name for split in loaded.values() for file in split.cache_files]
+    commit = next(filter(COMMIT.fullmatch, folders), None)
     # If a download fails, `datasets` uses any commit that is cached.
     if revision and COMMIT.fullmatch(revision) and commit not in (None, revision):
         raise DataError(
@@ -56,9 +56,8 @@ def saved_splits(folder: Path, config: DataConfig) -> dict[Split, list[Part]]:
     if not any((folder / name).is_file() for name in ("dataset_dict.json", "state.json")):
         return {}
     saved = datasets.load_from_disk(str(folder))
-    return _splits(
-        saved if isinstance(saved, datasets.DatasetDict) else {"train": saved}, str(folder), config
-    )
+    loaded = saved if isinstance(saved, datasets.DatasetDict) else {"train": saved}
+    return _splits(loaded, str(folder), config)
 
 
 def _splits(
@@ -73,20 +72,6 @@ def _splits(
             files = () if commit else tuple(Path(file["filename"]) for file in dataset.cache_files)
             splits[split] = [Part(where, "row", row_pairs(rows, config, where), files, commit)]
     return splits
-
-
-def _load(hub_id: str, name: str | None, revision: str | None) -> tuple[datasets.DatasetDict, str | None]:
-    """All splits, and their commit."""
-    if revision == CONVERTED:
-        # Not by `datasets` alone, which does not find a folder of a branch again in its cache.
-        snapshot = snapshot_download(
-            hub_id, repo_type="dataset", revision=revision, allow_patterns=f"{name}/**"
-        )
-        return datasets.load_dataset(str(Path(snapshot, name or ""))), Path(snapshot).name
-    loaded = datasets.load_dataset(hub_id, name, revision=revision)
-    # The cache files it by its commit: <corpus>/<configuration>/<version>/<commit>/..
-    folders = [Path(file["filename"]).parent.name for split in loaded.values() for file in split.cache_files]
-    return loaded, next(filter(COMMIT.fullmatch, folders), None)
 
 
 def connect(limit_seconds: float) -> bool:

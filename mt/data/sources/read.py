@@ -20,7 +20,7 @@ import pyarrow.parquet
 
 from mt.config.data import DataConfig
 from mt.config.sources import DELIMITERS, Delimiter, are_positions, parse_columns
-from mt.data.sources.source import BadRow, NumberedPair, Part, did_you_mean, listed
+from mt.data.sources.source import BadRow, NumberedPair, Part, did_you_mean, listed, unreadable
 from mt.errors import DataError
 
 TABLE_FORMATS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
@@ -36,37 +36,31 @@ ROWS_AT_ONCE = 128
 # csv's own limit of 131,072 is too low for some corpora.
 csv.field_size_limit(MAX_LINE_BYTES)
 
+_MARKUP = rb"(\xef\xbb\xbf)?\s*(?=<(\?xml|!doctype|tmx|xliff|mteval|[st]stset|(src|ref)set|doc|url|html)\b)"
 # What begins like this is not text, whatever its name; and what to do.
 _NOT_TEXT = {
-    b"PK\x03\x04": ("a zip archive", "unpack it with unzip {}"),
-    b"BZh91AY&SY": ("packed with bzip2", "unpack it with bunzip2 {}"),
-    b"\xfd7zXZ": ("packed with xz", "unpack it with unxz {}"),
-    b"\x28\xb5\x2f\xfd": ("packed with zstd", "unpack it with unzstd {}"),
-    b"PAR1\x15": ("a parquet file", "give it the extension .parquet"),
-    b"\xff\xfe": ("in UTF-16", "convert it with iconv -f UTF-16 -t UTF-8 {}"),
-    b"\xfe\xff": ("in UTF-16", "convert it with iconv -f UTF-16 -t UTF-8 {}"),
-}
-_MARKUP = re.compile(
-    rb"(\xef\xbb\xbf)?\s*<(\?xml|!doctype|tmx|xliff|mteval|[st]stset|(src|ref)set|doc|url|html)\b", re.I
-)
-# By the first of these that occurs near the beginning.
-_MARKUP_FORMS = (
-    (
-        b"<tmx",
+    rb"PK\x03\x04": ("a zip archive", "unpack it with unzip {}"),
+    rb"BZh91AY&SY": ("packed with bzip2", "unpack it with bunzip2 {}"),
+    rb"\xfd7zXZ": ("packed with xz", "unpack it with unxz {}"),
+    rb"\x28\xb5\x2f\xfd": ("packed with zstd", "unpack it with unzstd {}"),
+    rb"PAR1\x15": ("a parquet file", "give it the extension .parquet"),
+    rb"\xff\xfe|\xfe\xff": ("in UTF-16", "convert it with iconv -f UTF-16 -t UTF-8 {}"),
+    _MARKUP + rb"(?s:.*)<tmx": (
         "TMX",
-        'Make a table of it, with its languages in data.columns=1,2: python3 -c "import sys, '
+        'make a table of it, with its languages in data.columns=1,2: python3 -c "import sys, '
         "xml.etree.ElementTree as E; [print(*(' '.join(' '.join(s.itertext()).split()) for s in "
         "tu.iter('seg')), sep='\\t') for tu in E.parse(sys.argv[1]).iter('tu')]\" {0} > {0}.tsv",
     ),
-    (
-        b"<seg",
+    _MARKUP + rb"(?s:.*)<seg": (
         "SGM or XML",
-        "Take out the segments: sed -n 's|.*<seg[^>]*>\\(.*\\)</seg>.*|\\1|p' {0} > {0}.txt",
+        "take out the segments: sed -n 's|.*<seg[^>]*>\\(.*\\)</seg>.*|\\1|p' {0} > {0}.txt",
     ),
-    (b"<doc", "text with lines of tags", "Take them out on both sides: grep -v '^ *<' {0} > {0}.txt"),
-    (b"<url", "text with lines of tags", "Take them out on both sides: grep -v '^ *<' {0} > {0}.txt"),
-    (b"<", "XML or HTML", "Write its sentences into a text file, one per line."),
-)
+    _MARKUP + rb"(?s:.*)<(doc|url)": (
+        "text with lines of tags",
+        "take them out on both sides: grep -v '^ *<' {0} > {0}.txt",
+    ),
+    _MARKUP: ("XML or HTML", "write its sentences into a text file, one per line"),
+}
 
 Row = Mapping[str, object]
 
@@ -107,18 +101,12 @@ def columns_of(config: DataConfig) -> tuple[str, str]:
 
 def check_columns(names: Sequence[str], config: DataConfig, where: str, advice: str = "") -> None:
     """Raise `DataError`, with ``advice`` at its end, unless both columns are among ``names``, once."""
-    columns = columns_of(config)
-    for language, name in zip(("data.src", "data.tgt"), columns, strict=True):
+    options = ("data.columns",) * 2 if config.columns else ("data.src", "data.tgt")
+    for option, name in zip(options, columns_of(config), strict=True):
         if name not in names:
-            option = "data.columns" if config.columns else language
-            others = "" if config.columns or len(names) < 2 else " Set data.columns if they have other names."
-            for field in names:
-                outer = field.removesuffix(name)
-                if outer.endswith(".") and all(outer + column in names for column in columns):
-                    others = f" Set data.columns: {','.join(outer + column for column in columns)}."
             raise DataError(
-                f"{where} has no column {name!r}, which {option} names; "
-                f"its columns are {listed(names)}.{did_you_mean(name, names)}{others}{advice}"
+                f"{where} has no column {name!r}, which {option} names; its columns are {listed(names)}."
+                f"{did_you_mean(name, names)} Set data.columns to the two that have the sentences.{advice}"
             )
         if names.count(name) > 1:
             raise DataError(f"{where} has several columns {name!r}: rename all but one of them.")
@@ -129,7 +117,7 @@ def needed_columns(names: Sequence[str], config: DataConfig, where: str) -> list
     columns = columns_of(config)
     if NESTED in names and columns[0] not in names:
         return [NESTED]
-    outer = [name if name in names or "." not in name else name.partition(".")[0] for name in columns]
+    outer = [name if name in names else name.partition(".")[0] for name in columns]
     if not set(outer) <= set(names):
         check_columns(names, config, where)
     return list(dict.fromkeys(outer))
@@ -146,41 +134,32 @@ def row_pairs(
             yield number, row, None
             continue
         if not are_known and (src in row or row.get(NESTED, "") is not None):
-            is_nested = src not in row and isinstance(row.get(NESTED), Mapping)
-            inner = row[NESTED] if is_nested else row
-            assert isinstance(inner, Mapping)
-            check_columns(_names(inner), config, where, _lists_in(inner, where))
-            if is_nested:
+            inner = row.get(NESTED)
+            if src not in row and isinstance(inner, Mapping):
+                check_columns(_names(inner), config, where, _about_lists(inner, where))
                 src, tgt = f"{NESTED}.{src}", f"{NESTED}.{tgt}"
+            else:
+                check_columns(_names(row), config, where, _about_lists(row, where))
             are_known = True
-        yield (
-            number,
-            row[src] if src in row else _field(row, src),
-            row[tgt] if tgt in row else _field(row, tgt),
-        )
+        yield number, _value(row, src), _value(row, tgt)
 
 
 def _names(row: Row) -> list[str]:
     """The columns of a row, and the fields in them, such as ``text.en``."""
-    fields = [
-        f"{name}.{field}"
-        for name, value in row.items()
-        if isinstance(value, Mapping)
-        for field in _names(value)
-    ]
-    return [*row, *fields]
+    inner = [(name, value) for name, value in row.items() if isinstance(value, Mapping)]
+    return [*row, *(f"{name}.{field}" for name, value in inner for field in _names(value))]
 
 
-def _field(row: Row, name: str) -> object:
-    """The value of a field such as ``text.en``, for which there is no column; None if it is missing."""
+def _value(row: Row, name: str) -> object:
+    """The value of a column, or of a field in one; None if it is missing."""
+    if name in row:
+        return row[name]
     outer, _, field = name.partition(".")
     inner = row.get(outer)
-    if not isinstance(inner, Mapping):
-        return None
-    return inner[field] if field in inner else _field(inner, field)
+    return _value(inner, field) if isinstance(inner, Mapping) else None
 
 
-def _lists_in(row: Row, where: str) -> str:
+def _about_lists(row: Row, where: str) -> str:
     """What to do about a row that has lists, perhaps of all rows of the file."""
     for name, value in row.items():
         if isinstance(value, list) and value and isinstance(value[0], Mapping):
@@ -221,32 +200,22 @@ def text_lines(path: Path) -> Iterator[tuple[int, str]]:
                     if len(raw) > MAX_LINE_BYTES:
                         raise _too_long(f"{path}, line {number}")
                     line = raw.removesuffix(b"\n").removesuffix(b"\r").decode(errors="surrogateescape")
-                    if number == 1:
+                    if number > 1:
+                        yield number, line
+                    else:
+                        # A file without a line feed may have the line ends of old Macs.
+                        is_one_line = not raw.endswith(b"\n")
                         line = line.removeprefix(BYTE_ORDER_MARK)
-                        if not raw.endswith(b"\n"):
-                            # A file without a line feed may have the line ends of old Macs.
-                            yield from enumerate(line.split("\r"), 1)
-                            return
-                    yield number, line
+                        yield from enumerate(line.split("\r") if is_one_line else [line], start=1)
     except (OSError, EOFError, zlib.error) as error:
         raise unreadable(path, error) from None
 
 
 def _check_is_text(path: Path, head: bytes) -> None:
     """Raise `DataError` if a file that begins with ``head`` is of a format that is not read as text."""
-    for begin, (what, remedy) in _NOT_TEXT.items():
-        if head.startswith(begin):
-            raise DataError(f"{path} is {what}: {remedy.format(path)}.")
-    if _MARKUP.match(head):
-        text = head.lower()
-        what, remedy = next(form[1:] for form in _MARKUP_FORMS if form[0] in text)
-        raise DataError(f"{path} is {what}, not one sentence per line. {remedy.format(path)}")
-
-
-def unreadable(path: Path | str, error: Exception) -> DataError:
-    """The error for a file that cannot be opened, or is damaged."""
-    reason = (isinstance(error, OSError) and error.strerror) or str(error).strip().split("\n")[0].rstrip(".")
-    return DataError(f"{path} cannot be read ({reason}): make it readable, or fetch or write it again.")
+    for pattern, (what, remedy) in _NOT_TEXT.items():
+        if re.match(pattern, head, re.IGNORECASE):
+            raise DataError(f"{path} is {what}, not lines of text: {remedy.format(path)}.")
 
 
 def _too_long(what: str) -> DataError:
@@ -271,31 +240,26 @@ def _parallel_pairs(src_path: Path, tgt_path: Path) -> Iterator[NumberedPair]:
 
 def _json_rows(path: Path, *, is_list: bool) -> Iterator[tuple[int, Row | BadRow]]:
     """An object on each line; with ``is_list``, a file that begins with ``[`` is one list of objects."""
-    lines = ((number, line) for number, line in text_lines(path) if line.strip())
-    first = next(lines, None)
-    if first is None:
-        return
-    if is_list and first[1].lstrip().startswith("["):
+    lines, is_first = ((number, line) for number, line in text_lines(path) if line.strip()), True
+    for number, line in lines:
         try:
-            rows = json.loads(_joined(chain([first], lines), path))
+            if is_list and is_first and line.lstrip().startswith("["):
+                rows = json.loads(_joined(chain([line], (more for _, more in lines)), path))
+                yield from enumerate(map(_object, rows), start=1)
+                return
+            yield number, _object(json.loads(line))
         except (ValueError, RecursionError) as error:
-            raise unreadable(path, error) from None
-        yield from enumerate(map(_object, rows), start=1)
-        return
-    for number, line in chain([first], lines):
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            if number == first[0]:
+            if is_first:
                 _check_is_not_one_value(path)
-            yield number, BadRow("the line is not complete JSON", str(error))
-        else:
-            yield number, _object(row)
+            if is_list and is_first:
+                raise unreadable(path, error) from None
+            yield number, BadRow("the line is not complete JSON, as in a .jsonl file", str(error))
+        is_first = False
 
 
-def _joined(lines: Iterable[tuple[int, str]], path: Path) -> str:
+def _joined(lines: Iterable[str], path: Path) -> str:
     text, num_characters = [], 0
-    for _, line in lines:
+    for line in lines:
         text.append(line)
         num_characters += len(line)
         if num_characters > MAX_LINE_BYTES:
@@ -307,11 +271,11 @@ def _check_is_not_one_value(path: Path) -> None:
     """Raise `DataError` if all lines together are JSON, as of a list that is written over several."""
     value = None
     with suppress(DataError, ValueError, RecursionError):
-        value = json.loads(_joined(text_lines(path), path))
-    if isinstance(value, list):
+        value = json.loads(_joined((line for _, line in text_lines(path)), path))
+    if isinstance(value, list) and path.suffix != ".json":
         raise DataError(f"{path} is one JSON list, not a row per line: name it .json.")
     if isinstance(value, dict):
-        raise DataError(f"{path} is one JSON object, not a list of rows.{_lists_in(value, str(path))}")
+        raise DataError(f"{path} is one JSON object, not a list of rows.{_about_lists(value, str(path))}")
 
 
 def _object(value: object) -> Row | BadRow:
@@ -328,11 +292,7 @@ def _parquet_rows(path: Path, config: DataConfig) -> Iterator[tuple[int, Row | B
         with path.open("rb") as opened, pyarrow.parquet.ParquetFile(opened) as file:
             needed = needed_columns(file.schema_arrow.names, config, str(path))
             yield from arrow_rows(file.iter_batches(batch_size=ROWS_AT_ONCE, columns=needed))
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path}: the name of a column is not UTF-8 ({error}). Write the table again."
-        ) from None
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise unreadable(path, error) from None
 
 
@@ -348,41 +308,36 @@ def _delimited_pairs(path: Path, config: DataConfig, *, is_quoted: bool) -> Iter
     if delimiter == "auto":
         delimiter = "comma" if is_quoted else "tab"
         if not are_numbers:
-            delimiter = _guess(begin[1], columns, delimiter, is_quoted=is_quoted)
+            delimiter = _guess(begin[1], columns, delimiter)
     rows = _rows_of_cells(chain([begin], lines), path, delimiter, is_quoted=is_quoted)
     first = next(rows)
-    cells = [cell.strip() for cell in first[1]]
-    where, names = f"{path}, whose first line must name the columns,", cells
-    advice = f" It was split at each {delimiter}; data.delimiter may also be {', '.join(DELIMITERS[1:])}."
+    names = [cell.strip() for cell in first[1]]
+    where = f"{path}, whose first line must name the columns,"
     if are_numbers:
-        where, names, rows = str(path), [str(i + 1) for i in range(len(cells))], chain([first], rows)
-    elif len(cells) > 1:
-        advice = " If the first line is already a pair, give numbers: data.columns: 1,2."
-    check_columns(names, config, where, advice)
+        where, names, rows = str(path), [str(i + 1) for i in range(len(names))], chain([first], rows)
+    check_columns(
+        names,
+        config,
+        where,
+        f" It was split at each {delimiter}; data.delimiter may also be {', '.join(DELIMITERS[1:])}. If the "
+        "first line is already a pair, give numbers: data.columns: 1,2.",
+    )
     src_index, tgt_index = map(names.index, columns)
-    if are_numbers and {cells[src_index], cells[tgt_index]} == {config.src, config.tgt}:
-        raise DataError(
-            f"{path}, line {first[0]} names the columns {config.src!r} and {config.tgt!r}, so it is not a "
-            "pair: leave out data.columns, whose numbers are for files without such a line."
-        )
     for number, row in rows:
-        if len(row) != len(cells):
-            how_many = "fewer" if len(row) < len(cells) else "more"
-            detail = f"{len(row)} instead of {len(cells)}"
+        if len(row) != len(names):
+            how_many = "fewer" if len(row) < len(names) else "more"
+            detail = f"{len(row)} instead of {len(names)}"
             yield number, BadRow(f"there are {how_many} cells than in the first line", detail), None
         else:
             yield number, row[src_index], row[tgt_index]
 
 
-def _guess(line: str, columns: Sequence[str], usual: Delimiter, *, is_quoted: bool) -> Delimiter:
+def _guess(line: str, columns: Sequence[str], usual: Delimiter) -> Delimiter:
     """The delimiter that splits a header into both columns, or else into the most cells."""
 
     def quality(delimiter: Delimiter) -> tuple[bool, int]:
-        try:
-            (_, cells), *_ = _rows_of_cells([(1, line)], Path(), delimiter, is_quoted=is_quoted)
-        except DataError:
-            return False, 0
-        return {cell.strip() for cell in cells}.issuperset(columns), len(cells)
+        cells = [cell.strip(' "') for cell in line.split(CHARACTERS[delimiter])]
+        return set(cells).issuperset(columns), len(cells)
 
     return max([usual, *CHARACTERS], key=quality)
 

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple, get_args
 
 from mt.config.section import closest
 from mt.data.cache import file_digest
+from mt.errors import DataError
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
@@ -52,7 +53,10 @@ class Part:
 
     def identify(self) -> str | None:
         """A digest that changes whenever the pairs do (with the same config and program), if there is one."""
-        return "".join(map(file_digest, self.files)) or self.version
+        try:
+            return "".join(map(file_digest, self.files)) or self.version
+        except OSError as error:
+            raise unreadable(error.filename, error) from None
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,12 @@ class Source:
     kind: str
     splits: Mapping[Split, Sequence[Part]]
     revision: str | None = None
+
+
+def unreadable(path: Path | str, error: Exception) -> DataError:
+    """The error for a file that cannot be opened, or is damaged."""
+    reason = (isinstance(error, OSError) and error.strerror) or str(error).strip().split("\n")[0].rstrip(".")
+    return DataError(f"{path} cannot be read ({reason}): make it readable, or fetch or write it again.")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

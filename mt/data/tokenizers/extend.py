@@ -17,9 +17,9 @@ def extended(tokenizer: Tokenizer, texts: Iterable[str], config: TokenizerConfig
     content = json.loads(tokenizer.to_json())
     vocabulary: dict[str, int] = content["model"]["vocab"]
     if config.kind == "word":
-        entries = frequent_words(texts, config.min_frequency, lowercase=config.lowercase)
+        entries = frequent_words(texts, config)
     elif BYTES[0] in vocabulary:
-        entries = frequent_characters(texts, config.min_frequency, lowercase=config.lowercase)
+        entries = frequent_characters(texts, config)
     else:
         entries = []
     for entry in entries:

@@ -1,19 +1,16 @@
 """Characters and byte-pair encoding: no word is unknown, because rare characters become bytes."""
 
-import logging
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import takewhile
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
+from mt.config.data import TokenizerConfig
 from mt.data.tokenizers.word_level import ESCAPE, SPACE_MARK, normal_spacing
 from mt.special_tokens import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
-
-LOG = logging.getLogger(__name__)
 
 # A word, a number or other symbols, each with the space before it. No merge crosses these, so that no text
 # becomes the single token <s> or <0x0A>, in which symbols are next to letters.
@@ -30,55 +27,40 @@ _TO_BYTES = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
 _CONTINUING = frozenset(_TO_BYTES.pre_tokenize_str("".join(map(chr, range(0x80, 0xC0))))[0][0][1::2])
 
 
-def byte_level_bpe(texts: Iterable[str], *, max_size: int, min_frequency: int, lowercase: bool) -> Tokenizer:
+def byte_level_bpe(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     """BPE on the bytes of the text (Radford et al. 2019), each written as a printable character."""
     tokenizer = Tokenizer(models.BPE(unk_token=UNK))
-    tokenizer.normalizer = _normalizer(lowercase=lowercase, more=[normalizers.Prepend(" ")])
+    tokenizer.normalizer = _normalizer(config, [normalizers.Prepend(" ")])
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(PIECES, "isolated"), _TO_BYTES])
-    trainer = trainers.BpeTrainer(
-        vocab_size=min(max_size, _MOST_ENTRIES),
-        min_frequency=min_frequency,
-        special_tokens=list(SPECIAL_TOKENS),
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    _train(tokenizer, _valid_unicode(texts), trainer)
+    _train(tokenizer, texts, config, SPECIAL_TOKENS, pre_tokenizers.ByteLevel.alphabet())
     tokenizer.decoder = decoders.Sequence([_no_special_tokens(), decoders.ByteLevel(), _no_first_space()])
     return _without_added_tokens(tokenizer)
 
 
-def metaspace_bpe(texts: Iterable[str], *, max_size: int, min_frequency: int, lowercase: bool) -> Tokenizer:
+def metaspace_bpe(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     """BPE on characters, with a visible mark for the space (Kudo and Richardson 2018); rare ones are bytes.
 
     Characters rarer than ``min_frequency`` are written in bytes, rarer pairs are not merged.
     """
-    characters = _alphabet(texts, max_size, min_frequency, lowercase=lowercase)
+    characters = _alphabet(texts, config)
     tokenizer = Tokenizer(models.BPE(byte_fallback=True, unk_token=UNK))
-    tokenizer.normalizer = _normalizer(lowercase=lowercase, more=[*_escape(), normalizers.Prepend(" ")])
+    tokenizer.normalizer = _normalizer(config, [*_escape(), normalizers.Prepend(" ")])
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Split(PIECES, "isolated"), _show_spaces()]
     )
-    trainer = trainers.BpeTrainer(
-        vocab_size=min(max_size, _MOST_ENTRIES),
-        min_frequency=min_frequency,
-        special_tokens=[*SPECIAL_TOKENS, *BYTES],
-        initial_alphabet=characters,
-        limit_alphabet=len(characters),
-        show_progress=False,
-    )
-    _train(tokenizer, texts, trainer)
+    _train(tokenizer, texts, config, [*SPECIAL_TOKENS, *BYTES], characters)
     tokenizer.decoder = _metaspace_decoder()
     return _without_added_tokens(tokenizer)
 
 
-def character_level(texts: Iterable[str], *, max_size: int, min_frequency: int, lowercase: bool) -> Tokenizer:
+def character_level(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     """Each character, including the space, is a token; rare ones are bytes."""
-    characters = _alphabet(texts, max_size, min_frequency, lowercase=lowercase)
+    characters = _alphabet(texts, config)
     entries = [*SPECIAL_TOKENS, *BYTES, *characters]
     # BPE without merges, because the library's other models have no byte fallback.
     model = models.BPE({entry: i for i, entry in enumerate(entries)}, [], byte_fallback=True, unk_token=UNK)
     tokenizer = Tokenizer(model)
-    tokenizer.normalizer = _normalizer(lowercase=lowercase, more=_escape())
+    tokenizer.normalizer = _normalizer(config, _escape())
     tokenizer.pre_tokenizer = _show_spaces()
     tokenizer.decoder = _metaspace_decoder()
     return tokenizer
@@ -103,62 +85,59 @@ def begin_pieces(tokenizer: Tokenizer, symbols: npt.NDArray[np.int64]) -> npt.ND
     return begins
 
 
-def _alphabet(texts: Iterable[str], max_size: int, min_frequency: int, *, lowercase: bool) -> list[str]:
+def _alphabet(texts: Iterable[str], config: TokenizerConfig) -> list[str]:
     """The mark for the space, and as many characters as fit, the most frequent first."""
-    characters = [SPACE_MARK, *frequent_characters(texts, min_frequency, lowercase=lowercase)]
-    return characters[: max_size - len(SPECIAL_TOKENS) - len(BYTES)]
+    characters = [SPACE_MARK, *frequent_characters(texts, config)]
+    return characters[: config.max_size - len(SPECIAL_TOKENS) - len(BYTES)]
 
 
-def frequent_characters(texts: Iterable[str], min_frequency: int, *, lowercase: bool) -> list[str]:
+def frequent_characters(texts: Iterable[str], config: TokenizerConfig) -> list[str]:
     """The characters that occur ``min_frequency`` times or more, the most frequent first."""
     counts: Counter[str] = Counter()
-    for text in _valid_unicode(texts):
+    for text in texts:
         counts.update(text)
-    normalize = _normalizer(lowercase=lowercase, more=_escape()).normalize_str
+    normalize = _normalizer(config, _escape()).normalize_str
     frequencies: Counter[str] = Counter()
     for character, count in counts.items():
         for written in normalize(character):
             frequencies[written] += count
-    frequent = [written for written, count in frequencies.items() if count >= min_frequency]
-    frequent.sort(key=lambda written: (-frequencies[written], written))
-    return frequent
+    frequent = [written for written, count in frequencies.items() if count >= config.min_frequency]
+    return sorted(frequent, key=lambda written: (-frequencies[written], written))
 
 
-def _train(tokenizer: Tokenizer, texts: Iterable[str], trainer: trainers.BpeTrainer) -> None:
+def _train(
+    tokenizer: Tokenizer,
+    texts: Iterable[str],
+    config: TokenizerConfig,
+    special_tokens: Sequence[str],
+    alphabet: Sequence[str],
+) -> None:
     """Learn in a thread, because no signal is answered while the library works in this one."""
-    is_abandoned = False
+    trainer = trainers.BpeTrainer(
+        vocab_size=min(config.max_size, _MOST_ENTRIES),
+        min_frequency=config.min_frequency,
+        special_tokens=list(special_tokens),
+        initial_alphabet=list(alphabet),
+        limit_alphabet=len(alphabet),
+        show_progress=False,
+    )
     errors: list[Exception] = []
-
-    def read() -> Iterator[str]:
-        yield from takewhile(lambda _: not is_abandoned, texts)
-        # Now the library learns merges, without reporting its progress.
-        LOG.info("learning subwords")
 
     def train() -> None:
         try:
-            tokenizer.train_from_iterator(read(), trainer)
+            tokenizer.train_from_iterator(texts, trainer)
         except Exception as error:
             errors.append(error)
 
     thread = threading.Thread(target=train, daemon=True)
     thread.start()
-    try:
-        thread.join()
-    except BaseException:
-        is_abandoned = True
-        raise
+    thread.join()
     if errors:
         raise errors[0]
 
 
-def _valid_unicode(texts: Iterable[str]) -> Iterator[str]:
-    for text in texts:
-        text.encode()
-        yield text
-
-
-def _normalizer(*, lowercase: bool, more: Sequence[normalizers.Normalizer]) -> normalizers.Normalizer:
-    lower = [normalizers.Lowercase()] if lowercase else []
+def _normalizer(config: TokenizerConfig, more: Sequence[normalizers.Normalizer]) -> normalizers.Normalizer:
+    lower = [normalizers.Lowercase()] if config.lowercase else []
     return normalizers.Sequence([*lower, *normal_spacing(), *more])
 
 

@@ -19,9 +19,6 @@ from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK, UNK_I
 # A million words take 30 million bytes; the limit protects against files that would fill the memory.
 _MAX_BYTES = 2**28
 
-TOKENIZER_VERSION = 2
-"""Raised when the same text and config would give another tokenizer than before, of any kind."""
-
 # A made-up word, a cuneiform sign and a character for private use.
 _NEVER_SEEN = "zqxjkv \U00012000 \ue123"
 _NOT_TEXT = frozenset({PAD_ID, BOS_ID, EOS_ID})
@@ -31,12 +28,16 @@ class Tokenizer:
     """Text to ids and back, as defined by a tokenizer.json; neither direction adds or needs BOS and EOS.
 
     Whatever the kind, no text is encoded to PAD, BOS or EOS, and decoded text is one line.
+
+    Attributes:
+        library: The tokenizer of the library, which does not rewrite the text in its form.
+        form: What is rewritten first.
     """
 
     def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
         # Text that looks like a declared special token stays text. The tokenizer.json does not store this.
         tokenizer.encode_special_tokens = True
-        self._tokenizer = tokenizer
+        self.library = tokenizer
         self._set_normalizer(tokenizer.normalizer)
 
     @classmethod
@@ -50,12 +51,8 @@ class Tokenizer:
                 f"the tokenizer {path} is damaged ({error}). Restore it from a copy of the run, or train "
                 "again."
             ) from error
-        for token_id, token in enumerate(SPECIAL_TOKENS):
-            found = tokenizer._tokenizer.token_to_id(token)
-            if found != token_id:
-                raise DataError(
-                    f"{path} is not a tokenizer of mt: the id of {token} is {found}, but must be {token_id}."
-                )
+        if tokenizer.tokens(range(len(SPECIAL_TOKENS))) != [*SPECIAL_TOKENS]:
+            raise DataError(f"{path} is not a tokenizer of mt: it does not begin with {SPECIAL_TOKENS}.")
         return tokenizer
 
     @classmethod
@@ -63,7 +60,12 @@ class Tokenizer:
         """Create a tokenizer from the content of a tokenizer.json."""
         try:
             tokenizer = tokenizers.Tokenizer.from_str(content.decode())
-            _check_usable(tokenizer)
+            # All this would fail later, in the library or in the model, when text is encoded.
+            if tokenizer.truncation or tokenizer.padding or getattr(tokenizer.model, "dropout", None):
+                raise ValueError("it truncates or pads texts, or drops merges at random")
+            if sorted(tokenizer.get_vocab().values()) != list(range(tokenizer.get_vocab_size())):
+                raise ValueError("its ids are not 0, 1, 2 and so on without a gap")
+            tokenizer.encode("word \N{SNOWMAN} \U00020000", add_special_tokens=False)
         # The library raises a bare Exception for anything that is wrong with a file, or a Rust panic.
         except BaseException as error:
             if isinstance(error, Exception) or type(error).__name__ == "PanicException":
@@ -77,15 +79,15 @@ class Tokenizer:
 
     def to_json(self) -> str:
         """The text that `save` writes; the same for equal tokenizers."""
-        rest, self._tokenizer.normalizer = self._tokenizer.normalizer, self._normalizer
-        content = self._tokenizer.to_str(pretty=True)
-        self._tokenizer.normalizer = rest
+        rest, self.library.normalizer = self.library.normalizer, self._normalizer
+        content = self.library.to_str(pretty=True)
+        self.library.normalizer = rest
         return content
 
     @property
     def size(self) -> int:
         """Entries in the vocabulary, including special tokens; all ids are smaller than this."""
-        return self._tokenizer.get_vocab_size()
+        return self.library.get_vocab_size()
 
     @cached_property
     def spells_everything(self) -> bool:
@@ -98,11 +100,6 @@ class Tokenizer:
         ids = model["vocab"]
         return [(ids[left], ids[right], ids[left + right]) for left, right in model["merges"]]
 
-    @property
-    def library(self) -> tokenizers.Tokenizer:
-        """The tokenizer of the library."""
-        return self._tokenizer
-
     def begin_with(self, steps: Sequence[normalizers.Normalizer]) -> None:
         """From now on normalise all text by these steps first; `save` stores this."""
         then = self._normalizer
@@ -112,7 +109,7 @@ class Tokenizer:
     def _set_normalizer(self, normalizer: normalizers.Normalizer | None) -> None:
         self._normalizer = normalizer
         # Most text has this form already, on which the library would spend half of its time.
-        self.form, self._tokenizer.normalizer = TextForm.in_front_of(normalizer)
+        self.form, self.library.normalizer = TextForm.in_front_of(normalizer)
 
     def encode(self, text: str) -> list[int]:
         """Ids of a text, with UNK for words that are not in the vocabulary."""
@@ -122,7 +119,7 @@ class Tokenizer:
         """Ids of each text; much faster than one by one."""
         _check_no_surrogates(texts)
         texts = self.form.rewrite(texts)
-        encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        encodings = self.library.encode_batch_fast(texts, add_special_tokens=False)
         return [_text_only(encoding.ids) for encoding in encodings]
 
     def encode_with_words(self, text: str) -> tuple[list[int], list[str]]:
@@ -133,7 +130,7 @@ class Tokenizer:
         """
         _check_no_surrogates([text])
         [text] = self.form.rewrite([text])
-        encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        encoding = self.library.encode(text, add_special_tokens=False)
         words: list[str] = []
         end = 0
         # The library assigns what a normalizer drops, such as a byte order mark or an accent, to no token.
@@ -151,7 +148,7 @@ class Tokenizer:
         is shown as ``<unk>``.
         """
         text_ids = [token_id for token_id in ids if token_id not in _NOT_TEXT]
-        without = self._tokenizer.decode(text_ids, skip_special_tokens=False)
+        without = self.library.decode(text_ids, skip_special_tokens=False)
         if not copies:
             return normalise_spacing(without)
         placeholder = PLACEHOLDER
@@ -162,7 +159,7 @@ class Tokenizer:
         for place, _ in zip(unknown, copies, strict=False):
             tokens[place] = placeholder
         # An external tokenizer may have no decoder.
-        decoder = self._tokenizer.decoder
+        decoder = self.library.decoder
         text = " ".join(tokens) if decoder is None else decoder.decode(tokens)
         # Copies are put in last, so that the decoder's rules on spaces and marks do not change them.
         written = iter(copies)
@@ -170,7 +167,7 @@ class Tokenizer:
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """The vocabulary entry of each id, including spacing marks."""
-        return [self._tokenizer.id_to_token(token_id) or UNK for token_id in ids]
+        return [self.library.id_to_token(token_id) or UNK for token_id in ids]
 
 
 def normalise_spacing(text: str) -> str:
@@ -193,29 +190,13 @@ def _text_only(ids: list[int]) -> list[int]:
     return [UNK_ID if token_id in _NOT_TEXT else token_id for token_id in ids]
 
 
-def _check_usable(tokenizer: tokenizers.Tokenizer) -> None:
-    """Check for what would fail later, in the library or in the model, when text is encoded."""
-    if tokenizer.truncation is not None or tokenizer.padding is not None:
-        raise ValueError("it truncates or pads its texts")
-    if getattr(tokenizer.model, "dropout", None):
-        raise ValueError("it drops merges at random (BPE-dropout)")
-    if sorted(tokenizer.get_vocab().values()) != list(range(tokenizer.get_vocab_size())):
-        raise ValueError("its ids are not 0, 1, 2 and so on without a gap")
-    tokenizer.encode("word \N{SNOWMAN} \U00020000", add_special_tokens=False)
-
-
 def _check_no_surrogates(texts: Iterable[str]) -> None:
     try:
         for text in texts:
             text.encode()
     except UnicodeEncodeError as error:
-        raise not_unicode(error) from error
-
-
-def not_unicode(error: UnicodeEncodeError) -> DataError:
-    """The error for a text with half of a surrogate pair."""
-    around = error.object[max(0, error.start - 20) : error.end + 20]
-    return DataError(
-        f"the text {around!r} is not valid Unicode: it has a lone surrogate "
-        f"(U+{ord(error.object[error.start]):04X}). Save the text as UTF-8 again."
-    )
+        around = error.object[max(0, error.start - 20) : error.end + 20]
+        raise DataError(
+            f"the text {around!r} is not valid Unicode: it has a lone surrogate "
+            f"(U+{ord(error.object[error.start]):04X}). Save the text as UTF-8 again."
+        ) from error

@@ -13,8 +13,7 @@ There are three kinds of characters, and a space in the text is encoded only whe
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Iterable
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
@@ -39,15 +38,7 @@ PLACEHOLDER = ESCAPE + "d"
 
 # Blocks that may contain a K: those from Thai on, without Latin, Greek, punctuation and symbols.
 MAY_HOLD_K = re.compile("[\u0e00-\u1dff\u2e80-\U0010ffff]")
-BEYOND_16_BITS = re.compile("[\U00010000-\U0010ffff]")
 CHUNKS_AT_A_TIME = 500_000
-
-
-def escape(text: str) -> str:
-    """Escape our marks in a text."""
-    for mark, escaped in ESCAPED.items():
-        text = text.replace(mark, escaped)
-    return text
 
 
 def word_level(vocabulary: dict[str, int], *, lowercase: bool = False) -> Tokenizer:
@@ -68,10 +59,9 @@ def count_words(texts: Iterable[str], *, lowercase: bool = False) -> Counter[str
 
     The library's trainer gives the same counts, but is several times slower, because it normalises each line.
     In a text without any K the rules do not look beyond a space, so that each distinct chunk between spaces
-    is normalised once; for other texts the same rules are applied by Python's `re`.
+    is normalised once.
     """
     normalize = _normalizer(lowercase=lowercase).normalize_str
-    normalize_fast: Callable[[str], str] | None = None
     words: Counter[str] = Counter()
     chunks: Counter[str] = Counter()
 
@@ -82,13 +72,10 @@ def count_words(texts: Iterable[str], *, lowercase: bool = False) -> Counter[str
         chunks.clear()
 
     for text in texts:
-        if not MAY_HOLD_K.search(text):
-            chunks.update(text.split())
-        elif BEYOND_16_BITS.search(text):
+        if MAY_HOLD_K.search(text):
             words.update(normalize(text).split(" "))
         else:
-            normalize_fast = normalize_fast or _fast_normalize(lowercase=lowercase)
-            words.update(normalize_fast(text).split(" "))
+            chunks.update(text.split())
         if len(chunks) > CHUNKS_AT_A_TIME:
             count_chunks()
     count_chunks()
@@ -96,35 +83,20 @@ def count_words(texts: Iterable[str], *, lowercase: bool = False) -> Counter[str
     return words
 
 
-def _rules(p: str, k: str, sign: str, mark: str) -> list[tuple[str, str]]:
-    """Patterns and replacements that put spaces and marks between tokens.
-
-    Args:
-        p: The members of P, as written between brackets.
-        k: The members of K.
-        sign: A pattern for a K that belongs to the one before, such as a vowel sign.
-        mark: The same, where the character is known to be a K.
-    """
-    return [
-        (rf" (?:(?<=[{k}] )(?=[^{p}])|(?<=[^{p}] )(?=[{k}]))", " ▁ "),
-        (rf"(?=[{p}])(?<=[^ ])", " ￭"),
-        (rf"(?<=[{p}])(?=[^ {p}])", "￭ "),
-        (rf"(?<=[{k}])(?=[^ {p}])(?!{sign})|(?=[{k}])(?!{mark})(?<=[^ {p}])", " "),
-    ]
-
-
 def _normalizer(*, lowercase: bool) -> normalizers.Normalizer:
-    """Normalise spacing, and apply the rules."""
-
-    def replace(pattern: str, content: str) -> normalizers.Normalizer:
-        return normalizers.Replace(Regex(pattern), content)
-
+    """Normalise spacing, and put spaces and marks between tokens."""
+    rules = {
+        rf" (?:(?<=[{K}] )(?=[^{P}])|(?<=[^{P}] )(?=[{K}]))": " ▁ ",
+        rf"(?=[{P}])(?<=[^ ])": " ￭",
+        rf"(?<=[{P}])(?=[^ {P}])": "￭ ",
+        rf"(?<=[{K}])(?=[^ {P}])(?![{SIGNS}])|(?=[{K}])(?!\p{{M}})(?<=[^ {P}])": " ",
+    }
     return normalizers.Sequence(
         [
             *([normalizers.Lowercase()] if lowercase else []),
             *normal_spacing(),
             *(normalizers.Replace(mark, escaped) for mark, escaped in ESCAPED.items()),
-            *(replace(*rule) for rule in _rules(P, K, f"[{SIGNS}]", r"\p{M}")),
+            *(normalizers.Replace(Regex(pattern), content) for pattern, content in rules.items()),
         ]
     )
 
@@ -136,37 +108,6 @@ def normal_spacing() -> list[normalizers.Normalizer]:
         normalizers.Replace(Regex(r"[^\S ]|[\x{1C}-\x{1F}]"), " "),
         normalizers.Replace(Regex(r"\A +| (?= |\z)"), ""),
     ]
-
-
-def _fast_normalize(*, lowercase: bool) -> Callable[[str], str]:
-    """A function that does what `_normalizer` does to texts of 16-bit characters, in half the time.
-
-    Python's `re` does not support scripts, and its categories may be those of another Unicode version, so the
-    members of P and K are obtained from the library, once.
-    """
-    all_characters = "".join(chr(c) for c in range(2**16) if not 0xD800 <= c < 0xE000)
-
-    def members(kind: str) -> str:
-        found = normalizers.Replace(Regex(f"[^{kind}]"), "").normalize_str(all_characters)
-        return "".join(map(re.escape, found))
-
-    sign = f"[{members(SIGNS)}]"
-    rules = [
-        partial(re.compile(pattern).sub, content)
-        for pattern, content in _rules(members(P), members(K), sign, sign)
-    ]
-    lower = normalizers.Lowercase().normalize_str
-    lower_case = {ord(c): lower(c) for c in all_characters if lower(c) != c} if lowercase else {}
-
-    def normalize(text: str) -> str:
-        text.encode()  # A lone surrogate is an error here, as it is in the library.
-        text = " ".join(text.translate(lower_case).split() if lowercase else text.split())
-        text = escape(text)
-        for substitute in rules:
-            text = substitute(text)
-        return text
-
-    return normalize
 
 
 def _decoder() -> decoders.Decoder:

@@ -17,7 +17,7 @@ import ctranslate2
 import torch
 
 from mt.checkpoint.record import MODEL
-from mt.data.cache_folder import locked
+from mt.data.cache import locked
 from mt.data.corpus import load_split
 from mt.display import counted
 from mt.errors import ExportError, MtError

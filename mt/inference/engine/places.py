@@ -5,7 +5,7 @@ import json
 import re
 from pathlib import Path
 
-from mt.data.cache_folder import cache_folder, locked
+from mt.data.cache import cache_folder, locked
 from mt.errors import CheckpointError
 from mt.files import read_bytes, remove_folder_atomically, sha256
 from mt.inference.exported_folder import read_export_record

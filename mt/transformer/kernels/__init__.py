@@ -1,1 +1,1 @@
-"""What processors need to be fast: functions that compute what plain operations of torch do."""
+"""Fast forms of plain operations, each with the same signature as the plain one."""

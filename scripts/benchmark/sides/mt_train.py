@@ -70,15 +70,14 @@ def run(channel: Channel, job: Job) -> None:
     )
     stream = batch_stream(workload)
     session = TrainingSession(channel, job.device)
-    first = stream.take(0, 0)[0][0].to(device)
+    first = stream.take((0, 0)).micro_batches[0].to(device)
     objective.eval()
     with torch.inference_mode():
         loss = objective(first, LABEL_SMOOTHING) / first.num_target_tokens
     objective.train()
     keep_freed_memory()
     session.ready(first_loss=float(loss))
-    epoch = position = 0
     while True:
-        micro_batches, epoch, position = stream.take(epoch, position)
-        train_state.step([batch.to(device) for batch in micro_batches])
-        session.after_step(sum(batch.num_target_tokens for batch in micro_batches))
+        batches = stream.take(train_state.position)
+        train_state.step(batches._replace(micro_batches=[each.to(device) for each in batches.micro_batches]))
+        session.after_step(sum(each.num_target_tokens for each in batches.micro_batches))

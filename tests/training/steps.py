@@ -1,9 +1,14 @@
-"""A loss that goes wrong when told to."""
+"""Single steps of training, and a loss that goes wrong when told to."""
+
+from collections.abc import Sequence
 
 from torch import Tensor
 
 from mt.data.batches.batch import Batch
+from mt.data.batches.stream import StepBatches
 from mt.training.loss import Objective
+from mt.training.step import StepResult
+from mt.training.train_state import TrainState
 
 
 class Spoilt(Objective):
@@ -16,3 +21,8 @@ class Spoilt(Objective):
         loss = super().forward(batch, smoothing) + self.added
         loss.register_hook(lambda gradient: gradient * self.gradient_factor)  # type: ignore[no-untyped-call]
         return loss
+
+
+def take_step(state: TrainState, micro_batches: Sequence[Batch]) -> StepResult:
+    """One step on these, whose result is read at once."""
+    return state.finish(state.launch(StepBatches.of(*micro_batches)))
