@@ -2,15 +2,12 @@
 
 import json
 import os
-import random
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from itertools import product
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -33,12 +30,8 @@ from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from mt.training.progress import Progress
 from mt.training.run import Outcome, run_training
 from mt.training.step import StepResult
+from tests.oracle.cases import tiny_pairs
 from tests.processes import Popen, environment
-
-SUBJECTS = {"the dog": "der Hund", "a child": "ein Kind", "my aunt": "meine Tante", "Anna": "Anna"}
-VERBS = {"sees": "sieht", "finds": "findet", "buys": "kauft", "paints": "malt"}
-OBJECTS = {"a house": "ein Haus", "the car": "das Auto", "milk": "Milch", "two red apples": "zwei rote Äpfel"}
-ENDINGS = {"!": "!", ".": ".", " today.": " heute."}
 
 CONFIG = """\
 data: {{path: "{corpus}", src: en, tgt: de, max_length: 16}}
@@ -50,8 +43,6 @@ validation: {{every_steps: 4, num_samples: 2, batch_sentences: 8}}
 checkpoint: {{every_steps: 3, keep: 3}}
 """
 
-
-CLOCKS = {"minutes", "tokens_per_second"}
 
 MakeConfig = Callable[..., Config]
 TrainUntil = Callable[..., Outcome | None]
@@ -105,17 +96,6 @@ def event_files_in_order() -> None:
     event_file_writer._global_uid = event_file_writer.AtomicCounter(1_000_000)
 
 
-def tiny_pairs() -> list[tuple[str, str]]:
-    """192 pairs of English and German, in an order that looks random."""
-    parts = product(SUBJECTS.items(), VERBS.items(), OBJECTS.items(), ENDINGS.items())
-    pairs = [
-        (f"{s_en} {v_en} {o_en}{e_en}", f"{s_de} {v_de} {o_de}{e_de}")
-        for (s_en, s_de), (v_en, v_de), (o_en, o_de), (e_en, e_de) in parts
-    ]
-    random.Random(1).shuffle(pairs)
-    return pairs
-
-
 @pytest.fixture(scope="session")
 def tiny_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of parallel text; ``zebra`` and ``Zebra`` stand in the validation and test splits alone."""
@@ -128,36 +108,6 @@ def tiny_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
             lines = "".join(row[column] + "\n" for row in rows)
             (folder / f"{split}.{language}").write_text(lines, encoding="utf-8")
     return folder
-
-
-@pytest.fixture
-def open_address() -> Iterator[Callable[..., Any]]:
-    """Opens an address in Chromium; at the end, it has said nothing and asked nobody else for anything."""
-    api = pytest.importorskip("playwright.sync_api")
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if chromium is None:
-        pytest.skip("there is no Chromium")
-    flags = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
-    flags += ["--disable-background-networking", "--disable-component-update"]
-    said: list[str] = []
-    with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=flags)
-
-        def show(address: str, width: int, **options: Any) -> Any:
-            page = browser.new_page(viewport={"width": width, "height": 900}, **options)
-            page.on("console", lambda message: said.append(message.text))
-            page.on("pageerror", lambda error: said.append(str(error)))
-            page.on("dialog", lambda dialog: said.append(dialog.message))
-            page.on(
-                "request", lambda asked: said.extend([] if asked.url.startswith(address) else [asked.url])
-            )
-            page.goto(address)
-            return page
-
-        yield show
-        browser.close()
-    # What a browser says of every refusal of a service.
-    assert [text for text in said if "the server responded with a status of" not in text] == []
 
 
 @pytest.fixture

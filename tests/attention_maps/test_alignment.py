@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from mt.attention_maps.alignment import attention_maps, word_alignments
+from mt.attention_maps.alignment import attention_maps
 from mt.attention_maps.text_formats import as_pharaoh
 from mt.config.load import load_config
 from mt.data.corpus import load_split
 from mt.errors import ConfigError
-from mt.inference.alignment_layer import AlignmentLayer, aligning_layer, choose_layer
+from mt.inference.alignment_layer import AlignmentLayer, choose_layer
 from mt.inference.attention import SentenceAttention
-from mt.inference.labels import Token, aligned_words
+from mt.inference.labels import Token
 from mt.inference.model_translator import ModelTranslator
 from mt.training.run import run_training
 
@@ -106,18 +106,3 @@ def test_subwords_are_joined_to_words_and_eos_is_left_out() -> None:
     nothing = torch.zeros(1, 1, 1, 1)
     sentence = SentenceAttention(1, "", "", src, tgt, [], [], nothing, nothing, cross)
     assert list(as_pharaoh(AlignmentLayer(0, None), [sentence])) == ["0-0 0-1 2-2\n"]
-
-
-def test_translations_found_before_are_aligned_as_those_of_a_page(translator: ModelTranslator) -> None:
-    source = "Anna buys two red apples today."
-    maps = attention_maps(translator, [source])
-    [found] = translator.n_best([source])
-    layer = aligning_layer(translator)
-    assert layer == maps.layer
-    [sentence] = maps.sentences
-    expected = aligned_words(
-        sentence.src_tokens, sentence.tgt_tokens, maps.layer.alignment(sentence).tolist()
-    )
-    assert word_alignments(translator, source, found, layer) == [expected]
-    in_parts = translator.n_best(["Anna buys milk. " * 8])[0]
-    assert word_alignments(translator, source, in_parts, layer) == [None]

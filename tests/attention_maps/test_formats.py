@@ -1,18 +1,14 @@
 """Pictures and text formats, read by other programs."""
 
 import json
-from dataclasses import replace
 from importlib.util import find_spec
-from io import BytesIO
 from xml.etree import ElementTree
 
 import pytest
 import torch
-from PIL import Image
 
 from mt.attention_maps.alignment import AttentionMaps, attention_maps
 from mt.attention_maps.text_formats import as_json, as_pharaoh
-from mt.inference.alignment_layer import AlignmentLayer
 from mt.inference.model_translator import ModelTranslator
 
 
@@ -58,15 +54,3 @@ def test_a_picture_is_one_whatever_the_text_and_always_the_same(translator: Mode
         token.label in svg.decode() for token in maps.sentences[0].tgt_tokens if token.word is not None
     )
     assert svg == picture(maps, "svg")
-
-
-@pictures
-def test_another_layer_is_another_picture(maps: AttentionMaps) -> None:
-    from mt.attention_maps.picture import picture
-
-    one = maps.sentences[1]
-    sentence = replace(one, cross=torch.cat([one.cross, one.cross / 2]))
-    drawn = [picture(AttentionMaps([sentence], AlignmentLayer(layer, None)), "png") for layer in (0, 1)]
-    assert drawn[0] != drawn[1]
-    with Image.open(BytesIO(drawn[0])) as png:
-        assert png.format == "PNG"

@@ -7,8 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
+import mt.inference.torch_engine
+import mt.search.greedy
 from mt.run_directory import RunDirectory
+from mt.search.request import SearchRequest
 from tests.processes import Popen, environment
 
 Call = Callable[..., tuple[int, str, str]]
@@ -76,6 +80,27 @@ def test_bad_lines_with_n_best_and_with_a_prefix(call: Call, bad_file: Path) -> 
     assert [bool(line) for line in out.split("\n")[:-1]] == [True, False, False, False, True]
     assert out.startswith("Anna")
     assert "2 lines could not be translated: left empty" in err
+
+
+@pytest.mark.usefixtures("trained")
+def test_a_sentence_that_does_not_fit_into_memory_is_a_bad_line(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = mt.search.greedy.greedy_search
+
+    def full(model: object, request: SearchRequest) -> object:
+        if request.src_ids.size(1) > 8:
+            raise torch.OutOfMemoryError("out of memory")
+        return search(model, request)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(mt.inference.torch_engine, "greedy_search", full)
+    file = Path("lines.txt")
+    file.write_text("the dog sees milk.\nmilk milk milk milk milk milk milk milk milk\nAnna sees milk.\n")
+    code, out, err = call("translate", "--file", file)
+    assert (code, out) == (2, "der Hund sieht Milch.\n")
+    assert "line 2 has a sentence of 9 tokens that does not fit into memory" in err
+    out = call("translate", "--file", file, "--on-error", "empty")[1]
+    assert out == "der Hund sieht Milch.\n\nAnna sieht Milch.\n"
 
 
 @pytest.mark.usefixtures("trained")

@@ -39,11 +39,6 @@ def test_every_field_is_documented_in_a_sentence() -> None:
         assert description.endswith("."), f"{section}.{key}"
 
 
-def test_a_config_is_frozen() -> None:
-    with pytest.raises(ValidationError, match="frozen"):
-        config().data.path = "other"
-
-
 @pytest.mark.parametrize(
     ("section", "key", "value"),
     [
@@ -108,17 +103,3 @@ def test_options_that_do_not_fit_together_are_refused(
 ) -> None:
     with pytest.raises(ValidationError, match=message):
         config(**changes)
-
-
-def test_options_that_fit_together_are_accepted() -> None:
-    config(model={"d_model": 12, "num_heads": 6, "share_embeddings": True}, tokenizer={"shared": True})
-    config(schedule={"kind": "cosine", "warmup_steps": 9, "total_steps": 10}, training={"max_steps": 10})
-    config(schedule={"kind": "constant", "warmup_steps": 0}, tokenizer={"max_size": 5})
-    config(tokenizer={"kind": "file", "path": "a.json", "shared": True})
-    config(tokenizer={"kind": "bpe", "max_size": 261}, training={"bpe_dropout": 0.1})
-    config(training={"max_steps": None}, validation={"patience": 3})
-
-
-@pytest.mark.parametrize("limit", ["max_steps", "max_epochs", "max_target_tokens", "max_minutes"])
-def test_a_run_ends_by_any_one_limit(limit: str) -> None:
-    assert getattr(config(training={"max_steps": None, limit: 7}).training, limit) == 7

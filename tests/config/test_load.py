@@ -86,12 +86,6 @@ def test_overrides_change_the_file_and_the_later_wins(write_config: Write) -> No
     assert config.validation.metric == "chrf"
 
 
-def test_overrides_may_complete_and_correct_the_file(write_config: Write) -> None:
-    path = write_config("training:\n  max_steps: never\n")
-    overrides = ["data.path=builtin:reverse", "data.src=en", "data.tgt=de", "training.max_steps=5"]
-    assert load_config(path, overrides).training.max_steps == 5
-
-
 FORM = "the form is section.key=value"
 
 
@@ -116,11 +110,6 @@ def test_a_wrong_override_is_quoted(override: str, what: str, write_config: Writ
     answer = complaint(write_config(SMALLEST + "  seed: 1\nmodel:\n  d_model: 64\n"), override)
     assert answer.startswith(f"--set {override}: ")
     assert what in answer
-
-
-def test_a_mistake_in_the_file_is_reported_there_despite_an_override(write_config: Write) -> None:
-    answer = complaint(write_config(SMALLEST + "model: 3\n"), "model.d_model=8")
-    assert answer.startswith("configs/my.yaml, line 7: 'model' must be a section")
 
 
 def test_a_config_older_than_an_option_means_what_was_done_before(write_config: Write) -> None:

@@ -38,11 +38,6 @@ def test_plain_scalars(text: str, value: object) -> None:
     assert (read_value, type(read_value)) == (value, type(value))
 
 
-@pytest.mark.parametrize("quoted", ["'3'", '"3"', "|-\n  3", ">-\n  3"])
-def test_quoted_scalars_are_text(quoted: str) -> None:
-    assert read(f"key: {quoted}\n") == {"key": "3"}
-
-
 def test_keys_are_text_whatever_they_look_like() -> None:
     assert read("no: 1\n2: 2\nnull: 3\n1.5: 4\n") == {"no": 1, "2": 2, "null": 3, "1.5": 4}
     assert [read(text) for text in ("", "# only a comment\n", "---\n")] == [None] * 3

@@ -112,20 +112,3 @@ def test_sacrebleu_scores_the_two_files_alike(trained: RunDirectory, tmp_path: P
     command = [sys.executable, "-m", "sacrebleu", *files, "-b", "-w", "6"]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert float(said) == pytest.approx(result.scores["bleu"].value, abs=1e-6)
-
-
-def test_checkpoints_of_one_run_and_a_file_that_is_replaced(
-    trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    earlier = trained.checkpoints_dir / "step_0000100"
-    result = run_comparison((earlier, trained.path), **ARGUMENTS)
-    assert [Path(file).name.split(".")[-3] for file in result.systems] == ["step_0000100", "step_0000200"]
-    file = Path(result.systems[0])
-    assert run_comparison((file, trained.path), **ARGUMENTS).scores == result.scores
-    monkeypatch.chdir(trained.checkpoints_dir)
-    assert run_comparison((Path("step_0000100"), Path("step_0000200")), **ARGUMENTS).scores == result.scores
-    # The lines that were given are compared, not those that replace them.
-    edited = file.read_text(encoding="utf-8").replace("sieht", "findet")
-    file.write_text(edited, encoding="utf-8")
-    assert run_comparison((file, earlier), **ARGUMENTS).scores["bleu"].gain > 0
-    assert file.read_text(encoding="utf-8") != edited

@@ -1,7 +1,7 @@
 """The scores are sacreBLEU's, of the very file that is left."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from mt.data.sources.source import Split
 from mt.errors import ConfigError, DataError
 from mt.evaluation.evaluate import Evaluation, run_evaluation
 from mt.evaluation.record import read_evaluations
-from mt.evaluation.scores import Score
 from mt.evaluation.test_set import load_evaluation_set
 from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
@@ -85,26 +84,6 @@ def test_an_ensemble_is_scored_apart_from_its_first_run(
     # Only the run's own scores are recorded.
     assert [each.setting for each in read_evaluations(run)] == [alone.setting]
     assert read_evaluations(trained) == []
-
-
-def test_an_additional_score_is_of_the_same_lines_in_the_target_language_and_recorded(
-    trained: RunDirectory,
-) -> None:
-    asked: list[tuple[list[str], list[str], str]] = []
-
-    def score(hypotheses: Sequence[str], references: Sequence[str], language: str) -> Score:
-        asked.append((list(hypotheses), list(references), language))
-        return Score("literature BLEU", 12.5, "made up")
-
-    result = run_evaluation(trained, device=CPU, analyse=False, literature=score)
-    hypotheses, references = (
-        file.read_text(encoding="utf-8").split("\n")[:-1]
-        for file in (result.hypotheses_file, result.references_file)
-    )
-    assert asked == [(hypotheses, references, "de")]
-    [recorded] = read_evaluations(trained)
-    assert recorded.scores == result.scores
-    assert result.scores["literature_bleu"].value == 12.5
 
 
 def test_translations_of_another_setting_are_never_overwritten(trained: RunDirectory, tmp_path: Path) -> None:

@@ -1,16 +1,12 @@
 """Evaluations are kept in the run, a line each, and compared with those of other checkpoints."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-import pytest
 from pydantic import TypeAdapter
 
-from mt.checkpoint.store import CheckpointStore
-from mt.evaluation.evaluate import Evaluation, run_evaluation
 from mt.evaluation.record import RecordedEvaluation, read_evaluations, record_evaluation
 from mt.evaluation.scores import Score
 from mt.run_directory import RunDirectory
@@ -53,35 +49,3 @@ def test_the_newest_of_a_setting_counts_and_other_lines_are_skipped(tmp_path: Pa
     for each in (evaluation(bleu=1.0), evaluation("other"), evaluation(bleu=2.0)):
         record_evaluation(run, each)
     assert read_evaluations(run) == [evaluation("other"), evaluation(bleu=2.0)]
-
-
-Evaluate = Callable[..., Evaluation]
-
-
-@pytest.fixture
-def evaluate(trained: RunDirectory) -> Evaluate:
-    """`run_evaluation` of the trained run."""
-
-    def run(checkpoint: str, **options: object) -> Evaluation:
-        return run_evaluation(trained, checkpoint=checkpoint, device="cpu", analyse=False, **options)  # type: ignore[arg-type]
-
-    return run
-
-
-def test_of_averages_with_one_name_only_the_present_one_counts(
-    evaluate: Evaluate, trained: RunDirectory
-) -> None:
-    store = CheckpointStore(trained.checkpoints_dir)
-    steps = [store.require(name) for name in ("step_0000100", "step_0000150", "step_0000200")]
-    average = store.save_average(steps[1:]).name
-    evaluate(average)
-    evaluate("step_0000100")
-    assert store.save_average(steps).name == average
-    # Its translations are those of an average that is gone.
-    assert [evaluation.checkpoint for evaluation in read_evaluations(trained)] == ["step_0000100"]
-    found = evaluate(average)
-    recorded = read_evaluations(trained)[-1]
-    assert (recorded.setting, recorded.scores) == (found.setting, found.scores)
-    # It is the newest evaluation now, not where the old one was.
-    shown = [evaluation.checkpoint for evaluation in read_evaluations(trained)]
-    assert shown == ["step_0000100", average]

@@ -63,15 +63,6 @@ def test_lines_are_those_that_sacrebleu_scores_against(cache: Path) -> None:
     assert test_set.name.startswith("sacrebleu-wmt14-")
 
 
-def test_a_carriage_return_within_a_line_does_not_end_it(cache: Path) -> None:
-    wmt14: Any = DATASETS["wmt14"]
-    for field, text in (("src", "a\rb\nc\r\n"), ("ref", "x\ny\n")):
-        Path(wmt14._get_txt_file_path("en-de", field)).write_bytes(text.encode())
-    sources, references = load_standard_set("wmt14", DATA)
-    assert (sources, references) == (["a\rb", "c"], ["x", "y"])
-    assert sources == [line.strip() for line in wmt14.source("en-de")]
-
-
 def test_what_cannot_be_scored_is_refused(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DataError, match="has no test set 'wmt1'"):
         load_standard_set("wmt1", DATA)

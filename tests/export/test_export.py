@@ -218,17 +218,3 @@ def test_ctranslate2_keeps_the_limit_of_each_sentence(
     for one, other in zip(ours, theirs, strict=True):
         assert (list(one[0].ids), one[0].finished) == (list(other[0].ids), other[0].finished)
         assert one[0].score == pytest.approx(other[0].score, abs=1e-3)
-
-
-@pytest.mark.parametrize("strategy", [Beam(8, 2.0), Beam(12, 2.0)])
-def test_the_n_best_list_of_ctranslate2_does_not_depend_on_the_batch(
-    strategy: Beam, make_loaded: MakeLoaded, pairs: Pairs, tmp_path: Path
-) -> None:
-    export(make_loaded(seed=2), library_of("ctranslate2"), pairs, tmp_path / "out")
-    exported = load_exported(tmp_path / "out")
-    # Of one word up to a whole sentence.
-    sources = [" ".join(text.split()[: 1 + index % 12]) for index, text in enumerate(pairs[0][:48])]
-    together = exported.n_best(sources, num_best=strategy.size, strategy=strategy)
-    for source, expected in zip(sources, together, strict=True):
-        [alone] = exported.n_best([source], num_best=strategy.size, strategy=strategy)
-        assert [each.text for each in alone] == [each.text for each in expected]

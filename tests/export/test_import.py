@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,14 +19,10 @@ from safetensors.torch import load_file, save_file
 
 from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
-from mt.data.tokenizers.tokenizer import normalise_spacing
 from mt.errors import CheckpointError, DataError, RunError
 from mt.export.export import export_model
 from mt.inference.loaded_model import LoadedModel, load_model
-from mt.inference.translator import EngineChoice, Translator
 from mt.run_directory import RunDirectory
-from mt.search.hypothesis import length_limit
-from mt.search.strategy import Beam
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from mt.training.run import run_training
 from tests.data.conftest import Hub
@@ -195,56 +191,6 @@ def test_language_codes_stand_for_themselves(pieces: dict[str, Path], tmp_path: 
     assert [*loaded.src_tokenizer.tokens(ids), "</s>"] == original.tokenizer.convert_ids_to_tokens(
         original.tokenizer(text).input_ids
     )
-
-
-def generated(
-    original: Original, sources: Sequence[str], limits: Sequence[int], beam: int
-) -> list[list[str]]:
-    """What `generate` writes, token by token, with the rules of our search; EOS included."""
-    pad, start = original.model.config.pad_token_id, original.model.config.decoder_start_token_id
-    entry_of = original.tokenizer.decoder
-    written = []
-    for source, limit in zip(sources, limits, strict=True):
-        ids = original.model.generate(
-            torch.tensor([original.tokenizer(source).input_ids]),
-            max_new_tokens=limit,
-            num_beams=beam,
-            early_stopping=beam > 1,
-            suppress_tokens=sorted({pad, start, 1} - {0}),
-            renormalize_logits=True,
-            forced_eos_token_id=None,
-        )[0, 1:]
-        written.append(
-            [entry_of[number] for number in ids.tolist() if number not in (pad, start) or number == 0]
-        )
-    return written
-
-
-@pytest.mark.parametrize("beam", [1, 5])
-def test_both_engines_translate_as_transformers_does(
-    both: tuple[Original, LoadedModel, Path], beam: int
-) -> None:
-    original, loaded, run = both
-    sources = sentences(0, 500)[:40]
-    lengths = [len(ids) + 1 for ids in loaded.src_tokenizer.encode_batch(sources)]
-    limits = [length_limit(length, loaded.config.data.max_length, target_ratio=1.0) for length in lengths]
-    theirs = generated(original, sources, limits, beam)
-    strategy = Beam(5, length_normalization="mean") if beam > 1 else None
-    engines: list[EngineChoice] = ["torch", "ctranslate2"]
-    ours = [
-        Translator.from_run(run, device="cpu", engine=engine, precision="float32").translate(
-            sources, strategy=strategy
-        )
-        for engine in engines
-    ]
-    assert ours[0] == ours[1]
-    # With a beam, transformers ranks translations that have no end together with those that have one.
-    compared = [index for index, tokens in enumerate(theirs) if beam == 1 or tokens[-1:] == ["</s>"]]
-    assert compared
-    for index in compared:
-        pieces = [token for token in theirs[index] if token != "</s>"]
-        text = original.tokenizer.spm_target.decode_pieces(pieces).replace("\N{LOWER ONE EIGHTH BLOCK}", " ")
-        assert ours[0][index] == normalise_spacing(text)
 
 
 @pytest.mark.parametrize("is_scaled", [True, False])

@@ -158,12 +158,6 @@ def test_an_option_that_changes_what_the_weights_compute_is_refused(
         run_training(load_config(run.config_file), run)
 
 
-def test_options_of_training_alone_may_be_others(run: RunDirectory) -> None:
-    set_option(run, "dropout", 0.5)
-    set_option(run, "batch_tokens", 77)
-    ModelTranslator.from_run(run, device=CPU)
-
-
 @pytest.mark.parametrize(
     ("key", "value"),
     [

@@ -1,10 +1,7 @@
 """Runs of each format that is read translate as they did when they were made, and go on."""
 
-import hashlib
 import json
-import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,8 +11,6 @@ from mt.checkpoint.record import FORMAT_VERSION
 from mt.checkpoint.store import CheckpointStore
 from mt.config.load import load_config
 from mt.data.batches.batch import collate
-from mt.errors import CheckpointError
-from mt.evaluation.evaluate import run_evaluation
 from mt.inference.loaded_model import load_model
 from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
@@ -45,15 +40,6 @@ def test_every_format_has_golden_runs() -> None:
     formats = [f"format_{n}" for n in range(2, FORMAT_VERSION + 1)]
     assert [path.name for path in FORMATS] == formats
     assert [path.name for path in INTERRUPTED] == [f"{name}_interrupted" for name in formats]
-
-
-@pytest.mark.parametrize("path", ALL, ids=lambda path: path.name)
-def test_a_golden_run_is_small_and_of_its_format(path: Path) -> None:
-    assert sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) < 110_000
-    for record in path.rglob("checkpoint.json"):
-        assert f"format_{json.loads(record.read_text())['format_version']}" == path.name.removesuffix(
-            "_interrupted"
-        )
 
 
 @pytest.mark.parametrize("path", ALL, ids=lambda path: path.name)
@@ -117,38 +103,3 @@ def test_training_continues_from_the_middle_of_an_epoch(
     shutil.rmtree(run.checkpoints_dir / "step_0000620")
     assert run_training(load_config(run.config_file, more), run).counters.step == 620
     assert caplog.text.count("from step 605") == 2
-
-
-def change_format(run: RunDirectory, version: int) -> None:
-    """Say in the checkpoint that it is of another format; the seal is its checksum with zeros for a seal."""
-    for record in run.checkpoints_dir.glob("*/checkpoint.json"):
-        text = record.read_text()
-        text = re.sub('"format_version": [0-9]+', f'"format_version": {version}', text)
-        text = re.sub('"mt_version": "[^"]*"', '"mt_version": "77.1"', text)
-        blank = re.sub('"seal": "[0-9a-f]{64}"', f'"seal": "{"0" * 64}"', text)
-        seal = hashlib.sha256(blank.encode()).hexdigest()
-        record.write_text(blank.replace("0" * 64, seal, 1))
-
-
-@pytest.mark.parametrize("version", [1, FORMAT_VERSION + 1])
-@pytest.mark.parametrize(
-    "use",
-    [
-        lambda run, corpus: ModelTranslator.from_run(run, device=CPU),
-        lambda run, corpus: run_evaluation(
-            run, split="test", checkpoint="latest", device=CPU, data_path=corpus
-        ),
-        lambda run, corpus: run_training(load_config(run.config_file, ["training.max_steps=601"]), run),
-    ],
-    ids=["translate", "evaluate", "train"],
-)
-def test_another_format_is_refused_with_the_version_that_reads_it(
-    use: Callable[[RunDirectory, str], object], version: int, golden: Path
-) -> None:
-    run = RunDirectory(golden / "run")
-    change_format(run, version)
-    before = {file: file.read_bytes() for file in run.checkpoints_dir.rglob("*") if file.is_file()}
-    formats = f"has format {version}, and mt .* reads format {FORMAT_VERSION}"
-    with pytest.raises(CheckpointError, match=f"{formats}. Read it with .* mt 77.1"):
-        use(run, str(golden / "corpus"))
-    assert before == {file: file.read_bytes() for file in run.checkpoints_dir.rglob("*") if file.is_file()}

@@ -2,7 +2,6 @@
 
 import math
 import xml.etree.ElementTree as ET
-from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -11,19 +10,6 @@ from hypothesis import strategies as st
 from mt.reports.charts import HEIGHT, WIDTH, line_chart, sparkline
 
 VALUES = st.floats(-1e299, 1e299, allow_nan=False)
-
-
-@pytest.mark.parametrize("values", [(5e-4, 5e-4), (0.0, 2e-4), (1.2e-4, 1.8e-4), (0.0, 30.0), (2.0, 2.0)])
-def test_the_labels_of_an_axis_are_evenly_spaced(values: tuple[float, float]) -> None:
-    figure = ET.fromstring(line_chart("Learning rate", {"": list(enumerate(values))}))
-    labels = [
-        float(str(text.text))
-        for text in figure.iter("text")
-        if (text.get("class"), text.get("text-anchor")) == ("tick", "end")
-    ]
-    gaps = [later - earlier for earlier, later in pairwise(labels)]
-    assert min(gaps) > 0
-    assert gaps == pytest.approx([gaps[0]] * len(gaps), rel=1e-3)
 
 
 @settings(max_examples=100, deadline=None)

@@ -1,9 +1,7 @@
 """The facts about a run, from its files alone: its state, its figures, its sessions, and what is damaged."""
 
 import json
-import math
 import os
-import re
 import shutil
 import socket
 import subprocess
@@ -19,7 +17,6 @@ from hypothesis import strategies as st
 from mt.reports.facts import RunFacts
 from mt.reports.report import render
 from mt.reports.show import describe
-from mt.reports.summary import short_count
 from mt.run_directory import RunDirectory
 from tests.processes import environment
 
@@ -137,12 +134,6 @@ def test_a_damaged_part_is_named_and_the_rest_is_described(
         assert is_harmless or Path(part).name in text
 
 
-def test_a_damaged_checkpoint_that_is_not_needed_does_no_harm(run: RunDirectory) -> None:
-    (run.checkpoints_dir / "average_0000600").mkdir()
-    assert (facts_of(run).state, facts_of(run).problems) == ("finished", [])
-    assert "damaged: checkpoint.json is missing" in describe(facts_of(run))
-
-
 @settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_no_content_of_a_file_makes_describing_fail(
@@ -162,19 +153,3 @@ def test_no_content_of_a_file_makes_describing_fail(
     part.write_bytes(content[:start] + noise + content[start + data.draw(st.integers(0, 40)) :])
     for text in all_texts(facts_of(run)):
         assert not [char for char in text if not char.isprintable() and char != "\n"]
-
-
-@pytest.mark.parametrize("value", ["1e299", "5e-324", "-1e299", "0.0"])
-def test_curves_of_extreme_figures_are_drawn(run: RunDirectory, value: str) -> None:
-    figures = dict.fromkeys(("loss", "bleu", "minutes", "tokens_per_second", "epoch"), float(value))
-    lines = [{"step": step, "kind": kind, **figures} for step in (1, 2) for kind in ("train", "validation")]
-    run.metrics_file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    drawn = re.findall(r'points="(.*?)"', all_texts(facts_of(run))[1])
-    assert len(drawn) == 4
-    assert all(math.isfinite(float(number)) for points in drawn for number in re.split("[ ,]", points))
-
-
-def test_counts_are_shown_with_three_digits() -> None:
-    numbers = (950, 999, 1000, 12_345, 999_499, 999_500, 2_320_000, 999_600_000, 1.2e15, 999.6e12)
-    shown = "950 999 1k 12.3k 999k 1M 2.32M 1G 1,200T 1,000T"
-    assert " ".join(map(short_count, numbers)) == shown

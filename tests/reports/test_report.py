@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from mt.config.load import load_config
 from mt.evaluation.analysis import ScoredSentence
 from mt.reports.facts import RunFacts
 from mt.reports.report import compared, figures, render
@@ -208,24 +207,6 @@ def test_page_and_card_tell_the_facts_of_the_files(golden_run: GoldenRun) -> Non
     )
 
 
-def test_page_and_card_tell_the_revision_of_every_corpus_from_the_hub(golden_run: GoldenRun) -> None:
-    run = golden_run()
-    corpus = json.loads(run.corpus_file.read_text())
-    first, second = "1f9f6191d0e9", "805090dc28bf"
-    source = corpus["sources"][0]
-    corpus |= {"path": "org/one", "kind": "hub", "revision": first}
-    one = source | {"path": "org/one", "kind": "hub", "revision": first}
-    two = one | {"path": "org/two", "revision": second, "weight": 2.0}
-    for mixed, datasets in (([one], ["org/one"]), ([one, source, two, two], ["org/one", "org/two"])):
-        run.corpus_file.write_text(json.dumps(corpus | {"sources": mixed}))
-        _, front, body = card_of(run).split("---\n", 2)
-        assert yaml.safe_load(front)["datasets"] == datasets
-        text = Outline(page_of(run)).text
-        assert f"Trained on org/one, revision {first}, from en to de." in text
-        assert f"Trained on org/one, revision {first}, from en to de." in Outline(rendered(body)).text
-        assert text.count(second) == Outline(rendered(body)).text.count(second) == 2 * (len(mixed) > 1)
-
-
 def test_the_headline_is_of_the_test_split_of_the_run_before_other_data(golden_run: GoldenRun) -> None:
     run = golden_run()
     best = "step_0000600"
@@ -250,20 +231,6 @@ def test_the_headline_is_of_the_test_split_of_the_run_before_other_data(golden_r
         assert not hub & {28.5, 99.75, 30.5}
         # All are in the table.
         assert all(f"| {value:.2f} |" in markdown for _, _, value in evaluations)
-
-
-def test_the_config_in_the_report_is_that_of_the_run(golden_run: GoldenRun) -> None:
-    run = golden_run()
-    outline = Outline(page_of(run))
-    shown = next(text for text in outline.inside("pre") if "d_model" in text)
-    # The run is of an earlier version; the report also has the options that are new since.
-    expected = load_config(run.config_file)
-    (run.path / "shown.yaml").write_text(shown)
-    assert load_config(run.path / "shown.yaml") == expected
-    block = re.search(r"^```yaml\n(.*?)^```$", card_of(run), re.MULTILINE | re.DOTALL)
-    assert block
-    (run.path / "card.yaml").write_text(block[1])
-    assert load_config(run.path / "card.yaml") == expected
 
 
 WORDS = st.lists(st.sampled_from(["a", "b", "<i>", "&", ".", "ä"]), max_size=12).map(" ".join)

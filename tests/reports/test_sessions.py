@@ -1,6 +1,5 @@
 """The sessions that training records: each process that trained, how it ended, and its warnings."""
 
-import json
 import logging
 import shutil
 from collections.abc import Callable
@@ -78,18 +77,3 @@ def test_warnings_belong_to_their_session(
     assert session.warnings[-1] == "beware of \x1b[31m"
     assert told(run) == ["started; failed: no."]
     assert "warning: beware of \\x1b[31m" in describe(facts_of(run))
-
-
-def test_lines_that_are_no_events_are_skipped_and_a_missing_file_has_none(tmp_path: Path) -> None:
-    run = RunDirectory(tmp_path)
-    assert facts_of(run).sessions == []
-    events: list[dict[str, object]] = [
-        {"event": "end", "reason": "of nothing"},
-        {"event": "start"},
-        {"event": "training", "step": 3},
-    ]
-    lines = [json.dumps({"time": "2026-01-02T03:04:05+02:00", **event}) for event in events]
-    run.sessions_file.write_text("\n".join(["[", *lines, '{"event": "warn']))
-    [session] = facts_of(run).sessions
-    assert (session.first_step, session.outcome) == (3, "")
-    assert "2026-01-02 03:04:05  resumed from step 3; nothing says how it ended" in describe(facts_of(run))

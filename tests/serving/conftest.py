@@ -1,10 +1,7 @@
 """A translator to serve, another copy of it as the reference, and a search that waits until it may begin."""
 
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +13,6 @@ from mt.inference.model_translator import ModelTranslator
 from mt.inference.segments import Translation
 from mt.run_directory import RunDirectory
 from mt.serving.batching import BatchedTranslator
-from tests.processes import Popen, environment
 
 
 @pytest.fixture(scope="session")
@@ -66,16 +62,3 @@ def gate(translator: ModelTranslator, monkeypatch: pytest.MonkeyPatch) -> Iterat
     monkeypatch.setattr(translator, "n_best", made)
     yield made
     made.opened.set()
-
-
-@contextmanager
-def serving(run: Path, *options: str) -> Iterator[tuple[str, Popen]]:
-    """`mt serve` in a process of its own, with its address."""
-    command = [sys.executable, "-m", "mt", "serve", "--run", str(run), "--port", "0", "--device", "cpu"]
-    with Popen([*command, *options], stderr=subprocess.PIPE, text=True, env=environment()) as process:
-        try:
-            while "serving at" not in (line := str(process.stderr.readline())):
-                assert line, "it ended"
-            yield line.split("serving at ")[1].split(";")[0], process
-        finally:
-            process.kill()

@@ -2,10 +2,8 @@
 
 import json
 import logging
-import re
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -235,15 +233,3 @@ def test_texts_are_in_the_log_only_if_asked_for(
     with caplog.at_level(logging.DEBUG, "mt"):
         client_of(batched, logs_texts=True).post("/translate", json={"text": text})
     assert "Anna buys \\x1b[31m milk. -> " in caplog.text
-
-
-def test_the_description_is_derived_and_the_documented_examples_are_answered(client: TestClient) -> None:
-    whole = client.get("/openapi.json").json()
-    assert set(whole["paths"]) == {"/translate", "/health"}
-    asked = whole["components"]["schemas"]["TranslateRequest"]["properties"]
-    assert set(asked) == {"text", "texts", "beam", "n_best", "alignment", "join_lines", "run", "src", "tgt"}
-    assert asked["beam"]["maximum"] == 20
-    page = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
-    bodies = [json.loads(body) for body in re.findall(r"-d '(\{.*?\})'", page, re.DOTALL)]
-    assert len(bodies) >= 2
-    assert {client.post("/translate", json=body).status_code for body in bodies} == {200}

@@ -144,15 +144,3 @@ def test_a_search_that_is_cancelled_ends_at_its_next_step(
         assert texts_of(await batched.translate(["Anna buys milk."])) == ["Anna kauft Milch."]
 
     asyncio.run(ask())
-
-
-def test_words_are_aligned_if_asked_for(batched: BatchedTranslator) -> None:
-    [plain] = asyncio.run(batched.translate(["Anna buys milk."]))
-    assert "alignment" not in plain.translations[0].model_fields_set
-    texts = ["Anna buys milk.", "", "milk. " * 20]
-    aligned, empty, in_parts = (
-        result.translations[0].alignment for result in asyncio.run(batched.translate(texts, aligned=True))
-    )
-    assert aligned is not None
-    assert [target for _, target in aligned] == [0, 1, 2]
-    assert (empty, in_parts) == ([], None)

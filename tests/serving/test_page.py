@@ -1,27 +1,21 @@
-"""The page in a browser, and the service in a process of its own."""
+"""The page as text, and the service in a process of its own."""
 
 import json
 import re
 import signal
 import socket
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from fastapi.testclient import TestClient
 
-from mt.inference.model_translator import ModelTranslator
-from mt.search.strategy import Beam
 from mt.serving.app import Service
-from tests.serving.conftest import serving
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
-SENTENCE = "Anna buys two red apples today."
+    pass
 
 
 def test_the_page_loads_nothing_and_inserts_no_markup() -> None:
@@ -31,88 +25,6 @@ def test_the_page_loads_nothing_and_inserts_no_markup() -> None:
     assert links == {"http://www.w3.org/2000/svg"}  # A name, not an address.
     assert not re.search(r"""\s(?:src|href|style|on\w+)=""", answer.text)
     assert "innerHTML" not in answer.text
-
-
-# ---- in a browser ----
-
-Open = Callable[..., "Page"]
-
-
-@pytest.fixture
-def open_page(_trained: Path, open_address: Open) -> Iterator[Open]:
-    """Serves the page, and opens it at a width."""
-    with ExitStack() as stack:
-
-        def show(width: int, *options: str) -> Any:
-            address, _ = stack.enter_context(serving(_trained, *options))
-            return open_address(address, width)
-
-        yield show
-
-
-def expect(locator: Any) -> Any:
-    from playwright.sync_api import expect
-
-    return expect(locator)
-
-
-@pytest.mark.parametrize("width", [1280, 390])
-def test_a_sentence_is_translated_while_it_is_typed_with_alternatives_and_lines(
-    width: int, open_page: Open, reference: ModelTranslator
-) -> None:
-    page = open_page(width)
-    [alone] = reference.n_best([SENTENCE], strategy=Beam(5), num_best=5)
-    # The field has the focus from the beginning.
-    page.keyboard.type(SENTENCE)
-    expect(page.locator("#translation")).to_have_text(alone[0].text)
-    expect(page.locator("#tgt")).to_have_text("Translation: de")
-    buttons = page.locator("#alternatives button")
-    # While it is typed, its beginnings may have the same best translation.
-    expect(buttons.locator("span:first-child")).to_have_text([each.text for each in alone])
-    assert page.locator("#source .word").all_text_contents() == SENTENCE.split()
-    assert page.locator("#lines path").count() >= len(alone[0].text.split())
-    # The other translations are chosen with the keyboard.
-    buttons.nth(1).focus()
-    page.keyboard.press("Enter")
-    expect(page.locator("#translation")).to_have_text(alone[1].text)
-    assert buttons.nth(1).get_attribute("aria-pressed") == "true"
-    assert page.locator("#target .word").all_text_contents() == alone[1].text.split()
-    # So is a word, whose lines are then named.
-    page.locator("#target .word").first.focus()
-    page.keyboard.press("ArrowRight")
-    assert (page.locator("#links").text_content() or "").startswith(f"{alone[1].text.split()[1]} – ")
-    assert page.locator("#pair").get_attribute("class") == ("wide" if width > 1000 else "tall") + " pointing"
-    # The page itself never scrolls sideways.
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    page.locator("#text").fill("")
-    expect(page.locator("#translation")).to_have_text("")
-    expect(page.locator("#words")).to_be_hidden()
-
-
-def test_a_long_text_markup_and_a_token(open_page: Open, reference: ModelTranslator, tmp_path: Path) -> None:
-    token = tmp_path / "token"
-    token.write_text("s3cret")
-    page = open_page(390, "--token-file", str(token))
-    page.locator("#text").fill(SENTENCE)
-    # It asks for the token.
-    page.locator("#token").fill("s3cret")
-    page.keyboard.press("Tab")
-    [expected] = reference.translate([SENTENCE], strategy=Beam(5))
-    expect(page.locator("#translation")).to_have_text(expected)
-    text = "Anna buys milk. " * 8
-    page.locator("#text").fill(text)
-    [expected] = reference.translate([text])
-    expect(page.locator("#translation")).to_have_text(expected)
-    expect(page.locator("#others")).to_be_hidden()
-    page.locator("#text").fill("milk " * 40)
-    expect(page.locator("#status")).to_contain_text("has a sentence of 41 tokens")
-    # An element would have no text, and a dialog would be noticed.
-    page.locator("#text").fill("<img src=x onerror=alert(1)> milk.")
-    expect(page.locator("#source .word").first).to_have_text("<img")
-    assert page.locator("main script, main img").count() == 0
-
-
-# ---- in a process of its own ----
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -13,8 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from mt.special_tokens import EOS_ID, PAD_ID
 from mt.training import loss as plain
-from mt.transformer import linear
 from mt.transformer.kernels import cross_entropy as kernel
+from mt.transformer.kernels import linear
 
 N, D, V = 9, 5, 7
 LABELS = torch.tensor([4, PAD_ID, 5, 6, EOS_ID, PAD_ID, 1, 4, 4])
