@@ -38,9 +38,9 @@ LINES = {
     "config": 1161,
     "builtin": 96,
     "data": 4347,
-    "transformer": 1498,
+    "transformer": 1491,
     "checkpoint": 560,
-    "search": 904,
+    "search": 893,
     "inference": 3853,
     "evaluation": 1035,
     "training": 2506,
@@ -52,9 +52,9 @@ LINES = {
     "cli": 1926,
     "other text in mt": 1104,
     "scripts": 3999,
-    "tests": 25327,
-    "documents": 2355,
-    "spine": 2109,
+    "tests": 25358,
+    "documents": 2357,
+    "spine": 2097,
 }
 # More than this below its bound, and the bound is to be lowered.
 SLACK = 20

@@ -1,5 +1,6 @@
 """What the README and the quickstart show is what is there."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -23,6 +24,34 @@ def test_the_map_has_the_lines_of_each_file() -> None:
     assert {path: int(count) for path, count in rows} == {
         path: (ROOT / path).read_text(encoding="utf-8").count("\n") for path, _ in rows
     }
+
+
+# What the files of the map use beyond themselves, PyTorch and the standard library.
+OUTSIDE_THE_MAP = {
+    "mt.data.batches.pairs",
+    "mt.data.batches.stream",
+    "mt.errors",
+    "mt.special_tokens",
+    "mt.training.session",
+    "mt.training.train_state",
+    "mt.transformer.kernels.attention",
+    "mt.transformer.kernels.cross_entropy",
+    "mt.transformer.kernels.dropout",
+    "mt.transformer.kernels.linear",
+}
+
+
+def test_each_name_in_the_map_is_from_an_earlier_file_or_one_of_ten_others() -> None:
+    earlier: set[str] = set()
+    outside: set[str] = set()
+    for path in re.findall(r"^\| \[\w+\]\((mt/.*)\) \|", README, re.MULTILINE):
+        for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("mt."):
+                names = {f"{node.module}.{alias.name}" for alias in node.names}
+                modules = {name for name in names if (ROOT / f"{name.replace('.', '/')}.py").exists()}
+                outside |= (modules or {str(node.module)}) - earlier
+        earlier.add(path.removesuffix(".py").replace("/", "."))
+    assert outside == OUTSIDE_THE_MAP
 
 
 def test_the_quickstart_translates_sentences_that_were_held_out() -> None:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from mt.masks import causal_mask
-from mt.transformer.transformer import DecodedStep, Transformer
+from mt.transformer.transformer import Transformer
 
 
 class Prefixes:
@@ -32,7 +32,9 @@ class UncachedTransformer:
     def start_cache(self, memory: Tensor, src_mask: Tensor) -> Prefixes:
         return Prefixes(memory, src_mask)
 
-    def decode_step(self, ids: Tensor, cache: Prefixes, *, with_alignment: bool = False) -> DecodedStep:
+    def decode_step(
+        self, ids: Tensor, cache: Prefixes, *, with_alignment: bool = False
+    ) -> tuple[Tensor, Tensor | None]:
         cache.ids = torch.cat([cache.ids, ids[:, None]], dim=1)
         num_rows, length = cache.ids.shape
         memory, src_mask = (
@@ -43,4 +45,4 @@ class UncachedTransformer:
         )
         scores = decoded.alignment_scores
         logits = self.model.project(decoded.hidden[:, -1])
-        return DecodedStep(logits, None if scores is None else scores[:, -1])
+        return logits, None if scores is None else scores[:, -1]

@@ -32,17 +32,17 @@ class Copying:
 
     def decode_step(self, model: EncoderDecoder[CacheT], ids: Tensor, cache: CacheT) -> Tensor:
         """Return the model's logits, and remember what the alignment head attends to most."""
-        step = model.decode_step(ids, cache, with_alignment=self._active)
-        if step.alignment_scores is not None:
+        logits, alignment_scores = model.decode_step(ids, cache, with_alignment=self._active)
+        if alignment_scores is not None:
             # The head may attend again to a word that is already copied, but no word is copied twice.
-            least = torch.finfo(step.alignment_scores.dtype).min
-            self._positions = step.alignment_scores.masked_fill(self._done, least).argmax(-1)
+            least = torch.finfo(alignment_scores.dtype).min
+            self._positions = alignment_scores.masked_fill(self._done, least).argmax(-1)
             if self._length < self._given.size(1):
                 # A prefix names the word that it copies, whatever the head attends to.
                 given = self._given[:, self._length]
                 self._positions = given.where(given >= 0, self._positions)
         self._length += 1
-        return step.logits
+        return logits
 
     def exclude(self, logits: Tensor) -> None:
         """Set the logits ``(R, V)`` of tokens that are never written to minus infinity, in place."""

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -25,16 +24,6 @@ class EnsembleCache:
         """Keep these rows ``(R',)`` and sentences ``(B',)``, in this order, in each cache."""
         for cache in self.caches:
             cache.select(rows, sentences)
-
-
-@dataclass(frozen=True)
-class EnsembleStep:
-    """The output of one decoding step of an ensemble."""
-
-    logits: Tensor
-    """``(R, V)``, the log-probabilities of the next token of each row."""
-    alignment_scores: Tensor | None
-    """``(R, S)``, the logarithm of the mean attention of the alignment heads; None unless requested."""
 
 
 class EnsembleModel:
@@ -60,14 +49,19 @@ class EnsembleModel:
             [model.start_cache(own, src_mask) for model, own in zip(self._models, memories, strict=True)]
         )
 
-    def decode_step(self, ids: Tensor, cache: EnsembleCache, *, with_alignment: bool = False) -> EnsembleStep:
+    def decode_step(
+        self, ids: Tensor, cache: EnsembleCache, *, with_alignment: bool = False
+    ) -> tuple[Tensor, Tensor | None]:
         """Decode the newest token of each row ``(R,)`` with each model; the caches grow by it."""
-        steps = [
-            model.decode_step(ids, own, with_alignment=with_alignment)
-            for model, own in zip(self._models, cache.caches, strict=True)
-        ]
-        scores = [step.alignment_scores for step in steps if step.alignment_scores is not None]
-        return EnsembleStep(_log_mean([step.logits for step in steps]), _log_mean(scores) if scores else None)
+        logits, scores = zip(
+            *(
+                model.decode_step(ids, own, with_alignment=with_alignment)
+                for model, own in zip(self._models, cache.caches, strict=True)
+            ),
+            strict=True,
+        )
+        # The logarithm of the mean attention of the alignment heads.
+        return _log_mean(logits), _log_mean(scores) if with_alignment else None
 
     def forward(self, src_ids: Tensor, src_mask: Tensor, tgt_ids: Tensor, tgt_mask: Tensor) -> Tensor:
         """Sources ``(B, S)`` and translations ``(B, T)`` with BOS -> log-probabilities ``(B, T, V)``."""

@@ -27,18 +27,6 @@ class Cache(Protocol):
 CacheT = TypeVar("CacheT", bound=Cache)
 
 
-class StepOutput(Protocol):
-    """The output of one decoding step."""
-
-    @property
-    def logits(self) -> Tensor:
-        """``(R, V)``, the logits of the next token of each row."""
-
-    @property
-    def alignment_scores(self) -> Tensor | None:
-        """``(R, S)``, how well each source position matches the next token; None unless requested."""
-
-
 class EncoderDecoder(Protocol[CacheT]):
     """A model that encodes a source once and then decodes one token at a time."""
 
@@ -48,8 +36,15 @@ class EncoderDecoder(Protocol[CacheT]):
     def start_cache(self, memory: Tensor, src_mask: Tensor) -> CacheT:
         """Return a cache without tokens over this memory."""
 
-    def decode_step(self, ids: Tensor, cache: CacheT, *, with_alignment: bool = False) -> StepOutput:
-        """Decode the newest token of each row ``(R,)``; the cache grows by it."""
+    def decode_step(
+        self, ids: Tensor, cache: CacheT, *, with_alignment: bool = False
+    ) -> tuple[Tensor, Tensor | None]:
+        """Decode the newest token of each row ``(R,)``; the cache grows by it.
+
+        Returns:
+            The logits ``(R, V)`` of the next token; and, if requested, how well each source position matches
+            that token, ``(R, S)``.
+        """
 
 
 class TeacherForced(Protocol):

@@ -1,7 +1,6 @@
 """The whole model: encoder, decoder, and the projection to the vocabulary (Vaswani et al. 2017, figure 1)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -11,16 +10,6 @@ from mt.transformer.cache import DecoderCache
 from mt.transformer.decoder import Decoded, Decoder
 from mt.transformer.embedding import PositionalEmbedding
 from mt.transformer.encoder import Encoder
-
-
-@dataclass(frozen=True)
-class DecodedStep:
-    """The output of one cached decoding step for R rows."""
-
-    logits: Tensor
-    """``(R, V)``, of the next token of each row."""
-    alignment_scores: Tensor | None
-    """``(R, S)``, as in `mt.transformer.decoder.Decoded`."""
 
 
 class Transformer(nn.Module):
@@ -80,14 +69,18 @@ class Transformer(nn.Module):
         """Return a cache without tokens over memory ``(B, S, D)``, for one row for each sentence."""
         return self.decoder.start_cache(memory, src_mask)
 
-    def decode_step(self, ids: Tensor, cache: DecoderCache, *, with_alignment: bool = False) -> DecodedStep:
-        """Decode the newest token of each row ``(R,)``; the cache grows by it."""
+    def decode_step(
+        self, ids: Tensor, cache: DecoderCache, *, with_alignment: bool = False
+    ) -> tuple[Tensor, Tensor | None]:
+        """Decode the newest token of each row ``(R,)``, by which the cache grows.
+
+        Returns:
+            Logits ``(R, V)`` of the next token, and its alignment scores ``(R, S)`` if requested.
+        """
         x = self.tgt_embedding(ids[:, None], start=cache.length)
         decoded = self.decoder.decode_step(x, cache, with_alignment=with_alignment)
         scores = decoded.alignment_scores
-        return DecodedStep(
-            self.project(decoded.hidden[:, 0]), None if scores is None else scores.flatten(0, 1)
-        )
+        return self.project(decoded.hidden[:, 0]), None if scores is None else scores.flatten(0, 1)
 
     def project(self, hidden: Tensor) -> Tensor:
         """Project hidden states ``(..., D)`` to logits ``(..., V)``."""

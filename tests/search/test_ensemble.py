@@ -103,7 +103,7 @@ def test_words_are_aligned_by_the_mean_attention_of_the_models(
     assert not torch.allclose(weights[0], weights[1], atol=1e-3)
     model = ensemble(transformer, other)
     cache = model.start_cache(model.encode(src_ids, src_mask), src_mask)
-    scores = model.decode_step(tgt_ids[:, 0], cache, with_alignment=True).alignment_scores
+    scores = model.decode_step(tgt_ids[:, 0], cache, with_alignment=True)[1]
     assert scores is not None
     torch.testing.assert_close(scores.exp(), (weights[0] + weights[1]) / 2, atol=1e-5, rtol=1e-4)
 

@@ -53,9 +53,9 @@ def decode(model: EncoderDecoder[Any], selections: Selections) -> list[tuple[Ten
     number, found = 3, []
     for kept, sentences in selections:
         ids = torch.randint(4, 13, (number,), generator=generator)
-        step = model.decode_step(ids, cache, with_alignment=True)
-        assert step.alignment_scores is not None
-        found.append((step.logits, step.alignment_scores))
+        logits, scores = model.decode_step(ids, cache, with_alignment=True)
+        assert scores is not None
+        found.append((logits, scores))
         cache.select(torch.tensor(kept), None if sentences is None else torch.tensor(sentences))
         number = len(kept)
     return found
@@ -115,7 +115,7 @@ def test_a_rounded_model_is_close_to_the_exact_one(
     torch.testing.assert_close(forced.float(), expected, atol=tolerance * scale, rtol=0.0)
     cache = model.start_cache(model.encode(SRC_IDS, SRC_MASK), SRC_MASK)
     for t in range(3):
-        logits = model.decode_step(TGT_IDS[:, t], cache).logits.float()
+        logits = model.decode_step(TGT_IDS[:, t], cache)[0].float()
         torch.testing.assert_close(logits, expected[:, t], atol=tolerance * scale, rtol=0.0)
 
 
