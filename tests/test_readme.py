@@ -11,6 +11,10 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
+def test_it_is_short() -> None:
+    assert README.count("\n") <= 110
+
+
 def test_the_config_shown_is_one(tmp_path: Path) -> None:
     (block,) = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
     (tmp_path / "en-de.yaml").write_text(block, encoding="utf-8")
