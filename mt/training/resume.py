@@ -29,9 +29,6 @@ from mt.training.train_state import TrainState
 
 LOG = logging.getLogger(__name__)
 
-# What must be equal in all processes, besides the config.
-_EQUAL_EVERYWHERE = ("mt", "torch", "precision")
-
 
 @dataclass(frozen=True)
 class ResumePoint:
@@ -152,7 +149,7 @@ def check_same_config(run: RunDirectory, config: Config) -> None:
 
 def check_equal_processes(config: Config, environment: Mapping[str, str | int]) -> None:
     """Before several processes train: check that they have the same software, precision and config."""
-    known = {name: environment[name] for name in _EQUAL_EVERYWHERE} | all_options(config)
+    known = {name: environment[name] for name in ("mt", "torch", "precision")} | all_options(config)
     first, *others = distributed.all_gather(known)
     for rank, other in enumerate(others if processes.is_first() else [], 1):
         if different := environment_differences(first, other):
