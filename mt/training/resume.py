@@ -122,11 +122,10 @@ def report_resuming(point: ResumePoint, config: Config, environment: Mapping[str
     for name, reason in point.damaged.items():
         LOG.warning("checkpoint %s is damaged and skipped: %s", folder / name, reason)
     LOG.info("resuming %s from step %s", folder.parent, f"{point.checkpoint.step:,}")
-    changes = environment_differences(point.checkpoint.environment, environment)
-    if config.training.compile:
-        changes.append("training.compile chooses kernels by the first batches of a session")
-    for change in changes:
+    for change in environment_differences(point.checkpoint.environment, environment):
         LOG.warning("resuming is not bit-exact, because this has changed: %s", change)
+    if config.training.compile:
+        LOG.warning("resuming may not be bit-exact, because of training.compile")
 
 
 def as_begun(config: Config, run: RunDirectory) -> Config:

@@ -193,7 +193,8 @@ def _ready(
         environment["init_from"] = f"{config.init_from.run}@{config.init_from.checkpoint}"
         environment["init_from_sha256"] = str(config.init_from.sha256)
     size = f"{sum(parameter.numel() for parameter in model.parameters()):,}"
-    LOG.info("model: %s parameters, in %s on %s", size, precision.name, environment["device_name"])
+    where = f"{environment['device']} ({environment['device_name']})"
+    LOG.info("model: %s parameters, in %s on %s", size, precision.name, where)
     fix_num_threads()
     keep_freed_memory()
     if config.training.compile:
