@@ -26,9 +26,8 @@ class Interruption(contextlib.ExitStack):
     def __init__(self, max_seconds: float | None = None) -> None:
         super().__init__()
         self.signal: signal.Signals | None = None
-        self._is_agreed = False
         self._max_seconds = max_seconds
-        self._is_at_once = False
+        self._is_agreed = self._is_at_once = False
 
     def __enter__(self) -> Self:
         for number in SIGNALS:

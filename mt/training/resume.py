@@ -42,7 +42,7 @@ class ResumePoint:
     damaged: Mapping[str, str]
     """Later checkpoints, each with what is damaged in it."""
     finished: str | None
-    """The limit that the run has reached, in words; None if there is something left to do."""
+    """The limit that the run has reached, in words."""
 
     def restore(self, state: TrainState) -> None:
         """Put the checkpoint into a new train state, once."""

@@ -111,17 +111,16 @@ def _make_room(
     config: Config, run: RunDirectory, interruption: Interruption, restart: bool, origin: Path | None
 ) -> Corpus | None:
     """Move an old run aside, or branch off a new one; return the corpus if it had to be loaded first."""
-    if origin is None and not (restart and run.exists):
+    if origin is not None:
+        return branch_off(origin, run, config, interruption)
+    if not (restart and run.exists):
         return None
     # All inputs are loaded first, so that a wrong path leaves the old run in its place.
     with interruption.at_once():
         corpus = load_corpus(config.data, config.cleaning)
-        if origin is None and config.tokenizer.kind == "file":
+        if config.tokenizer.kind == "file":
             make_tokenizers(corpus.train, config)
-    if origin is None:
-        LOG.info("moved the old run to %s", run.set_aside())
-    else:
-        branch_off(origin, run, config, corpus)
+    LOG.info("moved the old run to %s", run.set_aside())
     return corpus
 
 
