@@ -161,7 +161,7 @@ class Trial:
 
     def time_steps(self) -> Speed:
         """Take the first steps of the run for some seconds, and then forward passes of a batch."""
-        num_steps = num_tokens = 0
+        position, num_steps, num_tokens = (0, 0), 0, 0
         started = time.perf_counter()
         while num_steps <= UNCOUNTED_STEPS or (
             num_steps < MOST_STEPS and time.perf_counter() - started < TIMED_SECONDS
@@ -169,7 +169,9 @@ class Trial:
             if num_steps == UNCOUNTED_STEPS:
                 started, num_tokens = time.perf_counter(), 0
             num_steps += 1
-            num_tokens += self._train(self.batches.take(self._train_state.position)).num_target_tokens
+            batches = self.batches.take(position)
+            position = batches.next_position
+            num_tokens += self._train(batches).num_target_tokens
         return Speed((time.perf_counter() - started) / num_tokens, self._time_forward_pass())
 
     def _train(self, batches: StepBatches) -> StepResult:

@@ -7,12 +7,13 @@ from pathlib import Path
 
 from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
-from mt.data.corpus import Corpus
+from mt.data.corpus import Corpus, load_corpus
 from mt.data.prepare import check_same_corpus
 from mt.errors import CheckpointError, RunError
 from mt.files import make_folder, new_folder
 from mt.inference.loaded_model import check_tokenizers
 from mt.run_directory import RunDirectory
+from mt.training.interruption import Interruption
 from mt.training.progress import forget_later_steps
 from mt.training.resume import check_same_config, write_config
 from mt.training.run_log import log_file
@@ -20,8 +21,8 @@ from mt.training.run_log import log_file
 LOG = logging.getLogger(__name__)
 
 
-def branch_off(path: Path, new: RunDirectory, config: Config, corpus: Corpus) -> None:
-    """Create ``new``, whole or not at all, as a copy of a run as it was at its checkpoint in ``path``."""
+def branch_off(path: Path, new: RunDirectory, config: Config, interruption: Interruption) -> Corpus:
+    """Copy a run, whole or not at all, as it was at its checkpoint in ``path``; return its corpus."""
     folder = path.absolute()
     run = RunDirectory(folder.parent.parent)
     store = CheckpointStore(run.checkpoints_dir)
@@ -41,8 +42,10 @@ def branch_off(path: Path, new: RunDirectory, config: Config, corpus: Corpus) ->
         )
     check_same_config(run, config)
     check_tokenizers(run, checkpoint)
-    check_same_corpus(run, corpus)
     store.verify(checkpoint)
+    with interruption.at_once():
+        corpus = load_corpus(config.data, config.cleaning)
+    check_same_corpus(run, corpus)
     copied = {checkpoint.name}
     if best := store.last_best(checkpoint.step):
         # If it is damaged, no older one takes its place.
@@ -65,3 +68,4 @@ def branch_off(path: Path, new: RunDirectory, config: Config, corpus: Corpus) ->
         write_config(partial, config)
     with log_file(new):
         LOG.info("continuing in %s from %s", new.path, checkpoint.folder)
+    return corpus

@@ -10,11 +10,8 @@ from torch import Tensor, nn
 from mt.training.loss import Objective
 from mt.transformer.kernels.cross_entropy import fused_losses
 
-Compiler = str | Callable[..., Any]
-"""A backend of torch.compile, by its name or as a function."""
 
-
-def compile_objective(objective: Objective, *, backend: Compiler = "inductor") -> None:
+def compile_objective(objective: Objective, *, backend: str | Callable[..., Any] = "inductor") -> None:
     """Compile each layer, whose graphs all layers of its kind share, and the losses with their gradients."""
     torch._dynamo.config.fail_on_recompile_limit_hit = True
     # Shares of dropout never change. As variables they would have each layer read twice.

@@ -30,7 +30,7 @@ class CurvePoint(NamedTuple):
     loss: float
     """Mean loss per target token since the previous point."""
     above_average: float
-    """Difference to the running average of earlier points; 0 while there are too few of them."""
+    """Difference to the average of earlier points; 0 while there are too few of them."""
 
 
 @dataclass
@@ -55,9 +55,8 @@ class Counters:
     num_skipped_steps: Count = 0
     num_skipped_in_a_row: Count = 0
     logged_loss: Amount = 0.0
-    """Summed loss, in nats, of the steps since the last point of the training curve."""
+    """Summed loss, in nats, and target tokens of the steps since the last point of the training curve."""
     logged_tokens: Count = 0
-    """Target tokens of those steps. Saved so that a resumed run draws the same curves."""
     average_loss: Amount = 0.0
     """Running average of the points of the training curve, to recognise a spike."""
     num_points: Count = 0

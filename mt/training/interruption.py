@@ -14,7 +14,6 @@ from mt.errors import Interrupted
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 MORE_TO_DO = 75
 """The exit code at a time limit: EX_TEMPFAIL, upon which a job script may queue the run again."""
-STDERR = 2
 
 
 class Interruption(contextlib.ExitStack):
@@ -27,9 +26,8 @@ class Interruption(contextlib.ExitStack):
     def __init__(self, max_seconds: float | None = None) -> None:
         super().__init__()
         self.signal: signal.Signals | None = None
-        self._is_agreed = False
         self._max_seconds = max_seconds
-        self._is_at_once = False
+        self._is_agreed = self._is_at_once = False
 
     def __enter__(self) -> Self:
         for number in SIGNALS:
@@ -93,4 +91,4 @@ class Interruption(contextlib.ExitStack):
             # Not through logging: the signal may have arrived while a log line was being written.
             text = f"\n{self.reason}: finishing this step and saving; press Ctrl-C again to stop at once\n"
             with contextlib.suppress(OSError):
-                os.write(STDERR, text.encode())
+                os.write(2, text.encode())

@@ -30,9 +30,6 @@ from mt.transformer.kernels.linear import onednn_is_faster
 
 LOG = logging.getLogger(__name__)
 
-# What must be equal in all processes, besides the config.
-_EQUAL_EVERYWHERE = ("mt", "torch", "precision")
-
 
 @dataclass(frozen=True)
 class ResumePoint:
@@ -46,7 +43,7 @@ class ResumePoint:
     damaged: Mapping[str, str]
     """Later checkpoints, each with what is damaged in it."""
     finished: str | None
-    """The limit that the run has reached, in words; None if there is something left to do."""
+    """The limit that the run has reached, in words."""
 
     def restore(self, state: TrainState) -> None:
         """Put the checkpoint into a new train state, once."""
@@ -126,11 +123,10 @@ def report_resuming(point: ResumePoint, config: Config, environment: Mapping[str
     for name, reason in point.damaged.items():
         LOG.warning("checkpoint %s is damaged and skipped: %s", folder / name, reason)
     LOG.info("resuming %s from step %s", folder.parent, f"{point.checkpoint.step:,}")
-    changes = environment_differences(point.checkpoint.environment, environment)
-    if config.training.compile:
-        changes.append("training.compile chooses kernels by the first batches of a session")
-    for change in changes:
+    for change in environment_differences(point.checkpoint.environment, environment):
         LOG.warning("resuming is not bit-exact, because this has changed: %s", change)
+    if config.training.compile:
+        LOG.warning("resuming may not be bit-exact, because of training.compile")
 
 
 def as_begun(config: Config, run: RunDirectory) -> Config:
@@ -153,7 +149,7 @@ def check_same_config(run: RunDirectory, config: Config) -> None:
 
 def check_equal_processes(config: Config, environment: Mapping[str, str | int]) -> None:
     """Before several processes train: check that they have the same software, precision and config."""
-    known = {name: environment[name] for name in _EQUAL_EVERYWHERE} | all_options(config)
+    known = {name: environment[name] for name in ("mt", "torch", "precision")} | all_options(config)
     first, *others = distributed.all_gather(known)
     for rank, other in enumerate(others if processes.is_first() else [], 1):
         if different := environment_differences(first, other):

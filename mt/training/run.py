@@ -111,17 +111,16 @@ def _make_room(
     config: Config, run: RunDirectory, interruption: Interruption, restart: bool, origin: Path | None
 ) -> Corpus | None:
     """Move an old run aside, or branch off a new one; return the corpus if it had to be loaded first."""
-    if origin is None and not (restart and run.exists):
+    if origin is not None:
+        return branch_off(origin, run, config, interruption)
+    if not (restart and run.exists):
         return None
     # All inputs are loaded first, so that a wrong path leaves the old run in its place.
     with interruption.at_once():
         corpus = load_corpus(config.data, config.cleaning)
-        if origin is None and config.tokenizer.kind == "file":
+        if config.tokenizer.kind == "file":
             make_tokenizers(corpus.train, config)
-    if origin is None:
-        LOG.info("moved the old run to %s", run.set_aside())
-    else:
-        branch_off(origin, run, config, corpus)
+    LOG.info("moved the old run to %s", run.set_aside())
     return corpus
 
 
@@ -193,7 +192,8 @@ def _ready(
         environment["init_from"] = f"{config.init_from.run}@{config.init_from.checkpoint}"
         environment["init_from_sha256"] = str(config.init_from.sha256)
     size = f"{sum(parameter.numel() for parameter in model.parameters()):,}"
-    LOG.info("model: %s parameters, in %s on %s", size, precision.name, environment["device_name"])
+    where = f"{environment['device']} ({environment['device_name']})"
+    LOG.info("model: %s parameters, in %s on %s", size, precision.name, where)
     fix_num_threads()
     keep_freed_memory()
     if config.training.compile:

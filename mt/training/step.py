@@ -19,8 +19,8 @@ from mt.training.counters import Counters, CurvePoint
 
 LOG = logging.getLogger(__name__)
 
-# A batch that is less than this share smaller than one that ran out of memory would probably also run out of
-# memory. Finding that out costs a step; splitting a batch needlessly costs little.
+# A batch that is less than this share smaller than one that ran out of memory is split at once: finding out
+# costs a step.
 _MARGIN = 1 / 8
 
 
@@ -29,9 +29,8 @@ class LaunchedStep:
     """A step whose metrics the host has not read yet; the device may still be computing it."""
 
     micro_batches: Sequence[Batch]
-    """Those of this process."""
     num_target_tokens: int
-    """Of all processes."""
+    """Those of all processes."""
     learning_rate: float
     counters: Counters
     """As they were after this step."""

@@ -1,16 +1,23 @@
-"""A tiny model with its loss, and ragged batches."""
+"""A tiny model with its loss, ragged batches, and a run to compare others with."""
 
+import json
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
+from mt.config.config import Config
 from mt.config.model import ModelConfig
 from mt.data.batches.batch import Batch, collate
+from mt.run_directory import RunDirectory
 from mt.training.loss import Objective
+from mt.training.run import run_training
 from mt.transformer.build import build_transformer
+from tests.training.steps import assert_equal
 
 VOCAB_SIZE = 17
 
@@ -53,3 +60,43 @@ def make_batches(sentence_pairs: list[tuple[list[int], list[int]]]) -> Callable[
         return [collate([src for src, _ in group], [tgt for _, tgt in group]) for group in groups]
 
     return make
+
+
+@pytest.fixture(scope="session")
+def unbroken(make_config: Callable[..., Config], tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    """Two epochs of six steps in one session, with a validation after each four steps."""
+    run = RunDirectory(tmp_path_factory.mktemp("unbroken"))
+    run_training(make_config(), run)
+    return run
+
+
+@pytest.fixture
+def assert_same(
+    read_metrics: Callable[[Path], Any], read_curves: Callable[[Path], Any]
+) -> Callable[..., None]:
+    """Compares everything that two runs have written, except times."""
+
+    def compare(one: RunDirectory, other: RunDirectory, *, curves: bool = True) -> None:
+        for pointer in ("latest", "best"):
+            left, right = [(run.checkpoints_dir / pointer).read_text().strip() for run in (one, other)]
+            assert left == right
+            folders = one.checkpoints_dir / left, other.checkpoints_dir / right
+            assert_equal(*(load_file(folder / "model.safetensors") for folder in folders))
+            states = [json.loads((folder / "training_state.json").read_text()) for folder in folders]
+            assert [state["state"].pop("seconds") > 0 for state in states] == [True, True]
+            assert states[0]["optimizer"]["num_updates"] > 0
+            assert_equal(*states)
+            tensors = [load_file(folder / "training_state.safetensors") for folder in folders]
+            assert "optimizer.exp_avg_sq/decoder.norm.weight" in tensors[0]
+            assert_equal(*tensors)
+        assert read_metrics(one.metrics_file) == read_metrics(other.metrics_file)
+        if curves:
+            assert read_curves(one.tensorboard_dir) == read_curves(other.tensorboard_dir)
+
+    return compare
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    """A run that does not exist yet."""
+    return RunDirectory(tmp_path / "runs" / "mine")

@@ -1,7 +1,9 @@
-"""Single steps of training, and a loss that goes wrong when told to."""
+"""Single steps of training, a loss that goes wrong when told to, and a comparison bit for bit."""
 
 from collections.abc import Sequence
+from typing import Any
 
+import torch
 from torch import Tensor
 
 from mt.data.batches.batch import Batch
@@ -26,3 +28,20 @@ class Spoilt(Objective):
 def take_step(state: TrainState, micro_batches: Sequence[Batch]) -> StepResult:
     """One step on these, whose result is read at once."""
     return state.finish(state.launch(StepBatches.of(*micro_batches)))
+
+
+def assert_equal(left: Any, right: Any) -> None:
+    """Compare nested containers, tensors with `torch.equal`."""
+    assert type(left) is type(right)
+    if isinstance(left, dict):
+        assert left.keys() == right.keys()
+        for key in left:
+            assert_equal(left[key], right[key])
+    elif isinstance(left, list | tuple):
+        assert len(left) == len(right)
+        for pair in zip(left, right, strict=True):
+            assert_equal(*pair)
+    elif isinstance(left, torch.Tensor):
+        assert torch.equal(left, right)
+    else:
+        assert left == right

@@ -3,7 +3,6 @@
 import json
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,11 +18,6 @@ from mt.training.loss import Objective
 from mt.training.run import run_training
 
 MakeConfig = Callable[..., Config]
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> RunDirectory:
-    return RunDirectory(tmp_path / "run")
 
 
 def spoil(monkeypatch: pytest.MonkeyPatch, calls: set[int]) -> list[Batch]:

@@ -30,14 +30,6 @@ def remove_steps_and_latest(run: RunDirectory) -> None:
     (run.checkpoints_dir / "latest").unlink()
 
 
-def remove_all_but_an_average(run: RunDirectory) -> None:
-    step = run.checkpoints_dir / "step_0000008"
-    step.rename(step.with_name("average_0000008"))
-    remove_steps_and_latest(run)
-    (run.checkpoints_dir / "best").unlink()
-    run.metrics_file.unlink()
-
-
 def remove_checkpoints(run: RunDirectory) -> None:
     shutil.rmtree(run.checkpoints_dir)
 
@@ -47,7 +39,6 @@ def remove_checkpoints(run: RunDirectory) -> None:
     [
         (remove_steps, "checkpoints/latest and checkpoints/best and metrics.jsonl"),
         (remove_steps_and_latest, "checkpoints/best and metrics.jsonl"),
-        (remove_all_but_an_average, "checkpoints/average_0000008"),
         (remove_checkpoints, "metrics.jsonl"),
     ],
 )

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -69,16 +68,6 @@ def test_a_sentence_that_does_not_fit_is_named(
     room_for(0)
     with pytest.raises(DataError, match=r"text 7 has a sentence of 5 tokens that does not fit into memory"):
         translator.translate(["Anna sees the car."], first_line=7)
-
-
-def test_a_validation_continues_in_halves(
-    make_config: MakeConfig, tmp_path: Path, room_for: Callable[[int], list[int]], read_metrics: Any
-) -> None:
-    runs = [RunDirectory(tmp_path / name) for name in ("roomy", "cramped")]
-    run_training(make_config(), runs[0])
-    room_for(2)
-    run_training(make_config(), runs[1])
-    assert read_metrics(runs[0].metrics_file) == read_metrics(runs[1].metrics_file)
 
 
 def test_a_model_that_does_not_fit_is_a_sentence(

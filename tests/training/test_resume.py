@@ -24,45 +24,13 @@ from mt.training.loss import Objective
 from mt.training.progress import Progress
 from mt.training.run import Outcome, run_training
 from mt.training.validation import ValidationResult
+from tests.training.steps import assert_equal
 
 Figures = list[dict[str, float | str]]
 
 
 MakeConfig = Callable[..., Config]
 TrainUntil = Callable[..., Outcome | None]
-
-
-@pytest.fixture(scope="module")
-def unbroken(make_config: MakeConfig, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
-    """Two epochs of six steps in one session."""
-    run = RunDirectory(tmp_path_factory.mktemp("unbroken"))
-    run_training(make_config(), run)
-    return run
-
-
-@pytest.fixture
-def assert_same(
-    read_metrics: Callable[[Path], Figures], read_curves: Callable[[Path], Any]
-) -> Callable[[RunDirectory, RunDirectory], None]:
-    """Compares everything that two runs have written, except times."""
-
-    def compare(one: RunDirectory, other: RunDirectory) -> None:
-        for pointer in ("latest", "best"):
-            left, right = [(run.checkpoints_dir / pointer).read_text().strip() for run in (one, other)]
-            assert left == right
-            folders = one.checkpoints_dir / left, other.checkpoints_dir / right
-            assert_equal(*(load_file(folder / "model.safetensors") for folder in folders))
-            states = [json.loads((folder / "training_state.json").read_text()) for folder in folders]
-            assert [state["state"].pop("seconds") > 0 for state in states] == [True, True]
-            assert states[0]["optimizer"]["num_updates"] > 0
-            assert_equal(*states)
-            tensors = [load_file(folder / "training_state.safetensors") for folder in folders]
-            assert "optimizer.exp_avg_sq/decoder.norm.weight" in tensors[0]
-            assert_equal(*tensors)
-        assert read_metrics(one.metrics_file) == read_metrics(other.metrics_file)
-        assert read_curves(one.tensorboard_dir) == read_curves(other.tensorboard_dir)
-
-    return compare
 
 
 @pytest.fixture
@@ -76,23 +44,6 @@ def train_in_three_sessions(train_until: TrainUntil, tmp_path: Path) -> Callable
         return run
 
     return train
-
-
-def assert_equal(left: Any, right: Any) -> None:
-    """Compare nested containers, tensors with `torch.equal`."""
-    assert type(left) is type(right)
-    if isinstance(left, dict):
-        assert left.keys() == right.keys()
-        for key in left:
-            assert_equal(left[key], right[key])
-    elif isinstance(left, list | tuple):
-        assert len(left) == len(right)
-        for pair in zip(left, right, strict=True):
-            assert_equal(*pair)
-    elif isinstance(left, torch.Tensor):
-        assert torch.equal(left, right)
-    else:
-        assert left == right
 
 
 @pytest.mark.parametrize("stops", [[7], [2, 6, 9], range(1, 12)], ids=["one", "three", "each"])

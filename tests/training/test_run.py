@@ -35,11 +35,6 @@ def _hear_all(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "mt")
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> RunDirectory:
-    return RunDirectory(tmp_path / "runs" / "mine")
-
-
 def contents(folder: Path) -> dict[str, bytes]:
     """Every file below ``folder``, but for the lock, which is opened to be asked."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "lock")

@@ -70,17 +70,6 @@ def test_the_scale_of_fp16_is_blamed_only_for_what_it_does(
     assert (result.updated, result.scale_too_large) == (False, is_scale)
 
 
-def test_a_scale_that_falls_is_counted_apart() -> None:
-    state = Counters()
-    state.record_step(10)
-    state.record_outcome(math.nan, 10, updated=False)
-    for _ in range(30):
-        state.record_step(10)
-        state.record_outcome(2.0, 10, updated=False, scale_too_large=True)
-    assert (state.num_scaler_skips, state.num_skipped_steps, state.num_skipped_in_a_row) == (30, 1, 1)
-    assert (state.step, state.logged_tokens) == (31, 0)
-
-
 def jumps(losses: Sequence[float], counters: Counters) -> dict[int, float]:
     """How far above the average the loss is at each step, where that is a jump."""
     heights = {}

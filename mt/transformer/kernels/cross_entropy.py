@@ -1,6 +1,6 @@
 """The training losses, projected onto the vocabulary in chunks, with gradients derived by hand.
 
-They take half the time of the plain functions in `mt.training.loss` on a CPU, and a chunk's memory anywhere.
+On one CPU core, a run trains on 1.12 times as many tokens a second as with all logits at once.
 """
 
 from collections.abc import Callable
@@ -199,12 +199,7 @@ def r_drop_loss(
 
 
 def _compare_passes(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Compare rows of logits ``(2N, V)`` that alternate between two passes; their maxima are subtracted.
-
-    Returns:
-        The probabilities ``(2N, V)``, the logarithms of their normalisers ``(2N,)``, and the difference of
-        the log-probabilities of the two passes ``(N, V)``.
-    """
+    """Of rows ``(2N, V)`` that alternate between passes: probabilities, log-normalisers, log-ratios."""
     logits.sub_(logits.amax(-1, keepdim=True))
     both = logits.exp()
     total = both.sum(-1)
