@@ -31,12 +31,10 @@ RECIPE_VERSION = 1
 MANY_PAIRS = 50_000
 """What is computed of fewer pairs is computed again each time."""
 
-# Entries that were not opened, and what killed processes left, after so many days.
-_MOST_DAYS = {True: 30, False: 1}
+_MOST_DAYS = 30
+"""Entries that were not opened for longer are removed, and so is what killed processes left."""
 _RECORD = "entry.json"
-_ENTRY = re.compile("[0-9a-f]{32}")
-# The second is the name under which `remove_folder_atomically` deletes an entry.
-_PARTIAL = re.compile(r"\.[0-9a-f]{32}\.(making|partial)-\w+")
+_ENTRY = re.compile(r"[0-9a-f]{32}|\.[0-9a-f]{32}\.(making|partial)-\w+")
 
 
 def cache_folder() -> Path:
@@ -116,14 +114,12 @@ def _is_intact(entry: Path, key: object) -> bool:
 
 
 def _remove_unused(folder: Path) -> None:
-    """Remove entries that have not been opened for long, and what killed processes left a day ago."""
     for path in folder.iterdir():
-        # Other programs also name folders by digests, but only ours contain a record.
-        is_entry = _ENTRY.fullmatch(path.name) is not None and (path / _RECORD).is_file()
-        if is_entry or _PARTIAL.fullmatch(path.name):
+        # Other programs also name folders by digests, but without a record.
+        if _ENTRY.fullmatch(path.name) and (path.name[0] == "." or (path / _RECORD).is_file()):
             with contextlib.suppress(OSError):
                 newest = max(file.stat().st_mtime for file in (path, *path.iterdir()))
-                if time.time() - newest > _MOST_DAYS[is_entry] * 24 * 3600:
+                if time.time() - newest > _MOST_DAYS * 24 * 3600:
                     remove_folder_atomically(path)
 
 

@@ -150,10 +150,8 @@ def _load(folder: Path) -> Corpus:
         load_table(folder / f"train-{number}.arrow", fingerprint=source.fingerprint)
         for number, source in enumerate(report.sources)
     ]
-    validation, test = (
-        load_table(folder / f"{split}.arrow", fingerprint=report.splits.by_name()[split].fingerprint)
-        for split in EVALUATION_SPLITS
-    )
+    validation = load_table(folder / "validation.arrow", fingerprint=report.splits.validation.fingerprint)
+    test = load_table(folder / "test.arrow", fingerprint=report.splits.test.fingerprint)
     train = trains[0] if len(trains) == 1 else datasets.concatenate_datasets(trains)
     return Corpus(train, validation, test, report)
 
@@ -221,12 +219,11 @@ def _read_training_split(
 def _carve(
     pairs: Iterator[tuple[str, str]], carved: Mapping[Split, PairTable], fraction: float
 ) -> Iterator[tuple[str, str]]:
-    for src, tgt in pairs:
-        table = carved.get(carved_split(src, fraction))
-        if table is None:
-            yield src, tgt
+    for pair in pairs:
+        if (split := carved_split(pair[0], fraction)) in carved:
+            carved[split].append(*pair)
         else:
-            table.append(src, tgt)
+            yield pair
 
 
 def _check_pairs_left(source: Source, table: PairTable, dropped: Dropped) -> None:

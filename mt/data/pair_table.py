@@ -4,9 +4,7 @@ import hashlib
 from pathlib import Path
 
 import datasets
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 SCHEMA = pa.schema([("src", pa.string()), ("tgt", pa.string())])
 CHUNK_SIZE = 10_000
@@ -52,25 +50,13 @@ class PairTable:
     def _write(self) -> None:
         if not self._pairs:
             return
-        src, tgt = (pa.array([pair[side] for pair in self._pairs], pa.string()) for side in (0, 1))
-        batch = pa.record_batch([src, tgt], schema=SCHEMA)
-        self._stream.write_batch(batch)
-        self._hash.update(_framed(batch))
-        self._num_written += len(batch)
+        src, tgt = (pa.array(side, pa.string()) for side in zip(*self._pairs, strict=True))
+        self._stream.write_batch(pa.record_batch([src, tgt], schema=SCHEMA))
+        # Each after its length in bytes, so that nothing can be shifted from one to the next.
+        texts = (text.encode() for pair in self._pairs for text in pair)
+        self._hash.update(b"".join(b"%d:%b" % (len(text), text) for text in texts))
+        self._num_written += len(self._pairs)
         self._pairs = []
-
-
-def _framed(batch: pa.RecordBatch) -> memoryview:
-    """All texts of all pairs in order, as bytes, each after its length in bytes and a colon."""
-    # Large offsets, because together the texts may have more bytes than 32 bits can count.
-    large = pa.large_string()
-    src, tgt = (column.cast(large) for column in batch.columns)
-    src_length, tgt_length = (pc.binary_length(side).cast(large) for side in (src, tgt))
-    colon, nothing = pa.scalar(":", large), pa.scalar("", large)
-    framed = pc.binary_join_element_wise(src_length, colon, src, tgt_length, colon, tgt, nothing)
-    _, offsets, text = framed.buffers()
-    num_bytes = int(np.frombuffer(offsets, np.int64)[len(framed)])
-    return memoryview(text)[:num_bytes]
 
 
 def load_table(path: Path, *, fingerprint: str) -> datasets.Dataset:

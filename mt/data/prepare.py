@@ -8,8 +8,6 @@ from pathlib import Path
 
 import datasets
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from tokenizers import pre_tokenizers
 
 from mt.config.config import Config
@@ -49,11 +47,10 @@ class Prepared:
     other_validation: dict[str, datasets.Dataset]
     """The validation splits of ``data.mix``, which are scored as well, by name."""
     places: Places | None
-    """The source position of each target token of ``train``; None if the model does not learn it."""
+    """The source position of each target token of ``train``, if the model learns it."""
     report: str
-    """A table of what was dropped from training, and a line on leaks."""
     dropped: dict[str, int]
-    """Pairs that were dropped from training, for each reason."""
+    """Training pairs that were dropped, for each reason."""
 
 
 def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus | None = None) -> Prepared:
@@ -113,26 +110,30 @@ def make_tokenizers(pairs: datasets.Dataset, config: Config) -> tuple[Tokenizer,
     """Tokenizers for source and target, trained on these pairs only; the same one twice if shared."""
     # Those of an imported model may share a vocabulary, but split text differently.
     is_one = config.tokenizer.shared and config.tokenizer.kind != "imported"
-    pairs = _fitting(pairs, config.data.max_length)
+    pairs = _chosen(pairs, config)
     made = [
         tokenizer
         for columns in ([("src", "tgt")] if is_one else [("src",), ("tgt",)])
-        for tokenizer in _make_tokenizers(_Texts(pairs, columns, config.tokenizer.max_lines), config)
+        for tokenizer in _make_tokenizers(_Texts(pairs, columns), config)
     ]
     return made[0], made[-1]
 
 
-def _fitting(pairs: datasets.Dataset, max_length: int) -> datasets.Dataset:
-    """The pairs but those with more words than ``max_length`` permits tokens, which no vocabulary lets in."""
-    is_long = np.zeros(len(pairs), dtype=np.bool_)
-    for start in range(0, len(pairs), CHUNK_SIZE):
-        chunk = pairs.with_format("arrow")[start : start + CHUNK_SIZE]
-        for texts in (chunk["src"], chunk["tgt"]):
-            # So many words have spaces between them; splitting each text into words would take much longer.
-            suspects = np.flatnonzero(pc.binary_length(texts).to_numpy() >= 2 * max_length - 1)
-            num_words = [len(text.split()) for text in texts.take(pa.array(suspects)).to_pylist()]
-            is_long[start + suspects] |= np.array(num_words, dtype=np.int64) >= max_length
-    return pairs if is_long.all() or not is_long.any() else pairs.select(np.flatnonzero(~is_long))
+def _chosen(pairs: datasets.Dataset, config: Config) -> datasets.Dataset:
+    """At most ``tokenizer.max_lines`` pairs, spread evenly over those that ``data.max_length`` may let in."""
+    most = config.data.max_length
+    chunks = pairs.iter(batch_size=CHUNK_SIZE)
+    texts = (pair for chunk in chunks for pair in zip(chunk["src"], chunk["tgt"], strict=True))
+    # So many words have spaces between them; splitting each text into words would take longer.
+    fits = (all(len(text) < 2 * most - 1 or len(text.split()) < most for text in pair) for pair in texts)
+    rows = np.flatnonzero(np.fromiter(fits, np.bool_, len(pairs)))
+    rows = rows if len(rows) else np.arange(len(pairs))
+    num_taken = min(len(rows), config.tokenizer.max_lines)
+    return (
+        pairs
+        if num_taken == len(pairs)
+        else pairs.select(rows[np.arange(num_taken) * len(rows) // num_taken])
+    )
 
 
 def _make_tokenizers(texts: "_Texts", config: Config) -> list[Tokenizer]:
@@ -197,9 +198,9 @@ def check_validation_loss(validation: EncodedPairs, num_pairs: int, config: Conf
     """Check that there is a loss if it decides which checkpoint is best."""
     if config.validation.metric == "loss" and not len(validation):
         raise DataError(
-            f"there would be no validation loss: of {counted(num_pairs, 'validation pair')}, none has text "
-            f"on both sides and fits data.max_length ({config.data.max_length}). Raise it, use shorter "
-            "pairs, or set validation.metric to bleu or chrf."
+            f"there would be no validation loss: none of {counted(num_pairs, 'validation pair')} has text on "
+            f"both sides and fits data.max_length ({config.data.max_length}). Raise it, or set "
+            "validation.metric to bleu or chrf."
         )
 
 
@@ -209,22 +210,20 @@ def load_tokenizers(run: RunDirectory) -> tuple[Tokenizer, Tokenizer]:
 
 
 class _Texts:
-    """Texts of these columns, one column after the other, of at most ``max_lines`` pairs, spread evenly."""
+    """Texts of these columns, one column after the other; it can be iterated over repeatedly."""
 
-    def __init__(self, pairs: datasets.Dataset, columns: Sequence[str], max_lines: int) -> None:
-        self._pairs = pairs.with_format("arrow")
+    def __init__(self, pairs: datasets.Dataset, columns: Sequence[str]) -> None:
+        self._pairs = pairs
         self.columns = columns
-        self._max_lines = max_lines
 
     def __iter__(self) -> Iterator[str]:
-        num_pairs = len(self._pairs)
-        taken = range(min(num_pairs, self._max_lines))
-        chunks = [taken[start : start + CHUNK_SIZE] for start in range(0, len(taken), CHUNK_SIZE)]
+        chunks = range(0, len(self._pairs), CHUNK_SIZE)
         for column in self.columns:
-            for chunk in track(chunks, "vocabulary", unit="lines", total=len(taken), size=len):
-                rows = np.array(chunk) * num_pairs // len(taken)
-                texts = self._pairs[rows[0] : rows[-1] + 1][column]
-                yield from map(_without_long_words, texts.take(pa.array(rows - rows[0])).to_pylist())
+            texts = self._pairs.select_columns([column])
+            for start in track(
+                chunks, "vocabulary", unit="lines", total=len(texts), size=lambda _: CHUNK_SIZE
+            ):
+                yield from map(_without_long_words, texts[start : start + CHUNK_SIZE][column])
 
 
 def _without_long_words(text: str) -> str:

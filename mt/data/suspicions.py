@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import datasets
 import pyarrow as pa
 
-from mt.config.data import DataConfig, Script
+from mt.config.data import DataConfig
 from mt.data.cleaning.filters import is_mostly_of_other_script
 from mt.data.corpus import Corpus
 from mt.data.sources.source import Split
@@ -19,35 +19,18 @@ _MOST_MARKUP = 0.01
 """The share of lines above which markup is no accident."""
 
 # Without languages in several scripts, such as Serbian, Kazakh and Punjabi.
-_LANGUAGES: dict[Script, str] = {
-    "Arabic": "ar fa ps ug ur",
-    "Armenian": "hy",
-    "Bengali": "as bn",
-    "Cyrillic": "be bg ky mk ru tt uk",
-    "Devanagari": "hi mr ne",
-    "Ethiopic": "am ti",
-    "Georgian": "ka",
-    "Greek": "el",
-    "Gujarati": "gu",
-    "Han": "zh",
-    "Hebrew": "he yi",
-    "Japanese": "ja",
-    "Kannada": "kn",
-    "Khmer": "km",
-    "Korean": "ko",
-    "Lao": "lo",
-    "Latin": "af ca cs cy da de en es et eu fi fr ga gl hr hu id is it lt lv mt nb nl nn no pl pt ro sk sl "
-    "so sq sv sw tl tr vi xh zu",
-    "Malayalam": "ml",
-    "Myanmar": "my",
-    "Oriya": "or",
-    "Sinhala": "si",
-    "Tamil": "ta",
-    "Telugu": "te",
-    "Thai": "th",
-    "Tibetan": "bo dz",
+_SCRIPTS_OF_LANGUAGES = """
+Arabic: ar fa ps ug ur, Armenian: hy, Bengali: as bn, Cyrillic: be bg ky mk ru tt uk, Devanagari: hi mr ne,
+Ethiopic: am ti, Georgian: ka, Greek: el, Gujarati: gu, Han: zh, Hebrew: he yi, Japanese: ja, Kannada: kn,
+Khmer: km, Korean: ko, Lao: lo, Latin: af ca cs cy da de en es et eu fi fr ga gl hr hu id is it lt lv mt nb nl
+nn no pl pt ro sk sl so sq sv sw tl tr vi xh zu, Malayalam: ml, Myanmar: my, Oriya: or, Sinhala: si, Tamil: ta,
+Telugu: te, Thai: th, Tibetan: bo dz
+"""
+_SCRIPTS = {
+    code: script.strip()
+    for script, _, codes in (line.partition(":") for line in _SCRIPTS_OF_LANGUAGES.split(","))
+    for code in codes.split()
 }
-_SCRIPTS = {code: script for script, codes in _LANGUAGES.items() for code in codes.split()}
 
 
 def corpus_warnings(config: DataConfig, corpus: Corpus) -> Iterator[str]:
@@ -97,7 +80,7 @@ def _sample(pairs: datasets.Dataset) -> tuple[list[str], list[str]]:
     return rows["src"][:], rows["tgt"][:]
 
 
-def _is_of_other(texts: Sequence[str], script: Script) -> bool:
+def _is_of_other(texts: Sequence[str], script: str) -> bool:
     return bool(is_mostly_of_other_script(pa.array(texts, pa.large_string()), script).mean() > 0.5)
 
 

@@ -2,7 +2,6 @@
 
 import glob
 import re
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -46,14 +45,13 @@ def mixed_sources(config: DataConfig) -> list[tuple[DataConfig, float]]:
     return [(config.model_copy(update={"mix": None}), 1.0), *mixed]
 
 
-def files_on_disk(config: DataConfig, splits: Sequence[Split] = SPLITS) -> set[Path]:
-    """The files on disk with these splits of all sources; none for a source that is no longer there."""
+def training_files(config: DataConfig) -> set[Path]:
+    """The files on disk that all sources are trained on; none for a source that is no longer there."""
     files = set[Path]()
     for source_config, _ in mixed_sources(config):
         with suppress(DataError):
             if source := _on_disk(source_config):
-                parts = (part for split in splits for part in source.splits.get(split, ()))
-                files |= {file.resolve() for part in parts for file in part.files}
+                files |= {file.resolve() for part in source.splits["train"] for file in part.files}
     return files
 
 
@@ -72,19 +70,19 @@ def find_source(config: DataConfig) -> Source:
         return source
     if HUB_ID.fullmatch(path) and table_format(Path(path), config.delimiter) is None:
         return hub_source(config)
-    missing = next((str(file) for file in _two_paths(path) if not file.exists()), path)
     raise DataError(
-        f"data.path: there is no file or folder {missing!r}, nor {missing}.{config.src} with "
-        f"{missing}.{config.tgt}. It may be a folder, a file, a pattern such as part-*.jsonl, two text "
-        f"files as in en.txt,de.txt, a Hub id such as bentrevett/multi30k, or {', '.join(BUILT_IN)}."
+        f"data.path: there is no file or folder {path!r}, nor {path}.{config.src} with {path}.{config.tgt}. "
+        "It may be a folder, a file, a pattern such as part-*.jsonl, two text files as in en.txt,de.txt, a "
+        f"Hub id such as bentrevett/multi30k, or {', '.join(BUILT_IN)}."
     )
 
 
 def _on_disk(config: DataConfig) -> Source | None:
     """The corpus on disk that ``config.path`` names; None if there is no such file or folder."""
-    path, two_paths = named_path(config.path), _two_paths(config.path)
+    path = named_path(config.path)
     try:
-        if two_paths and all(file.is_file() for file in two_paths):
+        two_paths = [named_path(name.strip()) for name in config.path.split(",")]
+        if len(two_paths) == 2 and all(file.is_file() for file in two_paths):
             for file in two_paths:
                 if table_format(file) is not None:
                     raise DataError(f"data.path: {file} is a table, which has both sides: give it alone.")
@@ -103,12 +101,6 @@ def _on_disk(config: DataConfig) -> Source | None:
     return None
 
 
-def _two_paths(text: str) -> list[Path]:
-    """The two paths of ``english.txt,german.txt``; none in a text without a comma."""
-    names = [name.strip() for name in text.split(",")]
-    return [named_path(name) for name in names] if len(names) == 2 and all(names) else []
-
-
 def _part(path: Path, config: DataConfig) -> Part:
     """The table at ``path``, or the parallel text of which it is one side."""
     if table_format(path, config.delimiter) is not None and path.is_file():
@@ -121,9 +113,8 @@ def _part(path: Path, config: DataConfig) -> Part:
     next(text_lines(path), None)  # What is not text says more about itself.
     raise DataError(
         f"{path} has no extension that shows its format: use {', '.join(TABLE_FORMATS)} (and .gz), or two "
-        f"files of plain text, .{config.src} and .{config.tgt} or any two, as data.path: "
-        "SOURCE.txt,TARGET.txt. If each line of a .txt file has both sides, set data.delimiter to what "
-        "separates them, such as tab."
+        f"files of plain text, .{config.src} and .{config.tgt} or any two, as SOURCE.txt,TARGET.txt. If each "
+        "line of a .txt file has both sides, set data.delimiter to what separates them, such as tab."
     )
 
 
@@ -194,28 +185,20 @@ def _built_in(config: DataConfig) -> Source:
             f"data.path: there is no built-in corpus {path!r}, only {', '.join(BUILT_IN)}."
             f"{did_you_mean(path, BUILT_IN)}"
         )
-    if path == PRIMER and {config.src, config.tgt} != {"en", "de"}:
-        raise DataError(
-            f"{PRIMER} is English and German: data.src and data.tgt must be en and de, or de and en, "
-            f"not {config.src!r} and {config.tgt!r}."
-        )
     num_train_pairs = config.num_train_pairs or BUILT_IN[path]
-    if path == PRIMER and num_train_pairs > MAX_TRAIN_PAIRS:
+    if path == PRIMER and ({config.src, config.tgt} != {"en", "de"} or num_train_pairs > MAX_TRAIN_PAIRS):
         raise DataError(
-            f"{PRIMER} has {MAX_TRAIN_PAIRS:,} training pairs, but data.num_train_pairs is "
-            f"{num_train_pairs:,}: lower it."
+            f"{PRIMER} is English and German, with {MAX_TRAIN_PAIRS:,} training pairs: data.src and data.tgt "
+            f"must be en and de, not {config.src!r} and {config.tgt!r}, data.num_train_pairs at most that."
         )
-    sizes: dict[Split, int] = {"train": num_train_pairs, "validation": 500, "test": 1_000}
-    parts = {split: [_built_in_part(path, split, size, config.src)] for split, size in sizes.items()}
-    return Source("built-in", parts)
-
-
-def _built_in_part(path: str, split: Split, num_pairs: int, src: str) -> Part:
-    version = PRIMER_VERSION if path == PRIMER else REVERSE_VERSION
-    if path == PRIMER:
-        pairs = primer_pairs(split, num_pairs)
-        pairs = pairs if src == "en" else ((de, en) for en, de in pairs)
-    else:
-        pairs = reverse_pairs(split, num_pairs, characters=path == REVERSE_CHARACTERS)
-    numbered = ((number, *pair) for number, pair in enumerate(pairs, start=1))
-    return Part(f"{path}, {split}", "row", numbered, version=f"version {version}")
+    splits: dict[Split, list[Part]] = {}
+    for split, size in zip(SPLITS, (num_train_pairs, 500, 1_000), strict=True):
+        if path == PRIMER:
+            pairs = primer_pairs(split, size)
+            pairs = pairs if config.src == "en" else ((de, en) for en, de in pairs)
+        else:
+            pairs = reverse_pairs(split, size, characters=path == REVERSE_CHARACTERS)
+        numbered = ((number, *pair) for number, pair in enumerate(pairs, start=1))
+        version = PRIMER_VERSION if path == PRIMER else REVERSE_VERSION
+        splits[split] = [Part(f"{path}, {split}", "row", numbered, version=f"version {version}")]
+    return Source("built-in", splits)

@@ -44,11 +44,7 @@ def external_tokenizer(config: TokenizerConfig, *, limit_seconds: float) -> Toke
 
 
 def _make_ours(content: dict[str, Any], *, lowercase: bool) -> None:
-    """Change a tokenizer.json in place: it gets our special tokens, and only turns text into ids.
-
-    Its other entries follow ours, in order. Its own token for unknown text becomes UNK; its other special
-    tokens, which encode no text, are removed.
-    """
+    """Change a tokenizer.json in place: its tokens for unknown text and the like give way to ours."""
     model = content["model"]
     if isinstance(model["vocab"], list):
         unknown = None if model.get("unk_id") is None else model["vocab"][model["unk_id"]][0]
@@ -70,8 +66,7 @@ def _make_ours(content: dict[str, Any], *, lowercase: bool) -> None:
         model["vocab"] = dict(ids)
         # Without one, the library would drop unknown text.
         model["unk_token"] = UNK
-    if model.get("dropout") is not None:
-        model["dropout"] = None
+    model |= {"dropout": None} if "dropout" in model else {}
     kept = [token for token in added if not token["special"] and token["content"] not in left_out]
     content["added_tokens"] = [token | {"id": ids.setdefault(token["content"], len(ids))} for token in kept]
     content["truncation"] = content["padding"] = content["post_processor"] = None
