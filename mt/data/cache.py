@@ -19,7 +19,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TypeVar
 
-from mt.files import make_folder, named_path, remove_folder_atomically
+from mt.files import make_folder, named_path, remove_folder_atomically, sha256
 
 LOG = logging.getLogger(__name__)
 
@@ -58,10 +58,9 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def cached(key: object, fill: Callable[[Path], bool], load: Callable[[Path], T]) -> T:
-    """Load the entry of ``key``, a value of plain JSON types; it is made if there is no intact one.
+    """Load the entry of ``key``, a value of plain JSON types, made if there is no intact one.
 
-    ``fill`` writes files into an empty folder, and returns whether they are worth keeping; ``load`` opens
-    them, and may map them into memory. Where the cache cannot be written, nothing is kept.
+    ``fill`` writes files into an empty folder, and returns whether they are worth keeping.
     """
     key = [key, RECIPE_VERSION, platform.python_version_tuple()[:2]]
     key += [[name, version(name)] for name in ("datasets", "numpy", "pyarrow", "tokenizers")]
@@ -97,7 +96,7 @@ def _make(
 
 
 def _record(folder: Path, key: object) -> bytes:
-    files = {file.name: file_digest(file) for file in sorted(folder.iterdir()) if file.name != _RECORD}
+    files = {file.name: sha256(file) for file in sorted(folder.iterdir()) if file.name != _RECORD}
     return json.dumps({"key": key, "files": files}, sort_keys=True, indent=2).encode()
 
 
@@ -121,9 +120,3 @@ def _remove_unused(folder: Path) -> None:
                 newest = max(file.stat().st_mtime for file in (path, *path.iterdir()))
                 if time.time() - newest > _MOST_DAYS * 24 * 3600:
                     remove_folder_atomically(path)
-
-
-def file_digest(path: Path) -> str:
-    """Digest of a file's bytes, at about a gigabyte per second."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()

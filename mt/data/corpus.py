@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 import datasets
+import pyarrow as pa
 
 from mt.config.data import CleaningConfig, DataConfig
 from mt.data.batches.sampler import Share
 from mt.data.cache import MANY_PAIRS, cached
-from mt.data.cleaning.checks import Dropped, evaluation_pairs, training_pairs
-from mt.data.cleaning.filters import Cleaner
+from mt.data.cleaning.cleaner import Cleaner, Dropped, evaluation_pairs, training_pairs
 from mt.data.cleaning.leaks import LeakCheck
 from mt.data.corpus_report import (
     CorpusReport,
@@ -27,13 +27,14 @@ from mt.data.corpus_report import (
     most_frequent_first,
     to_json,
 )
-from mt.data.pair_table import CHUNK_SIZE, PairTable, load_table
 from mt.data.sources.find import find_source, mixed_sources
 from mt.data.sources.source import Part, Source, Split, carved_split
 from mt.data.text_form import TextForm
 from mt.display import counted, track
 from mt.errors import ConfigError, DataError, SplitError
 
+SCHEMA = pa.schema([("src", pa.string()), ("tgt", pa.string())])
+CHUNK_SIZE = 10_000
 NO_CLEANING = CleaningConfig(unicode_form="none", invisible="keep")
 
 EVALUATION_SPLITS: tuple[Split, ...] = ("validation", "test")
@@ -57,6 +58,60 @@ class Corpus:
     def by_name(self) -> dict[Split, datasets.Dataset]:
         """The three datasets, by their names in the config."""
         return {"train": self.train, "validation": self.validation, "test": self.test}
+
+
+class PairTable:
+    """Grows by one pair at a time, and becomes a dataset with the columns ``src`` and ``tgt``."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        """Write the pairs into a new file, whose bytes depend on the texts alone; None: into memory."""
+        self._path = path
+        self._sink = pa.BufferOutputStream() if path is None else pa.OSFile(str(path), "wb")
+        self._stream = pa.ipc.new_stream(self._sink, SCHEMA)
+        self._pairs: list[tuple[str, str]] = []
+        self._num_written = 0
+        self._hash = hashlib.blake2b(digest_size=8)
+
+    def __len__(self) -> int:
+        return self._num_written + len(self._pairs)
+
+    @property
+    def fingerprint(self) -> str:
+        """Hexadecimal digest of all texts in order: the same on every machine for the same pairs."""
+        self._write()
+        return self._hash.hexdigest()
+
+    def append(self, src: str, tgt: str) -> None:
+        """Add one pair."""
+        self._pairs.append((src, tgt))
+        if len(self._pairs) == CHUNK_SIZE:
+            self._write()
+
+    def to_dataset(self) -> datasets.Dataset:
+        """The pairs in the order in which they were added; after this, none can be added."""
+        fingerprint = self.fingerprint
+        self._stream.close()
+        if self._path is None:
+            table = pa.ipc.open_stream(self._sink.getvalue()).read_all()
+            return datasets.Dataset(table, fingerprint=fingerprint)
+        self._sink.close()
+        return load_table(self._path, fingerprint=fingerprint)
+
+    def _write(self) -> None:
+        if not self._pairs:
+            return
+        src, tgt = (pa.array(side, pa.string()) for side in zip(*self._pairs, strict=True))
+        self._stream.write_batch(pa.record_batch([src, tgt], schema=SCHEMA))
+        # Each after its length in bytes, so that nothing can be shifted from one to the next.
+        texts = (text.encode() for pair in self._pairs for text in pair)
+        self._hash.update(b"".join(b"%d:%b" % (len(text), text) for text in texts))
+        self._num_written += len(self._pairs)
+        self._pairs = []
+
+
+def load_table(path: Path, *, fingerprint: str) -> datasets.Dataset:
+    """The pairs in the file of a table, memory-mapped; `datasets` would read all of it for a fingerprint."""
+    return datasets.Dataset(pa.ipc.open_stream(pa.memory_map(str(path))).read_all(), fingerprint=fingerprint)
 
 
 class _Found(NamedTuple):
@@ -127,21 +182,13 @@ def _key(found: Sequence[_Found], cleaning: CleaningConfig) -> object:
     """Everything that determines the corpus."""
     # Neither changes what is read: the length limit is applied when encoding.
     irrelevant = {"hub_timeout_seconds", "max_length"}
-    return {
-        "what": "corpus",
-        "sources": [
-            # Including their names, because the extension of a file determines how it is read.
-            {
-                split: [(part.where, part.identify()) for part in parts]
-                for split, parts in source.splits.items()
-            }
-            for _, _, source in found
-        ],
-        "configs": [
-            [config.model_dump(mode="json", exclude=irrelevant), weight] for config, weight, _ in found
-        ],
-        "cleaning": cleaning.model_dump(mode="json"),
-    }
+    configs = [(config.model_dump(mode="json", exclude=irrelevant), weight) for config, weight, _ in found]
+    # Including the names of files, whose extensions determine how they are read.
+    sources = [
+        {split: [(part.where, part.identify()) for part in parts] for split, parts in source.splits.items()}
+        for _, _, source in found
+    ]
+    return ["corpus", configs, sources, cleaning.model_dump(mode="json")]
 
 
 def _load(folder: Path) -> Corpus:

@@ -18,11 +18,10 @@ from mt.data.corpus import Corpus, load_corpus, other_validation_splits
 from mt.data.corpus_report import cleaning_table, leak_sentence, recorded_fingerprints, to_json
 from mt.data.suspicions import corpus_warnings
 from mt.data.text_form import TextForm
-from mt.data.tokenizers.extend import extended
 from mt.data.tokenizers.external import external_tokenizer
 from mt.data.tokenizers.subwords import PIECES
 from mt.data.tokenizers.tokenizer import Tokenizer
-from mt.data.tokenizers.train import train_tokenizer
+from mt.data.tokenizers.train import extended, train_tokenizer
 from mt.data.unsegmented_scripts import bleu_tokenizer
 from mt.display import counted, track
 from mt.errors import DataError, RunError
@@ -73,17 +72,15 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
     max_length = config.data.max_length
     train, dropped = cached_training_pairs(corpus, tokenizers, max_length=max_length)
     check_pairs_left(train, dropped, config)
-    validation, left_out = encode_pairs(corpus.validation, *tokenizers, max_length=max_length)
+    validation, _ = encode_pairs(corpus.validation, *tokenizers, max_length=max_length)
     check_validation_loss(validation, len(corpus.validation), config)
     sizes = {side: tokenizer.size for side, tokenizer in zip(("src", "tgt"), tokenizers, strict=True)}
     if not resuming:
         description = {
             **to_json(corpus.report),
             "dropped_in_training": dropped,
-            "left_out_of_validation_loss": left_out,
             "target_ratio": train.target_ratio,
             "vocabulary_sizes": sizes,
-            "vocabulary_pairs": num_vocabulary_pairs(corpus.train, config),
         }
         write_atomically(run.corpus_file, json.dumps(description, indent=2, ensure_ascii=False) + "\n")
     LOG.info(
@@ -157,12 +154,6 @@ def _make_tokenizers(texts: "_Texts", config: Config) -> list[Tokenizer]:
     return [made]
 
 
-def num_vocabulary_pairs(pairs: datasets.Dataset, config: Config) -> int:
-    """How many of these training pairs the vocabularies are built from; 0 if they are given."""
-    is_given = config.tokenizer.kind == "file" or config.init_from.sides == {"src", "tgt"}
-    return 0 if is_given and not config.tokenizer.extend else min(len(pairs), config.tokenizer.max_lines)
-
-
 def unsegmented_hint(config: Config, train: datasets.Dataset) -> str | None:
     """Advice for text without spaces between words that is to be split into words; None for other text."""
     languages = {"src": config.data.src, "tgt": config.data.tgt}
@@ -227,7 +218,7 @@ class _Texts:
 
 
 def _without_long_words(text: str) -> str:
-    if len(text) <= LONGEST_WORD or max(map(len, text.split()), default=0) <= LONGEST_WORD:
+    if max(map(len, text.split()), default=0) <= LONGEST_WORD:
         return text
     words = pre_tokenizers.Split(PIECES, "isolated").pre_tokenize_str(text)
     return "".join(word for word, _ in words if len(word) <= LONGEST_WORD)
@@ -245,10 +236,9 @@ def check_same_corpus(run: RunDirectory, corpus: Corpus) -> None:
     now = corpus.report.splits.by_name()
     changed = [name for name, split in now.items() if recorded.get(name) != split.fingerprint]
     if changed:
-        on_hub = f" (its commit is in {run.corpus_file}: set data.revision)" if corpus.report.revision else ""
         raise RunError(
             f"the corpus is not the one that {run.path} began with: {' and '.join(changed)} differ. Restore "
-            f"the old one{on_hub}, use another run directory with --run PATH, or start over with --restart, "
-            "which moves the old run aside. A new run from its weights on this corpus: "
-            f"{run.adapt_command(corpus.report.path)}"
+            f"the old one (data.revision of the Hub is in {run.corpus_file}), use another run directory with "
+            "--run PATH, or start over with --restart, which moves the old run aside. A new run from its "
+            f"weights on this corpus: {run.adapt_command(corpus.report.path)}"
         )

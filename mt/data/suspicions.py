@@ -7,7 +7,7 @@ import datasets
 import pyarrow as pa
 
 from mt.config.data import DataConfig
-from mt.data.cleaning.filters import is_mostly_of_other_script
+from mt.data.cleaning.cleaner import is_mostly_of_other_script
 from mt.data.corpus import Corpus
 from mt.data.sources.source import Split
 from mt.data.unsegmented_scripts import split_letters
@@ -22,9 +22,9 @@ _MOST_MARKUP = 0.01
 _SCRIPTS_OF_LANGUAGES = """
 Arabic: ar fa ps ug ur, Armenian: hy, Bengali: as bn, Cyrillic: be bg ky mk ru tt uk, Devanagari: hi mr ne,
 Ethiopic: am ti, Georgian: ka, Greek: el, Gujarati: gu, Han: zh, Hebrew: he yi, Japanese: ja, Kannada: kn,
-Khmer: km, Korean: ko, Lao: lo, Latin: af ca cs cy da de en es et eu fi fr ga gl hr hu id is it lt lv mt nb nl
-nn no pl pt ro sk sl so sq sv sw tl tr vi xh zu, Malayalam: ml, Myanmar: my, Oriya: or, Sinhala: si, Tamil: ta,
-Telugu: te, Thai: th, Tibetan: bo dz
+Khmer: km, Korean: ko, Lao: lo, Malayalam: ml, Myanmar: my, Oriya: or, Sinhala: si, Tamil: ta, Telugu: te,
+Thai: th, Tibetan: bo dz, Latin: af ca cs cy da de en es et eu fi fr ga gl hr hu id is it lt lv mt nb nl nn no
+pl pt ro sk sl so sq sv sw tl tr vi xh zu
 """
 _SCRIPTS = {
     code: script.strip()

@@ -11,7 +11,7 @@ import pytest
 import regex  # type: ignore[import-untyped]
 
 from mt.config.data import CleaningConfig, DataConfig, Script
-from mt.data.cleaning.filters import CONTROL_CHARACTER, SEVERAL_SCRIPTS, Cleaner, SeenPairs, filters
+from mt.data.cleaning.cleaner import CONTROL_CHARACTER, SEVERAL_SCRIPTS, Cleaner
 from mt.data.corpus import Corpus, load_corpus
 
 Pairs = list[tuple[str, str]]
@@ -33,7 +33,6 @@ def load(folder: Path, pairs: Pairs, **fields: object) -> Corpus:
 def test_nothing_is_touched_unless_it_is_asked_for() -> None:
     pairs = [("a", "a"), ("a", "a"), ("\x07", "ﬁ"), ("и", "x" * 1000), ("e\u0301", "\u200b")]
     assert clean(pairs) == (pairs, {})
-    assert filters(CleaningConfig()) == []
 
 
 def test_the_lengths_are_those_of_the_text_between_the_spaces() -> None:
@@ -123,16 +122,6 @@ def test_a_pair_is_counted_under_its_first_reason_only() -> None:
         "source and target are the same": 2,
         "the pair was there before": 1,
     }
-
-
-def test_duplicates_equal_those_of_a_set_across_chunks() -> None:
-    chance = random.Random(1)
-    seen, known = SeenPairs(), set()
-    for _ in range(60):
-        pairs = [(str(chance.randrange(3000)), chance.choice("ab")) for _ in range(chance.randrange(300))]
-        expected = [not (pair in known or known.add(pair)) for pair in pairs]  # type: ignore[func-returns-value]
-        assert seen.add(pairs).tolist() == expected
-    assert seen.add([("ab", "c"), ("a", "bc"), ("ab", "c")]).tolist() == [True, True, False]
 
 
 def test_what_was_dropped_is_in_the_description_with_two_examples_each(tmp_path: Path) -> None:

@@ -73,21 +73,6 @@ def test_a_packed_file_is_read_whatever_its_name(tmp_path: Path) -> None:
     assert num_pairs(load(tmp_path)) == len(PAIRS)
 
 
-@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
-def test_columns_may_be_fields(tmp_path: Path, suffix: str) -> None:
-    rows = [{"id": 1, "text": {"long": {"en": en, "de": de}}} for en, de in PAIRS]
-    file = tmp_path / f"train{suffix}"
-    if suffix == ".jsonl":
-        file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-        loading_fails(tmp_path, r"no column 'en'.* 'text\.long\.en', 'text\.long\.de'.*Set data\.columns")
-    else:
-        pq.write_table(pa.Table.from_pylist(rows), file)
-    corpus = load(tmp_path, columns="text.long.en,text.long.de")
-    assert num_pairs(corpus) == len(PAIRS)
-    assert corpus.train[0]["tgt"].startswith("ein ")
-    loading_fails(tmp_path, r"no column 'text\.en'", columns="text.en,text.de")
-
-
 def test_lists_of_references_are_named(tmp_path: Path) -> None:
     pair = {"translation": {"language": ["en", "de"], "translation": ["A dog.", "Ein Hund."]}}
     (tmp_path / "train.jsonl").write_text(json.dumps(pair) + "\n", encoding="utf-8")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mt.config.data import CleaningConfig, TokenizerConfig, UnicodeForm
-from mt.data.cleaning.filters import Cleaner
+from mt.data.cleaning.cleaner import Cleaner
 from mt.data.text_form import AS_IT_IS, TextForm
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.tokenizers.train import train_tokenizer

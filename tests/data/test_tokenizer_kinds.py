@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mt.config.data import CleaningConfig, TokenizerConfig
-from mt.data.cleaning.filters import Cleaner
+from mt.data.cleaning.cleaner import Cleaner
 from mt.data.text_form import TextForm
 from mt.data.tokenizers.subwords import BYTES
 from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing

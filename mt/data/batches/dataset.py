@@ -47,12 +47,7 @@ def cached_training_pairs(
 
 
 def encode_pairs(
-    pairs: datasets.Dataset,
-    src_tokenizer: Tokenizer,
-    tgt_tokenizer: Tokenizer,
-    *,
-    max_length: int | None,
-    shares: Sequence[Share] = (),
+    pairs: datasets.Dataset, *tokenizers: Tokenizer, max_length: int | None, shares: Sequence[Share] = ()
 ) -> tuple[EncodedPairs, DropCounts]:
     """Turn the text of a split into ids; return the pairs kept and how many were "empty" and "too long".
 
@@ -60,7 +55,7 @@ def encode_pairs(
     ``shares`` are the sources that ``pairs`` come from.
     """
     with TemporaryDirectory() as folder:
-        write_pairs(Path(folder), pairs, src_tokenizer, tgt_tokenizer, max_length=max_length, shares=shares)
+        write_pairs(Path(folder), pairs, *tokenizers, max_length=max_length, shares=shares)
         return load_pairs(Path(folder))
 
 

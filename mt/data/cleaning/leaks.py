@@ -1,8 +1,7 @@
 """Leaks: evaluation sentences that are also in the training data, which inflates the scores."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import product
-from typing import cast
 
 import datasets
 import pyarrow as pa
@@ -37,7 +36,7 @@ class LeakCheck:
         self._found = {kind: set[int]() for kind in KINDS}
         for split, dataset in evaluation.items():
             known = self._known[split] = {kind: [] for kind in KINDS}
-            for chunk in _chunks(dataset):
+            for chunk in dataset.with_format("arrow").iter(batch_size=CHUNK_SIZE):
                 src, tgt = (
                     pa.chunked_array([form.rewrite(chunk[side].to_pylist())], pa.string())
                     for side in ("src", "tgt")
@@ -50,7 +49,7 @@ class LeakCheck:
         """Record what ``train`` shares with the evaluation splits; return the rows of shared pairs."""
         rows: list[int] = []
         known_pairs = self._all["normalised", "pair"]
-        for number, chunk in enumerate(_chunks(train)):
+        for number, chunk in enumerate(train.with_format("arrow").iter(batch_size=CHUNK_SIZE)):
             hashes = _hashes(chunk["src"], chunk["tgt"])
             for kind, found in self._found.items():
                 found.update(self._all[kind].intersection(hashes[kind]))
@@ -66,10 +65,6 @@ class LeakCheck:
             counts = (LeakCounts(*(num_found[form, side] for form in FORMS)) for side in SIDES)
             reports[split] = LeakReport(len(known["exact", "pair"]), *counts)
         return reports
-
-
-def _chunks(dataset: datasets.Dataset) -> Sequence[pa.Table]:
-    return cast("Sequence[pa.Table]", dataset.with_format("arrow").iter(batch_size=CHUNK_SIZE))
 
 
 def _hashes(src: pa.ChunkedArray, tgt: pa.ChunkedArray) -> Hashes:

@@ -2,7 +2,6 @@
 
 import glob
 import re
-from contextlib import suppress
 from pathlib import Path
 
 from mt.builtin.primer import MAX_TRAIN_PAIRS, PRIMER_VERSION, primer_pairs
@@ -45,16 +44,6 @@ def mixed_sources(config: DataConfig) -> list[tuple[DataConfig, float]]:
     return [(config.model_copy(update={"mix": None}), 1.0), *mixed]
 
 
-def training_files(config: DataConfig) -> set[Path]:
-    """The files on disk that all sources are trained on; none for a source that is no longer there."""
-    files = set[Path]()
-    for source_config, _ in mixed_sources(config):
-        with suppress(DataError):
-            if source := _on_disk(source_config):
-                files |= {file.resolve() for part in source.splits["train"] for file in part.files}
-    return files
-
-
 def find_source(config: DataConfig) -> Source:
     """The corpus that ``config.path`` names; files on disk are preferred to the Hub."""
     path = config.path
@@ -89,13 +78,16 @@ def _on_disk(config: DataConfig) -> Source | None:
             return Source("parallel text", {"train": [parallel_part(*two_paths)]})
         if path.is_dir():
             return Source("folder", _folder_splits(path, config))
-        if path.is_file():
-            part = _part(path, config)
+        if part := _part(path, config) if path.is_file() else _parallel(str(path), config):
             return Source("file" if len(part.files) == 1 else "parallel text", {"train": [part]})
-        if parallel := _parallel(str(path), config):
-            return Source("parallel text", {"train": [parallel]})
         if WILDCARD.search(str(path)):
-            return Source("files", {"train": _matching_parts(str(path), config)})
+            # Not Path.glob: that also matches hidden files, and refuses patterns that a shell accepts.
+            matches = sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207
+            # A pattern may match both sides of a text.
+            parts = {part.where: part for match in matches if (part := _part(Path(match), config))}
+            if not parts:
+                raise DataError(f"No file matches {path}: check the folder and the pattern.")
+            return Source("files", {"train": [*parts.values()]})
     except OSError as error:
         raise unreadable(config.path, error) from None
     return None
@@ -139,15 +131,14 @@ def _folder_splits(folder: Path, config: DataConfig) -> dict[Split, list[Part]]:
     if "train" in splits:
         return splits
     names_of_files = {file.name.removesuffix(".gz") for file in files}
-    stems = [name.removesuffix(f".{config.src}") for name in sorted(names_of_files)]
+    stems = [name.removesuffix(f".{config.src}") for name in names_of_files]
     both = [stem for stem in stems if {f"{stem}.{config.src}", f"{stem}.{config.tgt}"} <= names_of_files]
     if len(both) == 1 and not splits and (parallel := _parallel(f"{folder / both[0]}", config)):
         return {"train": [parallel]}
-    contents = listed(entry.name for entry in sorted(folder.iterdir()))
+    contents = listed(entry.name for entry in sorted(folder.iterdir())) or "no files"
     raise DataError(
-        f"{folder} contains no training split that can be read: name it train.jsonl, train.parquet, "
-        f"train.csv, train.tsv, or train.{config.src} and train.{config.tgt}, or "
-        f"choose a file. The folder contains {contents or 'no files'}."
+        f"{folder} contains no training split that can be read: name it train.jsonl, .parquet, .csv or .tsv, "
+        f"or train.{config.src} and train.{config.tgt}, or choose a file. The folder contains {contents}."
     )
 
 
@@ -163,19 +154,6 @@ def _parallel(stem: str, config: DataConfig) -> Part | None:
     if src or tgt:
         raise DataError(f"{src or tgt} has no counterpart: {names[1 if src else 0]} is missing.")
     return None
-
-
-def _matching_parts(pattern: str, config: DataConfig) -> list[Part]:
-    """The parts of all files that ``pattern`` matches, sorted by name; it may match either side of a text.
-
-    ``*``, ``?`` and ``[abc]`` work as in a shell, and ``**`` matches any number of folders.
-    """
-    # Not Path.glob: that also matches hidden files, and refuses patterns that a shell accepts.
-    matches = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207
-    parts = {part.where: part for match in matches if (part := _part(Path(match), config))}
-    if not parts:
-        raise DataError(f"No file matches {pattern}: check the folder and the pattern.")
-    return list(parts.values())
 
 
 def _built_in(config: DataConfig) -> Source:

@@ -99,50 +99,30 @@ def check_columns(names: Sequence[str], config: DataConfig, where: str, advice: 
 
 
 def needed_columns(names: Sequence[str], config: DataConfig, where: str) -> list[str]:
-    """The columns to read of a table whose columns have these ``names``, those with the fields included."""
+    """The columns to read of a table whose columns have these ``names``."""
     columns = columns_of(config)
     if NESTED in names and columns[0] not in names:
         return [NESTED]
-    outer = [name if name in names else name.partition(".")[0] for name in columns]
-    if not set(outer) <= set(names):
-        check_columns(names, config, where)
-    return list(dict.fromkeys(outer))
+    check_columns(names, config, where)
+    return list(columns)
 
 
 def row_pairs(
     rows: Iterable[tuple[int, Row | BadRow]], config: DataConfig, where: str
 ) -> Iterator[NumberedPair]:
-    """The sentence pairs of numbered rows. The first row with text sets the shape; missing text is None."""
+    """The sentence pairs of rows, the first of which with text has the columns; missing text is None."""
     src, tgt = columns_of(config)
     are_known = False
     for number, row in rows:
         if isinstance(row, BadRow):
             yield number, row, None
             continue
-        if not are_known and (src in row or row.get(NESTED, "") is not None):
-            inner = row.get(NESTED)
-            if src not in row and isinstance(inner, Mapping):
-                check_columns(_names(inner), config, where)
-                src, tgt = f"{NESTED}.{src}", f"{NESTED}.{tgt}"
-            else:
-                check_columns(_names(row), config, where)
+        nested = row.get(NESTED, row)
+        fields = nested if src not in row and isinstance(nested, Mapping) else row
+        if not are_known and nested is not None:
+            check_columns([*fields], config, where)
             are_known = True
-        yield number, _value(row, src), _value(row, tgt)
-
-
-def _names(row: Row) -> list[str]:
-    """The columns of a row, and the fields in them, such as ``text.en``."""
-    inner = [(name, value) for name, value in row.items() if isinstance(value, Mapping)]
-    return [*row, *(f"{name}.{field}" for name, value in inner for field in _names(value))]
-
-
-def _value(row: Row, name: str) -> object:
-    """The value of a column, or of a field in one; None if it is missing."""
-    if name in row:
-        return row[name]
-    outer, _, field = name.partition(".")
-    inner = row.get(outer)
-    return _value(inner, field) if isinstance(inner, Mapping) else None
+        yield number, fields.get(src), fields.get(tgt)
 
 
 def arrow_rows(batches: Iterable[pa.Table | pa.RecordBatch]) -> Iterator[tuple[int, Row | BadRow]]:
@@ -254,17 +234,19 @@ def _delimited_pairs(path: Path, config: DataConfig, *, is_quoted: bool) -> Iter
     delimiter = config.delimiter
     if delimiter == "auto":
         usual: Delimiter = "comma" if is_quoted else "tab"
-        delimiter = usual if are_numbers else _guess(begin[1], columns, usual)
+        # That which splits the header into both columns.
+        headers = {d: {cell.strip(' "') for cell in begin[1].split(CHARACTERS[d])} for d in CHARACTERS}
+        delimiter = next((d for d in headers if headers[d].issuperset(columns)), usual)
     rows = _rows_of_cells(chain([begin], lines), path, delimiter, is_quoted=is_quoted)
     first = next(rows)
     names = [cell.strip() for cell in first[1]]
     if are_numbers:
         names, rows = [str(i + 1) for i in range(len(names))], chain([first], rows)
-    advice = (
-        f" The first line was split at each {delimiter}; data.delimiter may also be "
-        f"{', '.join(DELIMITERS[1:])}. If it is already a pair, give numbers: data.columns: 1,2."
+    others = ", ".join(DELIMITERS[1:])
+    advice = f" Lines are split at each {delimiter} (data.delimiter: {others})."
+    check_columns(
+        names, config, str(path), f"{advice} If the first is a pair, give numbers: data.columns: 1,2."
     )
-    check_columns(names, config, str(path), advice)
     src_index, tgt_index = map(names.index, columns)
     for number, row in rows:
         if len(row) != len(names):
@@ -273,16 +255,6 @@ def _delimited_pairs(path: Path, config: DataConfig, *, is_quoted: bool) -> Iter
             yield number, BadRow(f"there are {how_many} cells than in the first line", detail), None
         else:
             yield number, row[src_index], row[tgt_index]
-
-
-def _guess(line: str, columns: Sequence[str], usual: Delimiter) -> Delimiter:
-    """The delimiter that splits a header into both columns, or else into the most cells."""
-
-    def quality(delimiter: Delimiter) -> tuple[bool, int]:
-        cells = [cell.strip(' "') for cell in line.split(CHARACTERS[delimiter])]
-        return set(cells).issuperset(columns), len(cells)
-
-    return max([usual, *CHARACTERS], key=quality)
 
 
 def _rows_of_cells(

@@ -61,10 +61,8 @@ def _parse(path: Path) -> Any:
     model = sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined]
     try:
         model.ParseFromString(read_bytes(path, max_bytes=_MAX_BYTES))
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror or error}.") from error
-    except Exception as error:  # of protobuf, which does not say which
-        raise DataError(f"{path} is not a SentencePiece model: {error}.") from error
+    except Exception as error:  # Also of protobuf, which does not say which.
+        raise DataError(f"{path} cannot be read as a SentencePiece model: {error}.") from error
     trainer, rules = model.trainer_spec, model.normalizer_spec
     is_usual = (
         trainer.model_type == trainer.UNIGRAM
