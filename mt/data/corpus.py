@@ -92,8 +92,7 @@ class PairTable:
         fingerprint = self.fingerprint
         self._stream.close()
         if self._path is None:
-            table = pa.ipc.open_stream(self._sink.getvalue()).read_all()
-            return datasets.Dataset(table, fingerprint=fingerprint)
+            return load_table(self._sink.getvalue(), fingerprint=fingerprint)
         self._sink.close()
         return load_table(self._path, fingerprint=fingerprint)
 
@@ -109,9 +108,10 @@ class PairTable:
         self._pairs = []
 
 
-def load_table(path: Path, *, fingerprint: str) -> datasets.Dataset:
-    """The pairs in the file of a table, memory-mapped; `datasets` would read all of it for a fingerprint."""
-    return datasets.Dataset(pa.ipc.open_stream(pa.memory_map(str(path))).read_all(), fingerprint=fingerprint)
+def load_table(source: Path | pa.Buffer, *, fingerprint: str) -> datasets.Dataset:
+    """The pairs of a table, memory-mapped; `datasets` would read all of them for a fingerprint."""
+    stream = pa.memory_map(str(source)) if isinstance(source, Path) else source
+    return datasets.Dataset(pa.ipc.open_stream(stream).read_all(), fingerprint=fingerprint)
 
 
 class _Found(NamedTuple):

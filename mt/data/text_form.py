@@ -1,8 +1,6 @@
 """The form of text: one Unicode form, and nothing that cannot be seen, in training and translating alike.
 
-The rules are normalizers of the library, so that a tokenizer.json holds them too. Python has its own tables
-of Unicode, but of another version: to those of `tokenizers`, some newer characters, such as the name of the
-era Reiwa, are unknown.
+The rules are normalizers of the library, so that a tokenizer.json holds them too.
 """
 
 from collections.abc import Iterable

@@ -34,10 +34,7 @@ SEVERAL_SCRIPTS = {"Japanese": ("Han", "Hiragana", "Katakana"), "Korean": ("Hang
 
 
 class Dropped:
-    """Counts dropped pairs by reason, and keeps the first of each, shortened, as examples.
-
-    A reason completes the sentence "in 5 rows ...".
-    """
+    """Counts dropped pairs by reason, as in "in 5 rows ...", and keeps the first of each, shortened."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -75,7 +72,7 @@ def evaluation_pairs(parts: Sequence[Part]) -> Iterator[tuple[str, str]]:
             lack = _lack(src, tgt, is_empty_allowed=True)
             if bad := _bad_row(src, tgt) or (BadRow(lack) if lack else None):
                 raise _error(
-                    part, number, bad, "or remove them; so that scores stay comparable, mt drops none"
+                    part, number, bad, "or remove them: none is dropped, so that scores are comparable"
                 )
             if str(src).strip() or str(tgt).strip():
                 yield cast("tuple[str, str]", (src, tgt))
@@ -97,11 +94,9 @@ def _bad_row(src: object, tgt: object) -> BadRow | None:
     if isinstance(src, BadRow):
         return src
     try:
-        # What is ASCII is known to be.
-        if isinstance(src, str) and not src.isascii():
-            src.encode()
-        if isinstance(tgt, str) and not tgt.isascii():
-            tgt.encode()
+        for side in (src, tgt):
+            if isinstance(side, str) and not side.isascii():
+                side.encode()
     except UnicodeEncodeError as error:
         surrogate = ord(error.object[error.start])
         # Those of text_lines; JSON can contain others.
@@ -207,10 +202,5 @@ def is_mostly_of_other_script(texts: pa.Array, script: str) -> Mask:
     """True where more than half of the letters are of another script; some, such as ª, belong to all."""
     own = "".join(rf"\p{{{name}}}" for name in SEVERAL_SCRIPTS.get(script, (script,)))
     other_letter = rf"[^{own}\p{{Common}}\p{{Inherited}}\P{{L}}]"
-    mask = _mask(pc.match_substring_regex(texts, other_letter))
-    # Counting is much slower than finding, and few texts have any letter of another script.
-    suspects = texts.filter(pa.array(mask))
-    num_other = pc.count_substring_regex(suspects, other_letter).to_numpy()
-    num_letters = pc.count_substring_regex(suspects, r"\p{L}").to_numpy()
-    mask[mask] = 2 * num_other > num_letters
-    return mask
+    num_other, num_letters = (pc.count_substring_regex(texts, regex) for regex in (other_letter, r"\p{L}"))
+    return _mask(pc.greater(pc.multiply(num_other, 2), num_letters))

@@ -36,12 +36,8 @@ class LeakCheck:
         self._found = {kind: set[int]() for kind in KINDS}
         for split, dataset in evaluation.items():
             known = self._known[split] = {kind: [] for kind in KINDS}
-            for chunk in dataset.with_format("arrow").iter(batch_size=CHUNK_SIZE):
-                src, tgt = (
-                    pa.chunked_array([form.rewrite(chunk[side].to_pylist())], pa.string())
-                    for side in ("src", "tgt")
-                )
-                for kind, hashes in _hashes(src, tgt).items():
+            for chunk in dataset.iter(batch_size=CHUNK_SIZE):
+                for kind, hashes in _hashes(form.rewrite(chunk["src"]), form.rewrite(chunk["tgt"])).items():
                     known[kind] += hashes
                     self._all[kind].update(hashes)
 
@@ -49,7 +45,7 @@ class LeakCheck:
         """Record what ``train`` shares with the evaluation splits; return the rows of shared pairs."""
         rows: list[int] = []
         known_pairs = self._all["normalised", "pair"]
-        for number, chunk in enumerate(train.with_format("arrow").iter(batch_size=CHUNK_SIZE)):
+        for number, chunk in enumerate(train.iter(batch_size=CHUNK_SIZE)):
             hashes = _hashes(chunk["src"], chunk["tgt"])
             for kind, found in self._found.items():
                 found.update(self._all[kind].intersection(hashes[kind]))
@@ -67,17 +63,18 @@ class LeakCheck:
         return reports
 
 
-def _hashes(src: pa.ChunkedArray, tgt: pa.ChunkedArray) -> Hashes:
+def _hashes(src: list[str], tgt: list[str]) -> Hashes:
     hashes: Hashes = {}
-    for form, sides in zip(FORMS, ((src, tgt), (_normalised(src), _normalised(tgt))), strict=True):
-        sources, targets = (list(map(hash, side.to_pylist())) for side in sides)
+    for form, *sides in (("exact", src, tgt), ("normalised", _normalised(src), _normalised(tgt))):
+        sources, targets = ([hash(text) for text in side] for side in sides)
         pairs = [hash(pair) for pair in zip(sources, targets, strict=True)]
         hashes |= {(form, "source"): sources, (form, "target"): targets, (form, "pair"): pairs}
     return hashes
 
 
-def _normalised(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+def _normalised(texts: list[str]) -> list[str]:
     """Lower case, without `LEFT_OUT`; a text of nothing else is kept, so that ``!`` differs from ``?``."""
-    lower = pc.utf8_lower(texts)
+    lower = pc.utf8_lower(pa.array(texts, pa.large_string()))
     words = pc.replace_substring_regex(lower, LEFT_OUT, "")
-    return pc.if_else(pc.equal(words, ""), lower, words)
+    normalised: list[str] = pc.if_else(pc.equal(words, ""), lower, words).to_pylist()
+    return normalised
