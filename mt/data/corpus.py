@@ -123,10 +123,7 @@ class _Found(NamedTuple):
 
 
 def load_corpus(config: DataConfig, cleaning: CleaningConfig = NO_CLEANING) -> Corpus:
-    """Find the sources, check every row, clean the training split, and carve out splits that it lacks.
-
-    Validation and test are those of ``data.path``, and are never cleaned. A large corpus is cached.
-    """
+    """Find the sources, check every row, clean the training split, and carve out splits that are missing."""
     found = [
         _Found(source_config, weight, _find(source_config, is_mixed=number > 0))
         for number, (source_config, weight) in enumerate(mixed_sources(config))

@@ -49,15 +49,10 @@ class Prepared:
     """The source position of each target token of ``train``, if the model learns it."""
     report: str
     dropped: dict[str, int]
-    """Training pairs that were dropped, for each reason."""
 
 
 def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus | None = None) -> Prepared:
-    """Load the corpus unless it is given, train or load the tokenizers, and encode the text.
-
-    ``resuming`` says whether the run has a checkpoint: then its tokenizers are used, and the corpus must not
-    have changed.
-    """
+    """Load the corpus unless it is given, train the tokenizers or load the run's, and encode the text."""
     corpus = corpus or load_corpus(config.data, config.cleaning)
     if resuming:
         check_same_corpus(run, corpus)
@@ -177,11 +172,10 @@ def warn_of_tokenizer(config: Config, train: datasets.Dataset) -> None:
 
 def check_pairs_left(train: EncodedPairs, dropped: DropCounts, config: Config) -> None:
     """Check that there is something to train on."""
-    if not len(train) or (train.shares and not any(share.num_shown for share in train.shares)):
+    if not len(train):
         raise DataError(
-            f"no training pair is left to be shown in an epoch: {dropped['empty']:,} are empty on a side, "
-            f"{dropped['too long']:,} are longer than data.max_length ({config.data.max_length}), and those "
-            f"that fit are {len(train):,}, times their weights in data.mix. Raise either."
+            f"no training pair is left: {dropped['empty']:,} are empty on a side, and "
+            f"{dropped['too long']:,} are longer than data.max_length ({config.data.max_length})."
         )
 
 

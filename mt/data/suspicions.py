@@ -9,7 +9,6 @@ import pyarrow as pa
 from mt.config.data import DataConfig
 from mt.data.cleaning.cleaner import is_mostly_of_other_script
 from mt.data.corpus import Corpus
-from mt.data.sources.source import Split
 from mt.data.unsegmented_scripts import split_letters
 
 _PAIRS_LOOKED_AT = 3000
@@ -54,24 +53,16 @@ def corpus_warnings(config: DataConfig, corpus: Corpus) -> Iterator[str]:
                 f"source and target of the {split} split look swapped: check data.src, data.tgt, "
                 "data.columns and the names of the files."
             )
-    for split, (src, tgt) in texts.items():
-        yield from _markup_warnings(split, [*src, *tgt])
-
-
-def _markup_warnings(split: Split, texts: Sequence[str]) -> Iterator[str]:
-    tags = [text for text in texts if _TAG.fullmatch(text)]
-    entities = [match[0] for text in texts if (match := _ENTITY.search(text))]
-    if len(tags) > _MOST_MARKUP * len(texts):
-        yield (
-            f"{len(tags) / len(texts):.0%} of the lines of the {split} split are tags, such as "
-            f"{tags[0].strip()}: take them out of both sides."
-        )
-    if len(entities) > _MOST_MARKUP * len(texts):
-        remedy = "set cleaning.unescape_html" if split == "train" else "write the characters themselves"
-        yield (
-            f"{len(entities) / len(texts):.0%} of the lines of the {split} split have HTML's names of "
-            f"characters, such as {entities[0]}: {remedy}."
-        )
+        lines = [*sides[0], *sides[1]]
+        tags = [line.strip() for line in lines if _TAG.fullmatch(line)]
+        names = [match[0] for line in lines if (match := _ENTITY.search(line))]
+        for found, what, remedy in (
+            (tags, "are tags", "take them out of both sides"),
+            (names, "have HTML's names of characters", "set cleaning.unescape_html, or write them out"),
+        ):
+            if len(found) > _MOST_MARKUP * len(lines):
+                share = len(found) / len(lines)
+                yield f"{share:.0%} of the lines of the {split} split {what}, such as {found[0]}: {remedy}."
 
 
 def _sample(pairs: datasets.Dataset) -> tuple[list[str], list[str]]:

@@ -86,10 +86,7 @@ class Lexicon:
 
 
 def align(pairs: EncodedPairs) -> Places:
-    """The source position of each target token, or NONE, in the layout of ``pairs.tgt.ids``.
-
-    That of a large corpus is cached in a file, which is memory-mapped.
-    """
+    """The source position of each target token, or NONE, in the layout of ``pairs.tgt.ids``; it is cached."""
     digest = hashlib.blake2b(digest_size=16)
     for side in (pairs.src, pairs.tgt):
         for array in (side.ids, side.lengths):

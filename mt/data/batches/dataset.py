@@ -49,11 +49,7 @@ def cached_training_pairs(
 def encode_pairs(
     pairs: datasets.Dataset, *tokenizers: Tokenizer, max_length: int | None, shares: Sequence[Share] = ()
 ) -> tuple[EncodedPairs, DropCounts]:
-    """Turn the text of a split into ids; return the pairs kept and how many were "empty" and "too long".
-
-    A pair is dropped that is longer than ``max_length`` on a side, including EOS; None drops nothing.
-    ``shares`` are the sources that ``pairs`` come from.
-    """
+    """Turn the text of a split into ids, and count the pairs that are dropped, if there is a ``max_length``."""
     with TemporaryDirectory() as folder:
         write_pairs(Path(folder), pairs, *tokenizers, max_length=max_length, shares=shares)
         return load_pairs(Path(folder))

@@ -21,12 +21,6 @@ class Share(NamedTuple):
     weight: float
     """How often each pair occurs in an epoch on average; a fraction is drawn again for each epoch."""
 
-    @property
-    def num_shown(self) -> int:
-        """How many pairs an epoch shows, counting repetitions."""
-        times, rest = divmod(self.weight, 1)
-        return int(times) * self.num_pairs + round(rest * self.num_pairs)
-
 
 @dataclass(frozen=True)
 class Batches:

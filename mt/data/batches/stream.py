@@ -102,10 +102,7 @@ class BatchStream:
                 self._thread, self._is_pinned, self._ahead = None, False, {}
 
     def take(self, epoch: int, batch: int, *, rank: int = 0, num_processes: int = 1) -> Taken:
-        """The micro-batches of the step at this position, and the position of the step after it.
-
-        Of several processes, each has every ``num_processes``-th, or one without labels if none is left.
-        """
+        """The step at this position; each process has a share, or a batch without labels if none is left."""
         make: Callable[[int, int], Taken] = partial(self._take, rank=rank, num_processes=num_processes)
         ahead = self._ahead.pop((epoch, batch), None)
         taken = make(epoch, batch) if ahead is None else ahead.result()

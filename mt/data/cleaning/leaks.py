@@ -24,10 +24,7 @@ Hashes = dict[tuple[str, str], list[int]]
 
 
 class LeakCheck:
-    """Finds the training pairs that are also in the evaluation splits, exactly or after normalisation.
-
-    It keeps only hashes, and only those of the evaluation splits, which are small.
-    """
+    """Finds the training pairs that are also in the evaluation splits, exactly or after normalisation."""
 
     def __init__(self, evaluation: Mapping[str, datasets.Dataset], form: TextForm = AS_IT_IS) -> None:
         """Remember the evaluation splits by name; ``form`` is that of the training pairs."""

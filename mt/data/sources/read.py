@@ -54,10 +54,7 @@ Row = Mapping[str, object]
 
 
 def table_format(path: Path, delimiter: Delimiter = "auto") -> str | None:
-    """The format by the name of a file, such as ``.jsonl`` for ``train.jsonl.gz``, or None.
-
-    ``.txt`` is a format only if it is known what separates the columns.
-    """
+    """The format of a table by its name, such as ``.jsonl``, or ``.txt`` if there is a delimiter; or None."""
     suffix = Path(path.name.lower().removesuffix(".gz")).suffix
     return suffix if suffix in TABLE_FORMATS or (suffix == ".txt" and delimiter != "auto") else None
 

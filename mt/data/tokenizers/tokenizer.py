@@ -139,22 +139,18 @@ class Tokenizer:
     def decode(self, ids: Sequence[int], copies: Sequence[str] = ()) -> str:
         """The text of ids, without PAD, BOS and EOS; each UNK is the next of ``copies``, or ``<unk>``."""
         text_ids = [token_id for token_id in ids if token_id not in _NOT_TEXT]
-        without = self.library.decode(text_ids, skip_special_tokens=False)
         if not copies:
-            return normalise_spacing(without)
-        placeholder = PLACEHOLDER
-        while placeholder in without:
-            placeholder += PLACEHOLDER[-1]
+            return normalise_spacing(self.library.decode(text_ids, skip_special_tokens=False))
         tokens = self.tokens(text_ids)
         unknown = [place for place, token in enumerate(tokens) if token == UNK]
         for place, _ in zip(unknown, copies, strict=False):
-            tokens[place] = placeholder
+            tokens[place] = PLACEHOLDER
         # An external tokenizer may have no decoder.
         decoder = self.library.decoder
         text = " ".join(tokens) if decoder is None else decoder.decode(tokens)
         # Copies are put in last, so that the decoder's rules on spaces and marks do not change them.
         written = iter(copies)
-        return normalise_spacing(re.sub(placeholder, lambda _: next(written), text))
+        return normalise_spacing(re.sub(PLACEHOLDER, lambda _: next(written, UNK), text))
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """The vocabulary entry of each id, including spacing marks."""

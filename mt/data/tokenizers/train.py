@@ -20,11 +20,7 @@ from mt.special_tokens import SPECIAL_TOKENS
 
 
 def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
-    """Train a vocabulary of the most frequent words, subwords or characters; this is deterministic.
-
-    ``texts`` are lines of the training split, of both languages for a shared vocabulary; they may be iterated
-    over twice.
-    """
+    """Train a vocabulary of the most frequent words, subwords or characters; this is deterministic."""
     makers = {
         "word": _word_tokenizer,
         "char": character_level,
@@ -54,10 +50,7 @@ def frequent_words(texts: Iterable[str], config: TokenizerConfig) -> list[str]:
 
 
 def extended(tokenizer: Tokenizer, texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
-    """``tokenizer`` with the frequent words of ``texts`` that it lacks, or characters if it has subwords.
-
-    They follow the old entries. No merges are added: what a tokenizer of bytes writes is complete already.
-    """
+    """``tokenizer`` with the frequent words of ``texts`` that it lacks, or characters if it has subwords."""
     content = json.loads(tokenizer.to_json())
     vocabulary: dict[str, int] = content["model"]["vocab"]
     if config.kind == "word":
