@@ -19,7 +19,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TypeVar
 
-from mt.files import make_folder, named_path, remove_folder_atomically
+from mt.files import make_folder, named_path, remove_folder_atomically, sha256
 
 LOG = logging.getLogger(__name__)
 
@@ -31,12 +31,10 @@ RECIPE_VERSION = 1
 MANY_PAIRS = 50_000
 """What is computed of fewer pairs is computed again each time."""
 
-# Entries that were not opened, and what killed processes left, after so many days.
-_MOST_DAYS = {True: 30, False: 1}
+_MOST_DAYS = 30
+"""Entries that were not opened for longer are removed, and so is what killed processes left."""
 _RECORD = "entry.json"
-_ENTRY = re.compile("[0-9a-f]{32}")
-# The second is the name under which `remove_folder_atomically` deletes an entry.
-_PARTIAL = re.compile(r"\.[0-9a-f]{32}\.(making|partial)-\w+")
+_ENTRY = re.compile(r"[0-9a-f]{32}|\.[0-9a-f]{32}\.(making|partial)-\w+")
 
 
 def cache_folder() -> Path:
@@ -60,10 +58,9 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def cached(key: object, fill: Callable[[Path], bool], load: Callable[[Path], T]) -> T:
-    """Load the entry of ``key``, a value of plain JSON types; it is made if there is no intact one.
+    """Load the entry of ``key``, a value of plain JSON types, made if there is no intact one.
 
-    ``fill`` writes files into an empty folder, and returns whether they are worth keeping; ``load`` opens
-    them, and may map them into memory. Where the cache cannot be written, nothing is kept.
+    ``fill`` writes files into an empty folder, and returns whether they are worth keeping.
     """
     key = [key, RECIPE_VERSION, platform.python_version_tuple()[:2]]
     key += [[name, version(name)] for name in ("datasets", "numpy", "pyarrow", "tokenizers")]
@@ -99,7 +96,7 @@ def _make(
 
 
 def _record(folder: Path, key: object) -> bytes:
-    files = {file.name: file_digest(file) for file in sorted(folder.iterdir()) if file.name != _RECORD}
+    files = {file.name: sha256(file) for file in sorted(folder.iterdir()) if file.name != _RECORD}
     return json.dumps({"key": key, "files": files}, sort_keys=True, indent=2).encode()
 
 
@@ -116,18 +113,10 @@ def _is_intact(entry: Path, key: object) -> bool:
 
 
 def _remove_unused(folder: Path) -> None:
-    """Remove entries that have not been opened for long, and what killed processes left a day ago."""
     for path in folder.iterdir():
-        # Other programs also name folders by digests, but only ours contain a record.
-        is_entry = _ENTRY.fullmatch(path.name) is not None and (path / _RECORD).is_file()
-        if is_entry or _PARTIAL.fullmatch(path.name):
+        # Other programs also name folders by digests, but without a record.
+        if _ENTRY.fullmatch(path.name) and (path.name[0] == "." or (path / _RECORD).is_file()):
             with contextlib.suppress(OSError):
                 newest = max(file.stat().st_mtime for file in (path, *path.iterdir()))
-                if time.time() - newest > _MOST_DAYS[is_entry] * 24 * 3600:
+                if time.time() - newest > _MOST_DAYS * 24 * 3600:
                     remove_folder_atomically(path)
-
-
-def file_digest(path: Path) -> str:
-    """Digest of a file's bytes, at about a gigabyte per second."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()

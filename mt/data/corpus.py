@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 import datasets
+import pyarrow as pa
 
 from mt.config.data import CleaningConfig, DataConfig
 from mt.data.batches.sampler import Share
@@ -27,13 +28,14 @@ from mt.data.corpus_report import (
     most_frequent_first,
     to_json,
 )
-from mt.data.pair_table import CHUNK_SIZE, PairTable, load_table
 from mt.data.sources.find import find_source, mixed_sources
 from mt.data.sources.source import Part, Source, Split, carved_split
 from mt.data.text_form import TextForm
 from mt.display import counted, track
 from mt.errors import ConfigError, DataError, SplitError
 
+SCHEMA = pa.schema([("src", pa.string()), ("tgt", pa.string())])
+CHUNK_SIZE = 10_000
 NO_CLEANING = CleaningConfig(unicode_form="none", invisible="keep")
 
 EVALUATION_SPLITS: tuple[Split, ...] = ("validation", "test")
@@ -59,6 +61,60 @@ class Corpus:
         return {"train": self.train, "validation": self.validation, "test": self.test}
 
 
+class PairTable:
+    """Grows by one pair at a time, and becomes a dataset with the columns ``src`` and ``tgt``."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        """Write the pairs into a new file, whose bytes depend on the texts alone; None: into memory."""
+        self._path = path
+        self._sink = pa.BufferOutputStream() if path is None else pa.OSFile(str(path), "wb")
+        self._stream = pa.ipc.new_stream(self._sink, SCHEMA)
+        self._pairs: list[tuple[str, str]] = []
+        self._num_written = 0
+        self._hash = hashlib.blake2b(digest_size=8)
+
+    def __len__(self) -> int:
+        return self._num_written + len(self._pairs)
+
+    @property
+    def fingerprint(self) -> str:
+        """Hexadecimal digest of all texts in order: the same on every machine for the same pairs."""
+        self._write()
+        return self._hash.hexdigest()
+
+    def append(self, src: str, tgt: str) -> None:
+        """Add one pair."""
+        self._pairs.append((src, tgt))
+        if len(self._pairs) == CHUNK_SIZE:
+            self._write()
+
+    def to_dataset(self) -> datasets.Dataset:
+        """The pairs in the order in which they were added; after this, none can be added."""
+        fingerprint = self.fingerprint
+        self._stream.close()
+        if self._path is None:
+            return load_table(self._sink.getvalue(), fingerprint=fingerprint)
+        self._sink.close()
+        return load_table(self._path, fingerprint=fingerprint)
+
+    def _write(self) -> None:
+        if not self._pairs:
+            return
+        src, tgt = (pa.array(side, pa.string()) for side in zip(*self._pairs, strict=True))
+        self._stream.write_batch(pa.record_batch([src, tgt], schema=SCHEMA))
+        # Each after its length in bytes, so that nothing can be shifted from one to the next.
+        texts = (text.encode() for pair in self._pairs for text in pair)
+        self._hash.update(b"".join(b"%d:%b" % (len(text), text) for text in texts))
+        self._num_written += len(self._pairs)
+        self._pairs = []
+
+
+def load_table(source: Path | pa.Buffer, *, fingerprint: str) -> datasets.Dataset:
+    """The pairs of a table, memory-mapped; `datasets` would read all of them for a fingerprint."""
+    stream = pa.memory_map(str(source)) if isinstance(source, Path) else source
+    return datasets.Dataset(pa.ipc.open_stream(stream).read_all(), fingerprint=fingerprint)
+
+
 class _Found(NamedTuple):
     """A source, the config that names it, and its weight."""
 
@@ -68,10 +124,7 @@ class _Found(NamedTuple):
 
 
 def load_corpus(config: DataConfig, cleaning: CleaningConfig = NO_CLEANING) -> Corpus:
-    """Find the sources, check every row, clean the training split, and carve out splits that it lacks.
-
-    Validation and test are those of ``data.path``, and are never cleaned. A large corpus is cached.
-    """
+    """Find the sources, check every row, clean the training split, and carve out splits that are missing."""
     found = [
         _Found(source_config, weight, _find(source_config, is_mixed=number > 0))
         for number, (source_config, weight) in enumerate(mixed_sources(config))
@@ -127,21 +180,13 @@ def _key(found: Sequence[_Found], cleaning: CleaningConfig) -> object:
     """Everything that determines the corpus."""
     # Neither changes what is read: the length limit is applied when encoding.
     irrelevant = {"hub_timeout_seconds", "max_length"}
-    return {
-        "what": "corpus",
-        "sources": [
-            # Including their names, because the extension of a file determines how it is read.
-            {
-                split: [(part.where, part.identify()) for part in parts]
-                for split, parts in source.splits.items()
-            }
-            for _, _, source in found
-        ],
-        "configs": [
-            [config.model_dump(mode="json", exclude=irrelevant), weight] for config, weight, _ in found
-        ],
-        "cleaning": cleaning.model_dump(mode="json"),
-    }
+    configs = [(config.model_dump(mode="json", exclude=irrelevant), weight) for config, weight, _ in found]
+    # Including the names of files, whose extensions determine how they are read.
+    sources = [
+        {split: [(part.where, part.identify()) for part in parts] for split, parts in source.splits.items()}
+        for _, _, source in found
+    ]
+    return ["corpus", configs, sources, cleaning.model_dump(mode="json")]
 
 
 def _load(folder: Path) -> Corpus:
@@ -150,10 +195,8 @@ def _load(folder: Path) -> Corpus:
         load_table(folder / f"train-{number}.arrow", fingerprint=source.fingerprint)
         for number, source in enumerate(report.sources)
     ]
-    validation, test = (
-        load_table(folder / f"{split}.arrow", fingerprint=report.splits.by_name()[split].fingerprint)
-        for split in EVALUATION_SPLITS
-    )
+    validation = load_table(folder / "validation.arrow", fingerprint=report.splits.validation.fingerprint)
+    test = load_table(folder / "test.arrow", fingerprint=report.splits.test.fingerprint)
     train = trains[0] if len(trains) == 1 else datasets.concatenate_datasets(trains)
     return Corpus(train, validation, test, report)
 
@@ -221,12 +264,11 @@ def _read_training_split(
 def _carve(
     pairs: Iterator[tuple[str, str]], carved: Mapping[Split, PairTable], fraction: float
 ) -> Iterator[tuple[str, str]]:
-    for src, tgt in pairs:
-        table = carved.get(carved_split(src, fraction))
-        if table is None:
-            yield src, tgt
+    for pair in pairs:
+        if (split := carved_split(pair[0], fraction)) in carved:
+            carved[split].append(*pair)
         else:
-            table.append(src, tgt)
+            yield pair
 
 
 def _check_pairs_left(source: Source, table: PairTable, dropped: Dropped) -> None:

@@ -22,7 +22,6 @@ class SourceReport:
     src: str
     tgt: str
     revision: str | None
-    """The commit of a Hub corpus."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +39,9 @@ class SplitReport:
 
     origin: Literal["given", "generated", "carved"]
     parts: Annotated[list[str], Field(alias="from")]
-    """The files or Hub splits that it was read from."""
     pairs: int
     dropped: dict[str, int]
-    """Rows dropped, by reason; none of validation and test."""
     fingerprint: str
-    """Digest of all texts, in order."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +81,6 @@ class LeakReport:
     """How much of an evaluation split is also in the training split."""
 
     pairs: int
-    """Pairs of the evaluation split."""
     source: LeakCounts
     target: LeakCounts
     pair: LeakCounts
@@ -99,9 +94,7 @@ class CorpusReport(SourceReport):
     """``data.path``, then each source of ``data.mix``."""
     splits: SplitReports
     leaks: dict[str, LeakReport]
-    """For each evaluation split."""
     leaks_removed: bool
-    """Whether leaked pairs were removed from the training split."""
 
 
 _REPORT = TypeAdapter(CorpusReport)

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import datasets
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from tokenizers import pre_tokenizers
 
 from mt.config.config import Config
@@ -20,11 +18,10 @@ from mt.data.corpus import Corpus, load_corpus, other_validation_splits
 from mt.data.corpus_report import cleaning_table, leak_sentence, recorded_fingerprints, to_json
 from mt.data.suspicions import corpus_warnings
 from mt.data.text_form import DOTLESS, TextForm, dotless_steps, has_dotless_i
-from mt.data.tokenizers.extend import extended
 from mt.data.tokenizers.external import external_tokenizer
 from mt.data.tokenizers.subwords import PIECES
 from mt.data.tokenizers.tokenizer import Tokenizer
-from mt.data.tokenizers.train import train_tokenizer
+from mt.data.tokenizers.train import extended, train_tokenizer
 from mt.data.unsegmented_scripts import bleu_tokenizer
 from mt.display import counted, track
 from mt.errors import DataError, RunError
@@ -50,19 +47,13 @@ class Prepared:
     other_validation: dict[str, datasets.Dataset]
     """The validation splits of ``data.mix``, which are scored as well, by name."""
     places: Places | None
-    """The source position of each target token of ``train``; None if the model does not learn it."""
+    """The source position of each target token of ``train``, if the model learns it."""
     report: str
-    """A table of what was dropped from training, and a line on leaks."""
     dropped: dict[str, int]
-    """Pairs that were dropped from training, for each reason."""
 
 
 def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus | None = None) -> Prepared:
-    """Load the corpus unless it is given, train or load the tokenizers, and encode the text.
-
-    ``resuming`` says whether the run has a checkpoint: then its tokenizers are used, and the corpus must not
-    have changed.
-    """
+    """Load the corpus unless it is given, train the tokenizers or load the run's, and encode the text."""
     corpus = corpus or load_corpus(config.data, config.cleaning)
     if resuming:
         check_same_corpus(run, corpus)
@@ -77,17 +68,15 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
     max_length = config.data.max_length
     train, dropped = cached_training_pairs(corpus, tokenizers, max_length=max_length)
     check_pairs_left(train, dropped, config)
-    validation, left_out = encode_pairs(corpus.validation, *tokenizers, max_length=max_length)
+    validation, _ = encode_pairs(corpus.validation, *tokenizers, max_length=max_length)
     check_validation_loss(validation, len(corpus.validation), config)
     sizes = {side: tokenizer.size for side, tokenizer in zip(("src", "tgt"), tokenizers, strict=True)}
     if not resuming:
         description = {
             **to_json(corpus.report),
             "dropped_in_training": dropped,
-            "left_out_of_validation_loss": left_out,
             "target_ratio": train.target_ratio,
             "vocabulary_sizes": sizes,
-            "vocabulary_pairs": num_vocabulary_pairs(corpus.train, config),
         }
         write_atomically(run.corpus_file, json.dumps(description, indent=2, ensure_ascii=False) + "\n")
     LOG.info(
@@ -114,11 +103,11 @@ def make_tokenizers(pairs: datasets.Dataset, config: Config) -> tuple[Tokenizer,
     """Tokenizers for source and target, trained on these pairs only; the same one twice if shared."""
     # Those of an imported model may share a vocabulary, but split text differently.
     is_one = config.tokenizer.shared and config.tokenizer.kind != "imported"
-    pairs = _fitting(pairs, config.data.max_length)
+    pairs = _chosen(pairs, config)
     languages = {"src": config.data.src, "tgt": config.data.tgt}
     dotless = {side for side in languages if config.tokenizer.lowercase and has_dotless_i(languages[side])}
     sides = [("src", "tgt")] if is_one else [("src",), ("tgt",)]
-    texts = [_Texts(pairs, columns, config.tokenizer.max_lines, dotless) for columns in sides]
+    texts = [_Texts(pairs, columns, dotless) for columns in sides]
     made = [tokenizer for of_side in texts for tokenizer in _make_tokenizers(of_side, config)]
     if num_long := sum(of_side.num_long_words for of_side in texts):
         LOG.warning(
@@ -127,17 +116,21 @@ def make_tokenizers(pairs: datasets.Dataset, config: Config) -> tuple[Tokenizer,
     return made[0], made[-1]
 
 
-def _fitting(pairs: datasets.Dataset, max_length: int) -> datasets.Dataset:
-    """The pairs but those with more words than ``max_length`` permits tokens, which no vocabulary lets in."""
-    is_long = np.zeros(len(pairs), dtype=np.bool_)
-    for start in range(0, len(pairs), CHUNK_SIZE):
-        chunk = pairs.with_format("arrow")[start : start + CHUNK_SIZE]
-        for texts in (chunk["src"], chunk["tgt"]):
-            # So many words have spaces between them; splitting each text into words would take much longer.
-            suspects = np.flatnonzero(pc.binary_length(texts).to_numpy() >= 2 * max_length - 1)
-            num_words = [len(text.split()) for text in texts.take(pa.array(suspects)).to_pylist()]
-            is_long[start + suspects] |= np.array(num_words, dtype=np.int64) >= max_length
-    return pairs if is_long.all() or not is_long.any() else pairs.select(np.flatnonzero(~is_long))
+def _chosen(pairs: datasets.Dataset, config: Config) -> datasets.Dataset:
+    """At most ``tokenizer.max_lines`` pairs, spread evenly over those that ``data.max_length`` may let in."""
+    most = config.data.max_length
+    chunks = pairs.iter(batch_size=CHUNK_SIZE)
+    texts = (pair for chunk in chunks for pair in zip(chunk["src"], chunk["tgt"], strict=True))
+    # So many words have spaces between them; splitting each text into words would take longer.
+    fits = (all(len(text) < 2 * most - 1 or len(text.split()) < most for text in pair) for pair in texts)
+    rows = np.flatnonzero(np.fromiter(fits, np.bool_, len(pairs)))
+    rows = rows if len(rows) else np.arange(len(pairs))
+    num_taken = min(len(rows), config.tokenizer.max_lines)
+    return (
+        pairs
+        if num_taken == len(pairs)
+        else pairs.select(rows[np.arange(num_taken) * len(rows) // num_taken])
+    )
 
 
 def _make_tokenizers(texts: "_Texts", config: Config) -> list[Tokenizer]:
@@ -168,12 +161,6 @@ def _with_dotless_i(tokenizer: Tokenizer) -> Tokenizer:
     return copy
 
 
-def num_vocabulary_pairs(pairs: datasets.Dataset, config: Config) -> int:
-    """How many of these training pairs the vocabularies are built from; 0 if they are given."""
-    is_given = config.tokenizer.kind == "file" or config.init_from.sides == {"src", "tgt"}
-    return 0 if is_given and not config.tokenizer.extend else min(len(pairs), config.tokenizer.max_lines)
-
-
 def unsegmented_hint(config: Config, train: datasets.Dataset) -> str | None:
     """Advice for text without spaces between words that is to be split into words; None for other text."""
     languages = {"src": config.data.src, "tgt": config.data.tgt}
@@ -197,11 +184,10 @@ def warn_of_tokenizer(config: Config, train: datasets.Dataset) -> None:
 
 def check_pairs_left(train: EncodedPairs, dropped: DropCounts, config: Config) -> None:
     """Check that there is something to train on."""
-    if not len(train) or (train.shares and not any(share.num_shown for share in train.shares)):
+    if not len(train):
         raise DataError(
-            f"no training pair is left to be shown in an epoch: {dropped['empty']:,} are empty on a side, "
-            f"{dropped['too long']:,} are longer than data.max_length ({config.data.max_length}), and those "
-            f"that fit are {len(train):,}, times their weights in data.mix. Raise either."
+            f"no training pair is left: {dropped['empty']:,} are empty on a side, and "
+            f"{dropped['too long']:,} are longer than data.max_length ({config.data.max_length})."
         )
 
 
@@ -209,9 +195,9 @@ def check_validation_loss(validation: EncodedPairs, num_pairs: int, config: Conf
     """Check that there is a loss if it decides which checkpoint is best."""
     if config.validation.metric == "loss" and not len(validation):
         raise DataError(
-            f"there would be no validation loss: of {counted(num_pairs, 'validation pair')}, none has text "
-            f"on both sides and fits data.max_length ({config.data.max_length}). Raise it, use shorter "
-            "pairs, or set validation.metric to bleu or chrf."
+            f"there would be no validation loss: none of {counted(num_pairs, 'validation pair')} has text on "
+            f"both sides and fits data.max_length ({config.data.max_length}). Raise it, or set "
+            "validation.metric to bleu or chrf."
         )
 
 
@@ -221,31 +207,24 @@ def load_tokenizers(run: RunDirectory) -> tuple[Tokenizer, Tokenizer]:
 
 
 class _Texts:
-    """Texts of these columns, one column after the other, of at most ``max_lines`` pairs, spread evenly.
+    """Texts of these columns, one column after the other, without words longer than `LONGEST_WORD`."""
 
-    Words longer than `LONGEST_WORD` are left out and counted.
-    """
-
-    def __init__(
-        self, pairs: datasets.Dataset, columns: Sequence[str], max_lines: int, dotless: Collection[str]
-    ) -> None:
-        self._pairs = pairs.with_format("arrow")
+    def __init__(self, pairs: datasets.Dataset, columns: Sequence[str], dotless: Collection[str]) -> None:
+        self._pairs = pairs
         self.columns = columns
-        self._max_lines = max_lines
         self.dotless = dotless
         """The columns whose language has another lower case of I and İ."""
         self.num_long_words = 0
 
     def __iter__(self) -> Iterator[str]:
         self.num_long_words = 0
-        num_pairs = len(self._pairs)
-        taken = range(min(num_pairs, self._max_lines))
-        chunks = [taken[start : start + CHUNK_SIZE] for start in range(0, len(taken), CHUNK_SIZE)]
+        chunks = range(0, len(self._pairs), CHUNK_SIZE)
         for column in self.columns:
-            for chunk in track(chunks, "vocabulary", unit="lines", total=len(taken), size=len):
-                rows = np.array(chunk) * num_pairs // len(taken)
-                texts = self._pairs[rows[0] : rows[-1] + 1][column]
-                for text in texts.take(pa.array(rows - rows[0])).to_pylist():
+            texts = self._pairs.select_columns([column])
+            for start in track(
+                chunks, "vocabulary", unit="lines", total=len(texts), size=lambda _: CHUNK_SIZE
+            ):
+                for text in texts[start : start + CHUNK_SIZE][column]:
                     yield self._without_long_words(
                         text.translate(_DOTLESS) if column in self.dotless else text
                     )
@@ -271,10 +250,9 @@ def check_same_corpus(run: RunDirectory, corpus: Corpus) -> None:
     now = corpus.report.splits.by_name()
     changed = [name for name, split in now.items() if recorded.get(name) != split.fingerprint]
     if changed:
-        on_hub = f" (its commit is in {run.corpus_file}: set data.revision)" if corpus.report.revision else ""
         raise RunError(
             f"the corpus is not the one that {run.path} began with: {' and '.join(changed)} differ. Restore "
-            f"the old one{on_hub}, use another run directory with --run PATH, or start over with --restart, "
-            "which moves the old run aside. A new run from its weights on this corpus: "
-            f"{run.adapt_command(corpus.report.path)}"
+            f"the old one (data.revision of the Hub is in {run.corpus_file}), use another run directory with "
+            "--run PATH, or start over with --restart, which moves the old run aside. A new run from its "
+            f"weights on this corpus: {run.adapt_command(corpus.report.path)}"
         )

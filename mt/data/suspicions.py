@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 import datasets
 import pyarrow as pa
 
-from mt.config.data import DataConfig, Script
+from mt.config.data import DataConfig
 from mt.data.cleaning.filters import is_mostly_of_other_script
 from mt.data.corpus import Corpus
-from mt.data.sources.source import Split
 from mt.data.unsegmented_scripts import split_letters
 
 _PAIRS_LOOKED_AT = 3000
@@ -19,35 +18,18 @@ _MOST_MARKUP = 0.01
 """The share of lines above which markup is no accident."""
 
 # Without languages in several scripts, such as Serbian, Kazakh and Punjabi.
-_LANGUAGES: dict[Script, str] = {
-    "Arabic": "ar fa ps ug ur",
-    "Armenian": "hy",
-    "Bengali": "as bn",
-    "Cyrillic": "be bg ky mk ru tt uk",
-    "Devanagari": "hi mr ne",
-    "Ethiopic": "am ti",
-    "Georgian": "ka",
-    "Greek": "el",
-    "Gujarati": "gu",
-    "Han": "zh",
-    "Hebrew": "he yi",
-    "Japanese": "ja",
-    "Kannada": "kn",
-    "Khmer": "km",
-    "Korean": "ko",
-    "Lao": "lo",
-    "Latin": "af ca cs cy da de en es et eu fi fr ga gl hr hu id is it lt lv mt nb nl nn no pl pt ro sk sl "
-    "so sq sv sw tl tr vi xh zu",
-    "Malayalam": "ml",
-    "Myanmar": "my",
-    "Oriya": "or",
-    "Sinhala": "si",
-    "Tamil": "ta",
-    "Telugu": "te",
-    "Thai": "th",
-    "Tibetan": "bo dz",
+_SCRIPTS_OF_LANGUAGES = """
+Arabic: ar fa ps ug ur, Armenian: hy, Bengali: as bn, Cyrillic: be bg ky mk ru tt uk, Devanagari: hi mr ne,
+Ethiopic: am ti, Georgian: ka, Greek: el, Gujarati: gu, Han: zh, Hebrew: he yi, Japanese: ja, Kannada: kn,
+Khmer: km, Korean: ko, Lao: lo, Malayalam: ml, Myanmar: my, Oriya: or, Sinhala: si, Tamil: ta, Telugu: te,
+Thai: th, Tibetan: bo dz, Latin: af ca cs cy da de en es et eu fi fr ga gl hr hu id is it lt lv mt nb nl nn no
+pl pt ro sk sl so sq sv sw tl tr vi xh zu
+"""
+_SCRIPTS = {
+    code: script.strip()
+    for script, _, codes in (line.partition(":") for line in _SCRIPTS_OF_LANGUAGES.split(","))
+    for code in codes.split()
 }
-_SCRIPTS = {code: script for script, codes in _LANGUAGES.items() for code in codes.split()}
 
 
 def corpus_warnings(config: DataConfig, corpus: Corpus) -> Iterator[str]:
@@ -71,24 +53,16 @@ def corpus_warnings(config: DataConfig, corpus: Corpus) -> Iterator[str]:
                 f"source and target of the {split} split look swapped: check data.src, data.tgt, "
                 "data.columns and the names of the files."
             )
-    for split, (src, tgt) in texts.items():
-        yield from _markup_warnings(split, [*src, *tgt])
-
-
-def _markup_warnings(split: Split, texts: Sequence[str]) -> Iterator[str]:
-    tags = [text for text in texts if _TAG.fullmatch(text)]
-    entities = [match[0] for text in texts if (match := _ENTITY.search(text))]
-    if len(tags) > _MOST_MARKUP * len(texts):
-        yield (
-            f"{len(tags) / len(texts):.0%} of the lines of the {split} split are tags, such as "
-            f"{tags[0].strip()}: take them out of both sides."
-        )
-    if len(entities) > _MOST_MARKUP * len(texts):
-        remedy = "set cleaning.unescape_html" if split == "train" else "write the characters themselves"
-        yield (
-            f"{len(entities) / len(texts):.0%} of the lines of the {split} split have HTML's names of "
-            f"characters, such as {entities[0]}: {remedy}."
-        )
+        lines = [*sides[0], *sides[1]]
+        tags = [line.strip() for line in lines if _TAG.fullmatch(line)]
+        names = [match[0] for line in lines if (match := _ENTITY.search(line))]
+        for found, what, remedy in (
+            (tags, "are tags", "take them out of both sides"),
+            (names, "have HTML's names of characters", "set cleaning.unescape_html, or write them out"),
+        ):
+            if len(found) > _MOST_MARKUP * len(lines):
+                share = len(found) / len(lines)
+                yield f"{share:.0%} of the lines of the {split} split {what}, such as {found[0]}: {remedy}."
 
 
 def _sample(pairs: datasets.Dataset) -> tuple[list[str], list[str]]:
@@ -97,7 +71,7 @@ def _sample(pairs: datasets.Dataset) -> tuple[list[str], list[str]]:
     return rows["src"][:], rows["tgt"][:]
 
 
-def _is_of_other(texts: Sequence[str], script: Script) -> bool:
+def _is_of_other(texts: Sequence[str], script: str) -> bool:
     return bool(is_mostly_of_other_script(pa.array(texts, pa.large_string()), script).mean() > 0.5)
 
 

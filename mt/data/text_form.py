@@ -1,12 +1,11 @@
 """The form of text: one Unicode form, and nothing that cannot be seen, in training and translating alike.
 
-The rules are normalizers of the library, so that a tokenizer.json holds them too. Python has its own tables
-of Unicode, but of another version: to those of `tokenizers`, some newer characters, such as the name of the
-era Reiwa, are unknown.
+The rules are normalizers of the library, so that a tokenizer.json holds them too.
 """
 
 import re
 from collections.abc import Iterable
+from itertools import product
 from typing import TYPE_CHECKING, NamedTuple, Self
 from unicodedata import is_normalized
 
@@ -15,6 +14,8 @@ from tokenizers import Regex, normalizers
 if TYPE_CHECKING:
     from mt.config.data import CleaningConfig, Invisible, UnicodeForm
 
+_UNICODE_FORMS: tuple["UnicodeForm", ...] = ("NFC", "NFKC", "none")
+_INVISIBLE: tuple["Invisible", ...] = ("drop", "keep")
 _EMOJI = r"\p{Extended_Pictographic}"
 _SKIN_TONES = r"\x{1F3FB}-\x{1F3FF}"
 _TAGS = r"[\x{E0000}-\x{E007F}]"
@@ -40,24 +41,11 @@ _RULES = (
 )
 _DROP_INVISIBLE = normalizers.Replace(Regex("|".join(_RULES)), "")
 # Also those of the Moses scripts. The ampersand last, because it begins the others.
-_NAMED = {
-    "quot": '"',
-    "apos": "'",
-    "lt": "<",
-    "gt": ">",
-    "nbsp": "\u00a0",
-    "#34": '"',
-    "#39": "'",
-    "#91": "[",
-}
-_NAMED |= {"#93": "]", "#124": "|", "#160": "\u00a0", "amp": "&"}
+_NAMED = {"quot": '"', "apos": "'", "lt": "<", "gt": ">", "nbsp": "\u00a0", "#34": '"', "#39": "'"}
+_NAMED |= {"#91": "[", "#93": "]", "#124": "|", "#160": "\u00a0", "amp": "&"}
 _UNESCAPE_HTML: list[normalizers.Normalizer] = [
     normalizers.Replace(f"&{name};", sign) for name, sign in _NAMED.items()
 ]
-_MAY_BE_INVISIBLE = re.compile(
-    "[\xad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe0f\ufeff\ufff9-\ufffb"
-    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e007f]"
-)
 
 
 class TextForm(NamedTuple):
@@ -75,18 +63,13 @@ class TextForm(NamedTuple):
     @classmethod
     def in_front_of(cls, normalizer: normalizers.Normalizer | None) -> tuple[Self, normalizers.Normalizer]:
         """The form that a tokenizer's normalizer begins with, and the rest of the normalizer."""
-        form, steps = cls(), [] if normalizer is None else [normalizer]
+        steps = [] if normalizer is None else [normalizer]
         if isinstance(normalizer, normalizers.Sequence):
             steps = [normalizer[i] for i in range(len(normalizer))]
-        num_names = len(_UNESCAPE_HTML)
-        if repr(steps[:num_names]) == repr(_UNESCAPE_HTML):
-            form, steps = form._replace(unescape_html=True), steps[num_names:]
-        if steps and repr(steps[0]) == repr(_DROP_INVISIBLE):
-            form, steps = form._replace(invisible="drop"), steps[1:]
-        if steps and isinstance(steps[0], normalizers.NFC | normalizers.NFKC):
-            form = form._replace(unicode_form="NFKC" if isinstance(steps[0], normalizers.NFKC) else "NFC")
-            steps = steps[1:]
-        return form, normalizers.Sequence(steps)
+        forms = [cls(*fields) for fields in product(_UNICODE_FORMS, _INVISIBLE, (True, False))]
+        fitting = [form for form in forms if repr(steps[: len(form.steps())]) == repr(form.steps())]
+        form = max(fitting, key=lambda form: len(form.steps()))
+        return form, normalizers.Sequence(steps[len(form.steps()) :])
 
     def steps(self) -> list[normalizers.Normalizer]:
         """The normalizers that write a text in this form."""
@@ -110,8 +93,8 @@ class TextForm(NamedTuple):
             return False
         if text.isascii():
             return True
-        is_visible = text.isprintable() and "\ufe0f" not in text
-        if self.invisible == "drop" and not is_visible and _MAY_BE_INVISIBLE.search(text):
+        # What cannot be seen is not printable, but for U+FE0F.
+        if self.invisible == "drop" and not (text.isprintable() and "\ufe0f" not in text):
             return False
         return self.unicode_form == "none" or is_normalized(self.unicode_form, text)
 

@@ -30,11 +30,7 @@ def join_sentences(sentences: Sequence[str]) -> str:
 
 
 def bleu_tokenizer(references: Sequence[str]) -> Literal["13a", "zh", "char"]:
-    """The sacreBLEU tokenizer for these references: its default if there are spaces between words.
-
-    ``zh`` for Chinese, as at WMT; ``char`` for Japanese, Thai, Lao, Khmer and Burmese, because sacreBLEU's
-    other tokenizers for these need dictionaries.
-    """
+    """The sacreBLEU tokenizer for these references; the others for ``char``'s languages need dictionaries."""
     text = "\n".join(references)
     num_letters = len(_LETTER.findall(text))
     # A letter of these scripts is nearly a word, and is therefore compared with the words of other scripts.

@@ -18,7 +18,7 @@ from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
 from mt.config.data import IMPORTED
 from mt.config.write import config_to_yaml
-from mt.data.sources.hub import HUB_ID, connect, error_text, remedy
+from mt.data.sources.hub import HUB_ID, REMEDY, connect, error_text
 from mt.data.tokenizers.sentencepiece import read_sentencepiece
 from mt.data.tokenizers.tokenizer import Tokenizer, read_tokenizer_file
 from mt.errors import DataError, RunError
@@ -162,13 +162,11 @@ def _find(source: str) -> Path:
             f"there is no folder {source!r}. Name one with a model, or a Hub id such as "
             "Helsinki-NLP/opus-mt-en-de."
         )
-    is_online = connect(_HUB_SECONDS)
+    connect(_HUB_SECONDS)
     try:
         snapshot = Path(snapshot_download(source, allow_patterns=_WANTED))
     except Exception as error:  # also those of the HTTP client
-        raise DataError(
-            f"{source} cannot be loaded from the Hub: {error_text(error)}.{remedy(is_online)}"
-        ) from None
+        raise DataError(f"{source} cannot be loaded from the Hub: {error_text(error)}. {REMEDY}") from None
     LOG.info("%s, at commit %s", source, snapshot.name)
     return snapshot
 

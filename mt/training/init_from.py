@@ -11,8 +11,8 @@ from mt.checkpoint.store import CheckpointStore
 from mt.config.config import IN_TRAINING_ALONE, Config
 from mt.config.load import load_config
 from mt.data.prepare import load_tokenizers
-from mt.data.tokenizers.extend import old_pieces
 from mt.data.tokenizers.tokenizer import Tokenizer
+from mt.data.tokenizers.train import old_pieces
 from mt.errors import ConfigError, RunError
 from mt.inference.loaded_model import check_tokenizers
 from mt.run_directory import RunDirectory

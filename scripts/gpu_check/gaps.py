@@ -149,7 +149,7 @@ def _show(what: str, found: Profile) -> None:
 
 def _batches(vocabulary: int, batch_tokens: int) -> list[Batch]:
     pairs = random_pairs(STEPS * batch_tokens, vocabulary)
-    stream = BatchStream(pairs, batch_tokens=batch_tokens, num_micro_batches=1, seed=1)
+    stream = BatchStream(pairs=pairs, batch_tokens=batch_tokens, num_micro_batches=1, seed=1)
     return [stream.take((0, position)).micro_batches[0] for position in range(STEPS)]
 
 

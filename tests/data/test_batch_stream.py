@@ -36,7 +36,7 @@ def make_pairs() -> Callable[[int], EncodedPairs]:
 
 
 def make_stream(pairs: EncodedPairs, num_micro_batches: int = 3, seed: int = 1) -> BatchStream:
-    return BatchStream(pairs, batch_tokens=30, num_micro_batches=num_micro_batches, seed=seed)
+    return BatchStream(pairs=pairs, batch_tokens=30, num_micro_batches=num_micro_batches, seed=seed)
 
 
 def walk(stream: BatchStream, position: Position, num_steps: int) -> list[tuple[Position, list[Batch]]]:
@@ -140,7 +140,7 @@ def test_bpe_dropout_follows_from_the_position_and_differs_between_epochs() -> N
 
     def stream() -> BatchStream:
         return BatchStream(
-            pairs, batch_tokens=80, num_micro_batches=1, seed=1, bpe_dropouts=(dropout, dropout)
+            pairs=pairs, batch_tokens=80, num_micro_batches=1, seed=1, bpe_dropouts=(dropout, dropout)
         )
 
     def batches(epoch: int) -> list[Batch]:

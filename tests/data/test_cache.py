@@ -15,11 +15,9 @@ import mt.data.prepare
 from mt.config.config import Config
 from mt.config.data import CleaningConfig, DataConfig
 from mt.data import corpus as corpus_module
-from mt.data import pair_table
 from mt.data.batches import alignment, dataset
 from mt.data.cache import cache_folder, cached
-from mt.data.corpus import Corpus, load_corpus
-from mt.data.pair_table import PairTable
+from mt.data.corpus import Corpus, PairTable, load_corpus
 from mt.data.prepare import Prepared, prepare
 from mt.run_directory import RunDirectory
 
@@ -32,8 +30,7 @@ def all_are_large(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("MT_CACHE", str(tmp_path / "cache"))
     for module in (corpus_module, dataset, alignment):
         monkeypatch.setattr(module, "MANY_PAIRS", 50)
-    for module in (corpus_module, pair_table):
-        monkeypatch.setattr(module, "CHUNK_SIZE", 20)
+    monkeypatch.setattr(corpus_module, "CHUNK_SIZE", 20)
 
 
 @pytest.fixture

@@ -33,7 +33,9 @@ def make_stream() -> Callable[..., BatchStream]:
             EncodedSentences.of([[100 + i, *[5] * int(generator.integers(0, 9))] for i in range(30)])
             for _ in range(2)
         )
-        return BatchStream(EncodedPairs(src, tgt), batch_tokens=30, num_micro_batches=2, seed=3, **options)
+        return BatchStream(
+            pairs=EncodedPairs(src, tgt), batch_tokens=30, num_micro_batches=2, seed=3, **options
+        )
 
     return make
 

@@ -18,7 +18,7 @@ from mt.data.tokenizers.external import external_tokenizer
 from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing
 from mt.data.tokenizers.train import train_tokenizer
 from mt.errors import DataError
-from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK, UNK_ID
+from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK
 
 Hub = Any  # the server in conftest.py
 
@@ -124,16 +124,6 @@ def test_its_tokens_are_those_that_the_library_finds_and_no_text_is_special(
     if not isinstance(theirs.pre_tokenizer, pre_tokenizers.ByteLevel):
         # What is unknown becomes UNK and does not vanish.
         assert UNK in ours.decode(ours.encode("the § dog"))
-
-
-def test_copies_are_written_beside_any_text() -> None:
-    # What stands for copies while the rest is decoded, in the text itself.
-    texts = ["der \ue000d Hund", "\ue000dd\ue000d", "\ue000der \ue000a"]
-    tokenizer = train_tokenizer(texts, TokenizerConfig(min_frequency=1))
-    for text in texts:
-        ids = [UNK_ID, *tokenizer.encode(text), UNK_ID]
-        assert tokenizer.decode(ids, ["Kiribati", "\ue000d"]) == f"Kiribati {text} \ue000d"
-        assert tokenizer.decode(ids, ["Kiribati"]) == f"Kiribati {text} <unk>"
 
 
 @pytest.mark.parametrize("dropped", ["\ufeff", "\u0301"])

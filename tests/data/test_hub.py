@@ -145,7 +145,7 @@ def test_an_unreachable_hub_is_reported_at_once_and_the_cache_still_serves(
         {"path": "bentrevett/multi30k", "revision": commits["main"]},
     )
     for outcome, name in ((missing, "org/nothing"), (wrong_name, r"opus_books \(en-it\)")):
-        assert re.search(rf"{name} .*cannot be reached.* check the network", outcome["error"])
+        assert re.search(rf"{name} .*Check the name and the network", outcome["error"])
     assert f"http://{address} does not answer" in missing["log"]
     assert "secret" not in missing["log"] + missing["error"]
     for outcome, name in ((books, "named"), (newest, "tag")):

@@ -86,10 +86,7 @@ class Lexicon:
 
 
 def align(pairs: EncodedPairs) -> Places:
-    """The source position of each target token, or NONE, in the layout of ``pairs.tgt.ids``.
-
-    That of a large corpus is cached in a file, which is memory-mapped.
-    """
+    """The source position of each target token, or NONE, in the layout of ``pairs.tgt.ids``; it is cached."""
     digest = hashlib.blake2b(digest_size=16)
     for side in (pairs.src, pairs.tgt):
         for array in (side.ids, side.lengths):
@@ -173,10 +170,9 @@ class _Grid:
         return forward * self._posterior(self.src, src_given_tgt, no_counterpart)
 
     def _posterior(self, token: Integers, translation: Floats, no_counterpart: float) -> Floats:
-        """The probability that a ``token`` picks this cell of all its cells: ``(C,)``.
+        """The probability ``(C,)`` that a token picks this cell: (1-q)pt / (sum of (1-q)pt + no_counterpart).
 
-        With the prior p normalised over the cells of a token, t the translation probability, and a share q of
-        words without counterpart: ``(1 - q) p t / (sum of (1 - q) p t + no_counterpart)``.
+        p is the prior, normalised over the cells of a token, and q the share of words without counterpart.
         """
         weight = self.prior * translation
         no_link = no_counterpart / (1 - _NO_COUNTERPART)

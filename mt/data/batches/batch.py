@@ -128,25 +128,22 @@ def collate(src: Sentences, tgt: Sentences, places: Sentences | None = None) -> 
     ``places`` has for each target token the position of the source token that it translates, or -1.
     """
     src, tgt = _encoded(src), _encoded(tgt)
-    src_ids = pad(src, last=EOS_ID)
+    src_ids, alignment = pad(src, last=EOS_ID), None
+    if places is not None:
+        # EOS of a target is aligned with EOS of its source, padding with nothing: up and down again, because
+        # `pad` fills with zeros.
+        rows = zip(src, places, strict=True)
+        alignment = pad([[*(place + 1 for place in row), len(ids) + 1] for ids, row in rows]) - 1
     return Batch(
         src_ids=src_ids,
         src_mask=padding_mask(src_ids),
         tgt_ids=pad(tgt, first=BOS_ID),
         labels=pad(tgt, last=EOS_ID),
         num_target_tokens=int(tgt.lengths.sum()),
-        alignment=None if places is None else _alignment(src, places),
+        alignment=alignment,
         has_src_padding=bool((src_ids == PAD_ID).any()),
     )
 
 
 def _encoded(sentences: Sentences) -> EncodedSentences:
     return sentences if isinstance(sentences, EncodedSentences) else EncodedSentences.of(sentences)
-
-
-def _alignment(src: Sentences, places: Sentences) -> Tensor:
-    """``(B, T)``; EOS of a target is aligned with EOS of its source, padding with nothing."""
-    # Shifted up by one and down again, because `pad` fills with zeros.
-    return (
-        pad([[*(place + 1 for place in row), len(ids) + 1] for ids, row in zip(src, places, strict=True)]) - 1
-    )

@@ -13,9 +13,6 @@ from mt.display import track
 # How many sentences are segmented at a time, so that intermediate arrays stay small.
 _BLOCK_SIZE = 4096
 
-Merge = tuple[int, int, int]
-"""Ids of a left and a right token, and of the token that they are merged into."""
-
 _Array = npt.NDArray[np.int64]
 
 
@@ -27,10 +24,7 @@ class BpeDropout:
     """
 
     def __init__(self, tokenizer: Tokenizer, *, share: float, max_length: int) -> None:
-        """Skip each merge of ``tokenizer`` with probability ``share``.
-
-        A sentence that would become longer than ``max_length``, EOS included, stays as it is.
-        """
+        """Skip a ``share`` of merges, unless a sentence would become longer than ``max_length``."""
         merges = tokenizer.merges()
         self._share = share
         self._max_length = max_length
@@ -103,7 +97,7 @@ class BpeDropout:
         return left * self._num_ids + right
 
 
-def _spellings(merges: Sequence[Merge], num_ids: int) -> EncodedSentences:
+def _spellings(merges: Sequence[tuple[int, int, int]], num_ids: int) -> EncodedSentences:
     """The base symbols of each id; the id itself if no merge produces it."""
     spellings = [[token_id] for token_id in range(num_ids)]
     for left, right, product in merges:

@@ -47,20 +47,11 @@ def cached_training_pairs(
 
 
 def encode_pairs(
-    pairs: datasets.Dataset,
-    src_tokenizer: Tokenizer,
-    tgt_tokenizer: Tokenizer,
-    *,
-    max_length: int | None,
-    shares: Sequence[Share] = (),
+    pairs: datasets.Dataset, *tokenizers: Tokenizer, max_length: int | None, shares: Sequence[Share] = ()
 ) -> tuple[EncodedPairs, DropCounts]:
-    """Turn the text of a split into ids; return the pairs kept and how many were "empty" and "too long".
-
-    A pair is dropped that is longer than ``max_length`` on a side, including EOS; None drops nothing.
-    ``shares`` are the sources that ``pairs`` come from.
-    """
+    """Turn the text of a split into ids, and count what is dropped, if there is a ``max_length``."""
     with TemporaryDirectory() as folder:
-        write_pairs(Path(folder), pairs, src_tokenizer, tgt_tokenizer, max_length=max_length, shares=shares)
+        write_pairs(Path(folder), pairs, *tokenizers, max_length=max_length, shares=shares)
         return load_pairs(Path(folder))
 
 

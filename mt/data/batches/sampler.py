@@ -21,12 +21,6 @@ class Share(NamedTuple):
     weight: float
     """How often each pair occurs in an epoch on average; a fraction is drawn again for each epoch."""
 
-    @property
-    def num_shown(self) -> int:
-        """How many pairs an epoch shows, counting repetitions."""
-        times, rest = divmod(self.weight, 1)
-        return int(times) * self.num_pairs + round(rest * self.num_pairs)
-
 
 @dataclass(frozen=True)
 class Batches:
@@ -95,21 +89,14 @@ def _shown(num_pairs: int, shares: Sequence[Share], generator: np.random.Generat
 def _batches_of_like_length(
     order: Indices, src_lengths: Integers, tgt_lengths: Integers, batch_tokens: int
 ) -> tuple[Indices, npt.NDArray[np.int64]]:
-    """``order`` sorted by length, and where to cut it."""
-    pairs = _sorted_by_length(order, src_lengths, tgt_lengths)
-    lengths = src_lengths[pairs]
-    np.maximum(lengths, tgt_lengths[pairs], out=lengths)
-    return pairs, _cuts(lengths, batch_tokens)
-
-
-def _sorted_by_length(order: Indices, src_lengths: Integers, tgt_lengths: Integers) -> Indices:
-    """Sort by target length, then by source length; equal pairs keep their order."""
+    """``order`` sorted by target length, then by source length, and where to cut it."""
     # Source lengths rise and fall alternately, so that no long source is followed by a short one.
     src, keys = src_lengths[order], tgt_lengths[order].astype(np.int64)
     np.negative(src, out=src, where=keys % 2 == 0)
     keys *= 2 * int(src_lengths.max(initial=0)) + 1
     keys += src
-    return order[np.argsort(keys, kind="stable")]
+    pairs = order[np.argsort(keys, kind="stable")]
+    return pairs, _cuts(np.maximum(src_lengths[pairs], tgt_lengths[pairs]), batch_tokens)
 
 
 def _cuts(lengths: Integers, batch_tokens: int) -> npt.NDArray[np.int64]:

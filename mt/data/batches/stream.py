@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -85,38 +85,25 @@ class Epoch(NamedTuple):
     batches: Batches
 
 
+@dataclass(kw_only=True)
 class BatchStream:
     """Training batches as a pure function of the position: the epoch, and the batches of it used before."""
 
-    def __init__(
-        self,
-        pairs: EncodedPairs,
-        *,
-        batch_tokens: int,
-        num_micro_batches: int,
-        seed: int,
-        places: Places | None = None,
-        unknown_share: float = 0.0,
-        bpe_dropouts: tuple[BpeDropout, BpeDropout] | None = None,
-        rank: int = 0,
-        num_processes: int = 1,
-    ) -> None:
-        """With ``places``, laid out as ``pairs.tgt.ids``, batches have an alignment, and some words are UNK.
-
-        With ``bpe_dropouts``, of source and target, all sentences are segmented differently in each epoch.
-        """
-        self.num_micro_batches = num_micro_batches
-        self._pairs = pairs
-        self._batch_tokens = batch_tokens
-        self._seed = seed
-        self._places = places
-        self._unknown_share = unknown_share
-        self._bpe_dropouts = bpe_dropouts
-        self._rank, self._num_processes = rank, num_processes
-        self._epoch: Epoch | None = None
-        self._thread: Executor | None = None
-        self._is_pinned = False
-        self._ahead: dict[Position, Future[StepBatches]] = {}
+    pairs: EncodedPairs
+    batch_tokens: int
+    num_micro_batches: int
+    seed: int
+    places: Places | None = None
+    """Laid out as ``pairs.tgt.ids``: batches have an alignment, and some words are UNK."""
+    unknown_share: float = 0.0
+    bpe_dropouts: Sequence[BpeDropout] = ()
+    """Of source and target: all sentences are segmented differently in each epoch."""
+    rank: int = 0
+    num_processes: int = 1
+    _epoch: Epoch | None = None
+    _thread: Executor | None = None
+    _is_pinned: bool = False
+    _ahead: dict[Position, Future[StepBatches]] = field(default_factory=dict)
 
     @contextmanager
     def collating_ahead(self, *, pinned: bool) -> Iterator[None]:
@@ -150,7 +137,7 @@ class BatchStream:
     def _take(self, position: Position) -> StepBatches:
         epoch, batch = position
         (_, pairs, batches), end = self.epoch(epoch), self._end(epoch, batch)
-        own = range(batch + self._rank, end, self._num_processes)
+        own = range(batch + self.rank, end, self.num_processes)
         micro_batches = [self._batch(batches[number], epoch, number) for number in own]
         if not micro_batches:
             micro_batches = [self._batch(batches[batch], epoch, batch).without_labels()]
@@ -167,34 +154,34 @@ class BatchStream:
     def _batch(self, indices: Indices, epoch: int, number: int) -> Batch:
         """The batch at a position; everything random in it is seeded by the position."""
         # Another name for this purpose would draw other words in every run.
-        generator = np.random.default_rng(derived_seed("hidden words", self._seed, epoch, number))
+        generator = np.random.default_rng(derived_seed("hidden words", self.seed, epoch, number))
         batch = self.batch_of(indices, epoch, generator)
-        return replace(batch, dropout_seed=derived_seed("dropout", self._seed, epoch, number))
+        return replace(batch, dropout_seed=derived_seed("dropout", self.seed, epoch, number))
 
     def batch_of(self, indices: Indices, epoch: int, generator: np.random.Generator) -> Batch:
         """The batch of these pairs of an epoch; the generator draws the words that become UNK."""
         pairs = self.epoch(epoch).pairs.select(indices)
-        if self._places is None:
+        if self.places is None:
             return collate(*pairs)
-        offsets = self._pairs.tgt.offsets
-        places = [self._places[offsets[i] : offsets[i + 1]] for i in indices]
+        offsets = self.pairs.tgt.offsets
+        places = [self.places[offsets[i] : offsets[i + 1]] for i in indices]
         src, tgt = map(list, pairs)
-        return collate(*replace_some_with_unk(src, tgt, places, self._unknown_share, generator), places)
+        return collate(*replace_some_with_unk(src, tgt, places, self.unknown_share, generator), places)
 
     def epoch(self, number: int) -> Epoch:
         """The epoch after ``number`` others; cached until another is requested."""
         if self._epoch is None or number != self._epoch.number:
             self._epoch = None  # Frees the old one before the new one is computed.
-            pairs = self._pairs
-            if self._bpe_dropouts is not None:
-                generator = np.random.default_rng([self._seed, number, _BPE_DROPOUT])
-                src, tgt = self._bpe_dropouts
+            pairs = self.pairs
+            if self.bpe_dropouts:
+                generator = np.random.default_rng([self.seed, number, _BPE_DROPOUT])
+                src, tgt = self.bpe_dropouts
                 pairs = EncodedPairs(src(pairs.src, generator), tgt(pairs.tgt, generator), pairs.shares)
             batches = epoch_batches(
                 pairs.src.lengths,
                 pairs.tgt.lengths,
-                batch_tokens=self._batch_tokens,
-                seed=self._seed,
+                batch_tokens=self.batch_tokens,
+                seed=self.seed,
                 epoch=number,
                 shares=pairs.shares,
             )
@@ -221,22 +208,17 @@ def training_batches(
     config: Config, pairs: EncodedPairs, tokenizers: tuple[Tokenizer, Tokenizer], places: Places | None
 ) -> BatchStream:
     """The batches of a run; ``places`` are the source positions of the target tokens, if they are needed."""
-    training = config.training
-    src, tgt = (
-        BpeDropout(tokenizer, share=training.bpe_dropout, max_length=config.data.max_length)
-        if training.bpe_dropout
-        else None
-        for tokenizer in tokenizers
-    )
+    training, max_length = config.training, config.data.max_length
+    share = training.bpe_dropout
     return BatchStream(
-        pairs,
+        pairs=pairs,
         batch_tokens=training.batch_tokens,
         num_micro_batches=training.num_micro_batches,
         seed=training.seed,
         places=places,
         # Only words are ever unknown.
         unknown_share=training.unknown_share if config.copies_words else 0.0,
-        bpe_dropouts=(src, tgt) if src and tgt else None,
+        bpe_dropouts=[BpeDropout(each, share=share, max_length=max_length) for each in tokenizers if share],
         rank=processes.rank(),
         num_processes=processes.size(),
     )

@@ -11,6 +11,7 @@ from mt.errors import DataError
 
 LOG = logging.getLogger(__name__)
 
+BAD_ROWS_NAMED = 3
 EXAMPLES_KEPT = 2
 # More is no sentence, but may be a file that unpacks to gigabytes, or takes hours to learn subwords from.
 MOST_CHARACTERS = 1_000_000
@@ -36,45 +37,64 @@ class Dropped:
             self.examples.setdefault(reason, []).append(sides)
 
 
+class _BadRows:
+    """The rows of a part that cannot be read: how many there are, and the first three."""
+
+    def __init__(self, part: Part) -> None:
+        self._part = part
+        self._count = 0
+        self._first: list[str] = []
+
+    def add(self, number: int, row: BadRow) -> None:
+        self._count += 1
+        if len(self._first) < BAD_ROWS_NAMED:
+            detail = f" ({one_line(row.detail, 2 * _MAX_SHOWN)})" if row.detail else ""
+            self._first.append(f"{self._part.unit} {number}: {row.reason}{detail}")
+
+    def check(self, remedy: str) -> None:
+        """Raise `DataError` if there are any."""
+        if self._count:
+            more = f"; and {self._count - len(self._first):,} more" if self._count > len(self._first) else ""
+            raise DataError(f"{self._part.where}, {'; '.join(self._first)}{more}. {remedy}")
+
+
 def training_pairs(
     parts: Sequence[Part], dropped: Dropped, *, skip_bad_rows: bool = False
 ) -> Iterator[tuple[str, str]]:
     """Yield the pairs with text on both sides, and count the others, with ``skip_bad_rows`` all of them."""
     for part in parts:
+        bad_rows = _BadRows(part)
         for number, src, tgt in part.pairs:
             if bad := _bad_row(src, tgt):
-                if not skip_bad_rows:
-                    raise _error(part, number, bad, "or drop and count them: cleaning.skip_bad_rows=true")
-                dropped.add(bad.reason, bad.detail, None)
+                if skip_bad_rows:
+                    dropped.add(bad.reason, bad.detail, None)
+                else:
+                    bad_rows.add(number, bad)
             elif lack := _lack(src, tgt, is_empty_allowed=False):
                 dropped.add(lack, src, tgt)
             else:
                 yield cast("tuple[str, str]", (src, tgt))
+        bad_rows.check(f"Correct the {part.unit}s, or drop and count them: cleaning.skip_bad_rows=true.")
 
 
 def evaluation_pairs(parts: Sequence[Part]) -> Iterator[tuple[str, str]]:
     """Yield every pair but those that are empty on both sides, such as marks of paragraphs."""
     for part in parts:
-        num_empty = 0
+        bad_rows, num_empty = _BadRows(part), 0
         for number, src, tgt in part.pairs:
             lack = _lack(src, tgt, is_empty_allowed=True)
             if bad := _bad_row(src, tgt) or (BadRow(lack) if lack else None):
-                raise _error(
-                    part, number, bad, "or remove them; so that scores stay comparable, mt drops none"
-                )
-            if str(src).strip() or str(tgt).strip():
+                bad_rows.add(number, bad)
+            elif str(src).strip() or str(tgt).strip():
                 yield cast("tuple[str, str]", (src, tgt))
             else:
                 num_empty += 1
+        bad_rows.check(
+            "Nothing is dropped from validation and test data, so that scores stay comparable: correct the "
+            f"{part.unit}s or remove them."
+        )
         if num_empty:
             LOG.warning("%s: %s empty on both sides are left out", part.where, counted(num_empty, "pair"))
-
-
-def _error(part: Part, number: int, row: BadRow, remedy: str) -> DataError:
-    detail = f" ({one_line(row.detail, 2 * _MAX_SHOWN)})" if row.detail else ""
-    return DataError(
-        f"{part.where}, {part.unit} {number}: {row.reason}{detail}. Correct such {part.unit}s, {remedy}."
-    )
 
 
 def _bad_row(src: object, tgt: object) -> BadRow | None:

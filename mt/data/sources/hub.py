@@ -19,6 +19,10 @@ LOG = logging.getLogger(__name__)
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 COMMIT = re.compile(r"[0-9a-f]{40}")
+REMEDY = (
+    "Check the name and the network; if it is private or gated, ask for access and log in with "
+    "`hf auth login`. Or give a file or folder."
+)
 
 
 def hub_source(hub_id: str, config: DataConfig) -> Source:
@@ -32,7 +36,7 @@ def hub_source(hub_id: str, config: DataConfig) -> Source:
     # Also those of Arrow and of the HTTP client. Its own say which configurations there are.
     except Exception as error:
         raise DataError(
-            f"data.path: {corpus} cannot be loaded from the Hub: {error_text(error)}.{remedy(is_online)}"
+            f"data.path: {corpus} cannot be loaded from the Hub: {error_text(error)}. {REMEDY}"
         ) from None
     # The cache files it by its commit: <corpus>/<configuration>/<version>/<commit>/..
     folders = [Path(file["filename"]).parent.name for split in loaded.values() for file in split.cache_files]
@@ -91,16 +95,6 @@ def connect(limit_seconds: float) -> bool:
         constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
         return False
     return True
-
-
-def remedy(is_online: bool) -> str:
-    """What to do where the Hub has not given what was asked for."""
-    if is_online:
-        return (
-            " Check the name; if it is private or gated, ask for access and log in with `hf auth login`. Or "
-            "give a file or folder."
-        )
-    return " The Hub cannot be reached, and this is not cached: check the network, or give a file or folder."
 
 
 def error_text(error: BaseException) -> str:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 from mt.config.section import closest
-from mt.data.cache import file_digest
 from mt.errors import DataError
+from mt.files import sha256
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
@@ -49,7 +49,7 @@ class Part:
     def identify(self) -> str | None:
         """A digest that changes whenever the pairs do (with the same config and program)."""
         try:
-            return "".join(map(file_digest, self.files)) or self.version
+            return "".join(map(sha256, self.files)) or self.version
         except OSError as error:
             raise unreadable(error.filename, error) from None
 

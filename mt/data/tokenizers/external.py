@@ -8,7 +8,7 @@ from typing import Any
 from huggingface_hub import hf_hub_download
 
 from mt.config.data import TokenizerConfig
-from mt.data.sources.hub import HUB_ID, connect, error_text, remedy
+from mt.data.sources.hub import HUB_ID, REMEDY, connect, error_text
 from mt.data.tokenizers.tokenizer import Tokenizer, read_tokenizer_file
 from mt.errors import DataError
 from mt.files import named_path
@@ -21,17 +21,15 @@ FILE_NAME = "tokenizer.json"
 
 def external_tokenizer(config: TokenizerConfig, *, limit_seconds: float) -> Tokenizer:
     """Read the tokenizer that ``config.path`` names; a file on disk is preferred to the Hub."""
-    assert config.path is not None
-    path = named_path(config.path)
-    if path.is_dir():
-        path /= FILE_NAME
+    path = named_path(str(config.path))
+    path = path / FILE_NAME if path.is_dir() else path
+    if not path.exists() and path.suffix != ".json" and HUB_ID.fullmatch(str(config.path)):
+        path = _download(str(config.path), limit_seconds)
     if not path.exists():
-        if path.suffix == ".json" or not HUB_ID.fullmatch(config.path):
-            raise DataError(
-                f"tokenizer.path: there is no file {str(path)!r}. It may be a {FILE_NAME}, a folder with "
-                "one, or a Hub id such as google-t5/t5-small."
-            )
-        path = _download(config.path, limit_seconds)
+        raise DataError(
+            f"tokenizer.path: there is no file {str(path)!r}. It may be a {FILE_NAME}, a folder with one, or "
+            "a Hub id such as google-t5/t5-small."
+        )
     try:
         content = json.loads(read_tokenizer_file(path))
         _make_ours(content, lowercase=config.lowercase)
@@ -44,11 +42,7 @@ def external_tokenizer(config: TokenizerConfig, *, limit_seconds: float) -> Toke
 
 
 def _make_ours(content: dict[str, Any], *, lowercase: bool) -> None:
-    """Change a tokenizer.json in place: it gets our special tokens, and only turns text into ids.
-
-    Its other entries follow ours, in order. Its own token for unknown text becomes UNK; its other special
-    tokens, which encode no text, are removed.
-    """
+    """Change a tokenizer.json in place: its tokens for unknown text and the like give way to ours."""
     model = content["model"]
     if isinstance(model["vocab"], list):
         unknown = None if model.get("unk_id") is None else model["vocab"][model["unk_id"]][0]
@@ -70,8 +64,7 @@ def _make_ours(content: dict[str, Any], *, lowercase: bool) -> None:
         model["vocab"] = dict(ids)
         # Without one, the library would drop unknown text.
         model["unk_token"] = UNK
-    if model.get("dropout") is not None:
-        model["dropout"] = None
+    model |= {"dropout": None} if "dropout" in model else {}
     kept = [token for token in added if not token["special"] and token["content"] not in left_out]
     content["added_tokens"] = [token | {"id": ids.setdefault(token["content"], len(ids))} for token in kept]
     content["truncation"] = content["padding"] = content["post_processor"] = None
@@ -88,13 +81,12 @@ def _merged(model: dict[str, Any]) -> set[str]:
 
 def _download(hub_id: str, limit_seconds: float) -> Path:
     """Download the file, or use the cached one if the Hub does not answer in time."""
-    is_online = connect(limit_seconds)
+    connect(limit_seconds)
     try:
         path = Path(hf_hub_download(hub_id, FILE_NAME))
     except Exception as error:
         raise DataError(
-            f"tokenizer.path: the {FILE_NAME} of {hub_id} cannot be loaded from the Hub: {error_text(error)}."
-            f"{remedy(is_online)}"
+            f"tokenizer.path: {hub_id} cannot be loaded from the Hub: {error_text(error)}. {REMEDY}"
         ) from None
     LOG.info("tokenizer: %s, at commit %s", hub_id, path.parent.name)
     return path

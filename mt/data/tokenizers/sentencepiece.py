@@ -17,10 +17,10 @@ from mt.special_tokens import SPECIAL_TOKENS, UNK_ID
 _MAX_BYTES = 2**28
 _SPACE = "\N{LOWER ONE EIGHTH BLOCK}"
 _LANGUAGE_CODE = re.compile(">>.+<<")
+# By how much an unknown character scores less than the rarest piece.
 _UNKNOWN_PENALTY = 10.0
-"""By how much an unknown character scores less than the rarest piece, in SentencePiece."""
+# Before an entry that the SentencePiece model does not have, so that no text is split into it.
 _NEVER_WRITTEN = "\ue000"
-"""Before an entry that the SentencePiece model does not have, so that no text is split into it."""
 
 
 def read_sentencepiece(path: Path, vocabulary: Sequence[str]) -> Tokenizer:
@@ -47,24 +47,17 @@ def read_sentencepiece(path: Path, vocabulary: Sequence[str]) -> Tokenizer:
         steps.insert(0, normalizers.Precompiled(rules.precompiled_charsmap))
     library.normalizer = normalizers.Sequence(steps)
     library.pre_tokenizer = pre_tokenizers.Metaspace(replacement=_SPACE, prepend_scheme="always", split=False)
-    library.decoder = decoders.Sequence(
-        [
-            decoders.Replace(_NEVER_WRITTEN, ""),
-            decoders.Metaspace(replacement=_SPACE, prepend_scheme="always"),
-        ]
-    )
+    unspaced = decoders.Metaspace(replacement=_SPACE, prepend_scheme="always")
+    library.decoder = decoders.Sequence([decoders.Replace(_NEVER_WRITTEN, ""), unspaced])
     return Tokenizer.from_json(library.to_str().encode())
 
 
 def _parse(path: Path) -> Any:
-    """The protocol buffer of a model that this module can follow."""
     model = sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined]
     try:
         model.ParseFromString(read_bytes(path, max_bytes=_MAX_BYTES))
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror or error}.") from error
-    except Exception as error:  # of protobuf, which does not say which
-        raise DataError(f"{path} is not a SentencePiece model: {error}.") from error
+    except Exception as error:  # Also of protobuf, which does not say which.
+        raise DataError(f"{path} cannot be read as a SentencePiece model: {error}.") from error
     trainer, rules = model.trainer_spec, model.normalizer_spec
     is_usual = (
         trainer.model_type == trainer.UNIGRAM

@@ -23,6 +23,14 @@ BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 # More than any file of a tokenizer holds. The library reserves room for this many in advance.
 _MOST_ENTRIES = 10_000_000
 _TO_BYTES = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+_SHOW_SPACES = pre_tokenizers.Metaspace(SPACE_MARK, prepend_scheme="never", split=False)
+# PAD, BOS and EOS, but not UNK.
+_NO_SPECIAL_TOKENS = decoders.Replace(Regex(rf"\A(?:{PAD}|{BOS}|{EOS})\z"), "")
+_NO_FIRST_SPACE = decoders.Strip(" ", left=1, right=0)
+_ESCAPE = [normalizers.Replace(character, escaped) for character, escaped in ESCAPED.items()]
+_UNESCAPE = [decoders.Replace(escaped, mark) for mark, escaped in reversed(ESCAPED.items())]
+_SPACES = [decoders.Replace(SPACE_MARK, " "), decoders.ByteFallback(), decoders.Fuse()]
+_METASPACE_DECODER = decoders.Sequence([_NO_SPECIAL_TOKENS, *_SPACES, *_UNESCAPE, _NO_FIRST_SPACE])
 # How byte-level BPE writes the bytes 80 to BF, which continue a character: here each is the second of two.
 _CONTINUING = frozenset(_TO_BYTES.pre_tokenize_str("".join(map(chr, range(0x80, 0xC0))))[0][0][1::2])
 
@@ -33,23 +41,20 @@ def byte_level_bpe(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     tokenizer.normalizer = _normalizer(config, [normalizers.Prepend(" ")])
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(PIECES, "isolated"), _TO_BYTES])
     _train(tokenizer, texts, config, SPECIAL_TOKENS, pre_tokenizers.ByteLevel.alphabet())
-    tokenizer.decoder = decoders.Sequence([_no_special_tokens(), decoders.ByteLevel(), _no_first_space()])
+    tokenizer.decoder = decoders.Sequence([_NO_SPECIAL_TOKENS, decoders.ByteLevel(), _NO_FIRST_SPACE])
     return _without_added_tokens(tokenizer)
 
 
 def metaspace_bpe(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
-    """BPE on characters, with a visible mark for the space (Kudo and Richardson 2018); rare ones are bytes.
-
-    Characters rarer than ``min_frequency`` are written in bytes, rarer pairs are not merged.
-    """
+    """BPE on characters and a visible mark for the space (Kudo and Richardson 2018); rare ones are bytes."""
     characters = _alphabet(texts, config)
     tokenizer = Tokenizer(models.BPE(byte_fallback=True, unk_token=UNK))
-    tokenizer.normalizer = _normalizer(config, [*_escape(), normalizers.Prepend(" ")])
+    tokenizer.normalizer = _normalizer(config, [*_ESCAPE, normalizers.Prepend(" ")])
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Split(PIECES, "isolated"), _show_spaces()]
+        [pre_tokenizers.Split(PIECES, "isolated"), _SHOW_SPACES]
     )
     _train(tokenizer, texts, config, [*SPECIAL_TOKENS, *BYTES], characters)
-    tokenizer.decoder = _metaspace_decoder()
+    tokenizer.decoder = _METASPACE_DECODER
     return _without_added_tokens(tokenizer)
 
 
@@ -60,9 +65,9 @@ def character_level(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     # BPE without merges, because the library's other models have no byte fallback.
     model = models.BPE({entry: i for i, entry in enumerate(entries)}, [], byte_fallback=True, unk_token=UNK)
     tokenizer = Tokenizer(model)
-    tokenizer.normalizer = _normalizer(config, _escape())
-    tokenizer.pre_tokenizer = _show_spaces()
-    tokenizer.decoder = _metaspace_decoder()
+    tokenizer.normalizer = _normalizer(config, _ESCAPE)
+    tokenizer.pre_tokenizer = _SHOW_SPACES
+    tokenizer.decoder = _METASPACE_DECODER
     return tokenizer
 
 
@@ -96,7 +101,7 @@ def frequent_characters(texts: Iterable[str], config: TokenizerConfig) -> list[s
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(text)
-    normalize = _normalizer(config, _escape()).normalize_str
+    normalize = _normalizer(config, _ESCAPE).normalize_str
     frequencies: Counter[str] = Counter()
     for character, count in counts.items():
         for written in normalize(character):
@@ -141,40 +146,9 @@ def _normalizer(config: TokenizerConfig, more: Sequence[normalizers.Normalizer])
     return normalizers.Sequence([*lower, *normal_spacing(), *more])
 
 
-def _escape() -> list[normalizers.Normalizer]:
-    return [normalizers.Replace(character, escaped) for character, escaped in ESCAPED.items()]
-
-
-def _show_spaces() -> pre_tokenizers.PreTokenizer:
-    return pre_tokenizers.Metaspace(SPACE_MARK, prepend_scheme="never", split=False)
-
-
-def _metaspace_decoder() -> decoders.Decoder:
-    return decoders.Sequence(
-        [
-            _no_special_tokens(),
-            decoders.Replace(SPACE_MARK, " "),
-            decoders.ByteFallback(),
-            decoders.Fuse(),
-            *(decoders.Replace(escaped, mark) for mark, escaped in reversed(ESCAPED.items())),
-            _no_first_space(),
-        ]
-    )
-
-
-def _no_special_tokens() -> decoders.Decoder:
-    """Drop PAD, BOS and EOS, but not UNK."""
-    return decoders.Replace(Regex(rf"\A(?:{PAD}|{BOS}|{EOS})\z"), "")
-
-
-def _no_first_space() -> decoders.Decoder:
-    return decoders.Strip(" ", left=1, right=0)
-
-
 def _without_added_tokens(trained: Tokenizer) -> Tokenizer:
     """A copy with the special tokens as plain entries, which the library does not search for in the text."""
     tokenizer = Tokenizer(trained.model)
-    tokenizer.normalizer = trained.normalizer
-    tokenizer.pre_tokenizer = trained.pre_tokenizer
+    tokenizer.normalizer, tokenizer.pre_tokenizer = trained.normalizer, trained.pre_tokenizer
     tokenizer.decoder = trained.decoder
     return tokenizer

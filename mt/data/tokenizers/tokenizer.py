@@ -28,10 +28,6 @@ class Tokenizer:
     """Text to ids and back, as defined by a tokenizer.json; neither direction adds or needs BOS and EOS.
 
     Whatever the kind, no text is encoded to PAD, BOS or EOS, and decoded text is one line.
-
-    Attributes:
-        library: The tokenizer of the library, which does not rewrite the text in its form.
-        form: What is rewritten first.
     """
 
     def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
@@ -125,8 +121,7 @@ class Tokenizer:
     def encode_with_words(self, text: str) -> tuple[list[int], list[str]]:
         """Ids as in `encode`, and for each id the part of the text, in the tokenizer's form, that it encodes.
 
-        Concatenated, the parts are the text without its spaces, even where the id is UNK. If one character
-        takes several tokens, the first token has it and the others have an empty part.
+        If one character takes several tokens, the first token has it and the others have an empty part.
         """
         _check_no_surrogates([text])
         [text] = self.form.rewrite([text])
@@ -142,28 +137,20 @@ class Tokenizer:
         return _text_only(encoding.ids), words
 
     def decode(self, ids: Sequence[int], copies: Sequence[str] = ()) -> str:
-        """The text of ids, with normalised spacing; PAD, BOS and EOS are skipped.
-
-        With a word-level tokenizer, each UNK is replaced with the next of ``copies``, unchanged; otherwise it
-        is shown as ``<unk>``.
-        """
+        """The text of ids, without PAD, BOS and EOS; each UNK is the next of ``copies``, or ``<unk>``."""
         text_ids = [token_id for token_id in ids if token_id not in _NOT_TEXT]
-        without = self.library.decode(text_ids, skip_special_tokens=False)
         if not copies:
-            return normalise_spacing(without)
-        placeholder = PLACEHOLDER
-        while placeholder in without:
-            placeholder += PLACEHOLDER[-1]
+            return normalise_spacing(self.library.decode(text_ids, skip_special_tokens=False))
         tokens = self.tokens(text_ids)
         unknown = [place for place, token in enumerate(tokens) if token == UNK]
         for place, _ in zip(unknown, copies, strict=False):
-            tokens[place] = placeholder
+            tokens[place] = PLACEHOLDER
         # An external tokenizer may have no decoder.
         decoder = self.library.decoder
         text = " ".join(tokens) if decoder is None else decoder.decode(tokens)
         # Copies are put in last, so that the decoder's rules on spaces and marks do not change them.
         written = iter(copies)
-        return normalise_spacing(re.sub(placeholder, lambda _: next(written), text))
+        return normalise_spacing(re.sub(PLACEHOLDER, lambda _: next(written, UNK), text))
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """The vocabulary entry of each id, including spacing marks."""
@@ -185,15 +172,12 @@ def read_tokenizer_file(path: Path) -> bytes:
 
 def _text_only(ids: list[int]) -> list[int]:
     """Replace PAD, BOS and EOS, which only an external tokenizer can produce from text, with UNK."""
-    if _NOT_TEXT.isdisjoint(ids):
-        return ids
-    return [UNK_ID if token_id in _NOT_TEXT else token_id for token_id in ids]
+    return ids if _NOT_TEXT.isdisjoint(ids) else [UNK_ID if i in _NOT_TEXT else i for i in ids]
 
 
 def _check_no_surrogates(texts: Iterable[str]) -> None:
     try:
-        for text in texts:
-            text.encode()
+        "".join(texts).encode()
     except UnicodeEncodeError as error:
         around = error.object[max(0, error.start - 20) : error.end + 20]
         raise DataError(

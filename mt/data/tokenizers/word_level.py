@@ -32,8 +32,7 @@ SPACE_BYTE = "Ġ"
 # If the text itself contains our marks or the escape (a private-use character), they are escaped.
 ESCAPE = "\ue000"
 ESCAPED = {ESCAPE: ESCAPE + "a", "￭": ESCAPE + "b", "▁": ESCAPE + "c"}
-# Takes the place, among the tokens, of text that is not decoded. No token contains it, since the escape is
-# escaped; where the text itself has it, one with more letters at its end.
+# Takes the place, among the tokens, of text that is not decoded. No token contains it.
 PLACEHOLDER = ESCAPE + "d"
 
 # Blocks that may contain a K: those from Thai on, without Latin, Greek, punctuation and symbols.
@@ -42,11 +41,8 @@ CHUNKS_AT_A_TIME = 500_000
 
 
 def word_level(vocabulary: dict[str, int], *, lowercase: bool = False) -> Tokenizer:
-    """Build the tokenizer for a vocabulary.
-
-    The special tokens are ordinary words of the vocabulary, not "added tokens" that the library would look
-    for in the text: because < and > are split off, no text is encoded to one of them.
-    """
+    """Build the tokenizer for a vocabulary, which begins with the special tokens."""
+    # They are ordinary words: because < and > are split off, no text is encoded to one of them.
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=UNK))
     tokenizer.normalizer = _normalizer(lowercase=lowercase)
     tokenizer.pre_tokenizer = pre_tokenizers.CharDelimiterSplit(" ")
@@ -55,12 +51,8 @@ def word_level(vocabulary: dict[str, int], *, lowercase: bool = False) -> Tokeni
 
 
 def count_words(texts: Iterable[str], *, lowercase: bool = False) -> Counter[str]:
-    """Count the tokens that `word_level` would split ``texts`` into.
-
-    The library's trainer gives the same counts, but is several times slower, because it normalises each line.
-    In a text without any K the rules do not look beyond a space, so that each distinct chunk between spaces
-    is normalised once.
-    """
+    """Count the tokens that `word_level` would split ``texts`` into, much faster than the library."""
+    # Without any K the rules do not look beyond a space: each distinct chunk is normalised once.
     normalize = _normalizer(lowercase=lowercase).normalize_str
     words: Counter[str] = Counter()
     chunks: Counter[str] = Counter()

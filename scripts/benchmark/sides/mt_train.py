@@ -50,7 +50,7 @@ def batch_stream(workload: Workload) -> BatchStream:
     )
     facts = workload.description
     return BatchStream(
-        EncodedPairs(src, tgt), batch_tokens=facts.batch_tokens, num_micro_batches=1, seed=facts.seed
+        pairs=EncodedPairs(src, tgt), batch_tokens=facts.batch_tokens, num_micro_batches=1, seed=facts.seed
     )
 
 
