@@ -176,11 +176,14 @@ def test_a_large_body_is_refused_whether_or_not_it_says_its_size(batched: Batche
 
 def test_a_late_answer_is_503_and_a_full_queue_429(gate: "Gate", translator: ModelTranslator) -> None:
     batched = BatchedTranslator(translator, "tiny", max_waiting=2, align=None)
-    late = client_of(batched, max_seconds=0.05).post("/translate", json={"text": "one"})
-    assert (late.status_code, late.headers["Retry-After"]) == (503, "1")
-    assert "0.05 seconds" in late.json()["error"]
     with client_of(batched) as client, ThreadPoolExecutor(2) as others:
-        waiting = [others.submit(client.post, "/translate", json={"text": text}) for text in ("two", "three")]
+        waiting = [others.submit(client.post, "/translate", json={"text": "one"})]
+        # Only now, or both would be translated together.
+        assert gate.entered.wait(60)
+        late = client_of(batched, max_seconds=0.05).post("/translate", json={"text": "two"})
+        assert (late.status_code, late.headers["Retry-After"]) == (503, "1")
+        assert "0.05 seconds" in late.json()["error"]
+        waiting.append(others.submit(client.post, "/translate", json={"text": "three"}))
         while client.get("/health").json()["runs"][0]["waiting"] < 1:
             time.sleep(0.01)
         full = client.post("/translate", json={"texts": ["four", "five"]})
