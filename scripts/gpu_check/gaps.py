@@ -18,7 +18,6 @@ from mt.search.greedy import greedy_search
 from mt.search.request import SearchRequest
 from mt.search.strategy import Beam, Constraints
 from mt.special_tokens import EOS_ID
-from mt.training.train_state import TrainState
 from mt.transformer.transformer import Transformer
 from scripts.benchmark.sizes import SIZES
 from scripts.gpu_check.job import Job, head, row
@@ -77,7 +76,7 @@ def main() -> int:
     train_state = new_state(SIZES[size], vocabulary, device)
     batches = _batches(vocabulary, BATCH_TOKENS[job.device])
     head("what", "ms a step", "device busy", "longest gap", "share of a step", "waits a step", "attention")
-    training = profiled(lambda: _train(train_state, batches), STEPS, device)
+    training = profiled(lambda: [train_state.step(StepBatches.of(each)) for each in batches], STEPS, device)
     _show(f"training in {train_state.precision.name}", training)
     model = train_state.objective.model.eval()
     request = _request(vocabulary, SENTENCES[job.device], LENGTH[job.device], device)
@@ -151,11 +150,6 @@ def _batches(vocabulary: int, batch_tokens: int) -> list[Batch]:
     pairs = random_pairs(STEPS * batch_tokens, vocabulary)
     stream = BatchStream(pairs=pairs, batch_tokens=batch_tokens, num_micro_batches=1, seed=1)
     return [stream.take((0, position)).micro_batches[0] for position in range(STEPS)]
-
-
-def _train(train_state: TrainState, batches: Sequence[Batch]) -> None:
-    for batch in batches:
-        train_state.step(StepBatches.of(batch))
 
 
 def _request(vocabulary: int, sentences: int, length: int, device: torch.device) -> SearchRequest:

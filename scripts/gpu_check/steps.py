@@ -143,10 +143,13 @@ def steps_of(side: str, model: Model, state: TrainState) -> Iterator[int]:
 
 def steps_of_mt(state: TrainState, stream: BatchStream) -> Iterator[int]:
     """Train as `mt.training.loop` does."""
+    position = 0, 0
     with stream.collating_ahead(pinned=torch.cuda.is_available()):
         while True:
-            batches = stream.take(state.position)
+            # The state may have trained on larger batches before, of which an epoch has fewer.
+            batches = stream.take(position)
             state.step(batches)
+            position = batches.next_position
             yield batches.num_target_tokens
 
 
