@@ -4,13 +4,12 @@ The weights are not read, only the headers of their files, which say how long ea
 """
 
 import contextlib
-import json
 import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
 
 from mt.checkpoint.record import (
@@ -23,9 +22,7 @@ from mt.checkpoint.record import (
     read_record,
 )
 from mt.errors import CheckpointError
-from mt.training.counters import Counters
-
-_COUNTERS = TypeAdapter(Counters)
+from mt.training.counters import Counters, SavedValues
 
 
 @dataclass(frozen=True)
@@ -74,6 +71,6 @@ def num_bytes(folder: Path) -> int:
 def read_counters(checkpoint: Checkpoint) -> Counters:
     """Where training was when this checkpoint was saved."""
     try:
-        return _COUNTERS.validate_python(json.loads(read_part(checkpoint, VALUES))["state"])
-    except (ValueError, LookupError, TypeError, RecursionError, ValidationError) as error:
+        return SavedValues.model_validate_json(read_part(checkpoint, VALUES)).counters
+    except ValidationError as error:
         raise DamagedError(f"{VALUES} was not written by mt") from error
