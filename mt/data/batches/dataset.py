@@ -49,7 +49,7 @@ def cached_training_pairs(
 def encode_pairs(
     pairs: datasets.Dataset, *tokenizers: Tokenizer, max_length: int | None, shares: Sequence[Share] = ()
 ) -> tuple[EncodedPairs, DropCounts]:
-    """Turn the text of a split into ids, and count the pairs that are dropped, if there is a ``max_length``."""
+    """Turn the text of a split into ids, and count the pairs that a ``max_length`` drops."""
     with TemporaryDirectory() as folder:
         write_pairs(Path(folder), pairs, *tokenizers, max_length=max_length, shares=shares)
         return load_pairs(Path(folder))

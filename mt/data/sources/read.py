@@ -230,10 +230,11 @@ def _delimited_pairs(path: Path, config: DataConfig, *, is_quoted: bool) -> Iter
     are_numbers = config.columns is not None and are_positions(*columns)
     delimiter = config.delimiter
     if delimiter == "auto":
-        usual: Delimiter = "comma" if is_quoted else "tab"
-        # That which splits the header into both columns.
+        # That which splits the header into both columns, or else into the most.
         headers = {d: {cell.strip(' "') for cell in begin[1].split(CHARACTERS[d])} for d in CHARACTERS}
-        delimiter = next((d for d in headers if headers[d].issuperset(columns)), usual)
+        usual: Delimiter = "comma" if is_quoted else "tab"
+        delimiter = max([usual, *headers], key=lambda d: (headers[d].issuperset(columns), len(headers[d])))
+        delimiter = usual if are_numbers else delimiter
     rows = _rows_of_cells(chain([begin], lines), path, delimiter, is_quoted=is_quoted)
     first = next(rows)
     names = [cell.strip() for cell in first[1]]
