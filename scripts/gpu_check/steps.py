@@ -67,9 +67,7 @@ class Model:
 
     def stream(self, times: int = 1) -> BatchStream:
         """Its batches, or batches that are so many times as large."""
-        return BatchStream(
-            pairs=self.pairs, batch_tokens=times * self.batch_tokens, num_micro_batches=1, seed=1
-        )
+        return BatchStream(self.pairs, batch_tokens=times * self.batch_tokens, num_micro_batches=1, seed=1)
 
     def flops(self, num_tokens: float) -> float:
         """Operations for so many tokens of each side: 6 for each weight that a token sees."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -69,11 +69,12 @@ class Epoch(NamedTuple):
     batches: Batches
 
 
-@dataclass(kw_only=True)
+@dataclass
 class BatchStream:
     """Training batches as a pure function of the position: the epoch, and the batches of it used before."""
 
     pairs: EncodedPairs
+    _: KW_ONLY
     batch_tokens: int
     num_micro_batches: int
     seed: int
@@ -191,7 +192,7 @@ def training_batches(
     training, max_length = config.training, config.data.max_length
     share = training.bpe_dropout
     return BatchStream(
-        pairs=pairs,
+        pairs,
         batch_tokens=training.batch_tokens,
         num_micro_batches=training.num_micro_batches,
         seed=training.seed,

@@ -36,9 +36,7 @@ def batch_stream(workload: Workload, *, batch_tokens: int) -> BatchStream:
         for side in (workload.src, workload.tgt)
     )
     pairs = EncodedPairs(src, tgt)
-    return BatchStream(
-        pairs=pairs, batch_tokens=batch_tokens, num_micro_batches=1, seed=workload.description.seed
-    )
+    return BatchStream(pairs, batch_tokens=batch_tokens, num_micro_batches=1, seed=workload.description.seed)
 
 
 def adam(model: Transformer) -> torch.optim.Optimizer:
