@@ -278,7 +278,7 @@ def test_a_full_disk(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_is_known_is_shown_before_what_fails(make_config: MakeConfig, tmp_path: Path) -> None:
     shown: list[Section] = []
-    reason = "no training pair is left: of 160 pairs, 0 are empty on a side and 160"
+    reason = "no training pair is left: 0 are empty on a side, and 160"
     with pytest.raises(DataError, match=reason):
         preflight(make_config("data.max_length=4"), RunDirectory(tmp_path / "run"), shown.append)
     assert [section.name for section in shown] == ["run", "corpus", "vocabulary"]
