@@ -250,9 +250,10 @@ def check_same_corpus(run: RunDirectory, corpus: Corpus) -> None:
     now = corpus.report.splits.by_name()
     changed = [name for name, split in now.items() if recorded.get(name) != split.fingerprint]
     if changed:
+        on_hub = f" (its commit is in {run.corpus_file}: set data.revision)" if corpus.report.revision else ""
         raise RunError(
             f"the corpus is not the one that {run.path} began with: {' and '.join(changed)} differ. Restore "
-            f"the old one (data.revision of the Hub is in {run.corpus_file}), use another run directory with "
-            "--run PATH, or start over with --restart, which moves the old run aside. A new run from its "
-            f"weights on this corpus: {run.adapt_command(corpus.report.path)}"
+            f"the old one{on_hub}, use another run directory with --run PATH, or start over with --restart, "
+            "which moves the old run aside. A new run from its weights on this corpus: "
+            f"{run.adapt_command(corpus.report.path)}"
         )

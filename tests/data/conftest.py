@@ -147,7 +147,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(404, b"{}", {"X-Error-Code": "RepoNotFound"})
             return
         verb, rest = (parts[3], "/".join(parts[4:])) if len(parts) > 3 else ("revision", "main")
-        revision, file = _split_revision(repository, rest)
+        revision, _, file = rest.partition("/")
         commit = repository.commit_of(revision)
         if commit is None:
             self._send(404, b"{}", {"X-Error-Code": "RevisionNotFound"})
@@ -201,15 +201,6 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         self.wfile.write(body)
-
-
-def _split_revision(repository: Repository, rest: str) -> tuple[str, str]:
-    """``refs/convert/parquet/a/b`` -> that branch and ``a/b``: a branch may hold slashes too."""
-    for name in repository.references:
-        if rest == name or rest.startswith(name + "/"):
-            return name, rest[len(name) + 1 :]
-    revision, _, file = rest.partition("/")
-    return revision, file
 
 
 def _entry(files: dict[str, bytes], name: str) -> dict[str, object]:

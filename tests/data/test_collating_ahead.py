@@ -1,6 +1,5 @@
 """Batches that a thread collates ahead are those of the stream, and the thread keeps to its place."""
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -83,24 +82,3 @@ def test_what_goes_wrong_in_the_thread_is_raised_where_the_step_is_taken(
         assert third == (0, 4)
         with pytest.raises(DataError, match="cannot be read any more"):
             stream.take(third)
-
-
-@pytest.mark.parametrize("error", [None, DataError("wrong"), KeyboardInterrupt()], ids=str)
-def test_no_thread_is_left_behind(
-    error: BaseException | None, make_stream: Callable[..., BatchStream]
-) -> None:
-    before = threading.active_count()
-
-    def take_two() -> None:
-        with ahead(make_stream()) as stream:
-            take_steps(stream, 2)
-            assert threading.active_count() == before + 1
-            if error is not None:
-                raise error
-
-    if error is None:
-        take_two()
-    else:
-        with pytest.raises(type(error)):
-            take_two()
-    assert threading.active_count() == before

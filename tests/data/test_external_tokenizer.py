@@ -158,28 +158,14 @@ def test_entries_keep_their_order_and_one_of_ours_stays_as_it_is(tmp_path: Path)
 
 @pytest.mark.parametrize(
     "change",
-    [
-        lambda content: content.pop("model"),
-        lambda content: content["model"].update(vocab=7),
-        lambda content: content["model"].update(merges=["missing too"]),
-        lambda content: content.update(normalizer={"type": "NoSuchThing"}),
-    ],
+    [lambda content: content.pop("model"), lambda content: content["model"].update(merges=["missing too"])],
 )
-def test_a_damaged_one_is_an_error_in_a_sentence(
-    change: Callable[[dict[str, Any]], object], tmp_path: Path
-) -> None:
+def test_something_else_is_an_error(change: Callable[[dict[str, Any]], object], tmp_path: Path) -> None:
     content = json.loads(roberta_like().to_str())
     change(content)
-    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
-    with pytest.raises(DataError, match=r"tokenizer\.json is not a usable tokenizer") as error:
-        read(tmp_path)
-    assert "\n" not in str(error.value)
-
-
-def test_something_else_is_an_error(tmp_path: Path) -> None:
-    for content in (b"", b"7", b"\xff", b"[" * 100_000):
-        (tmp_path / "tokenizer.json").write_bytes(content)
-        with pytest.raises(DataError, match="is not a usable tokenizer"):
+    for damaged in (json.dumps(content).encode(), b"", b"7", b"\xff", b"[" * 100_000):
+        (tmp_path / "tokenizer.json").write_bytes(damaged)
+        with pytest.raises(DataError, match=r"tokenizer\.json is not a usable tokenizer"):
             read(tmp_path)
     for path in (tmp_path / "gone.json", "gone", "~gone/tokenizer.json"):
         with pytest.raises(DataError, match=r"tokenizer\.path: there is no file '.*gone.*It may be a"):
@@ -219,8 +205,8 @@ def test_a_hub_id_and_then_the_cache(new_hub: Callable[[], Hub], tmp_path: Path)
     roberta_like().save(str(tmp_path / "tokenizer.json"))
     assert good == read(tmp_path).to_json()
     for name, error in zip(("other", "nothing", "gated"), errors, strict=True):
-        assert re.search(rf"^tokenizer\.path: .* org/{name} cannot be loaded .* Check the name", error)
+        assert re.search(rf"^tokenizer\.path: org/{name} cannot be loaded .* Check the name", error)
     hub.is_silent = True
     cached, not_cached = read_from(hub, "org/model", "org/nothing")
     assert cached == good
-    assert re.search("org/nothing cannot be loaded .* check the network", not_cached)
+    assert re.search("org/nothing cannot be loaded .* Check the name and the network", not_cached)

@@ -10,7 +10,7 @@ import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mt.config.data import CleaningConfig, TokenizerConfig, UnicodeForm
+from mt.config.data import CleaningConfig, TokenizerConfig
 from mt.data.cleaning.filters import Cleaner
 from mt.data.text_form import AS_IT_IS, TextForm
 from mt.data.tokenizers.tokenizer import Tokenizer
@@ -138,15 +138,3 @@ def test_a_tokenizer_file_says_the_form_to_any_program() -> None:
     assert other.to_json() == before
     library = tokenizers.Tokenizer.from_str(made.to_json())
     assert library.encode("Ko\u0308ni\u200bgin mag Bu\u0308cher\u200e").ids == expected
-
-
-@pytest.mark.parametrize("form", ["none", "NFC", "NFKC"])
-def test_cleaning_rewrites_as_the_form_does_however_much_it_looks_at(form: UnicodeForm) -> None:
-    """Each character of the first plane beside letters that it may compose with."""
-    cleaner = Cleaner(CleaningConfig(unicode_form=form))
-    rewritten = TextForm(form, "drop").rewrite
-    for code in range(0x80, 2**16):
-        if not 0xD800 <= code < 0xE000:
-            texts = [f"a{chr(code)}", f"\u1100{chr(code)} \u09c7{chr(code)} e{chr(code)}"]
-            for text in texts:
-                assert cleaner.clean([(text, "x")]) == [(rewritten([text])[0], "x")]

@@ -3,7 +3,6 @@
 import json
 import os
 import random
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -45,11 +44,6 @@ def test_random_texts_come_back() -> None:
         assert not set(ids) & {PAD_ID, UNK_ID, BOS_ID, EOS_ID}
 
 
-def test_normalise_spacing_by_hand() -> None:
-    assert normalise_spacing("\t a \u2028\xa0b\x1cc \u3000") == "a b c"
-    assert normalise_spacing("zero\u200bwidth") == "zero\u200bwidth"
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -66,13 +60,6 @@ def test_normalise_spacing_by_hand() -> None:
 def test_tokens_by_hand(text: str, expected: str) -> None:
     tokenizer = train_tokenizer([text], FULL)
     assert tokenizer.tokens(tokenizer.encode(text)) == expected.split(" ")
-
-
-def test_a_word_has_one_id_wherever_it_occurs() -> None:
-    text = 'Ball (Ball) "Ball" Ball\'s -Ball- Ball, den/Ball/den'
-    tokenizer = train_tokenizer([text], FULL)
-    assert [word for word in words(tokenizer) if "Ball" in word] == ["Ball"]
-    assert Counter(tokenizer.tokens(tokenizer.encode(text)))["Ball"] == 7
 
 
 # The word of the text that an id encodes.
@@ -95,15 +82,6 @@ def test_the_words_of_all_ids_are_the_text_without_its_spaces(train_on: list[str
         assert ids == tokenizer.encode(text)
         assert len(words) == len(ids)
         assert "".join(words) == "".join(text.split())
-
-
-def test_a_known_word_is_the_word_of_its_id() -> None:
-    texts = NASTY + fuzzed(300)
-    tokenizer = train_tokenizer(texts, FULL)
-    for text in texts:
-        ids, words = tokenizer.encode_with_words(text)
-        for token_id, word in zip(ids, words, strict=True):
-            assert tokenizer.decode([token_id]) == word
 
 
 # The tutorials' defects.

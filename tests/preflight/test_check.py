@@ -225,7 +225,7 @@ def test_a_full_disk(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_is_known_is_shown_before_what_fails(make_config: MakeConfig, tmp_path: Path) -> None:
     shown: list[Section] = []
-    reason = "no training pair is left: of 160 pairs, 0 are empty on a side and 160"
+    reason = "no training pair is left: 0 are empty on a side, and 160"
     with pytest.raises(DataError, match=reason):
         preflight(make_config("data.max_length=4"), RunDirectory(tmp_path / "run"), shown.append)
     assert [section.name for section in shown] == ["run", "corpus", "vocabulary"]
@@ -242,7 +242,7 @@ def test_a_run_without_a_validation_loss_to_choose_by_is_refused(
     short = (f"data.path={corpus}", "data.max_length=8")
     by_loss, run = make_config(*short, "validation.metric=loss"), RunDirectory(tmp_path / "run")
     run.path.mkdir()
-    reason = r"no validation loss: of 40 validation pairs, none .* data\.max_length \(8\)\. Raise it"
+    reason = r"no validation loss: none of 40 validation pairs .* data\.max_length \(8\)\. Raise it"
     with pytest.raises(DataError, match=reason):
         preflight(by_loss, run, lambda section: None)
     with pytest.raises(DataError, match=reason):
