@@ -74,6 +74,6 @@ def num_bytes(folder: Path) -> int:
 def read_counters(checkpoint: Checkpoint) -> Counters:
     """Where training was when this checkpoint was saved."""
     try:
-        return _COUNTERS.validate_python(json.loads(read_part(checkpoint, VALUES))["state"])
+        return _COUNTERS.validate_json(json.dumps(json.loads(read_part(checkpoint, VALUES))["state"]))
     except (ValueError, LookupError, TypeError, RecursionError, ValidationError) as error:
         raise DamagedError(f"{VALUES} was not written by mt") from error
