@@ -29,7 +29,6 @@ from mt.preflight.forecast import Pace
 from mt.preflight.text import Text
 from mt.training.freeze import freeze
 from mt.training.optimizers import count_moments
-from mt.training.step import StepResult
 from mt.training.train_state import new_train_state
 from mt.training.validation import validation_loss
 from mt.transformer.transformer import Transformer
@@ -155,13 +154,13 @@ class Trial:
     def take_largest_step(self) -> LargestStep:
         """Train on the largest batch of the first epoch."""
         batch = self.batches.largest_batch(0)
-        result = self._train(StepBatches.of(batch))
+        result = self._train_state.finish(self._train_state.launch(StepBatches.of(batch)))
         shape = len(batch.labels), batch.src_ids.size(1), batch.labels.size(1)
         return LargestStep(shape, result.loss, peak_memory(self._device))
 
     def time_steps(self) -> Speed:
         """Take the first steps of the run for some seconds, and then forward passes of a batch."""
-        position, num_steps, num_tokens = (0, 0), 0, 0
+        state, position, num_steps, num_tokens = self._train_state, (0, 0), 0, 0
         started = time.perf_counter()
         while num_steps <= UNCOUNTED_STEPS or (
             num_steps < MOST_STEPS and time.perf_counter() - started < TIMED_SECONDS
@@ -170,12 +169,9 @@ class Trial:
                 started, num_tokens = time.perf_counter(), 0
             num_steps += 1
             batches = self.batches.take(position)
-            position = batches.next_position
-            num_tokens += self._train(batches).num_target_tokens
+            state.finish(state.launch(batches))
+            position, num_tokens = batches.next_position, num_tokens + batches.num_target_tokens
         return Speed((time.perf_counter() - started) / num_tokens, self._time_forward_pass())
-
-    def _train(self, batches: StepBatches) -> StepResult:
-        return self._train_state.finish(self._train_state.launch(batches))
 
     def _time_forward_pass(self) -> float:
         """Seconds of a forward pass for each of its target tokens."""
