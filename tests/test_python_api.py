@@ -82,11 +82,8 @@ def test_a_config_and_the_runs_of_an_ensemble_may_be_given_by_their_names(traine
 
 def test_arguments_out_of_their_range_are_value_errors(trained: RunDirectory) -> None:
     translator = mt.Translator.from_run(trained.path, device="cpu")
-    for options in ({"num_best": 0}, {"max_length": -1}, {"prefixes": ["ein"]}):
-        with pytest.raises(
-            ValueError, match=r"must be at least 1 and|a prefix for each of the 2 lines, not 1"
-        ):
-            translator.n_best(["milk.", "the dog."], **options)
+    with pytest.raises(ValueError, match="shorter"):
+        translator.n_best(["milk.", "the dog."], prefixes=["ein"])
     with pytest.raises(ValueError, match="size must be at least 1, not 0"):
         mt.Beam(0)
     with pytest.raises(ValueError, match="must be 0 or above, not -1 and 0"):
@@ -111,7 +108,5 @@ def test_unknown_names_are_value_errors(trained: RunDirectory) -> None:
     unknown: Any = "foo"
     with pytest.raises(ValueError, match="precision must be auto, float32, bf16, fp16 or int8, not 'foo'"):
         mt.Translator.from_run(trained.path, device="cpu", precision=unknown)
-    with pytest.raises(ValueError, match="engine must be auto, torch or ctranslate2, not 'foo'"):
-        mt.Translator.from_run(trained.path, device="cpu", engine=unknown)
     with pytest.raises(ValueError, match="split must be train, validation, test, not 'foo'"):
         mt.evaluate(trained.path, device="cpu", split=unknown)

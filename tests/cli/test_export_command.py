@@ -157,17 +157,13 @@ def test_a_batch_too_large_for_the_memory_of_ctranslate2_is_split_and_a_sentence
     assert "--device cpu" in err
 
 
-def test_without_the_libraries_of_the_gpu_ctranslate2_computes_on_the_cpu(
+def test_without_the_libraries_of_the_gpu_the_cpu_is_named(
     exported: str, gpu: Callable[..., None], call: Call
 ) -> None:
     gpu(lambda sources: "Library libcublas.so.12 is not found or cannot be loaded")
     code, out, err = call("translate", "--run", exported, "the dog sees milk.")
-    assert (code, out) == (0, "der Hund sieht Milch.\n")
-    reason = "CTranslate2 cannot compute on the GPU: Library libcublas.so.12 is not found"
-    assert f"translating on the CPU: {reason}" in " ".join(err.split())
-    code, out, err = call("translate", "--run", exported, "--device", "cuda", "the dog sees milk.")
     assert (code, out) == (2, "")
-    assert reason in err
+    assert "CTranslate2 cannot compute on cuda: Library libcublas.so.12 is not found" in err
     assert "--device cpu" in err
 
 
@@ -175,12 +171,12 @@ def test_without_the_libraries_of_the_gpu_ctranslate2_computes_on_the_cpu(
     ("options", "named"),
     [
         (["--sample"], "does not sample"),
-        (["--precision", "bf16"], "needs a CUDA device to compute in bf16"),
+        (["--precision", "bf16"], "does not compute in bf16 on cpu"),
         (["--dictionary", "terms.tsv"], "needs a model that copies unknown words"),
         (["--ensemble", "runs/tiny"], "which are for runs"),
         (["--checkpoint", "latest"], "which are for runs"),
         (["--engine", "torch"], "which are for runs"),
-        (["--device", "mps"], "not on mps"),
+        (["--device", "mps"], "does not compute in auto on mps"),
     ],
 )
 def test_what_the_engine_cannot_do_is_refused(
@@ -220,7 +216,7 @@ def test_constraints_and_prefixes_are_those_of_our_own_search(
 def test_a_damaged_folder_is_not_translated_with(exported: str, name: str, call: Call) -> None:
     file = Path(exported) / name
     content = bytearray(file.read_bytes())
-    content[len(content) // 2] ^= 0x41
+    content[len(content) * 9 // 10] ^= 0x41
     file.write_bytes(content)
     code, out, err = call("translate", "--run", exported, "milk")
     assert (code, out) == (2, "")
