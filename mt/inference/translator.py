@@ -219,7 +219,7 @@ class Translator:
             )
         rules = Rules(strategy, constraints, keep_unk, self.copies_words, with_scores)
         by_text = [[text] if join_lines else lines_of(text) for text in texts]
-        prefix_tokens = self._prefix_reader.read_batch(prefixes or [""] * len(texts))
+        prefix_tokens = self._prefix_reader.read_batch(prefixes) if any(prefixes) else [[]] * len(texts)
         try:
             segments = read_segments(
                 by_text,

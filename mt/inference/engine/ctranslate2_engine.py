@@ -36,7 +36,7 @@ _BATCH_TOKENS, _FEWEST_TOKENS = {"cpu": 2048, "cuda": 16_384}, 64
 """Source tokens in a batch, with padding; with a beam, those of a sentence count once for each hypothesis."""
 _SERVED_AT_ONCE = 32
 """Sentences for each worker that the service translates at once."""
-_WAIT_SECONDS = 0.0003
+_WAIT_SECONDS = 0.001
 _OUT_OF_MEMORY = "out of memory", "failed to allocate memory"
 """What its errors on CUDA and on the CPU contain."""
 
@@ -145,7 +145,8 @@ class CTranslate2Engine:
             return self._submit([sentences[index] for index in indices], rules, kind)
 
         def results_of(kind: _Kind, indices: Sequence[int], results: Sequence[Any]) -> list[Any]:
-            while not results[-1].done():
+            # A single sentence does not take long.
+            while len(indices) > 1 and not results[-1].done():
                 check()
                 time.sleep(_WAIT_SECONDS)
             try:
