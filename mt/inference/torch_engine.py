@@ -85,6 +85,7 @@ class TorchEngine:
         batches = batches_by_length(lengths, most_tokens // at_once, most_sentences)
 
         def search_batch(batch: list[int], check: Check) -> list[list[Hypothesis]]:
+            check()
             return in_halves(
                 lambda indices: self._search([sentences[index] for index in indices], rules, check),
                 batch,
@@ -190,7 +191,6 @@ def in_parallel(
     if at_once < 2:
         results = []
         for batch in batches:
-            check()
             results.append(search(batch, check))
             after(batch)
         return results
