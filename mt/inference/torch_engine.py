@@ -96,8 +96,8 @@ class TorchEngine:
             return in_parallel(search_batch, share, min(at_once, len(share)), check, after)
 
         with self._lock:
-            found = distributed.scatter(batches, search_share)
-        by_index = dict(zip(chain.from_iterable(batches), chain.from_iterable(found), strict=True))
+            hypotheses = distributed.scatter(batches, search_share)
+        by_index = dict(zip(chain.from_iterable(batches), chain.from_iterable(hypotheses), strict=True))
         return [by_index[index] for index in range(len(sentences))]
 
     @torch.inference_mode()

@@ -100,7 +100,7 @@ class CTranslate2Engine:
     ) -> list[list[Hypothesis]]:
         """Search as in `Engine`: batches of like length are translated at once, a worker for each thread."""
         sentences = list(sentences)
-        found: dict[int, list[Hypothesis]] = {}
+        finished: dict[int, list[Hypothesis]] = {}
         waiting: dict[_Kind, list[int]] = {}
         for index, sentence in enumerate(sentences):
             copies = rules.copies_words and not rules.keep_unk and UNK_ID in sentence.ids
@@ -112,13 +112,13 @@ class CTranslate2Engine:
                 for index, result in zip(indices, results, strict=True):
                     outcome = self._read(result, sentences[index], rules, kind, prefix_scores.get(index, 0.0))
                     if isinstance(outcome, list):
-                        found[index] = outcome
+                        finished[index] = outcome
                     else:
                         sentences[index], kind_again = outcome
                         again.setdefault(kind_again, []).append(index)
-                after([index for index in indices if index in found])
+                after([index for index in indices if index in finished])
             waiting = again
-        return [found[index] for index in range(len(sentences))]
+        return [finished[index] for index in range(len(sentences))]
 
     def _prefix_scores(
         self, sentences: Sequence[Sentence], indices: Iterable[int], rules: Rules
