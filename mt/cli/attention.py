@@ -10,7 +10,7 @@ from mt.cli import options
 from mt.cli.logs import invite_typing, say, show_logs
 from mt.display import counted
 from mt.errors import DataError
-from mt.inference.arriving_lines import STDIN_NAME, lines_of_file, lines_of_stdin
+from mt.inference.arriving_lines import STDIN_NAME, lines_of
 
 if TYPE_CHECKING:
     from mt.inference.alignment_layer import AlignmentLayer
@@ -95,7 +95,7 @@ def _read(
         return options.on_one_line(sentences), None
     if file is None:
         invite_typing("Type a sentence and press Enter;")
-    lines = list(lines_of_stdin() if file is None else lines_of_file(file))
+    lines = list(lines_of(file))
     if not target_column:
         return lines, None
     name = str(file or STDIN_NAME)

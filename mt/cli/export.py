@@ -48,11 +48,10 @@ def export(
             library = TRANSFORMERS
     from mt.evaluation.test_set import load_evaluation_set
     from mt.export.export import agreement_rows, check_folder, export_model, not_expressed
-    from mt.inference.loaded_model import check_finite_logits, load_model
+    from mt.inference.loaded_model import load_model
 
     check_folder(folder)
     loaded = load_model(directory, checkpoint)
-    check_finite_logits(loaded.model, loaded.checkpoint.folder, loaded.model.output.weight.device)
     is_converted = to == "ctranslate2" and precision == "float32" and data is None
     converted = _converted(directory, checkpoint) if is_converted else None
     sentences = load_evaluation_set(loaded.config, "validation", path=data, leave_out_empty=True)
@@ -78,7 +77,7 @@ def _converted(run: "RunDirectory", checkpoint: str) -> Path:
     """The folder of the fast engine of this checkpoint, which was verified when it was made."""
     from mt.errors import ExportError
     from mt.inference.engine.convert import convert
-    from mt.inference.engine.places import REFUSED
+    from mt.inference.engine.folders import REFUSED
 
     folder = convert(run, checkpoint)
     if (folder / REFUSED).exists():

@@ -16,11 +16,9 @@ from mt.inference.arriving_lines import (
     STDIN_NAME,
     arriving,
     count_lines,
-    lines_of_file,
-    lines_of_stdin,
+    lines_of,
     why_not_text,
 )
-from mt.special_tokens import UNK_ID
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,17 +49,16 @@ class Input(NamedTuple):
     def progress(self) -> AbstractContextManager[Callable[[int], object]]:
         """A progress bar for a file, unless the translations themselves appear on the terminal."""
         is_needed = self.file is not None and not sys.stdout.isatty()
-        total = count_lines(self.file) if is_needed else None
+        total = count_lines(self.file) if self.file and is_needed else None
         return progress(total, unit="lines", description="translating", shown=is_needed)
 
     def blocks(self) -> Iterator[list[str]]:
         """Yield the lines in blocks, as they arrive."""
         if self.sentences:
             return iter([on_one_line(self.sentences)])
-        if self.file is not None:
-            return arriving(lines_of_file(self.file, keep_bad=True))
-        invite_typing("Type a sentence and press Enter;")
-        return arriving(lines_of_stdin(keep_bad=True))
+        if self.file is None:
+            invite_typing("Type a sentence and press Enter;")
+        return arriving(lines_of(self.file, keep_bad=True))
 
     def how_to_go_on(self, line: int) -> str:
         """Say how to continue after translating has stopped at this line."""
@@ -90,7 +87,7 @@ class LineTranslator:
 
     translator: "Translator"
     options: dict[str, Any]
-    """The arguments of `TextSearch.n_best` that are the same for all lines."""
+    """The arguments of `Translator.n_best` that are the same for all lines."""
     name: str
     """The name of the input, for messages."""
     prefix: str = ""
@@ -99,7 +96,6 @@ class LineTranslator:
     """For a bad line: leave it and what follows, or write an empty line in its place."""
     num_bad: int = 0
     first_reason: str = ""
-    num_words: int = 0
     num_unknown: int = 0
     unknown: list[str] = field(default_factory=list)
 
@@ -149,15 +145,13 @@ class LineTranslator:
         if block.reasons and self.on_error != "stop":
             self.first_reason = self.first_reason or block.reasons[min(block.reasons)]
             self.num_bad += len(block.reasons)
-        reader = self.translator.reader
-        if reader.tokenizer.spells_everything:
-            return
-        known = [
-            all(token.id != UNK_ID for segment, _ in best.parts for token in segment.tokens)
+        unknown = [
+            token.text
             for best, *_ in block.translations
+            for segment, _ in best.parts
+            for token in segment.tokens
+            if token.is_unknown and token.text
         ]
-        num_words, unknown = reader.unknown_words(block.sources, known)
-        self.num_words += num_words
         self.num_unknown += len(unknown)
         self.unknown = list(dict.fromkeys([*self.unknown, *unknown]))[: NUM_NAMED + 1]
 
@@ -167,12 +161,12 @@ class LineTranslator:
             words = ", ".join(one_line(word, MOST_CHARACTERS) for word in self.unknown[:NUM_NAMED])
             copies = self.translator.copies_words and not self.options["keep_unk"]
             yield (
-                f"the model does not know {self.num_unknown:,} of {counted(self.num_words, 'word')}: {words}"
+                f"the model does not know {counted(self.num_unknown, 'word')}: {words}"
                 f"{' and others' if len(self.unknown) > NUM_NAMED else ''}. "
                 f"{'They are copied into the translation.' if copies else 'Their translations are guesses.'}"
             )
         if self.num_bad:
             bad = counted(self.num_bad, "line")
             yield f"{bad} could not be translated: left empty. The first: {self.first_reason}"
-        self.num_bad = self.num_words = self.num_unknown = 0
+        self.num_bad = self.num_unknown = 0
         self.unknown = []

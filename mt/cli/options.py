@@ -188,7 +188,7 @@ def load_translator(
 ) -> "Translator":
     """Load a run, by default the newest one in ``runs/``, or an exported folder."""
     from mt.inference.exported_folder import is_exported
-    from mt.inference.translator import Translator, load_exported
+    from mt.inference.translator import Translator
 
     if path is None or not is_exported(path):
         return Translator.from_run(
@@ -206,6 +206,8 @@ def load_translator(
             "for runs."
         )
     with installed_with("ctranslate2"):
+        from mt.inference.engine.choice import load_exported
+
         return load_exported(path, device=device, precision=precision, dictionary=dictionary)
 
 

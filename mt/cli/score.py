@@ -10,7 +10,7 @@ from mt.cli import options
 from mt.cli.logs import invite_typing, say, show_logs
 from mt.display import counted, in_precision
 from mt.errors import LinesError
-from mt.inference.arriving_lines import STDIN_NAME, arriving, lines_of_stdin
+from mt.inference.arriving_lines import STDIN_NAME, arriving, lines_of
 
 if TYPE_CHECKING:
     from mt.inference.model_translator import ModelTranslator
@@ -50,7 +50,7 @@ def score(
     num_pairs = num_tokens = num_unknown = 0
     log_prob = 0.0
     invite_typing("Type a sentence, a tab and its translation, and press Enter;")
-    numbered = enumerate(lines_of_stdin(), start=1)
+    numbered = enumerate(lines_of(None), start=1)
     for pairs in arriving(options.two_columns(line, STDIN_NAME, number) for number, line in numbered):
         scored, stopped_by = _score(translator, pairs, num_pairs + 1)
         for pair in scored:

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from mt.export.export import Library
+from mt.inference.engine.choice import load_exported
 from mt.inference.engine.specification import QUANTIZATIONS, write_ctranslate2
 from mt.inference.engine.verification import STRATEGIES, Translate
-from mt.inference.translator import load_exported
 
 EXAMPLE = """\
 # Translates the lines of standard input; needs: pip install ctranslate2 tokenizers

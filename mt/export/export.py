@@ -112,7 +112,7 @@ def export_model(
         else:
             shutil.copytree(converted, partial, dirs_exist_ok=True)
             record = read_export_record(partial)
-            agreements = [Agreement.from_json(each) for each in record.verified.get("agreements", ())]
+            agreements = [Agreement(**each) for each in record.verified.get("agreements", ())]
         if not agreements:
             agreements = _verify(loaded, library, partial, pairs, precision)
         (partial / EXAMPLE).write_text(library.example, encoding="utf-8")

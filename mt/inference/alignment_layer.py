@@ -1,12 +1,11 @@
 """Which layer of a model aligns words.
 
-One rule holds for every model. The candidates are the decoder's layers, each with the cross-attention of its
-heads averaged. The rule chooses the layer that most often attends most to the source token on which the
-prediction depends most: the token without which the probability of the target token falls furthest. This is
-measured on the first sentence pairs of the run's validation split. EOS is ignored on both sides.
+The candidates are the decoder's layers, each with the cross-attention of its heads averaged. Chosen is the
+layer that most often attends most to the source token on which the prediction depends most: the token without
+which the probability of the target token falls furthest. This is measured on the first sentence pairs of the
+run's validation split. EOS is ignored on both sides.
 """
 
-import contextlib
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,11 +14,11 @@ from itertools import islice
 import torch
 from torch import Tensor
 
+from mt.config.config import Config
 from mt.data.corpus import load_split
-from mt.errors import ConfigError, LinesError, MtError
-from mt.inference.attention import SentenceAttention, sentence_attention, source_dependence
+from mt.errors import ConfigError, MtError
+from mt.inference.attention import SentenceAttention, is_recordable, sentence_attention, source_dependence
 from mt.inference.model_translator import ModelTranslator
-from mt.transformer.transformer import Transformer
 
 LOG = logging.getLogger(__name__)
 
@@ -43,54 +42,45 @@ class AlignmentLayer:
 
 
 def aligning_layer(translator: ModelTranslator, layer: int | None = None) -> AlignmentLayer | None:
-    """The decoder layer that aligns every sentence: the given one, or the one that the rule chooses.
+    """The given decoder layer, or the one of the rule; None if that needs a corpus that is missing."""
+    if layer is not None:
+        num_layers = translator.config.model.num_decoder_layers
+        if not 0 <= layer < num_layers:
+            raise ConfigError(
+                f"there is no decoder layer {layer + 1}: this model has {num_layers}, counted from 1."
+            )
+        return AlignmentLayer(layer, None)
+    pairs = validation_pairs(translator.config, 10 * _NUM_PAIRS_MEASURED)
+    pairs = [pair for pair in pairs if is_recordable(translator, *pair)][:_NUM_PAIRS_MEASURED]
+    if not pairs:
+        return None
+    return choose_layer(translator, sentence_attention(translator, *zip(*pairs, strict=True)))
 
-    None if the rule needs the run's validation split, which cannot be read.
-    """
-    if layer is None:
-        pairs = _validation_pairs(translator)
-        return choose_layer(translator, pairs) if pairs else None
-    num_layers = translator.config.model.num_decoder_layers
-    if not 0 <= layer < num_layers:
-        raise ConfigError(
-            f"there is no decoder layer {layer + 1}: this model has {num_layers}, counted from 1."
-        )
-    return AlignmentLayer(layer, None)
 
-
-def _validation_pairs(translator: ModelTranslator) -> list[SentenceAttention]:
-    """The first pairs of the validation split that have text and fit; none if the corpus cannot be read."""
-    config = translator.config
+def validation_pairs(config: Config, most: int) -> list[tuple[str, str]]:
+    """The first pairs of the validation split that have text on both sides; none if it cannot be read."""
     try:
         # With the cleaning of the run, or a cached corpus would not be found.
         rows = load_split(config.data, "validation", config.cleaning)
     except MtError as error:
-        LOG.info(
-            "the layer is chosen on the given sentences, because the validation split is missing: %s", error
-        )
+        LOG.info("the validation split is missing: %s", error)
         return []
-    found: list[SentenceAttention] = []
-    for row in islice(rows, 10 * _NUM_PAIRS_MEASURED):
-        if len(found) < _NUM_PAIRS_MEASURED:
-            with contextlib.suppress(LinesError):
-                recorded = sentence_attention(translator, [row["src"]], [row["tgt"]])
-                found += [each for each in recorded if each.src_ids and each.tgt_ids]
-    return found
+    pairs = ((row["src"], row["tgt"]) for row in rows)
+    return list(islice((pair for pair in pairs if all(map(str.strip, pair))), most))
 
 
 def choose_layer(translator: ModelTranslator, sentences: Iterable[SentenceAttention]) -> AlignmentLayer:
     """Choose the layer by the rule of this module on these sentences; if equally good, the lowest one."""
-    model = translator.plain_model
-    assert isinstance(model, Transformer)
     hits = []
     num_tokens = 0
     for sentence in sentences:
-        if not (sentence.src_ids and sentence.tgt_ids):
-            continue
-        dependence = source_dependence(model, sentence.src_ids, sentence.tgt_ids, translator.device)
-        attended = sentence.cross.mean(1)[:, :-1, :-1].argmax(-1)
-        hits.append((attended == dependence.argmax(-1)).sum(-1))
-        num_tokens += len(sentence.tgt_ids)
+        if sentence.src_ids and sentence.tgt_ids:
+            dependence = source_dependence(
+                translator.attending_model, sentence.src_ids, sentence.tgt_ids, translator.device
+            )
+            attended = sentence.cross.mean(1)[:, :-1, :-1].argmax(-1)
+            hits.append((attended == dependence.argmax(-1)).sum(-1))
+            num_tokens += len(sentence.tgt_ids)
     if not hits:
         return AlignmentLayer(0, None)
     agreement = torch.stack(hits).sum(0) / num_tokens

@@ -1,12 +1,11 @@
 """Lines of a file or of standard input, read in blocks of what arrived while the model was busy."""
 
-import contextlib
 import os
 import queue
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from mt.errors import DataError
 
@@ -17,21 +16,6 @@ STDIN = 0
 STDIN_NAME = "standard input"
 
 ItemT = TypeVar("ItemT")
-
-
-class _End(Generic[ItemT]):
-    def __init__(self, error: Exception | None = None) -> None:
-        self.error = error
-
-
-def lines_of_stdin(*, keep_bad: bool = False) -> Iterator[str]:
-    """Yield the lines of standard input, as `lines_of_file` does those of a file."""
-    return _lines(STDIN, STDIN_NAME, keep_bad)
-
-
-def lines_of_file(file: Path, *, keep_bad: bool = False) -> Iterator[str]:
-    """Yield the lines of a file; ``keep_bad`` keeps lines that are not UTF-8, for `why_not_text`."""
-    return _lines(file, str(file), keep_bad)
 
 
 def why_not_text(line: str, name: str, number: int) -> str | None:
@@ -46,71 +30,27 @@ def why_not_text(line: str, name: str, number: int) -> str | None:
     return None
 
 
-def count_lines(file: Path | None) -> int | None:
-    """Count the lines of a file; None for a pipe or standard input, which can be read only once."""
-    if file is None or not file.is_file() or is_stdin(file):
+def count_lines(file: Path) -> int | None:
+    """Count the ends of lines in a file; None for a pipe, which can be read only once, or no file."""
+    if not file.is_file():
         return None
-    with contextlib.suppress(OSError), file.open("rb") as stream:
-        blocks = iter(lambda: stream.read(1 << 20), b"")
-        num_line_feeds, last = 0, b"\n"
-        for block in blocks:
-            num_line_feeds, last = num_line_feeds + block.count(b"\n"), block[-1:]
-        return num_line_feeds + (last != b"\n")
-    return None
+    with file.open("rb") as stream:
+        return sum(block.count(b"\n") for block in iter(lambda: stream.read(1 << 20), b""))
 
 
-def is_stdin(file: Path) -> bool:
-    """Whether standard input reads this file, which on macOS can then be read only once."""
-    try:
-        return os.path.samestat(file.stat(), os.fstat(STDIN))
-    except OSError:  # It is closed.
-        return False
+def lines_of(file: Path | None, *, keep_bad: bool = False) -> Iterator[str]:
+    """Yield the lines of a file, or of standard input; ``keep_bad`` keeps those that are not UTF-8.
 
-
-def arriving(lines: Iterator[ItemT]) -> Iterator[list[ItemT]]:
-    """Read ahead in a thread and yield blocks of what has arrived: one typed line, or much of a file.
-
-    An empty block says that nothing has arrived yet, so that what was begun can be finished.
+    Lines end at line feeds only, so that there are as many as ``wc -l`` counts.
     """
-    arrived: queue.Queue[ItemT | _End[ItemT]] = queue.Queue(maxsize=10 * MOST_LINES_AT_ONCE)
-
-    def read() -> None:
-        try:
-            for line in lines:
-                arrived.put(line)
-            arrived.put(_End())
-        except Exception as error:
-            # Raised again in the main thread, after all lines before it.
-            arrived.put(_End(error))
-
-    threading.Thread(target=read, daemon=True).start()
-    while True:
-        block: list[ItemT] = []
-        if arrived.empty():
-            yield []
-        item = arrived.get()
-        while not isinstance(item, _End):
-            block.append(item)
-            if len(block) == MOST_LINES_AT_ONCE or arrived.empty():
-                break
-            item = arrived.get()
-        if block:
-            yield block
-        if isinstance(item, _End):
-            if item.error is not None:
-                raise item.error
-            return
-
-
-def _lines(source: Path | int, name: str, keep_bad: bool) -> Iterator[str]:
-    """Lines end at line feeds only, so that there are as many as ``wc -l`` counts."""
+    name = STDIN_NAME if file is None else str(file)
     try:
-        if source == STDIN:
+        if file is None:
             # If another program has made it non-blocking, reading would end where nothing has arrived yet.
             os.set_blocking(STDIN, True)
         # The reading thread opens and closes the file itself: closing it in another thread, or exiting
         # Python, would wait for input, and using sys.stdin would make Python abort.
-        with open(source, "rb", closefd=source != STDIN) as stream:
+        with open(STDIN if file is None else file, "rb", closefd=file is not None) as stream:
             raw_lines = iter(lambda: stream.readline(MAX_LINE_BYTES + 2), b"")
             for number, raw in enumerate(raw_lines, start=1):
                 # Its end has at most two bytes.
@@ -121,9 +61,43 @@ def _lines(source: Path | int, name: str, keep_bad: bool) -> Iterator[str]:
                         "shorter lines."
                     )
                 line = text.decode("utf-8-sig" if number == 1 else "utf-8", "surrogateescape")
-                reason = None if keep_bad else why_not_text(line, name, number)
-                if reason is not None:
+                if not keep_bad and (reason := why_not_text(line, name, number)):
                     raise DataError(reason)
                 yield line
     except OSError as error:
         raise DataError(f"{name} cannot be read: {error.strerror}.") from error
+
+
+def arriving(lines: Iterator[ItemT]) -> Iterator[list[ItemT]]:
+    """Read ahead in a thread and yield blocks of what has arrived: one typed line, or much of a file.
+
+    An empty block says that nothing has arrived yet, so that what was begun can be finished.
+    """
+    # Each item in a list; the last thing to arrive is None, or what ended the reading.
+    arrived: queue.Queue[list[ItemT] | Exception | None] = queue.Queue(maxsize=10 * MOST_LINES_AT_ONCE)
+
+    def read() -> None:
+        try:
+            for line in lines:
+                arrived.put([line])
+            arrived.put(None)
+        except Exception as error:
+            arrived.put(error)
+
+    threading.Thread(target=read, daemon=True).start()
+    while True:
+        block: list[ItemT] = []
+        if arrived.empty():
+            yield block
+        item = arrived.get()
+        while isinstance(item, list):
+            block += item
+            if len(block) == MOST_LINES_AT_ONCE or arrived.empty():
+                break
+            item = arrived.get()
+        if block:
+            yield block
+        if isinstance(item, Exception):
+            raise item
+        if item is None:
+            return

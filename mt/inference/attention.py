@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from mt.data.batches.batch import Batch, collate
+from mt.data.batches.batch import collate
 from mt.errors import LinesError
 from mt.inference.labels import Labelled, Token, label_read, label_written
 from mt.inference.model_translator import ModelTranslator
 from mt.inference.score import label_log_probs
-from mt.inference.segments import Translation, copied_words
+from mt.inference.segments import Translation
 from mt.search.strategy import Strategy
 from mt.special_tokens import BOS
 from mt.transformer.recording import recording_attention
@@ -56,7 +56,6 @@ class SentenceAttention:
         return [Token(BOS, None), *self.tgt_tokens[:-1]]
 
 
-@torch.inference_mode()
 def sentence_attention(
     translator: ModelTranslator,
     sources: Sequence[str],
@@ -67,54 +66,42 @@ def sentence_attention(
 ) -> list[SentenceAttention]:
     """Record what a model, not an ensemble, attends to in each sentence and its translation.
 
-    For a target that is None, the model finds a translation with ``strategy``. An empty source has only EOS.
+    Without ``targets``, the model finds the translations with ``strategy``. An empty source has only EOS.
     """
-    _plain_model(translator)  # Before the search, which takes longer.
     if targets is None:
-        found = translator.n_best(
-            sources, strategy=strategy, refuse_long=True, join_lines=True, first_line=first_line
-        )
-        pairs = [
-            _found(translator, source, best, line)
-            for line, (source, [best]) in enumerate(zip(sources, found, strict=True), first_line)
+        check_recordable(translator, sources, None, first_line=first_line)
+        best = translator.n_best(sources, strategy=strategy, join_lines=True, first_line=first_line)
+        return [
+            recorded
+            for line, (source, translations) in enumerate(zip(sources, best, strict=True), first_line)
+            for recorded in found_attention(translator, source, translations, line=line)
         ]
-    else:
-        pairs = _forced(translator, sources, targets, first_line)
-    return _recorded(translator, pairs, first_line)
+    pairs = check_recordable(translator, sources, targets, first_line=first_line)
+    return [_recorded(translator, *pair, line) for line, pair in enumerate(pairs, first_line)]
 
 
-@torch.inference_mode()
 def found_attention(
-    translator: ModelTranslator, source: str, translations: Sequence[Translation]
+    translator: ModelTranslator, source: str, translations: Sequence[Translation], *, line: int = 1
 ) -> list[SentenceAttention]:
     """Record what a model attends to in translations of a sentence that it has found itself."""
-    return _recorded(translator, [_found(translator, source, each, 1) for each in translations])
-
-
-def _plain_model(translator: ModelTranslator) -> Transformer:
-    model = translator.plain_model
-    if not isinstance(model, Transformer):
-        raise TypeError("attention is recorded for a single model in float32, not for an ensemble")
-    return model
-
-
-def _recorded(
-    translator: ModelTranslator, pairs: Sequence[tuple[Labelled, Labelled]], first_line: int = 1
-) -> list[SentenceAttention]:
-    model = _plain_model(translator)
+    read = label_read(translator.reader, source)
     return [
-        SentenceAttention(
-            line,
-            src.text,
-            tgt.text,
-            src.tokens,
-            tgt.tokens,
-            src.ids,
-            tgt.ids,
-            *record_pair(model, src.ids, tgt.ids, translator.device),
-        )
-        for line, (src, tgt) in enumerate(pairs, first_line)
+        _recorded(translator, read, label_written(translator.tgt_tokenizer, *written), line)
+        for written in (_written(translation, translator.max_length) for translation in translations)
     ]
+
+
+def _written(translation: Translation, max_length: int) -> tuple[Sequence[int], Sequence[str]]:
+    if not translation.parts:
+        return [], []
+    [(segment, hypothesis)] = translation.parts
+    # A translation that was cut at the model's limit makes room for the EOS that all tokens end with.
+    return hypothesis.ids[: max_length - 1], segment.copied_words(hypothesis)
+
+
+def _recorded(translator: ModelTranslator, src: Labelled, tgt: Labelled, line: int) -> SentenceAttention:
+    recorded = record_pair(translator.attending_model, src.ids, tgt.ids, translator.device)
+    return SentenceAttention(line, src.text, tgt.text, src.tokens, tgt.tokens, src.ids, tgt.ids, *recorded)
 
 
 @torch.inference_mode()
@@ -143,79 +130,42 @@ def source_dependence(
 ) -> Tensor:
     """Measure by how much each target token loses probability when a source token is masked out.
 
-    This does not use attention weights: each source token in turn is hidden from all attention, and the
-    others keep their positions (prediction difference, Li et al. 2019). The result is ``(T - 1, S - 1)`` nats
-    on the CPU, without EOS on either side; the ids have neither BOS nor EOS.
+    The others keep their positions (prediction difference, Li et al. 2019). The result is
+    ``(T - 1, S - 1)`` nats on the CPU, without EOS on either side; the ids have neither BOS nor EOS.
     """
     num_src, num_tgt = len(src_ids), len(tgt_ids)
     batch = collate([src_ids], [tgt_ids]).to(device)
     with_all = label_log_probs(model, batch)
     width = max(1, _MOST_LOGITS // (model.output.out_features * (num_tgt + 1)))
     without_one = ~torch.eye(num_src, num_src + 1, dtype=torch.bool, device=device)
-    rows = [label_log_probs(model, _masked(batch, part)) for part in torch.split(without_one, width)]
+    rows = [
+        label_log_probs(model, replace(batch.repeated(len(part)), src_mask=part[:, None, None, :]))
+        for part in torch.split(without_one, width)
+    ]
     return (with_all - torch.cat(rows))[:, :num_tgt].T.cpu()
 
 
-def _masked(batch: Batch, visible: Tensor) -> Batch:
-    """A batch of one pair, repeated for each row of ``visible`` ``(N, S)``, the tokens to attend to."""
-    return replace(batch.repeated(len(visible)), src_mask=visible[:, None, None, :])
-
-
-def _found(
-    translator: ModelTranslator, source: str, best: Translation, line: int
-) -> tuple[Labelled, Labelled]:
-    reader, tgt_tokenizer = translator.reader, translator.tgt_tokenizer
-    if not best.parts:
-        return label_read(reader, ""), label_written(tgt_tokenizer, [], [])
-    if len(best.parts) > 1:
-        raise _in_parts(line)
-    [(segment, hypothesis)] = best.parts
-    # A translation that was cut at the model's limit makes room for the EOS that all tokens end with.
-    ids = hypothesis.ids[: translator.max_length - 1]
-    return (
-        label_read(reader, source),
-        label_written(tgt_tokenizer, ids, copied_words(segment, hypothesis)),
-    )
-
-
-def _in_parts(line: int) -> LinesError:
-    reason = (
-        f"line {line} is too long to be read as a whole, so it has no single attention map. "
-        "Put each of its sentences on a separate line."
-    )
-    return LinesError({line: reason})
-
-
 def check_recordable(
-    translator: ModelTranslator, sources: Sequence[str], targets: Sequence[str] | None, *, first_line: int
-) -> None:
-    """Check that sentences, and their translations if given, are short enough for `sentence_attention`."""
-    if targets is not None:
-        _forced(translator, sources, targets, first_line)
-        return
-    for segment in translator.read(sources, first_line=first_line, refuse_long=True):
-        if segment.number > 0:
-            raise _in_parts(segment.line)
-
-
-def is_recordable(translator: ModelTranslator, source: str, target: str) -> bool:
-    """Whether a sentence and its translation are short enough for `sentence_attention`."""
-    try:
-        _forced(translator, [source], [target])
-    except LinesError:
-        return False
-    return True
-
-
-def _forced(
-    translator: ModelTranslator, sources: Sequence[str], targets: Sequence[str], first_line: int = 1
+    translator: ModelTranslator, sources: Sequence[str], targets: Sequence[str] | None, *, first_line: int = 1
 ) -> list[tuple[Labelled, Labelled]]:
-    """Read given translations like sources, so that a copied word is a single UNK on both sides."""
+    """Check that sentences, and their translations if given, are short enough for `sentence_attention`.
+
+    Given translations are read like sources, so that a copied word is a single UNK on both sides.
+    """
     pairs = [
         (label_read(translator.reader, source), label_read(translator.tgt_reader, target))
-        for source, target in zip(sources, targets, strict=True)
+        for source, target in zip(sources, targets or [""] * len(sources), strict=True)
     ]
     for line, pair in enumerate(pairs, first_line):
         for name, side in zip(("source", "translation"), pair, strict=True):
             translator.refuse_long(line, name, len(side.tokens))
     return pairs
+
+
+def is_recordable(translator: ModelTranslator, source: str, target: str) -> bool:
+    """Whether a sentence and its translation are short enough for `sentence_attention`."""
+    try:
+        check_recordable(translator, [source], [target])
+    except LinesError:
+        return False
+    return True

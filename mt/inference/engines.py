@@ -1,8 +1,9 @@
 """Engines, which find translations of token ids: one interface for all of them, without torch."""
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from mt.display import counted
 from mt.errors import LinesError
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from mt.device import SearchPrecision
 
 EngineName = Literal["torch", "ctranslate2"]
+Check = Callable[[], None]
+After = Callable[[Sequence[int]], object]
 
 
 @dataclass(frozen=True)
@@ -31,15 +34,6 @@ class Sentence:
     """The ids that its translation begins with, overriding the other rules."""
     prefix_copies: Sequence[int] = ()
     """The source position that each token of the prefix copies, or -1."""
-
-
-def too_large(sentence: Sentence) -> LinesError:
-    """The error of a sentence that does not fit into memory, even alone."""
-    reason = (
-        f"line {sentence.line} has a sentence of {counted(len(sentence.ids), 'token')} that does not "
-        "fit into memory. Shorter sentences may fit, or compute on the CPU with --device cpu."
-    )
-    return LinesError({sentence.line: reason})
 
 
 @dataclass(frozen=True)
@@ -68,31 +62,25 @@ class Engine(Protocol):
     batch_sentences: int
     """How many sentences that wait are best translated at once."""
 
-    def why_not(self, rules: Rules, sentence: Sentence) -> str | None:
+    def why_not(self, rules: Rules) -> str | None:
         """What this engine cannot do of what is asked, in a few words; None if it can do all of it."""
 
     def search(
-        self,
-        sentences: Sequence[Sentence],
-        rules: Rules,
-        *,
-        check: Callable[[], None] = lambda: None,
-        after: Callable[[Sequence[int]], None] = lambda indices: None,
+        self, sentences: Sequence[Sentence], rules: Rules, check: Check, after: After
     ) -> list[list[Hypothesis]]:
         """Find the translations of each sentence, the best first; one each unless the strategy is a beam.
 
         Args:
             sentences: The sentences, in any order and number.
             rules: How to translate them.
-            check: Called before each batch and, by torch, before each step, in any thread; may raise to stop.
-            after: Called with the indices of the sentences of each batch that is done.
+            check: Called often, in any thread; may raise to stop.
+            after: Called with the indices of sentences that are done.
 
         Raises:
             LinesError: If a sentence does not fit into memory, or its logits are NaN or infinite.
         """
 
 
-@runtime_checkable
 class Aligner(Protocol):
     """An engine that also says what translations attend to."""
 
@@ -100,3 +88,29 @@ class Aligner(Protocol):
         self, source: Sequence[int], targets: Sequence[Sequence[int]]
     ) -> list[Sequence[Sequence[float]]]:
         """How much each token of each target attends to each token of the source."""
+
+
+def batches_by_length(
+    lengths: Sequence[int], most_tokens: int, most_sentences: int = sys.maxsize
+) -> list[list[int]]:
+    """Indices in batches of like length, the longest first, so that memory runs out at the start if at all.
+
+    A batch has at most ``most_tokens``, with padding, unless it is a single sentence.
+    """
+    order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
+    batches = []
+    start = 0
+    while start < len(order):
+        size = max(1, min(most_sentences, most_tokens // lengths[order[start]]))
+        batches.append(order[start : start + size])
+        start += size
+    return batches
+
+
+def too_large(sentence: Sentence) -> LinesError:
+    """The error of a sentence that does not fit into memory, even alone."""
+    reason = (
+        f"line {sentence.line} has a sentence of {counted(len(sentence.ids), 'token')} that does not "
+        "fit into memory. Shorter sentences may fit, or compute on the CPU with --device cpu."
+    )
+    return LinesError({sentence.line: reason})

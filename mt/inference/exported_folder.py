@@ -2,11 +2,10 @@
 
 import json
 import math
-import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 from mt import __version__
 from mt.data.tokenizers.tokenizer import Tokenizer
@@ -31,11 +30,9 @@ class ExportRecord:
     mt_version: str
     target: str
     run: str
-    """The name of the run that it was exported from."""
     checkpoint: str
     src: str
     tgt: str
-    """The languages, as named in the config."""
     precision: str
     """The precision of the weights in the folder."""
     max_length: int
@@ -43,9 +40,6 @@ class ExportRecord:
     target_ratio: float
     """Target tokens per source token in the training data, for `mt.search.hypothesis.length_limit`."""
     copies_words: bool
-    """Whether the run copies unknown words."""
-    copies_well: bool = True
-    """Whether it still does with this folder."""
     weights: str = ""
     """SHA-256 of the checkpoint's weights."""
     made_from: Mapping[str, str] = field(default_factory=dict)
@@ -55,56 +49,6 @@ class ExportRecord:
     checksums: Mapping[str, str] = field(default_factory=dict)
     """SHA-256 of each file that the model is read from, by name."""
 
-    @classmethod
-    def from_json(cls, content: bytes) -> Self:
-        """Read a record that somebody else may have written; ValueError says what is wrong with it."""
-        read = json.loads(content)
-        if not isinstance(read, dict) or read.pop("format_version", None) != _FORMAT_VERSION:
-            raise ValueError("it has another format")
-        kinds = {"str": str, "int": int, "float": float, "bool": bool}
-        for each in fields(cls):
-            kind = kinds.get(str(each.type), kinds.get(getattr(each.type, "__name__", ""), dict))
-            if each.name in read and type(read[each.name]) is not kind:
-                raise ValueError(f"{each.name} is not of its kind")
-        try:
-            record = cls(**read)
-        except TypeError as error:
-            raise ValueError(str(error)) from error
-        if record.target not in get_args(Target) or record.precision not in get_args(ExportPrecision):
-            raise ValueError("its target or precision is unknown")
-        if record.max_length < 1 or not 0 < record.target_ratio < math.inf:
-            raise ValueError("its lengths are impossible")
-        return record
-
-
-class ExportedFolder:
-    """The files of an exported model, each verified by its checksum."""
-
-    def __init__(self, path: Path, record: ExportRecord) -> None:
-        self.path = path
-        self.record = record
-
-    @classmethod
-    def open(cls, path: Path) -> Self:
-        """Read the record, and verify all files."""
-        record = read_export_record(path)
-        for name, checksum in record.checksums.items():
-            try:
-                # A record that somebody else wrote must not make us read files outside the folder.
-                found = None if Path(name).is_absolute() or ".." in Path(name).parts else sha256(path / name)
-            except (OSError, ValueError):  # The latter for a name with a NUL.
-                found = None
-            if found != checksum:
-                raise CheckpointError(
-                    f"{path / name} is missing or damaged (its checksum differs). Export the run again."
-                )
-        return cls(path, record)
-
-    def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
-        """Load the tokenizers of source and target."""
-        src, tgt = (Tokenizer.load(self.path / f"{side}_tokenizer.json") for side in ("src", "tgt"))
-        return src, tgt
-
 
 def is_exported(path: Path) -> bool:
     """Return whether a folder was written by an export."""
@@ -112,32 +56,46 @@ def is_exported(path: Path) -> bool:
 
 
 def read_export_record(folder: Path) -> ExportRecord:
-    """Read the record of an exported folder; the other files are verified by `ExportedFolder.open`."""
+    """Read the record of an exported folder; the other files are not verified."""
     file = folder / RECORD
     try:
-        return ExportRecord.from_json(read_bytes(file, max_bytes=_MAX_RECORD_BYTES))
+        content = json.loads(read_bytes(file, max_bytes=_MAX_RECORD_BYTES))
+        if content.pop("format_version") != _FORMAT_VERSION:
+            raise ValueError("it has another format")
+        content.pop("copies_well", None)  # Earlier versions wrote it.
+        record = ExportRecord(**content)
+        if record.max_length < 1 or not 0 < record.target_ratio < math.inf:
+            raise ValueError("its lengths are impossible")
+        return record
     except OSError as error:
         raise CheckpointError(f"cannot read {file}: {error.strerror}.") from error
-    except (ValueError, RecursionError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise CheckpointError(
             f"{file} is damaged, or was written by another version of mt ({error}). Export the run again."
         ) from error
 
 
+def open_exported(folder: Path) -> tuple[ExportRecord, Tokenizer, Tokenizer]:
+    """The record and the tokenizers of an exported folder, all of whose files are verified."""
+    record = read_export_record(folder)
+    for name, checksum in record.checksums.items():
+        # A stranger's record must not make us read files outside the folder.
+        file = (folder / name).resolve()
+        if not (file.is_relative_to(folder.resolve()) and file.is_file() and sha256(file) == checksum):
+            raise CheckpointError(
+                f"{folder / name} is missing or damaged (its checksum differs). Export the run again."
+            )
+    src, tgt = (Tokenizer.load(folder / f"{side}_tokenizer.json") for side in ("src", "tgt"))
+    return record, src, tgt
+
+
 def write_export_record(folder: Path, record: ExportRecord) -> None:
     """Write the record, with the checksums of all files that are in the folder."""
-    checksums = {name: sha256(folder / name) for name in _files_in(folder) if name != RECORD}
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != RECORD)
+    checksums = {path.relative_to(folder).as_posix(): sha256(path) for path in files}
     content = {"format_version": _FORMAT_VERSION, **asdict(replace(record, checksums=checksums))}
     text = json.dumps(content, indent=2, ensure_ascii=False)
     (folder / RECORD).write_text(text + "\n", encoding="utf-8")
-
-
-def _files_in(folder: Path) -> list[str]:
-    return sorted(
-        Path(parent, name).relative_to(folder).as_posix()
-        for parent, _, names in os.walk(folder)
-        for name in names
-    )
 
 
 def record_of(loaded: "LoadedModel", target: str, run_name: str, precision: ExportPrecision) -> ExportRecord:

@@ -1,7 +1,9 @@
 """Tokens as people read them, and which words they align: without torch."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from os.path import commonprefix
 
 from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing
 from mt.data.tokenizers.word_level import SPACE_BYTE, SPACE_MARK
@@ -39,7 +41,7 @@ def label_written(tokenizer: Tokenizer, ids: Sequence[int], copies: Sequence[str
     for number, entry in enumerate(tokenizer.tokens(ids), start=1):
         before, text = text, tokenizer.decode(ids[:number], copies)
         # The bytes of a character are decoded to the replacement character until the last one is present.
-        added = text[_common_length(before.rstrip("\ufffd"), text) :].strip()
+        added = text[len(commonprefix([before.rstrip("\ufffd"), text])) :].strip()  # noqa: RUF071
         # A part of a character has no text of its own, and a space has none at all.
         label = added if added and "\ufffd" not in added else entry
         tokens.append(Token(label, len(text.split()) - 1 if added else None, ids[number - 1] == UNK_ID))
@@ -49,29 +51,21 @@ def label_written(tokenizer: Tokenizer, ids: Sequence[int], copies: Sequence[str
 def label_read(reader: SourceReader, text: str) -> Labelled:
     """Label the tokens that a model reads with the part of the text that each represents."""
     [text] = reader.tokenizer.form.rewrite([text])
-    read = reader.read_with_parts(text)
-    ids = [token.id for token, _ in read]
+    read = reader.read(text)
+    ids = [token.id for token in read]
     # Concatenated, the parts are the text without its spaces.
     word_of_character = [number for number, word in enumerate(text.split()) for _ in word]
-    place = 0
+    position = 0
     tokens: list[Token] = []
-    for (token, part), entry in zip(read, reader.tokenizer.tokens(ids), strict=True):
-        if part:
-            word: int | None = word_of_character[place]
+    for token, entry in zip(read, reader.tokenizer.tokens(ids), strict=True):
+        if token.text:
+            word: int | None = word_of_character[position]
         else:
             # A space is not part of a word; any other token without text is a further byte of a character.
             word = tokens[-1].word if tokens and entry.strip(SPACE_MARK + SPACE_BYTE) else None
-        tokens.append(Token(part or entry, word, token.id == UNK_ID))
-        place += len("".join(part.split()))
+        tokens.append(Token(token.text or entry, word, token.id == UNK_ID))
+        position += len("".join(token.text.split()))
     return Labelled(ids, [*tokens, Token(EOS, None)], normalise_spacing(text))
-
-
-def _common_length(one: str, other: str) -> int:
-    """The length of the common prefix, in characters."""
-    for place, (a, b) in enumerate(zip(one, other, strict=False)):
-        if a != b:
-            return place
-    return min(len(one), len(other))
 
 
 def aligned_words(
@@ -79,21 +73,15 @@ def aligned_words(
 ) -> list[tuple[int, int]]:
     """Link each target word to the source word that it attends to most.
 
-    The weights of the tokens of a word are summed. A token that is part of several words counts for the last;
-    one that is part of no word does not count. The result is pairs of a source and a target word, counted
-    from 0, in the order of the target; words are separated by spaces in the texts.
+    The weights of the tokens of a word are summed. A token that is part of several words counts for the last.
+    The result is pairs of a source and a target word, counted from 0, in the order of the target.
     """
-    sums: dict[int, dict[int, float]] = {}
+    sums: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
     for target, row in zip(tgt_tokens, weights, strict=False):
-        if target.word is None:
-            continue
-        of_word = sums.setdefault(target.word, {})
         for source, weight in zip(src_tokens, row, strict=False):
-            if source.word is not None:
-                of_word[source.word] = of_word.get(source.word, 0.0) + weight
+            if target.word is not None and source.word is not None:
+                sums[target.word][source.word] += weight
     best = {
-        word: max(of_word, key=lambda source: (of_word[source], -source))
-        for word, of_word in sorted(sums.items())
-        if of_word
+        word: max(of_word, key=lambda source: (of_word[source], -source)) for word, of_word in sums.items()
     }
-    return [(source, word) for word, source in best.items() if sums[word][source] > 0]
+    return [(source, word) for word, source in sorted(best.items()) if sums[word][source] > 0]

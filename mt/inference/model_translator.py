@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import torch
 
@@ -20,12 +20,11 @@ from mt.device import (
     keep_freed_memory,
 )
 from mt.errors import LinesError, OverflowedLinesError
-from mt.inference.loaded_model import LoadedModel, check_finite_logits, load_ensemble
-from mt.inference.score import ScoredPair, score_targets
+from mt.inference.loaded_model import LoadedModel, load_ensemble
+from mt.inference.score import ScoredPair
 from mt.inference.source_reader import SourceReader
-from mt.inference.text_search import TextSearch
 from mt.inference.torch_engine import TorchEngine
-from mt.inference.translator import EngineChoice, Translator
+from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory, as_run
 from mt.search.ensemble import EnsembleModel, Member
 from mt.special_tokens import EOS_ID, UNK_ID
@@ -33,10 +32,9 @@ from mt.transformer.transformer import Transformer
 
 
 class ModelTranslator(Translator):
-    """A trained model, or an ensemble of several, with its tokenizers.
+    """A trained model in torch, the reference, which can be looked at; or an ensemble of several."""
 
-    It translates as the reference does, and its model can be looked at.
-    """
+    engine: TorchEngine
 
     def __init__(
         self,
@@ -53,23 +51,19 @@ class ModelTranslator(Translator):
         """Combine a model in evaluation mode with its tokenizers.
 
         Its weights must not change while this translator is in use. ``others`` are the other models of an
-        ensemble, with the same vocabularies; ``target_ratio`` is target tokens per source token in the
-        training data, for `length_limit`; ``why`` says why torch searches.
+        ensemble, which can only do what all of them can.
         """
         self.config = config
         self.src, self.tgt = config.data.src, config.data.tgt
         configs = [config, *(other.config for other in others)]
+        models = [model, *(other.model for other in others)]
         # For attention, which is recorded in evaluation mode.
         self.plain_model = model if precision == "float32" and not others else None
-        self._models = [model, *(other.model for other in others)]
         if precision != "float32":
-            self._models = [deepcopy(each).to(SEARCH_DTYPES[precision]) for each in self._models]
-        widths = [each.output.in_features for each in self._models]
-        self.model: Member = EnsembleModel(self._models, widths) if others else self._models[0]
-        # An ensemble can only do what all of its models can.
-        self.engine: TorchEngine
-        TextSearch.__init__(
-            self,
+            models = [deepcopy(each).to(SEARCH_DTYPES[precision]) for each in models]
+        widths = [each.output.in_features for each in models]
+        self.model: Member = EnsembleModel(models, widths) if others else models[0]
+        super().__init__(
             TorchEngine(
                 self.model,
                 model.output.weight.device,
@@ -94,19 +88,13 @@ class ModelTranslator(Translator):
         *,
         checkpoint: str = "best",
         device: str | torch.device = "auto",
-        dictionary: Mapping[str, str] | None = None,
         others: Sequence[str | Path | RunDirectory] = (),
-        precision: PrecisionName = "float32",
-        engine: EngineChoice = "torch",
-        why: str = "",
+        **options: Any,
     ) -> Self:
-        """Load a run's model as `Translator.from_run` does, into torch whatever ``engine`` says."""
+        """Load a run's model as `Translator.from_run` does, into torch."""
         device = choose_device(device)
-        keep_freed_memory()
         first, *rest = load_ensemble([as_run(each) for each in (run, *others)], checkpoint)
-        return cls.from_loaded(
-            first, device=device, dictionary=dictionary, others=rest, precision=precision, why=why
-        )
+        return cls.from_loaded(first, device=device, others=rest, **options)
 
     @classmethod
     def from_loaded(
@@ -114,60 +102,50 @@ class ModelTranslator(Translator):
         loaded: LoadedModel,
         *,
         device: torch.device,
-        dictionary: Mapping[str, str] | None = None,
         others: Sequence[LoadedModel] = (),
         precision: PrecisionName = "float32",
-        why: str = "",
+        **options: Any,
     ) -> Self:
-        """Translate with a loaded model, and with ``others`` that have the same vocabularies.
-
-        Raises:
-            CheckpointError: If the logits of a model are not finite in that precision.
-            ConfigError: If there is a dictionary, but a model has not learnt to copy words.
-            DeviceError: If the device does not support that precision.
-        """
-        chosen = choose_precision(precision, device)
+        """Translate with a loaded model, and with ``others`` that have the same vocabularies."""
+        options |= {"precision": choose_precision(precision, device), "target_ratio": loaded.target_ratio}
         keep_freed_memory()
         for each in (loaded, *others):
             each.model.eval().to(device)
         tokenizers = loaded.src_tokenizer, loaded.tgt_tokenizer
-        made = cls(
-            loaded.config, loaded.model, *tokenizers, dictionary, others, loaded.target_ratio, chosen, why
-        )
-        made.checkpoint = loaded.checkpoint.name
-        for each, model in zip((loaded, *others), made._models, strict=True):
-            check_finite_logits(model, each.checkpoint.folder, device, chosen)
-        return made
+        translator = cls(loaded.config, loaded.model, *tokenizers, others=others, **options)
+        translator.checkpoint = loaded.checkpoint.name
+        return translator
+
+    @property
+    def attending_model(self) -> Transformer:
+        """The model whose attention is recorded."""
+        if self.plain_model is None:
+            raise TypeError("attention is recorded for a single model in float32, not for an ensemble")
+        return self.plain_model
 
     @property
     def device(self) -> torch.device:
         """The device of the model."""
         return self.engine.torch_device
 
-    @torch.inference_mode()
     def score(self, pairs: Sequence[tuple[str, str]], *, first_line: int = 1) -> list[ScoredPair]:
         """Compute how probable the model finds given translations, as in `Translator`."""
         sources, targets = (
-            [[token.id for token in tokens] for tokens in reader.read_batch(texts)]
-            for reader, texts in (
-                (self.reader, [source for source, _ in pairs]),
-                (self.tgt_reader, [target for _, target in pairs]),
-            )
+            [[token.id for token in tokens] for tokens in reader.read_batch([pair[side] for pair in pairs])]
+            for side, reader in enumerate((self.reader, self.tgt_reader))
         )
         for line, (source, target) in enumerate(zip(sources, targets, strict=True), first_line):
             self.refuse_long(line, "source", len(source) + 1)
             self.refuse_long(line, "translation", len(target) + 1)
-        log_probs = score_targets(
-            self.model,
-            sources,
-            targets,
-            device=self.device,
-            batch_tokens=self.config.training.batch_tokens,
-            vocab_size=self.tgt_tokenizer.size,
-            first_line=first_line,
-        )
+        batch_tokens = self.config.training.batch_tokens
+        log_probs = self.engine.score(sources, targets, batch_tokens=batch_tokens, first_line=first_line)
         for line, scores in enumerate(log_probs, first_line):
-            self._check_finite(line, scores)
+            if not all(map(math.isfinite, scores)):
+                reason = (
+                    f"line {line}: the model's log-probabilities in {self.precision} are NaN or infinite. "
+                    f"{OVERFLOW_REMEDY}"
+                )
+                raise OverflowedLinesError({line: reason})
         return [
             ScoredPair(self.tgt_tokenizer.tokens([*ids, EOS_ID]), scores, ids.count(UNK_ID))
             for ids, scores in zip(targets, log_probs, strict=True)
@@ -181,11 +159,3 @@ class ModelTranslator(Translator):
                 f"most {self.max_length} (data.max_length when it was trained). Leave it out."
             )
             raise LinesError({line: reason})
-
-    def _check_finite(self, line: int, log_probs: Sequence[float]) -> None:
-        if not all(map(math.isfinite, log_probs)):
-            reason = (
-                f"line {line}: the model's log-probabilities in {self.precision} are NaN or infinite. "
-                f"{OVERFLOW_REMEDY}"
-            )
-            raise OverflowedLinesError({line: reason})

@@ -1,12 +1,9 @@
-"""Splits lines into the segments that search translates, and turns hypotheses back into text."""
+"""Splits texts into the segments that search translates, and joins the translations of segments."""
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from itertools import chain, pairwise
-from typing import TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.unsegmented_scripts import join_sentences
@@ -14,8 +11,6 @@ from mt.display import counted
 from mt.errors import LinesError
 from mt.inference.source_reader import SourceReader, SourceToken
 from mt.search.hypothesis import Hypothesis
-
-TokenT = TypeVar("TokenT")
 
 # A stop and its closing quotes or brackets, followed by a space except in Chinese, Japanese and Burmese.
 _SENTENCE_END = re.compile(
@@ -28,12 +23,12 @@ _SENTENCE_END = re.compile(
 class Segment:
     """A line, or one sentence of a line that is too long for the model."""
 
-    place: int
-    """The index of its line among the lines that are translated together."""
+    index: int
+    """The index of its text among those that are translated together."""
     line: int
-    """The number of its line, for messages and for the seed of sampling."""
+    """The index of its line in the text."""
     number: int
-    """Its position among the segments of its line, counted from 0."""
+    """Its index among the segments of the text."""
     tokens: Sequence[SourceToken]
     prefix: Sequence[SourceToken]
     """The tokens that its translation starts with; unknown words among them are written as given."""
@@ -43,17 +38,23 @@ class Segment:
 
         A word that the prefix has twice copies two source words, if there are as many.
         """
-        left = {place: token.copy for place, token in enumerate(self.tokens) if token.copy is not None}
+        left = {index: token.copy for index, token in enumerate(self.tokens) if token.copy is not None}
         copies = []
         for token in self.prefix:
-            copies.append(next((place for place, copy in left.items() if copy == token.copy), -1))
+            copies.append(next((position for position, copy in left.items() if copy == token.copy), -1))
             left.pop(copies[-1], None)
         return copies
+
+    def copied_words(self, hypothesis: Hypothesis) -> list[str]:
+        """The text of each UNK of a hypothesis, in order; nothing if unknown words are not copied."""
+        # Those of the prefix come first, regardless of the source positions they were aligned with.
+        given = [token.copy for token in self.prefix if token.copy is not None]
+        return [*given, *(self.tokens[index].copy or "" for index in hypothesis.copied[len(given) :])]
 
 
 @dataclass(frozen=True)
 class Translation:
-    """One translation of a line."""
+    """One translation of a text."""
 
     text: str
     log_prob: float
@@ -61,74 +62,56 @@ class Translation:
     score: float
     """The score that ranks it: in beam search `normalised_score`, otherwise the log-probability."""
     parts: Sequence[tuple[Segment, Hypothesis]] = ()
-    """The segments of the line, each with its hypothesis; none for an empty line."""
+    """The segments of the text, each with its hypothesis; none for an empty text."""
 
 
 def read_segments(
-    texts: Sequence[str],
-    prefixes: Sequence[str],
+    texts: Sequence[Sequence[str]],
+    prefixes: Sequence[Sequence[SourceToken]],
     reader: SourceReader,
-    prefix_reader: SourceReader,
     *,
     max_length: int,
-    max_output_length: int,
     first_line: int,
     refuse_long: bool,
+    most_in_prefix: int,
+    have_lists: bool,
 ) -> list[Segment]:
-    """Read lines as segments; the first segment of a line gets the line's prefix, if there are prefixes.
+    """Read the lines of texts: no segment for an empty line, one for most lines, several for a long one.
 
-    Lengths are in tokens, including EOS. A sentence that is too long is an error if ``refuse_long``, else it
-    is cut.
+    The first segment of a text gets its prefix. A *sentence* that has ``max_length`` tokens is an error if
+    ``refuse_long``; if not, it is cut, because an evaluation must score every line. A text of several
+    segments is an error if ``have_lists`` of the n best translations.
     """
-    prefix_tokens = prefix_reader.read_batch(prefixes) if any(prefixes) else [[]] * len(texts)
-    too_long = {
-        line: f"line {line} has a prefix of {counted(len(prefix), 'token')}, but a translation may have at "
-        f"most {max_output_length - 1}. Give a shorter prefix."
-        for line, prefix in enumerate(prefix_tokens, first_line)
-        if len(prefix) >= max_output_length
-    }
-    if too_long:
-        raise LinesError(too_long)
+    tokens_of_lines = iter(reader.read_batch([line for lines in texts for line in lines]))
     segments: list[Segment] = []
-    for place, tokens in segments_of(
-        texts, reader.read_batch, max_length=max_length, first_line=first_line, refuse_long=refuse_long
-    ):
-        number = segments[-1].number + 1 if segments and segments[-1].place == place else 0
-        prefix = [] if number else prefix_tokens[place]
-        segments.append(Segment(place, first_line + place, number, tokens, prefix))
-    return segments
-
-
-def segments_of(
-    texts: Sequence[str],
-    encode: Callable[[Sequence[str]], list[list[TokenT]]],
-    *,
-    max_length: int,
-    first_line: int,
-    refuse_long: bool,
-) -> list[tuple[int, Sequence[TokenT]]]:
-    """Split lines into segments: none for an empty line, one for most lines, several for a long line.
-
-    Returns pairs of an index into ``texts`` and tokens, in order. A *sentence* that is too long is an error
-    if ``refuse_long``; if not, it is cut, because an evaluation must score every line.
-    """
-    segments: list[tuple[int, Sequence[TokenT]]] = []
     reasons: dict[int, str] = {}
-    for index, tokens in enumerate(encode(texts)):
-        if len(tokens) < max_length:
-            segments += [(index, tokens)] if tokens else []
-            continue
-        for sentence in encode(split_sentences(texts[index])):
-            if refuse_long and len(sentence) >= max_length:
-                line = first_line + index
-                reasons.setdefault(
-                    line,
-                    f"line {line} has a sentence of {len(sentence) + 1} tokens, but this model "
-                    f"reads at most {max_length} (data.max_length when it was trained). "
-                    "Break it into shorter sentences.",
-                )
-            width = max_length - 1
-            segments += [(index, sentence[at : at + width]) for at in range(0, len(sentence), width)]
+    for index, (lines, prefix) in enumerate(zip(texts, prefixes, strict=True)):
+        number = 0
+        named = f"line {first_line + index}"
+        for line_index, (line, tokens) in enumerate(zip(lines, tokens_of_lines, strict=False)):
+            is_long = len(tokens) >= max_length
+            for sentence in reader.read_batch(split_sentences(line)) if is_long else [tokens]:
+                if refuse_long and len(sentence) >= max_length:
+                    reasons[first_line + index] = (
+                        f"{named} has a sentence of {len(sentence) + 1} tokens, but this model reads at "
+                        f"most {max_length} (data.max_length when it was trained). Break it into shorter "
+                        "sentences."
+                    )
+                for start in range(0, len(sentence), max_length - 1):
+                    part = sentence[start : start + max_length - 1]
+                    segments.append(Segment(index, line_index, number, part, [] if number else prefix))
+                    number += 1
+        if len(prefix) > most_in_prefix:
+            reasons[first_line + index] = (
+                f"{named} has a prefix of {counted(len(prefix), 'token')}, but a translation may have at "
+                f"most {most_in_prefix}. Give a shorter prefix."
+            )
+        if have_lists and number > 1:
+            reasons.setdefault(
+                first_line + index,
+                f"{named} is not translated as a whole, so it has no n-best list. Give each of its lines and "
+                "sentences separately, or join its lines with join_lines.",
+            )
     if reasons:
         raise LinesError(reasons)
     return segments
@@ -146,93 +129,16 @@ def lines_of(text: str) -> list[str]:
     return re.split("\r\n|\n|\r", text)
 
 
-@contextmanager
-def named_by_text(texts: Sequence[Sequence[str]], first_line: int) -> Iterator[None]:
-    """Name the texts in errors about their lines, which are numbered through all texts."""
-    try:
-        yield
-    except LinesError as error:
-        names = [
-            (number, f"text {number}" + (f", line {line}" if len(lines) > 1 else ""))
-            for number, lines in enumerate(texts, first_line)
-            for line in range(1, len(lines) + 1)
-        ]
-        reasons: dict[int, str] = {}
-        for line, reason in sorted(error.reasons.items()):
-            number, name = names[line - first_line]
-            reasons.setdefault(number, name + reason.removeprefix(f"line {line}"))
-        raise type(error)(reasons) from error
-
-
-def check_one_line(texts: Sequence[Sequence[str]], first_line: int) -> None:
-    """Check that no text has several lines with text, whose n-best lists could not be combined."""
-    reasons = {
-        number: f"text {number} has several lines, so it has no n-best list. Give each line as a text of its "
-        "own, or join them with join_lines."
-        for number, lines in enumerate(texts, first_line)
-        if sum(map(bool, map(str.strip, lines))) > 1
-    }
-    if reasons:
-        raise LinesError(reasons)
-
-
-def check_not_split(segments: Sequence[Segment]) -> None:
-    """Check that no line has several segments, whose n-best lists could not be combined."""
-    reasons = {
-        segment.line: f"line {segment.line} is too long to be translated as a whole, so it has no n-best "
-        "list. Give each of its sentences separately."
-        for segment in segments
-        if segment.number > 0
-    }
-    if reasons:
-        raise LinesError(reasons)
-
-
-def as_translation(
-    segment: Segment, hypothesis: Hypothesis, score: float, tgt_tokenizer: Tokenizer
+def join_parts(
+    num_lines: int, parts: Sequence[tuple[Segment, Hypothesis, float]], tokenizer: Tokenizer
 ) -> Translation:
-    """Decode a hypothesis, with the copied words in place of its UNK tokens."""
-    text = tgt_tokenizer.decode(hypothesis.ids, copied_words(segment, hypothesis))
-    return Translation(text, hypothesis.score, score, [(segment, hypothesis)])
-
-
-def copied_words(segment: Segment, hypothesis: Hypothesis) -> list[str]:
-    """The text of each UNK of a hypothesis, in order; nothing if unknown words are not copied."""
-    # The unknown words of the prefix come first, regardless of the source positions they were aligned with.
-    given = [token.copy for token in segment.prefix if token.copy is not None]
-    copied = [segment.tokens[position].copy or "" for position in hypothesis.copied[len(given) :]]
-    return [*given, *copied]
-
-
-def joined(parts: Sequence[Translation]) -> Translation:
-    """Join the translations of the segments of a line; an empty line has log-probability 0."""
+    """The translation of a text from those of its segments, each with its score; that of none is empty."""
+    lines: list[list[str]] = [[] for _ in range(num_lines)]
+    for segment, hypothesis, _ in parts:
+        lines[segment.line].append(tokenizer.decode(hypothesis.ids, segment.copied_words(hypothesis)))
     return Translation(
-        join_sentences([part.text for part in parts]),
-        sum(part.log_prob for part in parts),
-        sum(part.score for part in parts),
-        list(chain.from_iterable(part.parts for part in parts)),
+        "\n".join(map(join_sentences, lines)),
+        sum((hypothesis.score for _, hypothesis, _ in parts), start=0.0),
+        sum((score for *_, score in parts), start=0.0),
+        [(segment, hypothesis) for segment, hypothesis, _ in parts],
     )
-
-
-def joined_lines(lines: Sequence[Sequence[Translation]]) -> list[Translation]:
-    """The translations of a text, the best first, from those of its lines; at most one line has several."""
-    if len(lines) == 1:
-        return list(lines[0])
-    alternatives = [
-        [line[min(rank, len(line) - 1)] for line in lines] for rank in range(max(map(len, lines)))
-    ]
-    return [replace(joined(parts), text="\n".join(part.text for part in parts)) for parts in alternatives]
-
-
-def count_finished_lines(
-    num_lines: int, segments: Sequence[Segment], advance: Callable[[int], object]
-) -> Callable[[Sequence[Segment]], None]:
-    """Return a function to call after each batch; it calls ``advance`` with the number of finished lines."""
-    left = Counter(segment.place for segment in segments)
-    advance(num_lines - len(left))
-
-    def count(batch: Sequence[Segment]) -> None:
-        left.subtract(segment.place for segment in batch)
-        advance(sum(not left[place] for place in {segment.place for segment in batch}))
-
-    return count

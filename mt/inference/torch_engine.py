@@ -1,25 +1,26 @@
 """The reference engine: the searches of `mt.search` over a model of ours, or an ensemble, by torch."""
 
 import logging
+import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
-from functools import partial
 from itertools import chain
-from typing import Any
+from typing import TypeVar
 
 import torch
 
 from mt import distributed, processes
-from mt.data.batches.batch import pad
+from mt.data.batches.batch import collate, pad
 from mt.device import OVERFLOW_REMEDY, SearchPrecision, split_on_out_of_memory
-from mt.errors import OverflowedLinesError
-from mt.inference.engines import EngineName, Rules, Sentence, too_large
-from mt.inference.grouping import group_by_length
-from mt.inference.parallel import Check, map_in_parallel, num_in_parallel
+from mt.errors import LinesError, OverflowedLinesError
+from mt.inference.engines import After, Check, EngineName, Rules, Sentence, batches_by_length, too_large
+from mt.inference.score import label_log_probs
 from mt.search.beam import beam_search
+from mt.search.ensemble import Member
 from mt.search.greedy import greedy_search
 from mt.search.hypothesis import Hypothesis, NotFiniteError
-from mt.search.request import EncoderDecoder, SearchRequest
+from mt.search.request import SearchRequest
 from mt.search.sampling import sample
 from mt.search.strategy import Beam, Sampling
 from mt.special_tokens import EOS_ID, UNK_ID
@@ -27,10 +28,17 @@ from mt.special_tokens import EOS_ID, UNK_ID
 LOG = logging.getLogger(__name__)
 
 _BATCH_TOKENS, _BEAM_TOKENS = 8192, 16_384
-"""Source positions in a batch, including padding, so that long sentences need no more memory; with a beam,
-those of a sentence count once for each of its hypotheses. A batch has more if a single sentence has."""
+"""Source tokens in a batch, including padding; with a beam, those of a sentence count once for each of its
+hypotheses. A batch to score has fewer, because all of its logits are held at once."""
 _TIMES_ON_CUDA = 4
 """How many times as many they are on CUDA, where more sentences hardly lengthen a step."""
+_MOST_IN_PARALLEL, _WORTH_DIVIDING = 4, 64
+"""Batches that are searched at once on a CPU, and from how many hypotheses on that is faster than one."""
+_MOST_SCORED_TOKENS = 2048
+_WAIT_SECONDS = 0.1
+"""Python handles a signal that arrives just before a wait only when the wait is over."""
+
+Result = TypeVar("Result")
 
 
 class TorchEngine:
@@ -40,7 +48,7 @@ class TorchEngine:
 
     def __init__(
         self,
-        model: EncoderDecoder[Any],
+        model: Member,
         device: torch.device,
         *,
         batch_sentences: int,
@@ -54,61 +62,67 @@ class TorchEngine:
         self.batch_sentences = batch_sentences
         self.precision: SearchPrecision = precision
         self.why = why
+        self._lock = threading.Lock()
 
-    def why_not(self, rules: Rules, sentence: Sentence) -> str | None:
+    def why_not(self, rules: Rules) -> str | None:
         """Nothing: it can do everything."""
         return None
 
     def search(
-        self,
-        sentences: Sequence[Sentence],
-        rules: Rules,
-        *,
-        check: Callable[[], None] = lambda: None,
-        after: Callable[[Sequence[int]], None] = lambda indices: None,
+        self, sentences: Sequence[Sentence], rules: Rules, check: Check, after: After
     ) -> list[list[Hypothesis]]:
-        """Search as in `Engine`.
+        """Search as in `Engine`; several processes share the batches, and each searches some at once."""
+        is_alone = self.device == "cpu" and not processes.are_several()
+        at_once = min(_MOST_IN_PARALLEL, torch.get_num_threads()) if is_alone else 1
+        beam_size = rules.strategy.size if isinstance(rules.strategy, Beam) else 1
+        # Batches that are searched at once share the memory of one.
+        most_sentences = max(1, self.batch_sentences // at_once)
+        if beam_size * len(sentences) >= _WORTH_DIVIDING:
+            most_sentences = min(most_sentences, -(-len(sentences) // at_once))
+        most_tokens = min(_BATCH_TOKENS, _BEAM_TOKENS // beam_size)
+        most_tokens *= _TIMES_ON_CUDA if self.device == "cuda" else 1
+        lengths = [len(sentence.ids) + 1 for sentence in sentences]
+        batches = batches_by_length(lengths, most_tokens // at_once, most_sentences)
 
-        Sentences of similar length are searched together; several processes share the batches, and each
-        searches some of them at once.
-        """
-        # Several processes make the same batches, whatever their number of threads.
-        at_once = 1 if processes.are_several() else num_in_parallel(self.torch_device)
-        batches = self._batches(
-            sentences, rules.strategy.size if isinstance(rules.strategy, Beam) else 1, at_once
-        )
-        found: dict[int, list[Hypothesis]] = {}
-
-        def search_indices(indices: list[int], check: Check) -> list[list[Hypothesis]]:
-            batch = [sentences[index] for index in indices]
-            search = partial(self._search_batch, rules=rules, check=check)
-            return list(chain.from_iterable(split_on_out_of_memory(search, batch, _halves)))
-
-        def count(indices: list[int]) -> None:
-            # By then, the other processes have about finished their batches of about the same lengths.
-            size = processes.size()
-            first = batches.index(indices) // size * size
-            after(list(chain.from_iterable(batches[first : first + size])))
+        def search_batch(batch: list[int], check: Check) -> list[list[Hypothesis]]:
+            check()
+            return in_halves(
+                lambda indices: self._search([sentences[index] for index in indices], rules, check),
+                batch,
+                lambda index: too_large(sentences[index]),
+            )
 
         def search_share(share: Sequence[list[int]]) -> list[list[list[Hypothesis]]]:
-            return map_in_parallel(search_indices, share, at_once, check=check, after=count)
+            return in_parallel(search_batch, share, min(at_once, len(share)), check, after)
 
-        for indices, hypotheses in zip(batches, distributed.scatter(batches, search_share), strict=True):
-            found |= zip(indices, hypotheses, strict=True)
-        return [found[index] for index in range(len(sentences))]
+        with self._lock:
+            hypotheses = distributed.scatter(batches, search_share)
+        by_index = dict(zip(chain.from_iterable(batches), chain.from_iterable(hypotheses), strict=True))
+        return [by_index[index] for index in range(len(sentences))]
 
     @torch.inference_mode()
-    def _search_batch(self, batch: list[Sentence], rules: Rules, check: Check) -> list[list[Hypothesis]]:
-        request = replace(self._request(batch, rules), before_each_step=check)
+    def _search(self, batch: list[Sentence], rules: Rules, check: Check) -> list[list[Hypothesis]]:
+        src_ids = pad([list(sentence.ids) for sentence in batch], last=EOS_ID).to(self.torch_device)
+        has_prefix = any(sentence.prefix for sentence in batch)
+        request = SearchRequest(
+            src_ids,
+            [sentence.limit for sentence in batch],
+            rules.keep_unk,
+            src_ids == UNK_ID if rules.copies_words else None,
+            [sentence.prefix_copies for sentence in batch],
+            replace(rules.constraints, prefixes=[each.prefix for each in batch] if has_prefix else ()),
+            rules.with_scores,
+            check,
+        )
         try:
             match rules.strategy:
                 case None:
-                    return [[found] for found in greedy_search(self.model, request)]
+                    return [[best] for best in greedy_search(self.model, request)]
                 case Beam():
                     return beam_search(self.model, request, rules.strategy)
                 case Sampling():
                     numbers = [sentence.number for sentence in batch]
-                    return [[found] for found in sample(self.model, request, rules.strategy, numbers)]
+                    return [[drawn] for drawn in sample(self.model, request, rules.strategy, numbers)]
         except NotFiniteError as error:
             reasons = {
                 batch[index].line: f"line {batch[index].line} has a sentence for which the model's logits in "
@@ -117,40 +131,90 @@ class TorchEngine:
             }
             raise OverflowedLinesError(reasons) from error
 
-    def _request(self, batch: Sequence[Sentence], rules: Rules) -> SearchRequest:
-        src_ids = pad([list(sentence.ids) for sentence in batch], last=EOS_ID).to(self.torch_device)
-        constraints = rules.constraints
-        if any(sentence.prefix for sentence in batch):
-            constraints = replace(constraints, prefixes=[sentence.prefix for sentence in batch])
-        return SearchRequest(
-            src_ids,
-            [sentence.limit for sentence in batch],
-            rules.keep_unk,
-            src_ids == UNK_ID if rules.copies_words else None,
-            [sentence.prefix_copies for sentence in batch],
-            constraints,
-            rules.with_scores,
-        )
+    @torch.inference_mode()
+    def score(
+        self,
+        sources: Sequence[list[int]],
+        targets: Sequence[list[int]],
+        *,
+        batch_tokens: int = _MOST_SCORED_TOKENS,
+        first_line: int = 1,
+    ) -> list[list[float]]:
+        """The log-probabilities of the tokens of each target and its EOS; the ids have no BOS or EOS."""
 
-    def _batches(self, sentences: Sequence[Sentence], beam_size: int, at_once: int) -> list[list[int]]:
-        """The indices of the sentences of each batch, as in `group_by_length`."""
-        most_positions = min(_BATCH_TOKENS, _BEAM_TOKENS // beam_size)
-        return group_by_length(
-            [len(sentence.ids) + 1 for sentence in sentences],
-            most_sentences=self.batch_sentences,
-            most_positions=most_positions * _TIMES_ON_CUDA if self.device == "cuda" else most_positions,
-            beam_size=beam_size,
-            num_in_parallel=at_once,
-        )
+        def score_batch(indices: list[int]) -> list[list[float]]:
+            batch = collate([sources[index] for index in indices], [targets[index] for index in indices])
+            rows: list[list[float]] = label_log_probs(self.model, batch.to(self.torch_device)).tolist()
+            return [row[: len(targets[index]) + 1] for index, row in zip(indices, rows, strict=True)]
+
+        def too_large_pair(index: int) -> LinesError:
+            reason = (
+                f"line {first_line + index} has a pair of {len(sources[index]) + 1} source and "
+                f"{len(targets[index]) + 1} target tokens that does not fit into memory. "
+                "A shorter pair may fit, or compute on the CPU with --device cpu."
+            )
+            return LinesError({first_line + index: reason})
+
+        lengths = [max(len(src), len(tgt)) + 1 for src, tgt in zip(sources, targets, strict=True)]
+        by_index: dict[int, list[float]] = {}
+        for batch in batches_by_length(lengths, min(batch_tokens, _MOST_SCORED_TOKENS)):
+            by_index |= zip(batch, in_halves(score_batch, batch, too_large_pair), strict=True)
+        return [by_index[index] for index in range(len(targets))]
 
 
-def _halves(batch: list[Sentence]) -> tuple[list[Sentence], list[Sentence]]:
-    """Split a batch that does not fit into memory, which does not change the translations."""
-    if len(batch) == 1:
-        raise too_large(batch[0])
-    LOG.warning(
-        "out of memory: a batch of %d sentences was split in two. Lower validation.batch_sentences.",
-        len(batch),
-    )
-    middle = len(batch) // 2
-    return batch[:middle], batch[middle:]
+def in_halves(
+    compute: Callable[[list[int]], list[Result]], batch: list[int], too_large: Callable[[int], LinesError]
+) -> list[Result]:
+    """The result of each sentence of a batch, computed in halves if they do not fit into memory together."""
+
+    def halves(batch: list[int]) -> tuple[list[int], list[int]]:
+        if len(batch) == 1:
+            raise too_large(batch[0])
+        LOG.warning("out of memory: a batch of %d sentences was split in two.", len(batch))
+        return batch[: len(batch) // 2], batch[len(batch) // 2 :]
+
+    return list(chain.from_iterable(split_on_out_of_memory(compute, batch, halves)))
+
+
+def in_parallel(
+    search: Callable[[list[int], Check], Result],
+    batches: Sequence[list[int]],
+    at_once: int,
+    check: Check,
+    after: After,
+) -> list[Result]:
+    """Search batches in threads, each on its share of torch's threads.
+
+    An operation that is divided among threads ends when the last of them does. Batches on one thread each
+    never wait for one another.
+    """
+    if at_once < 2:
+        results = []
+        for batch in batches:
+            results.append(search(batch, check))
+            after(batch)
+        return results
+    num_threads, is_abandoned = torch.get_num_threads(), threading.Event()
+
+    def check_batch() -> None:
+        if is_abandoned.is_set():
+            raise CancelledError
+        check()
+
+    # The number of threads applies to the thread that sets it, and to all new ones.
+    pool = ThreadPoolExecutor(at_once, "search", torch.set_num_threads, (max(1, num_threads // at_once),))
+    try:
+        futures = {pool.submit(search, batch, check_batch): batch for batch in batches}
+        running: set[Future[Result]] = set(futures)
+        while running:
+            check()
+            done, running = wait(running, _WAIT_SECONDS, FIRST_COMPLETED)
+            for future in done:
+                future.result()
+                after(futures[future])
+        return [future.result() for future in futures]
+    finally:
+        # A process cannot end before its threads. Without an error, they have nothing left to do.
+        is_abandoned.set()
+        pool.shutdown(cancel_futures=True)
+        torch.set_num_threads(num_threads)

@@ -2,23 +2,27 @@
 
 import logging
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from mt import processes
-from mt.errors import ConfigError, DeviceError
-from mt.inference.engines import Aligner, Engine
-from mt.inference.exported_folder import ExportedFolder
+from mt.data.tokenizers.tokenizer import Tokenizer
+from mt.display import counted
+from mt.errors import ConfigError, LinesError
+from mt.inference.engines import Aligner, Engine, Rules, Sentence
 from mt.inference.labels import aligned_words, label_read, label_written
-from mt.inference.segments import Translation, copied_words
-from mt.inference.text_search import TextSearch
+from mt.inference.segments import Segment, Translation, join_parts, lines_of, read_segments
+from mt.inference.source_reader import SourceReader
 from mt.run_directory import RunDirectory, as_run
+from mt.search.hypothesis import Hypothesis, cut_all, length_limit, normalised_score
+from mt.search.strategy import NO_CONSTRAINTS, Beam, Constraints, Strategy
 
 if TYPE_CHECKING:
     import torch
 
-    from mt.device import PrecisionName
+    from mt.device import PrecisionName, SearchPrecision
     from mt.inference.model_translator import ModelTranslator
     from mt.inference.score import ScoredPair
 
@@ -27,38 +31,50 @@ LOG = logging.getLogger(__name__)
 EngineChoice = Literal["auto", "torch", "ctranslate2"]
 
 
-class Translator(TextSearch):
+class Translator:
     """A trained model, or an ensemble of several, with its tokenizers.
 
     translator = Translator.from_run("runs/quickstart")
     translator.translate(["the dog sees a house."], strategy=Beam(5))
     """
 
+    src = tgt = checkpoint = ""
+    """The languages, and the name of the checkpoint."""
+
     def __init__(
         self,
         engine: Engine,
-        folder: ExportedFolder,
+        src_tokenizer: Tokenizer,
+        tgt_tokenizer: Tokenizer,
         *,
+        max_length: int,
+        target_ratio: float = 1.0,
+        copies_words: bool = False,
         dictionary: Mapping[str, str] | None = None,
         load_model: "Callable[[], ModelTranslator] | None" = None,
     ) -> None:
-        """Translate with an engine over the converted model in ``folder``.
+        """Combine an engine with the tokenizers of its model.
 
-        ``load_model`` loads the model into torch, for what the engine cannot do; None if there is nothing
-        else.
+        ``target_ratio`` is target tokens per source token in the training data, for `length_limit`;
+        ``copies_words`` whether the model has learnt to copy unknown words; ``load_model`` loads it into
+        torch, for what the engine cannot do.
         """
-        super().__init__(
-            engine,
-            *folder.tokenizers(),
-            max_length=folder.record.max_length,
-            target_ratio=folder.record.target_ratio,
-            copies_words=folder.record.copies_words,
-            dictionary=dictionary,
-            load_torch=None if load_model is None else lambda: self._model().engine,
-        )
-        self.src, self.tgt, self.checkpoint = folder.record.src, folder.record.tgt, folder.record.checkpoint
+        if dictionary and not copies_words:
+            raise ConfigError(
+                "a dictionary needs a model that copies unknown words: one with tokenizer.kind: word that "
+                "was trained with training.guided_alignment above 0."
+            )
+        self.engine = engine
+        self.max_length = max_length
+        self.copies_words = copies_words
+        self.src_tokenizer, self.tgt_tokenizer = src_tokenizer, tgt_tokenizer
+        self.reader = SourceReader(src_tokenizer, dictionary or {}, copies=copies_words)
+        self._prefix_reader = SourceReader(tgt_tokenizer, {}, copies=True)
+        self._target_ratio = target_ratio
         self._load_model = load_model
         self._loaded_model: ModelTranslator | None = None
+        self._lock = threading.Lock()
+        """Several threads may translate at once, but only one loads the model."""
 
     @classmethod
     def from_run(
@@ -79,40 +95,28 @@ class Translator(TextSearch):
             checkpoint: ``best``, ``latest``, or a checkpoint's name.
             device: Where to compute: a device, or ``auto``, ``cpu``, ``cuda`` or ``mps``.
             dictionary: Source words, with the translations to use for them.
-            others: Runs with the same languages and vocabularies, to translate as an ensemble
-                (`mt.search.ensemble`).
-            precision: What to compute in; ``auto`` is what is fast and was found good enough: on a CPU int8
-                or float32 by CTranslate2, or bf16 or float32 by torch; on a GPU 16 bits.
+            others: Runs with the same languages and vocabularies, to translate as an ensemble.
+            precision: What to compute in; ``auto`` is what is fast and was found good enough.
             engine: What searches: ``ctranslate2``, for which the checkpoint is converted at its first use,
-                ``torch``, or ``auto`` for CTranslate2 where it can do what is asked. ``translator.engine``
-                says which it is, and why.
+                ``torch``, or ``auto`` for CTranslate2 where it can do what is asked.
 
         Raises:
-            RunError: If there is no such run, or another run has different languages or
-                vocabularies.
-            CheckpointError: If that checkpoint is missing or damaged.
-            DeviceError: If this machine has no such device, or the device does not support that precision.
-            ConfigError: If there is a dictionary, but a model has not learnt to copy words, or if the engine
-                cannot do what is asked.
-            DataError: If two entries of the dictionary contradict each other.
+            MtError: If the run, the checkpoint or the device cannot be used, other runs do not match, or the
+                model or the engine cannot do what is asked.
         """
-        if engine not in get_args(EngineChoice):
-            raise ValueError(f"engine must be auto, torch or ctranslate2, not {engine!r}")
         run = as_run(run)
 
         def load_model(why: str = "the other engine cannot do all of it") -> "ModelTranslator":
             # The one import of torch in the modules that translate.
             from mt.inference.model_translator import ModelTranslator
 
-            return ModelTranslator.from_run(
-                run,
-                checkpoint=checkpoint,
-                device=device,
-                dictionary=dictionary,
-                others=others,
-                precision=precision,
-                why=why,
-            )
+            how: dict[str, Any] = {
+                "dictionary": dictionary,
+                "others": others,
+                "precision": precision,
+                "why": why,
+            }
+            return ModelTranslator.from_run(run, checkpoint=checkpoint, device=device, **how)
 
         if engine == "torch":
             return load_model("it was asked for")
@@ -124,21 +128,154 @@ class Translator(TextSearch):
             why = "MT_ENGINE is torch"
         else:
             try:
-                from mt.inference.engine.choice import load_engine
+                from mt.inference.engine.choice import load_converted
             except ImportError as error:
                 why = f"{error.name} is not installed"
             else:
-                found = load_engine(run, checkpoint, str(device), precision)
-                if not isinstance(found, str):
-                    return cls(
-                        *found,
-                        dictionary=dictionary,
-                        load_model=load_model if engine == "auto" else None,
-                    )
-                why = found
+                loaded = load_converted(
+                    run,
+                    checkpoint,
+                    device=str(device),
+                    precision=precision,
+                    dictionary=dictionary,
+                    load_model=load_model if engine == "auto" else None,
+                )
+                if not isinstance(loaded, str):
+                    return loaded
+                why = loaded
         if engine == "ctranslate2":
             raise ConfigError(f"CTranslate2 cannot translate with {run.path}: {why}. Leave the engine to mt.")
         return load_model(why)
+
+    @property
+    def precision(self) -> "SearchPrecision":
+        """What the engine computes in."""
+        return self.engine.precision
+
+    @property
+    def described(self) -> str:
+        """Which engine translates, in what, and why."""
+        engine = self.engine
+        return f"engine: {engine.name}, {engine.precision} on {engine.device}, because {engine.why}"
+
+    def translate(self, texts: Sequence[str], **options: Any) -> list[str]:
+        """Translate texts and return the best translation of each, in order; that of an empty line is empty.
+
+        The options and the errors are those of `n_best`.
+        """
+        return [best.text for best, *_ in self.n_best(texts, with_scores=False, **options)]
+
+    def n_best(
+        self,
+        texts: Sequence[str],
+        *,
+        num_best: int = 1,
+        strategy: Strategy = None,
+        constraints: Constraints = NO_CONSTRAINTS,
+        max_length: int | None = None,
+        prefixes: Sequence[str] = (),
+        keep_unk: bool = False,
+        refuse_long: bool = False,
+        join_lines: bool = False,
+        with_scores: bool = True,
+        first_line: int = 1,
+        advance: Callable[[int], object] = lambda num_lines: None,
+        before_each_step: Callable[[], None] = lambda: None,
+    ) -> list[list[Translation]]:
+        """Translate texts and return for each, in order, its best translations, the best first.
+
+        Args:
+            texts: The texts. Each of their lines is translated by itself, and comes back as a line.
+            num_best: The maximum number of translations per text; more than 1 need a beam.
+            strategy: The decoding strategy: `Beam`, `Sampling`, or None for greedy search.
+            constraints: Constraints on the translation of each sentence.
+            max_length: The most tokens in each sentence's translation, without EOS; a longer one is cut. It
+                does not raise the limit of every translation (`length_limit`).
+            prefixes: For each text the text that its translation starts with; an empty sequence for none.
+            keep_unk: Whether the translation may contain the unknown-word token.
+            refuse_long: Whether a sentence that is longer than the model can read is an error; if not, it is
+                cut and translated in parts. A long *line* is split into sentences in either case.
+            join_lines: Whether each text is one line, where line breaks count as spaces, as in wrapped text;
+                messages then name lines, not texts.
+            with_scores: Whether greedy search and sampling compute scores, which are NaN otherwise.
+            first_line: The number of the first text, for messages and for the seed of sampling.
+            advance: Called with the number of texts begun since the last call.
+            before_each_step: Called often, in any thread; may raise to stop.
+
+        Raises:
+            LinesError: If a sentence is too long and ``refuse_long``, or does not fit into memory; if its
+                logits are NaN or infinite; if a prefix is too long; if a text has several lines or sentences
+                that are translated by themselves, and ``num_best`` is more than 1.
+            ConfigError: If the minimum length is more than the model, or ``max_length``, permits.
+        """
+        if isinstance(texts, str):
+            raise TypeError("texts must be a sequence of lines, not a single string")
+        limit = self.max_length if max_length is None else min(self.max_length, max_length + 1)
+        if constraints.min_length >= limit:
+            raise ConfigError(
+                f"translations of at least {counted(constraints.min_length, 'token')} and EOS are longer "
+                f"than the {limit} tokens that may be written: lower the minimum, or raise the maximum up to "
+                "data.max_length of the model."
+            )
+        rules = Rules(strategy, constraints, keep_unk, self.copies_words, with_scores)
+        by_text = [[text] if join_lines else lines_of(text) for text in texts]
+        prefix_tokens = self._prefix_reader.read_batch(prefixes) if any(prefixes) else [[]] * len(texts)
+        try:
+            segments = read_segments(
+                by_text,
+                prefix_tokens,
+                self.reader,
+                max_length=self.max_length,
+                first_line=first_line,
+                refuse_long=refuse_long,
+                most_in_prefix=limit - 1,
+                have_lists=num_best > 1,
+            )
+            advance(len(texts) - len({segment.index for segment in segments}))
+            hypotheses = self._engine_for(rules).search(
+                [self._sentence(segment, rules, limit, first_line) for segment in segments],
+                rules,
+                before_each_step,
+                lambda indices: advance(sum(segments[index].number == 0 for index in indices)),
+            )
+        except LinesError as error:
+            if join_lines:
+                raise
+            reasons = {line: reason.replace("line", "text", 1) for line, reason in error.reasons.items()}
+            raise type(error)(reasons) from error
+        alternatives: list[list[list[tuple[Segment, Hypothesis, float]]]] = [[[]] for _ in texts]
+        for segment, best_first in zip(segments, hypotheses, strict=True):
+            ranked = [(hypothesis, _ranking_score(hypothesis, strategy)) for hypothesis in best_first]
+            ranked = ranked if max_length is None else cut_all(ranked, max_length)
+            of_text = alternatives[segment.index]
+            if num_best > 1:
+                of_text[:] = [[(segment, *each)] for each in ranked[:num_best]]
+            else:
+                of_text[0].append((segment, *ranked[0]))
+        return [
+            [join_parts(len(lines), parts, self.tgt_tokenizer) for parts in of_text]
+            for lines, of_text in zip(by_text, alternatives, strict=True)
+        ]
+
+    def _sentence(self, segment: Segment, rules: Rules, most: int, first_line: int) -> Sentence:
+        """What the engine gets of a segment; its translation has at most ``most`` tokens, including EOS."""
+        limit = length_limit(len(segment.tokens) + 1, self.max_length, target_ratio=self._target_ratio)
+        # Room for the tokens that must be written, and for EOS after them.
+        least = max(rules.constraints.min_length, len(segment.prefix))
+        limit = min(max(limit, least + 1) if least else limit, most)
+        return Sentence(
+            first_line + segment.index,
+            # Segments of one line, and neighbouring lines, get numbers that are far apart.
+            first_line + segment.index + segment.number * 1_000_000_007,
+            [token.id for token in segment.tokens],
+            limit,
+            [token.id for token in segment.prefix],
+            segment.prefix_copies() if segment.prefix else (),
+        )
+
+    def _engine_for(self, rules: Rules) -> Engine:
+        reason = self.engine.why_not(rules)
+        return self.engine if reason is None else self._model(reason).engine
 
     def align(self, source: str, translations: Sequence[Translation]) -> list[list[tuple[int, int]] | None]:
         """Align the words of a text with those of translations that this translator has found.
@@ -147,18 +284,17 @@ class Translator(TextSearch):
             The result of `aligned_words` for each translation; None for all of a text that was translated in
             parts.
         """
-        assert isinstance(self.engine, Aligner)
-        if any(len(each.parts) > 1 for each in translations):
+        if any(len(translation.parts) > 1 for translation in translations):
             return [None] * len(translations)
-        read = label_read(self.reader, source)
         written = [
-            label_written(self.tgt_tokenizer, hypothesis.ids, copied_words(segment, hypothesis))
-            for each in translations
-            for segment, hypothesis in each.parts
+            label_written(self.tgt_tokenizer, hypothesis.ids, segment.copied_words(hypothesis))
+            for translation in translations
+            for segment, hypothesis in translation.parts
         ]
         if not written:
             return [[] for _ in translations]
-        weights = self.engine.attention(read.ids, [each.ids for each in written])
+        read = label_read(self.reader, source)
+        weights = cast(Aligner, self.engine).attention(read.ids, [each.ids for each in written])
         return [
             aligned_words(read.tokens, each.tokens, rows) for each, rows in zip(written, weights, strict=True)
         ]
@@ -174,31 +310,20 @@ class Translator(TextSearch):
             LinesError: If a side is too long for the model, a pair does not fit into memory, or a
                 log-probability is NaN or infinite.
         """
-        return self._model().score(pairs, first_line=first_line)
+        return self._model("it does not score translations").score(pairs, first_line=first_line)
 
-    def _model(self) -> "ModelTranslator":
+    def _model(self, reason: str) -> "ModelTranslator":
+        """The model in torch, for what the engine cannot do for this reason."""
         if self._load_model is None:
-            raise ConfigError(f"{self.engine.name} cannot do this alone: give the run, with any engine.")
-        self._loaded_model = self._loaded_model or self._load_model()
+            raise ConfigError(f"{self.engine.name} cannot do this: {reason}. Give the run, with any engine.")
+        with self._lock:
+            if self._loaded_model is None:
+                LOG.debug("torch is loaded: %s", reason)
+                self._loaded_model = self._load_model()
         return self._loaded_model
 
 
-def load_exported(
-    path: Path,
-    *,
-    device: str = "cpu",
-    precision: "PrecisionName" = "auto",
-    dictionary: Mapping[str, str] | None = None,
-) -> Translator:
-    """Load a folder that `mt export --to ctranslate2` wrote, to translate with it."""
-    from mt.inference.engine.choice import open_engine
-
-    why = "it is an exported folder"
-    try:
-        opened = open_engine(path, device, precision, why=why)
-    except DeviceError as error:
-        if device != "auto":
-            raise
-        opened = open_engine(path, "cpu", precision, why=why)
-        LOG.warning("translating on the CPU: %s", error)
-    return Translator(*opened, dictionary=dictionary)
+def _ranking_score(hypothesis: Hypothesis, strategy: Strategy) -> float:
+    if not isinstance(strategy, Beam):
+        return hypothesis.score
+    return normalised_score(hypothesis, strategy.length_penalty, strategy.length_normalization)

@@ -90,7 +90,7 @@ class Constraints:
     """No n-gram of this length occurs twice; 0 allows all. Two UNK never count as a repetition."""
     prefixes: Sequence[Sequence[int]] = ()
     """For each sentence, the ids its translation begins with, overriding the other rules; () for none. Lines
-    have theirs as text (`mt.inference.text_search`)."""
+    have theirs as text (`mt.inference.translator`)."""
 
     def __post_init__(self) -> None:
         if min(self.min_length, self.no_repeat_ngram) < 0:

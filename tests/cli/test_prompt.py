@@ -13,7 +13,7 @@ from typing import Self
 import pytest
 
 from mt.cli.lines import Input
-from mt.inference.text_search import TextSearch
+from mt.inference.translator import Translator
 from tests.processes import Popen, environment
 
 Call = Callable[..., tuple[int, str, str]]
@@ -137,14 +137,14 @@ def test_the_prompt_translates_as_the_command_line_does(
 def test_the_prompt_continues_after_errors_and_warns_of_each_line(
     typing: Typing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    n_best = TextSearch.n_best
+    n_best = Translator.n_best
 
-    def stopped(self: TextSearch, texts: list[str], **options: object) -> object:
+    def stopped(self: Translator, texts: list[str], **options: object) -> object:
         if texts == ["Anna"]:
             raise KeyboardInterrupt
         return n_best(self, texts, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(TextSearch, "n_best", stopped)
+    monkeypatch.setattr(Translator, "n_best", stopped)
     lines = ["car " * 40, "\udcff\udce9", KeyboardInterrupt(), "", "Anna", "the zebra sees milk."]
     code, out, err = typing([*lines, "the dog sees milk."])
     # Each Ctrl-C, and the end, leave the line.
@@ -153,4 +153,4 @@ def test_the_prompt_continues_after_errors_and_warns_of_each_line(
         ("1", "has a sentence"),
         ("2", "is not UTF-8"),
     ]
-    assert re.findall(r"warning: .* 1 of 4 words: (\w+)\.", err) == ["zebra"]
+    assert re.findall(r"warning: .* 1 word: (\w+)\.", err) == ["zebra"]

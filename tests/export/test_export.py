@@ -15,11 +15,11 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from mt.data.batches.batch import collate
 from mt.errors import ConfigError, ExportError
 from mt.export.export import Exported, Library, export_model
+from mt.inference.engine.choice import load_exported
 from mt.inference.engines import Rules, Sentence
 from mt.inference.loaded_model import LoadedModel
 from mt.inference.model_translator import ModelTranslator
 from mt.inference.score import label_log_probs
-from mt.inference.translator import load_exported
 from mt.search.strategy import Beam
 
 MakeLoaded = Callable[..., LoadedModel]
@@ -110,8 +110,12 @@ def test_a_model_translates_there_as_here(
     loaded = make_loaded(*overrides_of(*cell), seed=FIRST_SEED + CELLS.index(cell))
     # Its outputs vary; some end by themselves, and some at their limit.
     translator = ModelTranslator.from_loaded(loaded, device=torch.device("cpu"))
-    segments = translator.read(pairs[0][:NUM_QUICK])
-    outputs = [best for strategy in (None, Beam(5)) for best, *_ in translator.search(segments, strategy)]
+    outputs = [
+        hypothesis
+        for strategy in (None, Beam(5))
+        for best, *_ in translator.n_best(pairs[0][:NUM_QUICK], strategy=strategy)
+        for _, hypothesis in best.parts
+    ]
     assert len({tuple(each.ids) for each in outputs}) >= NUM_QUICK // 4
     assert 1 < sum(each.finished for each in outputs) < len(outputs) - 1
     check(loaded, library, pairs, tmp_path / "out", number)
@@ -174,7 +178,7 @@ def test_a_model_that_translates_otherwise_fails_and_leaves_nothing(
     def write(_: LoadedModel, *arguments: Any) -> None:
         library.write(make_loaded(seed=2), *arguments)
 
-    problem = r"\d+ sentences of 12 differ" if precision == "float32" else r"BLEU falls from \d+\.\d+ to \d"
+    problem = r"\d+ of 12 sentences differ" if precision == "float32" else r"BLEU changes from \d+\.\d+ to \d"
     with pytest.raises(ExportError, match=problem):
         export(loaded, replace(library, write=write), both, tmp_path / "out", precision=precision)
     assert list(tmp_path.iterdir()) == []
@@ -211,7 +215,7 @@ def test_ctranslate2_keeps_the_limit_of_each_sentence(
         for index, text in enumerate(pairs[0][:40])
     ]
     ours, theirs = (
-        translator.engine.search(sentences, Rules(strategy))
+        translator.engine.search(sentences, Rules(strategy), lambda: None, lambda indices: None)
         for translator in (ModelTranslator.from_loaded(loaded, device=torch.device("cpu")), exported)
     )
     assert {each[0].finished for each in ours} == {True, False}

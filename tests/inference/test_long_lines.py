@@ -2,7 +2,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from mt.inference.segments import Translation, joined, segments_of, split_sentences
+from mt.inference.segments import read_segments, split_sentences
+from mt.inference.source_reader import SourceReader, SourceToken
 
 
 @pytest.mark.parametrize(
@@ -33,33 +34,33 @@ def test_a_long_run_of_stops_takes_no_longer_than_other_text() -> None:
         assert "".join(split_sentences(text)) == text
 
 
-@pytest.mark.parametrize(
-    ("sentences", "line"),
-    [
-        (["One.", "Two!"], "One. Two!"),
-        (["你好。", "再见！", "OK."], "你好。再见！OK."),
-        (["今日は", "晴れです。"], "今日は晴れです。"),
-        (["สวัสดี", "ลาก่อน"], "สวัสดี ลาก่อน"),
-        (["안녕.", "잘 가."], "안녕. 잘 가."),
-        (["", "One.", "", "Two."], "One. Two."),
-        ([], ""),
-    ],
-)
-def test_translated_sentences_are_joined_as_their_script_joins_them(sentences: list[str], line: str) -> None:
-    translation = joined([Translation(sentence, -1.0, -0.5) for sentence in sentences])
-    assert translation.text == line
-    assert translation.log_prob == -len(sentences)
+class Numbers(SourceReader):
+    """Reads numbers, with a full stop at the end of a sentence."""
+
+    def __init__(self) -> None:
+        pass
+
+    def read_batch(self, texts: Sequence[str]) -> list[list[SourceToken]]:
+        return [[SourceToken(int(word.rstrip(".")), None) for word in text.split()] for text in texts]
 
 
 @pytest.mark.parametrize("max_length", [4, 5, 8])
 def test_nothing_is_lost_and_nothing_is_too_long(max_length: int) -> None:
-    def encode(texts: Sequence[str]) -> list[list[int]]:
-        return [[int(word.rstrip(".")) for word in text.split()] for text in texts]
-
-    texts = ["1 2 3", "", "4 5 6. 7 8 9 10 11 12 13 14. 15", "16 17 18 19", "20."]
-    segments = segments_of(texts, encode, max_length=max_length, first_line=1, refuse_long=False)
-    assert [number for _, ids in segments for number in ids] == list(range(1, 21))
-    assert [index for index, _ in segments] == sorted(index for index, _ in segments)
-    assert {index for index, _ in segments} == {0, 2, 3, 4}
+    texts = [["1 2 3"], [""], ["4 5 6. 7 8 9 10 11 12 13 14. 15", "16 17 18 19"], ["20."]]
+    segments = read_segments(
+        texts,
+        [[]] * 4,
+        Numbers(),
+        max_length=max_length,
+        first_line=1,
+        refuse_long=False,
+        most_in_prefix=9,
+        have_lists=False,
+    )
+    assert [token.id for segment in segments for token in segment.tokens] == list(range(1, 21))
+    assert [(each.index, each.line) for each in segments] == sorted((s.index, s.line) for s in segments)
+    assert {(each.index, each.line) for each in segments} == {(0, 0), (2, 0), (2, 1), (3, 0)}
+    numbers = [each.number for each in segments if each.index == 2]
+    assert numbers == [*range(len(numbers))]
     # With EOS there is room for one token less.
-    assert max(len(ids) for _, ids in segments) <= max_length - 1
+    assert max(len(each.tokens) for each in segments) <= max_length - 1

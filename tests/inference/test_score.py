@@ -83,7 +83,7 @@ def test_a_batch_that_does_not_fit_into_memory_is_split(
             raise torch.OutOfMemoryError("CUDA out of memory.")
         return label_log_probs(model, batch)
 
-    monkeypatch.setattr("mt.inference.score.label_log_probs", cramped)
+    monkeypatch.setattr("mt.inference.torch_engine.label_log_probs", cramped)
     room = 1
     assert [scored.log_prob for scored in translator.score(pairs)] == pytest.approx(together, abs=1e-4)
     assert max(sizes) > 1

@@ -64,7 +64,7 @@ def test_each_line_of_a_text_is_translated_by_itself(translator: ModelTranslator
     [alone] = translator.n_best([SENTENCES[0]], num_best=3, strategy=Beam(3))
     assert [each.text for each in best_first] == [f"\n{each.text}" for each in alone]
     assert [each.score for each in best_first] == pytest.approx([each.score for each in alone])
-    with pytest.raises(DataError, match=r"text 8 has several lines.*join_lines"):
+    with pytest.raises(DataError, match=r"text 8 is not translated as a whole.*join_lines"):
         translator.n_best(["milk", "a\nb"], num_best=2, strategy=Beam(2), first_line=7)
     [started] = translator.translate([text], prefixes=["die"])
     assert started.startswith("die")
@@ -137,7 +137,7 @@ def test_each_sentence_of_a_split_line_is_drawn_for_itself(translator: ModelTran
     # At this temperature all tokens are equally likely, so that equal sentences hardly ever get equal draws.
     found = translator.n_best(lines, strategy=Sampling(1e30, 3))
     parts = [part for [translation] in found for part in translation.parts]
-    assert [(segment.line, segment.number) for segment, _ in parts] == [*product((1, 2), range(8))]
+    assert [(segment.index, segment.number) for segment, _ in parts] == [*product((0, 1), range(8))]
     assert len({tuple(hypothesis.ids) for _, hypothesis in parts}) == len(parts)
 
 
@@ -218,7 +218,7 @@ def test_n_best_are_in_order_and_the_first_is_the_translation(
 
 def test_a_split_line_has_no_n_best_list(translator: ModelTranslator) -> None:
     long = " ".join(["my aunt paints the car!"] * 4)
-    with pytest.raises(DataError, match="text 8 is too long to be translated as a whole, so it has no n"):
+    with pytest.raises(DataError, match="text 8 is not translated as a whole, so it has no n-best list"):
         translator.n_best([SENTENCES[0], long], num_best=2, strategy=Beam(2, 1.0), first_line=7)
 
 
@@ -348,33 +348,22 @@ def test_an_ensemble_of_two_takes_the_mean_of_their_probabilities(trained: RunDi
     assert all(abs(by_hand - each) > 1e-3 for each in log_probs)
 
 
-@pytest.mark.parametrize(("side", "language", "word"), [("src", "en", "milk"), ("tgt", "de", "Milch")])
 def test_an_ensemble_needs_the_same_vocabularies(
-    side: str,
-    language: str,
-    word: str,
-    trained: RunDirectory,
-    tiny_corpus: Path,
-    make_config: Callable[..., Config],
-    tmp_path: Path,
+    trained: RunDirectory, tiny_corpus: Path, make_config: Callable[..., Config], tmp_path: Path
 ) -> None:
     # As many words, so that no shape of the weights differs.
     corpus = Path(shutil.copytree(tiny_corpus, tmp_path / "corpus"))
-    file = corpus / f"train.{language}"
-    file.write_text(file.read_text(encoding="utf-8").replace(word, "Zorblat"), encoding="utf-8")
+    file = corpus / "train.de"
+    file.write_text(file.read_text(encoding="utf-8").replace("Milch", "Zorblat"), encoding="utf-8")
     other = RunDirectory(tmp_path / "other")
     run_training(make_config(f"data.path={corpus}", "training.max_steps=1"), other)
-    with pytest.raises(
-        RunError, match=rf"other has a different {side} vocabulary from .*tiny, but an ensemble needs"
-    ):
+    with pytest.raises(RunError, match=r"other has other languages or vocabularies than .*tiny"):
         ModelTranslator.from_run(trained, checkpoint="latest", device=CPU, others=[other])
 
 
-@pytest.mark.parametrize(
-    ("exchanged", "languages"), [({"en": "de", "de": "en"}, "de to en"), ({"de": "fr"}, "en to fr")]
-)
+@pytest.mark.parametrize("exchanged", [{"en": "de", "de": "en"}, {"de": "fr"}])
 def test_an_ensemble_needs_the_same_languages_even_with_the_same_vocabularies(
-    exchanged: dict[str, str], languages: str, trained: RunDirectory, tmp_path: Path
+    exchanged: dict[str, str], trained: RunDirectory, tmp_path: Path
 ) -> None:
     """As with two directions and a shared vocabulary, or with one external tokenizer for all languages."""
     other = RunDirectory(Path(shutil.copytree(trained.path, tmp_path / "other")))
@@ -384,7 +373,7 @@ def test_an_ensemble_needs_the_same_languages_even_with_the_same_vocabularies(
         assert count == 1
     other.config_file.write_text(config, encoding="utf-8")
     assert ModelTranslator.from_run(other, device=CPU).translate(["milk"])
-    with pytest.raises(RunError, match=rf"other translates {languages}, but .*tiny en to de: an ensemble"):
+    with pytest.raises(RunError, match=r"other has other languages or vocabularies than .*tiny"):
         ModelTranslator.from_run(trained, device=CPU, others=[other])
 
 

@@ -128,7 +128,7 @@ def test_a_search_that_is_cancelled_ends_at_its_next_step(
 ) -> None:
     has_begun = threading.Event()
 
-    def search_without_end(*_: Any, check: Callable[[], None], **__: Any) -> None:
+    def search_without_end(sentences: Any, rules: Any, check: Callable[[], None], after: Any) -> None:
         has_begun.set()
         end = time.monotonic() + 60
         while time.monotonic() < end:

@@ -57,7 +57,7 @@ def test_a_validation_is_given_up_in_any_of_its_batches_of_sentences(
     # Twelve sentences, four at a time: calls 1 to 3 are the validation at step 4, 5 is in that at step 8.
     config = make_config("validation.batch_sentences=4")
     with pytest.MonkeyPatch.context() as patch:
-        calls = kill_at_call(patch, TorchEngine, "_request", call)
+        calls = kill_at_call(patch, TorchEngine, "_search", call)
         outcome = run_training(config, run)
     step = 4 if call <= 3 else 8
     assert (outcome.finished, outcome.exit_code, outcome.counters.step) == (None, 143, step)
@@ -81,7 +81,7 @@ def test_a_validation_is_given_up_between_two_batches_of_its_loss(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Objective, "forward", kill)
-        translated = kill_at_call(patch, TorchEngine, "_request", 99)
+        translated = kill_at_call(patch, TorchEngine, "_search", 99)
         outcome = run_training(make_config(), run)
     assert outcome.counters.step == 4
     assert (judged, translated) == ([1], [])
@@ -102,7 +102,7 @@ def test_the_last_validation_too_is_owed_and_made_good(
         assert (outcome.finished, outcome.counters.step, outcome.exit_code) == (None, 12, 143)
         assert outcome.counters.owes_validation
         with pytest.MonkeyPatch.context() as patch:
-            kill_at_call(patch, TorchEngine, "_request", 1)
+            kill_at_call(patch, TorchEngine, "_search", 1)
             outcome = run_training(make_config(), run)
     outcome = run_training(make_config(), run)
     assert outcome.finished == "training.max_steps (12) reached"

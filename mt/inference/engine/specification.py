@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from mt.inference.exported_folder import ExportPrecision
 from mt.inference.loaded_model import LoadedModel
-from mt.transformer.attention import MultiHeadAttention
 from mt.transformer.decoder import DecoderLayer
 from mt.transformer.embedding import positional_encoding
 from mt.transformer.encoder import EncoderLayer
@@ -28,15 +27,10 @@ def write_ctranslate2(
 ) -> None:
     """Write a model, which is on the CPU and in float32, and its tokenizers into an existing folder.
 
-    Args:
-        loaded: The model with its current weights.
-        folder: The folder to write to.
-        precision: One of `QUANTIZATIONS`.
-        alignment: The decoder layer that aligns words, and how many of its heads are averaged for that; by
-            default those that guided alignment trains.
+    ``alignment`` is the decoder layer that aligns words, and how many of its heads are averaged for that; by
+    default those that guided alignment trains.
     """
     model, config = loaded.model, loaded.config.model
-    src_tokenizer, tgt_tokenizer = loaded.src_tokenizer, loaded.tgt_tokenizer
     spec = TransformerSpec.from_config(
         (config.num_encoder_layers, config.num_decoder_layers),
         config.num_heads,
@@ -48,33 +42,31 @@ def write_ctranslate2(
     # By default, there is no EOS after the source, and the epsilon is 1e-6.
     spec.config.add_source_eos = True
     spec.config.layer_norm_epsilon = nn.LayerNorm(1).eps
-    spec.register_source_vocabulary(src_tokenizer.tokens(range(src_tokenizer.size)))
-    spec.register_target_vocabulary(tgt_tokenizer.tokens(range(tgt_tokenizer.size)))
+    for tokenizer, register, name in (
+        (loaded.src_tokenizer, spec.register_source_vocabulary, "src_tokenizer.json"),
+        (loaded.tgt_tokenizer, spec.register_target_vocabulary, "tgt_tokenizer.json"),
+    ):
+        register(tokenizer.tokens(range(tokenizer.size)))
+        tokenizer.save(folder / name)
     spec.encoder.embeddings[0].weight = _array(model.src_embedding.tokens.weight)
     spec.decoder.embeddings.weight = _array(model.tgt_embedding.tokens.weight)
-    spec.decoder.projection.weight = _array(model.output.weight)
-    if model.output.bias is not None:
-        spec.decoder.projection.bias = _array(model.output.bias)
+    _linear(spec.decoder.projection, model.output)
     # CTranslate2's own positions have all sines before all cosines, and count from 1.
     positions = _array(positional_encoding(loaded.config.data.max_length, config.d_model))
     for stack, written in ((model.encoder, spec.encoder), (model.decoder, spec.decoder)):
         written.position_encodings.encodings = positions
         if isinstance(stack.norm, nn.LayerNorm):
             _norm(written.layer_norm, stack.norm)
-    for layer, written in zip(model.encoder.layers, spec.encoder.layer, strict=True):
-        _encoder_layer(written, cast(EncoderLayer, layer))
-    for layer, written in zip(model.decoder.layers, spec.decoder.layer, strict=True):
-        _decoder_layer(written, cast(DecoderLayer, layer))
+        for layer, written_layer in zip(stack.layers, written.layer, strict=True):
+            _layer(written_layer, cast(EncoderLayer, layer))
+    for layer, written_layer in zip(model.decoder.layers, spec.decoder.layer, strict=True):
+        _cross_attention(written_layer, cast(DecoderLayer, layer))
     spec.validate()
     spec.optimize(quantization=QUANTIZATIONS[precision])
     spec.save(str(folder))
-    src_tokenizer.save(folder / "src_tokenizer.json")
-    tgt_tokenizer.save(folder / "tgt_tokenizer.json")
 
 
-def _encoder_layer(
-    spec: transformer_spec.TransformerEncoderLayerSpec, layer: EncoderLayer | DecoderLayer
-) -> None:
+def _layer(spec: transformer_spec.TransformerEncoderLayerSpec, layer: EncoderLayer) -> None:
     attention = layer.self_attention
     _linear(spec.self_attention.linear[0], attention.query, attention.key, attention.value)
     _linear(spec.self_attention.linear[1], attention.output)
@@ -84,9 +76,8 @@ def _encoder_layer(
     _norm(spec.ffn.layer_norm, layer.feed_forward_residual.norm)
 
 
-def _decoder_layer(spec: transformer_spec.TransformerDecoderLayerSpec, layer: DecoderLayer) -> None:
-    _encoder_layer(spec, layer)
-    attention: MultiHeadAttention = layer.cross_attention
+def _cross_attention(spec: transformer_spec.TransformerDecoderLayerSpec, layer: DecoderLayer) -> None:
+    attention = layer.cross_attention
     _linear(spec.attention.linear[0], attention.query)
     _linear(spec.attention.linear[1], attention.key, attention.value)
     _linear(spec.attention.linear[2], attention.output)
@@ -96,12 +87,10 @@ def _decoder_layer(spec: transformer_spec.TransformerDecoderLayerSpec, layer: De
 def _linear(spec: common_spec.LinearSpec, *layers: nn.Linear) -> None:
     spec.weight = np.concatenate([_array(layer.weight) for layer in layers])
     # Zeros are equivalent to a layer without a bias.
-    spec.bias = np.concatenate(
-        [
-            np.zeros(len(layer.weight), np.float32) if layer.bias is None else _array(layer.bias)
-            for layer in layers
-        ]
-    )
+    biases = [
+        layer.weight.new_zeros(len(layer.weight)) if layer.bias is None else layer.bias for layer in layers
+    ]
+    spec.bias = np.concatenate([_array(bias) for bias in biases])
 
 
 def _norm(spec: common_spec.LayerNormSpec, norm: nn.LayerNorm) -> None:

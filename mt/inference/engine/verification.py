@@ -1,32 +1,31 @@
-"""Verifies that an exported folder translates as the run does: both translate the same sentences."""
+"""Verifies that a converted model translates as the run does: both translate the same sentences."""
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Self
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 
 import torch
+from sacrebleu.metrics.bleu import BLEU
 
-from mt.display import counted
+from mt.data.unsegmented_scripts import bleu_tokenizer
 from mt.errors import ExportError
-from mt.inference.engine.quality import bleu
+from mt.inference.engines import Engine
 from mt.inference.loaded_model import LoadedModel
-from mt.inference.text_search import TextSearch
 from mt.inference.torch_engine import TorchEngine
+from mt.inference.translator import Translator
 from mt.search.strategy import Beam, Strategy
 
 STRATEGIES: dict[str, Strategy] = {"greedy search": None, "beam of 5": Beam(5, 1.0, "mean")}
-NUM_SENTENCES = {"greedy search": 200, "beam of 5": 50}
-MIN_SAME = 0.98
+_NUM_SENTENCES = {"greedy search": 200, "beam of 5": 50}
+_MIN_SAME = 0.98
 """The share of sentences that must have the same translation; rounding decides a few near-ties otherwise."""
-MOST_BLEU_LOST = 1.0
-"""How many points of BLEU an export may lose."""
+_MOST_BLEU_LOST = 1.0
 Translate = Callable[[Sequence[str], Strategy], list[str]]
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """The translations of the run and of the exported folder with one decoding strategy."""
+    """The translations of the run and of the converted model with one decoding strategy."""
 
     strategy: str
     num_sentences: int
@@ -38,11 +37,6 @@ class Agreement:
     their_speed: float
     """Sentences per second, on this machine with the same number of threads."""
 
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Self:
-        """What ``asdict`` has made into plain values, by this version or an earlier one."""
-        return cls(**{field.name: content[field.name] for field in fields(cls)})
-
 
 def verify(
     loaded: LoadedModel,
@@ -52,54 +46,45 @@ def verify(
     *,
     exact: Collection[str] = tuple(STRATEGIES),
 ) -> list[Agreement]:
-    """Translate validation sentences with both models, and compare.
+    """Compare translations of validation sentences; ``exact`` names the strategies that must agree."""
+    batch_sentences = loaded.config.validation.batch_sentences
+    engine = TorchEngine(loaded.model.eval(), torch.device("cpu"), batch_sentences=batch_sentences)
+    own = translator_of(loaded, engine)
+    agreements = []
+    for name, strategy in STRATEGIES.items():
+        texts = sources[: _NUM_SENTENCES[name]]
+        started = time.perf_counter()
+        ours = own.translate(texts, strategy=strategy)
+        middle = time.perf_counter()
+        theirs = exported(texts, strategy)
+        speeds = len(texts) / (middle - started), len(texts) / (time.perf_counter() - middle)
+        our_bleu, their_bleu = (bleu(each, references[: len(texts)]) for each in (ours, theirs))
+        differing = [pair for pair in zip(ours, theirs, strict=True) if pair[0] != pair[1]]
+        num_same = len(texts) - len(differing)
+        agreements.append(Agreement(name, len(texts), num_same, our_bleu, their_bleu, *speeds))
+        differs = name in exact and len(differing) > max(1, (1 - _MIN_SAME) * len(texts))
+        if differs or our_bleu - their_bleu > _MOST_BLEU_LOST:
+            raise ExportError(
+                f"the exported model does not translate like the run: with {name}, {len(differing)} of "
+                f"{len(texts)} sentences differ, such as {differing[0][0]!r}, exported {differing[0][1]!r}, "
+                f"and BLEU changes from {our_bleu:.2f} to {their_bleu:.2f}. Nothing was kept. Export in "
+                "float32; if that does not help, please report this."
+            )
+    return agreements
 
-    Args:
-        loaded: The model of the run, on the CPU.
-        exported: Translates with the exported folder.
-        sources: Validation sentences.
-        references: Their translations.
-        exact: The decoding strategies with which nearly all translations must be the same.
-    """
-    loaded.model.eval()
-    # With the rules that an exported model can have: no word is copied.
-    own = TextSearch(
-        TorchEngine(
-            loaded.model,
-            torch.device("cpu"),
-            batch_sentences=loaded.config.validation.batch_sentences,
-        ),
+
+def translator_of(loaded: LoadedModel, engine: Engine) -> Translator:
+    """Translates with an engine by the rules of a model; without copying, which not all libraries can."""
+    return Translator(
+        engine,
         loaded.src_tokenizer,
         loaded.tgt_tokenizer,
         max_length=loaded.config.data.max_length,
         target_ratio=loaded.target_ratio,
     )
-    agreements = []
-    for name, strategy in STRATEGIES.items():
-        some = list(sources[: NUM_SENTENCES[name]])
-        ours, our_speed = _timed(lambda texts, how: own.translate(texts, strategy=how), some, strategy)
-        theirs, their_speed = _timed(exported, some, strategy)
-        num_same = sum(one == other for one, other in zip(ours, theirs, strict=True))
-        our_bleu, their_bleu = (bleu(texts, references[: len(some)]) for texts in (ours, theirs))
-        agreements.append(Agreement(name, len(some), num_same, our_bleu, their_bleu, our_speed, their_speed))
-        differing = [pair for pair in zip(ours, theirs, strict=True) if pair[0] != pair[1]]
-        if name in exact and len(differing) > max(1, (1 - MIN_SAME) * len(some)):
-            raise ExportError(
-                f"the exported model does not translate like the run: {counted(len(differing), 'sentence')} "
-                f"of {len(some)} differ with {name}, such as {differing[0][0]!r}, exported "
-                f"{differing[0][1]!r}. Nothing was kept; please report this."
-            )
-        if our_bleu - their_bleu > MOST_BLEU_LOST:
-            raise ExportError(
-                f"the exported model translates worse than the run: with {name}, BLEU falls from "
-                f"{our_bleu:.2f} to {their_bleu:.2f}, but may fall by at most {MOST_BLEU_LOST:g}. Nothing "
-                "was kept. Export in float32."
-            )
-    return agreements
 
 
-def _timed(translate: Translate, texts: Sequence[str], strategy: Strategy) -> tuple[list[str], float]:
-    """The translations, and the number of sentences per second."""
-    start = time.perf_counter()
-    translations = translate(texts, strategy)
-    return translations, len(texts) / (time.perf_counter() - start)
+def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+    """Corpus BLEU, as `mt evaluate` computes it."""
+    metric = BLEU(tokenize=bleu_tokenizer(references))
+    return float(metric.corpus_score(list(hypotheses), [list(references)]).score)

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,8 @@ from mt import Beam, Constraints, Sampling, Translator
 from mt.errors import CheckpointError, ConfigError, MtError
 from mt.inference.engine import convert as conversion
 from mt.inference.engine import specification
-from mt.inference.engine.ctranslate2_engine import Copies, copies_of
-from mt.inference.engine.places import REFUSED, prune, remove_stale, weights_of
-from mt.inference.engine.quality import compare
+from mt.inference.engine.ctranslate2_engine import copies_of
+from mt.inference.engine.folders import REFUSED, remove_stale, weights_of
 from mt.inference.engines import Sentence
 from mt.inference.loaded_model import LoadedModel
 from mt.inference.model_translator import ModelTranslator
@@ -147,14 +147,13 @@ def test_it_is_made_once_and_whole(run: RunDirectory, monkeypatch: pytest.Monkey
     assert engines_in(run) == before
 
 
-def test_a_run_that_cannot_be_written_uses_the_cache(
-    trained: RunDirectory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_with_a_run_that_cannot_be_written_torch_translates(
+    trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("MT_ENGINE")
     # A file where the folder would be, because the superuser may write anywhere.
     trained.engine_dir.write_text("")
-    monkeypatch.setenv("MT_CACHE", str(tmp_path / "cache"))
-    Translator.from_run(trained, engine="ctranslate2")
-    assert [path.name for path in (tmp_path / "cache" / "engines").iterdir()] == [weights_of(trained, "best")]
+    assert "cannot be written" in Translator.from_run(trained).engine.why
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "src_tokenizer.json", "engine"])
@@ -189,7 +188,7 @@ def test_while_a_run_is_training_torch_translates(
     assert not trained.engine_dir.exists()
 
 
-def test_engines_go_with_their_checkpoints(run: RunDirectory, tmp_path: Path) -> None:
+def test_engines_go_with_their_checkpoints(run: RunDirectory) -> None:
     for checkpoint in ("latest", "step_0000150", "step_0000100"):
         Translator.from_run(run, checkpoint=checkpoint, engine="ctranslate2")
     kept = {weights_of(run, "step_0000150"), weights_of(run, "step_0000100")}
@@ -197,11 +196,6 @@ def test_engines_go_with_their_checkpoints(run: RunDirectory, tmp_path: Path) ->
     shutil.rmtree(run.checkpoints_dir / "step_0000100")
     remove_stale(run)
     assert engines_in(run) == [weights_of(run, "step_0000150")]
-    cache = tmp_path / "cache"
-    for number in range(12):
-        (cache / f"{number:064x}").mkdir(parents=True)
-    prune(cache, run, None)
-    assert len(list(cache.iterdir())) == 8
 
 
 def test_a_model_that_translates_otherwise_is_refused_once(
@@ -232,41 +226,30 @@ def test_copies_are_read_from_the_aligning_head() -> None:
     first, known, last, end = [0.6, 0.3, 0.1], [0.1, 0.8, 0.1], [0.5, 0.1, 0.4], [0.4, 0.5, 0.1]
     sound = Hypothesis([UNK_ID, 8, UNK_ID], -1.0, True)
     # The third attends most to the first word, which is taken, and then to the last.
-    assert copies_of(sound, sentence, [first, known, last, end]) == Copies([0, 2])
-    # UNK where no word is to be copied, a word where UNK is, and an end before the last was copied.
-    assert copies_of(sound, sentence, [known, known, last, end]) == Copies([], 0)
-    assert copies_of(sound, sentence, [first, last, last, end]) == Copies([0], 1, 2)
+    assert copies_of(sound, sentence, [first, known, last, end]) == ([0, 2], None)
     short = Hypothesis([UNK_ID, 8], -1.0, True)
-    assert copies_of(short, sentence, [first, known, last]) == Copies([0], 2, 2)
+    for hypothesis, attention, prefix, copies in (
+        # UNK where no word is to be copied, a word where UNK is, and an end before the last was copied.
+        (sound, [known, known, last, end], [], []),
+        (sound, [first, last, last, end], [UNK_ID, UNK_ID], [0, 2]),
+        (short, [first, known, last], [UNK_ID, 8, UNK_ID], [0, -1, 2]),
+    ):
+        _, again = copies_of(hypothesis, sentence, attention)
+        assert again == replace(sentence, prefix=prefix, prefix_copies=copies)
     # A word that the prefix has taken is not taken again.
     given = Sentence(1, 1, [UNK_ID, 7, UNK_ID], 10, [8, UNK_ID], [-1, 2])
     continued = Hypothesis([8, UNK_ID, UNK_ID], -1.0, False)
-    assert copies_of(continued, given, [first, first, last]) == Copies([2, 0])
+    assert copies_of(continued, given, [first, first, last]) == ([2, 0], None)
 
 
-REFERENCES = [f"Der Hund sieht heute das Haus Nummer {number} am Fluss." for number in range(100)]
-
-
-@pytest.mark.parametrize(
-    ("lower", "is_good"),
-    [
-        (REFERENCES, True),
-        (
-            [
-                text.replace("sieht heute", "findet heute") if n % 5 else text
-                for n, text in enumerate(REFERENCES)
-            ],
-            False,
-        ),
-        ([*REFERENCES[:99], ""], False),
-        ([*REFERENCES[:99], REFERENCES[99] + " am Fluss am Fluss"], False),
-    ],
-    ids=["the same", "worse", "one is empty", "one repeats itself"],
-)
-def test_a_precision_is_good_if_it_loses_no_quality(lower: list[str], is_good: bool) -> None:
-    assert compare(REFERENCES, lower, REFERENCES).is_good == is_good
-    wide, narrow = (compare(REFERENCES, lower, REFERENCES, percent=each).interval for each in (99, 95))
-    assert wide[0] <= narrow[0] <= narrow[1] <= wide[1]
+@pytest.mark.parametrize(("lower", "used"), [(29.8, "int8"), (29.6, "float32")])
+def test_int8_is_used_if_it_loses_no_quality(
+    lower: float, used: str, trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores = iter([30.0, lower])
+    monkeypatch.setattr(conversion, "validation_pairs", lambda config, most: tiny_pairs()[:100])
+    monkeypatch.setattr(conversion, "bleu", lambda hypotheses, references: next(scores))
+    assert Translator.from_run(trained, engine="ctranslate2").precision == used
 
 
 def test_its_alignment_is_that_of_torch(converted: Path) -> None:
