@@ -1,6 +1,7 @@
 """The sessions of a run, from its ``sessions.jsonl``: when each began, how it ended, and its warnings."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -27,13 +28,13 @@ class TrainingSession:
     def add(self, event: Mapping[str, Any]) -> None:
         """Add what happened after its start."""
         match event:
-            case {"event": "training", "step": step}:
+            case {"event": "training", "step": int(step)}:
                 self.first_step = step
-            case {"event": "validation", "signatures": signatures}:
+            case {"event": "validation", "signatures": dict(signatures)}:
                 self.signatures = signatures
-            case {"event": "warning", "text": text}:
+            case {"event": "warning", "text": str(text)}:
                 self.warnings.append(text)
-            case {"event": "end", "reason": reason}:
+            case {"event": "end", "reason": str(reason)}:
                 self.outcome = reason
 
     def __str__(self) -> str:
@@ -49,7 +50,8 @@ def read_sessions(run: RunDirectory) -> list[TrainingSession]:
     sessions: list[TrainingSession] = []
     for event in read_json_lines(run.sessions_file):
         if event.get("event") == "start":
-            sessions.append(TrainingSession(datetime.fromisoformat(event["time"])))
+            with suppress(LookupError, ValueError, TypeError):
+                sessions.append(TrainingSession(datetime.fromisoformat(event["time"])))
         elif sessions:
             sessions[-1].add(event)
     return sessions

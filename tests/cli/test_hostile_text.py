@@ -52,7 +52,7 @@ def test_neither_log_nor_terminal_nor_tensorboard_obeys_a_sentence(
     assert r"\*\*bold" in sample
     # The sentence is in the first cell of its row, and no cell is added by what is in it.
     shown = markdown_to_safe_html(sample)
-    assert {len(row.split("<td>")) for row in shown.split("<tr>")[2:]} == {5}
+    assert {len(row.split("<td>")) for row in shown.split("<tr>")[2:]} == {4}
     assert set(re.findall(r"<(\w+)", shown)) <= {"table", "thead", "tbody", "tr", "th", "td", "strong"}
     [first_cell, *_] = re.findall(r"<td>(.*?)</td>", shown)
     assert html.unescape(first_cell) == rf"\x1b]0;owned\x07{MARKUP} \u202e en"

@@ -123,7 +123,8 @@ def test_bad_rows_are_counted_and_dropped_on_request(tmp_path: Path) -> None:
     (tmp_path / "train.tsv").write_bytes(b"".join([b"en\tde\n", BAD_LINES[0], good, *BAD_LINES[1:]]))
     loading_fails(
         tmp_path,
-        r"train\.tsv, line 2: there are fewer cells .* \(1 instead of 2\)\. .*cleaning\.skip_bad_rows=true",
+        r"train\.tsv, line 2: there are fewer cells .* \(1 instead of 2\); line 63: there are more .*; "
+        r"line 64: the text is not UTF-8 .*; and 1 more\. .*cleaning\.skip_bad_rows=true",
     )
     corpus = load(tmp_path, CleaningConfig(skip_bad_rows=True))
     assert num_pairs(corpus) == len(PAIRS)
@@ -137,7 +138,9 @@ def test_bad_rows_are_counted_and_dropped_on_request(tmp_path: Path) -> None:
 def test_bad_rows_of_a_test_set_are_never_dropped(tmp_path: Path) -> None:
     (tmp_path / "train.jsonl").write_text(JSONL, encoding="utf-8")
     (tmp_path / "test.jsonl").write_text('{"en": "a", "de": "b"}\n{"en": "a"}\n{"en"\n', encoding="utf-8")
-    with pytest.raises(DataError, match=r"line 2: the target is missing\. .*comparable"):
+    with pytest.raises(
+        DataError, match=r"line 2: the target is missing; line 3: .*not complete JSON.*comparable"
+    ):
         load(tmp_path, CleaningConfig(skip_bad_rows=True))
 
 

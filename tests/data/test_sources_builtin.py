@@ -38,11 +38,8 @@ def test_reversing_has_no_language() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"path": "builtin:primer", "tgt": "fr"}, r"English and German, .* not 'en' and 'fr'"),
-        (
-            {"path": "builtin:primer", "num_train_pairs": 150_001},
-            r"150,000 training pairs: .*num_train_pairs at most",
-        ),
+        ({"path": "builtin:primer", "tgt": "fr"}, r"English and German: .* not 'en' and 'fr'"),
+        ({"path": "builtin:primer", "num_train_pairs": 150_001}, r"150,000 training pairs, but .*: lower"),
         ({"path": "builtin:prime"}, r"no built-in corpus 'builtin:prime', only .*mean 'builtin:primer'"),
     ],
 )

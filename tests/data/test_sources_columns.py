@@ -13,7 +13,7 @@ import pytest
 from pydantic import ValidationError
 
 from mt.config.data import DataConfig
-from mt.data.corpus import load_split, load_undivided
+from mt.data.corpus import load_corpus, load_split, load_undivided
 from mt.errors import DataError
 
 PAIRS = [
@@ -70,6 +70,28 @@ def test_other_column_names_in_each_kind_of_table(tmp_path: Path) -> None:
     assert load(pattern, columns="english,german") == PAIRS * 5
 
 
+def test_the_splits_of_a_folder_have_the_same_columns(tmp_path: Path) -> None:
+    for split in ("train", "val", "test"):
+        write(tmp_path / f"{split}.txt", f"1|{split}|{split} auf Deutsch\n")
+    config = DataConfig(path=str(tmp_path), src="en", tgt="de", columns="2,3", delimiter="pipe")
+    corpus = load_corpus(config)
+    assert corpus.train[0] == {"src": "train", "tgt": "train auf Deutsch"}
+    assert corpus.validation[0] == {"src": "val", "tgt": "val auf Deutsch"}
+
+
+def test_each_source_of_a_mix_has_columns_of_its_own(tmp_path: Path) -> None:
+    own = write(
+        tmp_path / "own.csv", "english;german\n" + "".join(f"{s} {i};{i}\n" for i in range(50) for s in "ab")
+    )
+    more = write(tmp_path / "more.txt", "1\tmore\tmehr\n")
+    usual = write(tmp_path / "usual.tsv", "de\ten\nüblich\tusual\n")
+    mix = f"{more} columns=2,3 delimiter=tab\n{usual}"
+    config = DataConfig(
+        path=str(own), src="en", tgt="de", columns="english,german", mix=mix, held_out_fraction=0.1
+    )
+    assert load_corpus(config).train[-2:] == {"src": ["more", "usual"], "tgt": ["mehr", "üblich"]}
+
+
 @pytest.mark.parametrize("ending", ["", ".gz"])
 def test_two_files_named_anyhow(tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
     english = write(tmp_path / f"english sentences.txt{ending}", "".join(en + "\n" for en, _ in PAIRS))
@@ -117,13 +139,8 @@ WITHOUT_COLUMNS: list[tuple[str, str, dict[str, str], str]] = [
     ("c.tsv", "Go, now.\tGeh.\nStop!\tHalt!\n", {}, "'Go, now.', 'Geh.'.* give numbers: data.columns: 1,2"),
     ("c.csv", "english;german\nGo.;Geh.\n", {}, "'english', 'german'.* Did you mean .*Set data.columns"),
     ("c.csv", "a;b\n", {"columns": "a,c"}, "no column 'c', which data.columns names"),
-    (
-        "c.csv",
-        "a;b\n",
-        {"columns": "a,b", "delimiter": "tab"},
-        "'a;b'.* split at each tab .* semicolon, pipe",
-    ),
-    ("c.csv", "Go.;Geh.\n", {"columns": "1,2"}, "no column '2', .*split at each comma .data.delimiter"),
+    ("c.csv", "a;b\n", {"columns": "a,b", "delimiter": "tab"}, "'a;b'.* split at each tab.* semicolon, pipe"),
+    ("c.csv", "Go.;Geh.\n", {"columns": "1,2"}, "no column '2', .*split at each comma; data.delimiter"),
     (
         "c.csv",
         "Hello, you;Hallo, du\nGo.;Geh.\n",
