@@ -5,7 +5,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from mt import processes
 from mt.data.tokenizers.tokenizer import Tokenizer
@@ -118,6 +118,8 @@ class Translator:
             }
             return ModelTranslator.from_run(run, checkpoint=checkpoint, device=device, **how)
 
+        if engine not in (known := get_args(EngineChoice)):
+            raise ValueError(f"engine must be {', '.join(known[:-1])} or {known[-1]}, not {engine!r}")
         if engine == "torch":
             return load_model("it was asked for")
         if others:
