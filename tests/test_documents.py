@@ -1,5 +1,6 @@
 """What the README and the guides say: their commands run, and the tests that they name are there."""
 
+import ast
 import contextlib
 import logging
 import os
@@ -184,3 +185,13 @@ def test_links_lead_to_files_and_headings(page: Path) -> None:
         file = page.parent / path if path else page
         assert file.exists(), target
         assert not anchor or anchor in _anchors(file), target
+
+
+def test_each_name_in_the_page_on_the_paper_is_in_the_file_that_it_links_to() -> None:
+    page = (ROOT / "docs" / "transformer.md").read_text(encoding="utf-8")
+    named = re.findall(r"\[`([\w.]+)`\]\(\.\./(mt/[\w/]+\.py)\)", page)
+    assert len(named) > 40
+    for name, path in named:
+        tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+        defined = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+        assert name.rpartition(".")[2] in defined, f"{path} does not define {name}"

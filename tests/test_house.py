@@ -52,8 +52,8 @@ LINES = {
     "cli": 1921,
     "other text in mt": 1104,
     "scripts": 3998,
-    "tests": 25009,
-    "documents": 2353,
+    "tests": 24989,
+    "documents": 2355,
     "spine": 2062,
 }
 # More than this below its bound, and the bound is to be lowered.

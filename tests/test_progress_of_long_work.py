@@ -1,4 +1,4 @@
-"""Long work on terminals and pipes: one line with the time left, or log lines where nothing can be drawn."""
+"""Long work on a terminal: one line with the time left, which goes away."""
 
 import io
 import logging
@@ -19,7 +19,6 @@ from mt.data.batches.alignment import align
 from mt.data.batches.dataset import encode_pairs
 from mt.data.corpus import load_corpus
 from mt.data.prepare import make_tokenizers
-from mt.display import track
 from mt.evaluation.evaluate import run_evaluation
 from mt.run_directory import RunDirectory
 
@@ -38,11 +37,10 @@ class Screen:
 
 
 @contextmanager
-def stderr_of(kind: str) -> Iterator[Screen]:
-    """Makes stderr a pipe or a terminal, with log lines as the command line has them."""
-    ours, theirs = os.pipe() if kind == "a pipe" else pty.openpty()
-    if kind == "a terminal":
-        termios.tcsetwinsize(theirs, (24, 100))
+def terminal() -> Iterator[Screen]:
+    """Makes stderr a terminal, with log lines as the command line has them."""
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, 100))
     screen = Screen()
 
     def read() -> None:
@@ -98,7 +96,7 @@ WORK = {
 def test_on_a_terminal_there_is_one_line_that_goes_away(
     work: Callable[..., None], make_config: MakeConfig, trained: RunDirectory
 ) -> None:
-    with stderr_of("a terminal") as screen:
+    with terminal() as screen:
         work(make_config, trained)
     for description in WORK[work]:
         # Drawn over itself, and never left by a line feed.
@@ -107,21 +105,3 @@ def test_on_a_terminal_there_is_one_line_that_goes_away(
         assert not re.search(rf"{description}: [^\r\n\x1b]*\r?\n", screen.text)
         if description != "reading":  # Nobody knows how much there is to read.
             assert any(re.search(r"\d of \d[\d,]* \w+ \[\d\d:\d\d, [\d?:]+ left\]", line) for line in drawn)
-
-
-def test_where_nothing_can_be_drawn_over_it_is_drawn_every_ten_seconds(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    now = 0.0
-    monkeypatch.setattr("tqdm.std.time", lambda: now)
-    monkeypatch.setattr("tqdm.std.tqdm.monitor_interval", 0)
-    monkeypatch.setattr(display, "SECONDS_BETWEEN_LINES", 10.0)
-    with stderr_of("a pipe") as screen:
-        for count in track([100] * 20, "encoding", unit="pairs", total=2000, size=lambda count: count):
-            now += 4.0
-            assert count == 100
-    drawn = re.findall(
-        r"encoding: [^\r]* (\d[\d,]* of 2,000 pairs \[\d\d:\d\d, \d\d:\d\d left\])", screen.text
-    )
-    # After 12, 24, ... seconds, of 80.
-    assert drawn[:2] == ["300 of 2,000 pairs [00:12, 01:08 left]", "600 of 2,000 pairs [00:24, 00:56 left]"]

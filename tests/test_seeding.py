@@ -23,14 +23,3 @@ def test_a_device_is_seeded_as_torch_seeds_all(seed: int) -> None:
     first = draw()
     torch.manual_seed(seed)
     assert torch.equal(draw(), first)
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
-def test_a_gpu_is_seeded() -> None:
-    device = torch.device("cuda")
-    seed_device(7, device)
-    first = draw("cuda")
-    seed_device(7, device)
-    assert torch.equal(draw("cuda"), first)
-    seed_device(8, device)
-    assert not torch.equal(draw("cuda"), first)
