@@ -149,9 +149,11 @@ def test_a_file_without_splits_is_not_called_a_split(
     assert found.where == str(other)
     assert found.name.startswith("other.tsv-")
     assert found.sources == ["Go.", "Stop."]
-    # The run has learnt from all of its own files.
-    load_evaluation_set(config, "train", path=str(own))
-    assert "was trained on" in caplog.text
+    # The run has learnt from all of its own files, by whatever path.
+    for path in ("own.tsv", f"../{tmp_path.name}/own.tsv", "o*.tsv"):
+        caplog.clear()
+        load_evaluation_set(config, "train", path=f"{tmp_path}/{path}")
+        assert "was trained on" in caplog.text
 
 
 def test_pairs_without_a_reference_are_refused_or_left_out(tmp_path: Path) -> None:

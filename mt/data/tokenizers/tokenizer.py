@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Self
 
@@ -19,8 +18,6 @@ from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK, UNK_I
 # A million words take 30 million bytes; the limit protects against files that would fill the memory.
 _MAX_BYTES = 2**28
 
-# A made-up word, a cuneiform sign and a character for private use.
-_NEVER_SEEN = "zqxjkv \U00012000 \ue123"
 _NOT_TEXT = frozenset({PAD_ID, BOS_ID, EOS_ID})
 
 
@@ -84,11 +81,6 @@ class Tokenizer:
     def size(self) -> int:
         """Entries in the vocabulary, including special tokens; all ids are smaller than this."""
         return self.library.get_vocab_size()
-
-    @cached_property
-    def spells_everything(self) -> bool:
-        """Whether no text is unknown, because what is not in the vocabulary is spelt in bytes."""
-        return UNK_ID not in self.encode(_NEVER_SEEN)
 
     def merges(self) -> list[tuple[int, int, int]]:
         """The ids of the left, right and merged token of each merge of a BPE tokenizer, in order of rank."""
