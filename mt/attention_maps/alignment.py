@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from mt.inference.alignment_layer import AlignmentLayer, aligning_layer, choose_layer
-from mt.inference.attention import SentenceAttention, check_recordable, found_attention, sentence_attention
+from torch import Tensor
+
+from mt.errors import ConfigError
+from mt.inference.attention import SentenceAttention, check_recordable, sentence_attention
 from mt.inference.labels import aligned_words
 from mt.inference.model_translator import ModelTranslator
-from mt.inference.segments import Translation
 from mt.search.strategy import Strategy
 
 # The weights of a base model are 0.4 MB for a pair of 26 tokens each, and 9.4 MB for one of 128.
@@ -15,11 +16,46 @@ _LINES_AT_ONCE = 32
 
 
 @dataclass(frozen=True)
+class AligningHeads:
+    """The heads of the decoder whose attention to the source, averaged, is the alignment."""
+
+    layer: int
+    """Counted from 0, the lowest layer."""
+    num_heads: int
+    """How many of its heads: the first ones."""
+
+    def __str__(self) -> str:
+        heads = "its first head" if self.num_heads == 1 else "the mean of its heads"
+        return f"decoder layer {self.layer + 1}, {heads}"
+
+    def weights(self, sentence: SentenceAttention) -> Tensor:
+        """How much each target token attends to each source token: ``(T, S)``, EOS included."""
+        return sentence.cross[self.layer, : self.num_heads].mean(0)
+
+    def words(self, sentence: SentenceAttention) -> list[tuple[int, int]]:
+        """The result of `aligned_words`."""
+        return aligned_words(sentence.src_tokens, sentence.tgt_tokens, self.weights(sentence).tolist())
+
+
+@dataclass(frozen=True)
 class AttentionMaps:
-    """The attention of some sentences, with the layer that aligns them."""
+    """The attention of some sentences, with the heads that align them."""
 
     sentences: Sequence[SentenceAttention]
-    layer: AlignmentLayer
+    heads: AligningHeads
+
+
+def aligning_heads(translator: ModelTranslator, layer: int | None = None) -> AligningHeads:
+    """All heads of the given decoder layer, counted from 0; without one, those that align best by rule."""
+    model = translator.config.model
+    if layer is None:
+        return AligningHeads(*translator.config.aligning_heads)
+    if not 0 <= layer < model.num_decoder_layers:
+        raise ConfigError(
+            f"there is no decoder layer {layer + 1}: this model has {model.num_decoder_layers}, "
+            "counted from 1."
+        )
+    return AligningHeads(layer, model.num_heads)
 
 
 def attention_maps(
@@ -30,28 +66,22 @@ def attention_maps(
     strategy: Strategy = None,
     layer: int | None = None,
 ) -> AttentionMaps:
-    """Record the attention of sentences and their translations, and choose the layer that aligns them.
+    """Record the attention of sentences and their translations, with the heads that align them.
 
     Without ``targets`` it is that of the translations that the model makes with ``strategy``. ``layer`` is
-    the decoder layer to align with, counted from 0; None chooses it by the rule.
+    the decoder layer to align with, counted from 0.
     """
-    sentences = sentence_attention(translator, sources, targets, strategy=strategy)
-    chosen = aligning_layer(translator, layer) or choose_layer(translator, sentences)
-    return AttentionMaps(sentences, chosen)
+    heads = aligning_heads(translator, layer)
+    return AttentionMaps(sentence_attention(translator, sources, targets, strategy=strategy), heads)
 
 
 def attention_line_by_line(
-    translator: ModelTranslator,
-    sources: Sequence[str],
-    targets: Sequence[str] | None = None,
-    *,
-    strategy: Strategy = None,
-    layer: int | None = None,
-) -> tuple[AlignmentLayer, Iterator[SentenceAttention]]:
-    """The layer and the sentences of `attention_maps`, for any number of lines.
+    translator: ModelTranslator, sources: Sequence[str], targets: Sequence[str] | None = None
+) -> Iterator[SentenceAttention]:
+    """The attention of any number of sentences.
 
-    The attention of a sentence is only recorded when it is due, because the weights of many do not fit into
-    memory; a sentence that is too long is reported before anything is recorded.
+    That of a sentence is only recorded when it is due, because the weights of many do not fit into memory; a
+    sentence that is too long is reported before anything is recorded.
     """
 
     def blocks() -> Iterator[tuple[int, Sequence[str], Sequence[str] | None]]:
@@ -59,30 +89,10 @@ def attention_line_by_line(
             block = slice(start, start + _LINES_AT_ONCE)
             yield start + 1, sources[block], None if targets is None else targets[block]
 
-    def recorded() -> Iterator[SentenceAttention]:
-        for first, some, theirs in blocks():
-            yield from sentence_attention(translator, some, theirs, strategy=strategy, first_line=first)
-
     for first, some, theirs in blocks():
         check_recordable(translator, some, theirs, first_line=first)
-    return aligning_layer(translator, layer) or choose_layer(translator, recorded()), recorded()
-
-
-def word_alignments(
-    translator: ModelTranslator,
-    source: str,
-    translations: Sequence[Translation],
-    layer: AlignmentLayer | None,
-) -> list[list[tuple[int, int]] | None]:
-    """Align the words of a text with those of translations that the translator has made of it.
-
-    Returns the result of `aligned_words` for each translation; None for all if the text was translated in
-    parts. The layer is that of `aligning_layer`; None applies the rule to these translations.
-    """
-    if any(len(each.parts) > 1 for each in translations):
-        return [None] * len(translations)
-    sentences = found_attention(translator, source, translations)
-    chosen = layer or choose_layer(translator, sentences)
-    return [
-        aligned_words(each.src_tokens, each.tgt_tokens, chosen.alignment(each).tolist()) for each in sentences
-    ]
+    return (
+        sentence
+        for first, some, theirs in blocks()
+        for sentence in sentence_attention(translator, some, theirs, first_line=first)
+    )

@@ -8,8 +8,9 @@
     decoder: ["Decoder self-attention", "the token that is predicted", "the tokens written before it"],
   };
   const MEAN = -1;
+  const ALIGNING = data.heads === 1 ? 0 : MEAN;
   const SMALLEST = 0.04; // The smallest weight of a line between the sentences.
-  const state = { sentence: 0, kind: "cross", layer: data.layer, head: MEAN, row: null, col: null };
+  const state = { sentence: 0, kind: "cross", layer: data.layer, head: ALIGNING, row: null, col: null };
   const darkScreen = window.matchMedia("(prefers-color-scheme: dark)");
   let printing = false;
 
@@ -94,7 +95,7 @@
     "Each row is a token that attends, each column a token that is attended to. The weights of a row sum to 1.",
     "A row of the decoder is the token that is being predicted: what the model attends to in order to write it. " +
       "At that moment it has read the tokens before it, which are the columns of the decoder's self-attention.",
-    "The lines between the sentences show one layer's cross-attention, averaged over its heads. The thick line of " +
+    "The lines between the sentences show the cross-attention of the heads that align words. The thick line of " +
       "each token goes to the source token with the largest weight; </s>, the end of a sentence, is left out there.",
     "Keys: Tab goes from part to part; in the large map the arrow keys move from cell to cell.",
     "Attention is where a layer takes information from. It is not proof of why a word was chosen.",
@@ -119,7 +120,7 @@
   }
 
   function drawLines() {
-    const weights = matrix("cross", data.layer, MEAN);
+    const weights = matrix("cross", data.layer, ALIGNING);
     const width = now().src.length;
     const links = now().tgt.slice(0, -1).flatMap((_, t) => {
       const row = [...weights.subarray(t * width, (t + 1) * width - 1)];
@@ -138,7 +139,7 @@
   function focusToken(index, isSource) {
     const [own, other] = isSource ? [source, target] : [target, source];
     const [tokens, others] = isSource ? [now().src, now().tgt] : [now().tgt, now().src];
-    const weights = matrix("cross", data.layer, MEAN);
+    const weights = matrix("cross", data.layer, ALIGNING);
     const width = now().src.length;
     const strongest = others
       .map(([label], i) => [isSource ? weights[i * width + index] : weights[index * width + i], label, i])
@@ -163,12 +164,9 @@
   }
 
   function ruleText() {
-    const { heads, layers } = now().maps.cross;
-    const mean = heads === 1 ? "" : `, averaged over its ${heads} heads`;
-    const measured = data.agreement === null || layers === 1 ? "" :
-      ` Of the ${layers} layers it agrees most often (for ${Math.round(100 * data.agreement)} % of the tokens) with the ` +
-      "source token that the prediction depends on most.";
-    return `Lines: cross-attention of decoder layer ${data.layer + 1}${mean}.${measured}`;
+    const { heads } = now().maps.cross;
+    const which = heads === 1 ? "" : data.heads === 1 ? ", its first head" : `, averaged over its ${heads} heads`;
+    return `Lines: cross-attention of decoder layer ${data.layer + 1}${which}.`;
   }
 
   // ---- the large map ----

@@ -85,8 +85,8 @@ h1 small {{ font-weight: 400; font-size: 0.95rem; opacity: 0.75; overflow-wrap: 
 def _data(maps: AttentionMaps) -> str:
     """The data that the script draws, as JSON that is safe between tags."""
     data = {
-        "layer": maps.layer.index,
-        "agreement": maps.layer.agreement,
+        "layer": maps.heads.layer,
+        "heads": maps.heads.num_heads,
         "sentences": [_sentence(each) for each in maps.sentences if _has_text(each)],
     }
     # "</script>" and "<!--" would end or change the element that contains it.

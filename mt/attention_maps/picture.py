@@ -34,12 +34,12 @@ _MORE_FONTS = (
 
 
 def picture(maps: AttentionMaps, format: Literal["png", "svg"]) -> bytes:
-    """Draw how the first sentence is aligned: the mean of the heads; equal arguments give equal bytes."""
+    """Draw how the first sentence is aligned; equal arguments give equal bytes."""
     sentence = maps.sentences[0]
     installed = set(fontManager.get_font_names())
     fonts = ["DejaVu Sans", *(font for font in _MORE_FONTS if font in installed)]
     with matplotlib.rc_context({"font.family": fonts, "svg.hashsalt": "mt", "axes.linewidth": 0.6}):
-        weights = sentence.cross[maps.layer.index].mean(0)
+        weights = maps.heads.weights(sentence)
         return _saved(_drawn(weights, _labels(sentence.tgt_tokens), _labels(sentence.src_tokens)), format)
 
 

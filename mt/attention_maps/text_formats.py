@@ -5,27 +5,26 @@ from collections.abc import Iterable, Iterator
 
 from torch import Tensor
 
-from mt.inference.alignment_layer import AlignmentLayer
+from mt.attention_maps.alignment import AligningHeads
 from mt.inference.attention import SentenceAttention
-from mt.inference.labels import aligned_words
 
 # Decimal places of a weight; rows still sum to 1 to six digits.
 _DIGITS = 8
 
 
-def as_json(layer: AlignmentLayer, sentences: Iterable[SentenceAttention]) -> Iterator[str]:
+def as_json(heads: AligningHeads, sentences: Iterable[SentenceAttention]) -> Iterator[str]:
     """One JSON object with the tokens, weights and word alignment of each sentence, in parts.
 
     ``cross[layer][head][row][column]`` and the others are as in `SentenceAttention`; ``src_words`` and
     ``tgt_words`` say which word of the sentence each token is part of, null for EOS.
     """
-    yield f'{{"alignment_layer": {layer.index + 1}, "sentences": ['
+    yield f'{{"alignment_layer": {heads.layer + 1}, "sentences": ['
     for number, sentence in enumerate(sentences):
-        yield (", " if number else "") + json.dumps(_as_dict(layer, sentence))
+        yield (", " if number else "") + json.dumps(_as_dict(heads, sentence))
     yield "]}\n"
 
 
-def _as_dict(layer: AlignmentLayer, sentence: SentenceAttention) -> dict[str, object]:
+def _as_dict(heads: AligningHeads, sentence: SentenceAttention) -> dict[str, object]:
     return {
         "line": sentence.line,
         "source": sentence.source,
@@ -35,9 +34,7 @@ def _as_dict(layer: AlignmentLayer, sentence: SentenceAttention) -> dict[str, ob
         "tgt_inputs": [token.label for token in sentence.tgt_inputs],
         "src_words": [token.word for token in sentence.src_tokens],
         "tgt_words": [token.word for token in sentence.tgt_tokens],
-        "alignment": aligned_words(
-            sentence.src_tokens, sentence.tgt_tokens, layer.alignment(sentence).tolist()
-        ),
+        "alignment": heads.words(sentence),
         "encoder_self": _rounded(sentence.encoder_self),
         "decoder_self": _rounded(sentence.decoder_self),
         "cross": _rounded(sentence.cross),
@@ -48,10 +45,7 @@ def _rounded(weights: Tensor) -> object:
     return (weights.double() * 10**_DIGITS).round().div(10**_DIGITS).tolist()
 
 
-def as_pharaoh(layer: AlignmentLayer, sentences: Iterable[SentenceAttention]) -> Iterator[str]:
+def as_pharaoh(heads: AligningHeads, sentences: Iterable[SentenceAttention]) -> Iterator[str]:
     """A line for each sentence: ``i-j`` pairs of a source and a target word, counted from 0, sorted."""
     for sentence in sentences:
-        pairs = sorted(
-            aligned_words(sentence.src_tokens, sentence.tgt_tokens, layer.alignment(sentence).tolist())
-        )
-        yield " ".join(f"{i}-{j}" for i, j in pairs) + "\n"
+        yield " ".join(f"{i}-{j}" for i, j in sorted(heads.words(sentence))) + "\n"

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from typer import Argument, Option
 
@@ -11,9 +11,6 @@ from mt.cli.logs import invite_typing, say, show_logs
 from mt.display import counted
 from mt.errors import DataError
 from mt.inference.arriving_lines import STDIN_NAME, lines_of
-
-if TYPE_CHECKING:
-    from mt.inference.alignment_layer import AlignmentLayer
 
 Format = Literal["html", "png", "svg", "json", "pharaoh"]
 FORMATS: dict[str, Format] = {".png": "png", ".svg": "svg", ".json": "json"}
@@ -40,7 +37,7 @@ def attention(
         ),
     ] = None,
     layer: Annotated[
-        int | None, Option(min=1, help="The layer of the alignment or picture. Default: the best one.")
+        int | None, Option(min=1, help="The layer of the alignment or picture. Default: the one that aligns.")
     ] = None,
     checkpoint: options.CheckpointOption = "best",
     device: options.DeviceOption = "auto",
@@ -60,22 +57,22 @@ def attention(
     options.check_output(out)
     pairs = _read(sentences, file, target_column)
     _check_number(made, len(pairs[0]))
-    from mt.attention_maps.alignment import attention_line_by_line, attention_maps
+    from mt.attention_maps.alignment import AttentionMaps, aligning_heads, attention_line_by_line
+    from mt.inference.attention import sentence_attention
     from mt.inference.model_translator import ModelTranslator
 
     translator = ModelTranslator.from_run(found, checkpoint=checkpoint, device=device)
-    index = None if layer is None else layer - 1
+    heads = aligning_heads(translator, None if layer is None else layer - 1)
+    say(f"alignment: {heads}")
     if made == "json" or made == "pharaoh":
         from mt.attention_maps.text_formats import as_json, as_pharaoh
 
-        aligning, recorded = attention_line_by_line(translator, *pairs, layer=index)
-        say(_how_aligned(aligning))
-        options.write_output((as_json if made == "json" else as_pharaoh)(aligning, recorded), out)
+        recorded = attention_line_by_line(translator, *pairs)
+        options.write_output((as_json if made == "json" else as_pharaoh)(heads, recorded), out)
         return
     from mt.attention_maps.page import attention_page, check_shows_something
 
-    maps = attention_maps(translator, *pairs, layer=index)
-    say(_how_aligned(maps.layer))
+    maps = AttentionMaps(sentence_attention(translator, *pairs), heads)
     check_shows_something(maps)
     if made == "html":
         options.write_output([attention_page(maps, f"{found.name}, {translator.checkpoint}")], out)
@@ -112,10 +109,3 @@ def _check_number(made: Format, num_sentences: int) -> None:
             f"--format {made} shows at most {counted(most, 'sentence')}, not {num_sentences:,}: give fewer, "
             "or use --format json or pharaoh."
         )
-
-
-def _how_aligned(layer: "AlignmentLayer") -> str:
-    text = f"alignment: decoder layer {layer.index + 1}, mean of the heads"
-    if layer.agreement is None:
-        return text
-    return f"{text}; it agrees with what the predictions depend on for {layer.agreement:.0%} of the tokens"

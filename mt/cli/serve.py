@@ -4,7 +4,7 @@ import ipaddress
 import logging
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import Annotated
 
 from typer import Option
 
@@ -13,11 +13,6 @@ from mt.cli import options
 from mt.cli.logs import show_logs
 from mt.display import visible
 from mt.errors import ConfigError, DataError
-
-if TYPE_CHECKING:
-    from mt.inference.model_translator import ModelTranslator
-    from mt.inference.translator import Translator
-    from mt.serving.batching import Align
 
 LOG = logging.getLogger(__name__)
 
@@ -83,8 +78,7 @@ def serve(
             translator = options.load_translator(path, checkpoint, device, precision, engine)
             if verbose:
                 LOG.info("%s: %s", name, translator.described)
-            align = _aligner(translator)
-            runs.append(BatchedTranslator(translator, name, max_waiting=max_queue, align=align))
+            runs.append(BatchedTranslator(translator, name, max_waiting=max_queue))
         # With a token, the host name need not be checked: nobody can use the service without the token.
         is_open = token is not None or not is_private
         hosts = ["*"] if is_open else ["localhost", "127.0.0.1", "[::1]", f"[{address}]", address, host]
@@ -99,17 +93,3 @@ def _read_token(file: Path) -> str:
             f"the token file {file} must hold one line of visible ASCII characters without spaces."
         )
     return token
-
-
-def _aligner(translator: "Translator") -> "Align | None":
-    """What aligns words; None if torch translates in another precision than float32."""
-    if translator.engine.name != "torch":
-        return translator.align
-    model = cast("ModelTranslator", translator)
-    if model.plain_model is None:
-        return None
-    from mt.attention_maps.alignment import word_alignments
-    from mt.inference.alignment_layer import aligning_layer
-
-    chosen = aligning_layer(model)
-    return lambda source, translations: word_alignments(model, source, translations, chosen)

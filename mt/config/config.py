@@ -28,6 +28,18 @@ class Config(Section):
     init_from: InitFromConfig = InitFromConfig()
 
     @property
+    def aligning_heads(self) -> tuple[int, int]:
+        """The decoder layer, from 0, that aligns words, and how many of its heads are averaged for that.
+
+        Guided alignment trains one head to. Otherwise the last layer but one aligns best (Garg et al. 2019);
+        of two, the last.
+        """
+        num_layers = self.model.num_decoder_layers
+        if self.training.guided_alignment:
+            return num_layers - 1, 1
+        return num_layers - (2 if num_layers > 2 else 1), self.model.num_heads
+
+    @property
     def copies_words(self) -> bool:
         """Whether the model learns to copy unknown words; subwords are never unknown."""
         return self.tokenizer.kind == "word" and self.training.guided_alignment > 0

@@ -80,14 +80,10 @@ class Engine(Protocol):
             LinesError: If a sentence does not fit into memory, or its logits are NaN or infinite.
         """
 
-
-class Aligner(Protocol):
-    """An engine that also says what translations attend to."""
-
     def attention(
         self, source: Sequence[int], targets: Sequence[Sequence[int]]
     ) -> list[Sequence[Sequence[float]]]:
-        """How much each token of each target attends to each token of the source."""
+        """How much each token of each target attends to each token of the source, by the heads that align."""
 
 
 def batches_by_length(

@@ -7,6 +7,7 @@ from os.path import commonprefix
 
 from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing
 from mt.data.tokenizers.word_level import SPACE_BYTE, SPACE_MARK
+from mt.inference.segments import Translation
 from mt.inference.source_reader import SourceReader
 from mt.special_tokens import EOS, UNK_ID
 
@@ -46,6 +47,15 @@ def label_written(tokenizer: Tokenizer, ids: Sequence[int], copies: Sequence[str
         label = added if added and "\ufffd" not in added else entry
         tokens.append(Token(label, len(text.split()) - 1 if added else None, ids[number - 1] == UNK_ID))
     return Labelled(ids, [*tokens, Token(EOS, None)], text)
+
+
+def label_translation(tokenizer: Tokenizer, translation: Translation, max_length: int) -> Labelled:
+    """Label a translation of at most one segment, written by a model of this ``max_length``."""
+    if not translation.parts:
+        return label_written(tokenizer, [], [])
+    [(segment, hypothesis)] = translation.parts
+    # One that was cut at the model's limit makes room for the EOS that all tokens end with.
+    return label_written(tokenizer, hypothesis.ids[: max_length - 1], segment.copied_words(hypothesis))
 
 
 def label_read(reader: SourceReader, text: str) -> Labelled:

@@ -57,8 +57,6 @@ class ModelTranslator(Translator):
         self.src, self.tgt = config.data.src, config.data.tgt
         configs = [config, *(other.config for other in others)]
         models = [model, *(other.model for other in others)]
-        # For attention, which is recorded in evaluation mode.
-        self.plain_model = model if precision == "float32" and not others else None
         if precision != "float32":
             models = [deepcopy(each).to(SEARCH_DTYPES[precision]) for each in models]
         widths = [each.output.in_features for each in models]
@@ -69,6 +67,7 @@ class ModelTranslator(Translator):
                 model.output.weight.device,
                 batch_sentences=config.validation.batch_sentences,
                 precision=precision,
+                aligning_heads=config.aligning_heads,
                 why=why,
             ),
             src_tokenizer,
@@ -115,13 +114,6 @@ class ModelTranslator(Translator):
         translator = cls(loaded.config, loaded.model, *tokenizers, others=others, **options)
         translator.checkpoint = loaded.checkpoint.name
         return translator
-
-    @property
-    def attending_model(self) -> Transformer:
-        """The model whose attention is recorded."""
-        if self.plain_model is None:
-            raise TypeError("attention is recorded for a single model in float32, not for an ensemble")
-        return self.plain_model
 
     @property
     def device(self) -> torch.device:

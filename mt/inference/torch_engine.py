@@ -9,6 +9,7 @@ from itertools import chain
 from typing import TypeVar
 
 import torch
+from torch import Tensor
 
 from mt import distributed, processes
 from mt.data.batches.batch import collate, pad
@@ -24,6 +25,8 @@ from mt.search.request import SearchRequest
 from mt.search.sampling import sample
 from mt.search.strategy import Beam, Sampling
 from mt.special_tokens import EOS_ID, UNK_ID
+from mt.transformer.recording import recording_attention
+from mt.transformer.transformer import Transformer
 
 LOG = logging.getLogger(__name__)
 
@@ -53,10 +56,12 @@ class TorchEngine:
         *,
         batch_sentences: int,
         precision: SearchPrecision = "float32",
+        aligning_heads: tuple[int, int] = (-1, 1),
         why: str = "",
     ) -> None:
         """Search with ``model``, which is on ``device``, at most ``batch_sentences`` at once."""
         self.model = model
+        self.aligning_heads = aligning_heads
         self.torch_device = device
         self.device = device.type
         self.batch_sentences = batch_sentences
@@ -160,6 +165,31 @@ class TorchEngine:
         for batch in batches_by_length(lengths, min(batch_tokens, _MOST_SCORED_TOKENS)):
             by_index |= zip(batch, in_halves(score_batch, batch, too_large_pair), strict=True)
         return [by_index[index] for index in range(len(targets))]
+
+    def attention(
+        self, source: Sequence[int], targets: Sequence[Sequence[int]]
+    ) -> list[Sequence[Sequence[float]]]:
+        """How much each token of each target attends to each token of the source, by the heads that align."""
+        layer, num_heads = self.aligning_heads
+        return [self.record(source, target)[-1][layer, :num_heads].mean(0).tolist() for target in targets]
+
+    @torch.inference_mode()
+    def record(self, src_ids: Sequence[int], tgt_ids: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
+        """Attention of the encoder, of the decoder over the target, and of the decoder over the source.
+
+        ``(L, H, S, S)``, ``(L, H, T, T)`` and ``(L, H, T, S)`` on the CPU. The ids have no BOS or EOS.
+        """
+        if not isinstance(self.model, Transformer):
+            raise TypeError("attention is recorded for a single model, not for an ensemble")
+        batch = collate([src_ids], [tgt_ids]).to(self.torch_device)
+        with recording_attention(self.model) as recorded:
+            memory = self.model.encode(batch.src_ids, batch.src_mask)
+            self.model.decode(batch.tgt_ids, memory, batch.src_mask, batch.tgt_mask)
+
+        def stacked(layers: list[list[Tensor]]) -> Tensor:
+            return torch.stack([weights[0] for [weights] in layers]).cpu()
+
+        return stacked(recorded.encoder_self), stacked(recorded.decoder_self), stacked(recorded.cross)
 
 
 def in_halves(

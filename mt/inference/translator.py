@@ -5,14 +5,14 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from mt import processes
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.display import counted
 from mt.errors import ConfigError, LinesError
-from mt.inference.engines import Aligner, Engine, Rules, Sentence
-from mt.inference.labels import aligned_words, label_read, label_written
+from mt.inference.engines import Engine, Rules, Sentence
+from mt.inference.labels import aligned_words, label_read, label_translation
 from mt.inference.segments import Segment, Translation, join_parts, lines_of, read_segments
 from mt.inference.source_reader import SourceReader
 from mt.run_directory import RunDirectory, as_run
@@ -288,15 +288,9 @@ class Translator:
         """
         if any(len(translation.parts) > 1 for translation in translations):
             return [None] * len(translations)
-        written = [
-            label_written(self.tgt_tokenizer, hypothesis.ids, segment.copied_words(hypothesis))
-            for translation in translations
-            for segment, hypothesis in translation.parts
-        ]
-        if not written:
-            return [[] for _ in translations]
+        written = [label_translation(self.tgt_tokenizer, each, self.max_length) for each in translations]
         read = label_read(self.reader, source)
-        weights = cast(Aligner, self.engine).attention(read.ids, [each.ids for each in written])
+        weights = self.engine.attention(read.ids, [each.ids for each in written])
         return [
             aligned_words(read.tokens, each.tokens, rows) for each, rows in zip(written, weights, strict=True)
         ]

@@ -119,8 +119,6 @@ class Service:
             problem = "several runs match: choose one" if runs else "there is no such run"
             names = ", ".join(f"{run.name} ({run.src} to {run.tgt})" for run in self.runs)
             raise DataError(f"{problem}. The runs are {names}.")
-        if asked.alignment and runs[0].align is None:
-            raise DataError(f"{runs[0].name} aligns words only in float32, if it is served by torch.")
         return runs[0]
 
     def _texts(self, asked: TranslateRequest) -> list[str]:

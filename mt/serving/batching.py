@@ -4,7 +4,7 @@ Which sentences share a batch does not change their translations, except for tie
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -13,9 +13,6 @@ from mt.inference.segments import Translation
 from mt.inference.translator import Translator
 from mt.search.strategy import Beam
 from mt.serving.api import Result, TranslationAnswer
-
-Align = Callable[[str, Sequence[Translation]], Sequence[Sequence[tuple[int, int]] | None]]
-"""Aligns a text with each of its translations; None for a text that was translated in parts."""
 
 
 class QueueFullError(Exception):
@@ -47,11 +44,10 @@ class _Job:
 class BatchedTranslator:
     """Translates the requests of an event loop in a thread of its own, one batch after the other."""
 
-    def __init__(self, translator: Translator, name: str, *, max_waiting: int, align: Align | None) -> None:
+    def __init__(self, translator: Translator, name: str, *, max_waiting: int) -> None:
         """Wrap a translator, which must not be used elsewhere; an empty queue accepts any request."""
         self.name = name
         self.src, self.tgt = translator.src, translator.tgt
-        self.align = align
         self._translator = translator
         self._max_waiting = max_waiting
         self._jobs: list[_Job] = []
@@ -71,7 +67,6 @@ class BatchedTranslator:
             "precision": engine.precision,
             "device": engine.device,
             "why": engine.why,
-            "alignment": self.align is not None,
             "waiting": self._num_waiting(),
         }
 
@@ -142,8 +137,9 @@ class BatchedTranslator:
         answers = [
             TranslationAnswer(text=each.text, score=each.score, log_prob=each.log_prob) for each in best_first
         ]
-        if job.aligned and self.align is not None and not job.results.done():
-            for answer, alignment in zip(answers, self.align(text, best_first), strict=True):
+        if job.aligned and not job.results.done():
+            alignments = self._translator.align(text, best_first)
+            for answer, alignment in zip(answers, alignments, strict=True):
                 answer.alignment = None if alignment is None else list(alignment)
         [source] = self._translator.src_tokenizer.form.rewrite([text])
         return Result(source=source, translations=answers)

@@ -43,8 +43,8 @@
   }
 
   async function translate(text) {
-    const { run, alignment } = runs[part("run").selectedIndex];
-    let answer = await post({ text, run, alignment, beam: ALTERNATIVES, n_best: ALTERNATIVES });
+    const { run } = runs[part("run").selectedIndex];
+    let answer = await post({ text, run, alignment: true, beam: ALTERNATIVES, n_best: ALTERNATIVES });
     // A long text is translated in parts, which have no alternatives.
     if (answer.status === 422) answer = await post({ text, run });
     const said = await answer.json();

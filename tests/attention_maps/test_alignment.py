@@ -1,18 +1,15 @@
 """The alignment that is read from attention: against what is known of the task, and by hand."""
 
-import logging
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from mt.attention_maps.alignment import attention_maps
+from mt.attention_maps.alignment import AligningHeads, attention_maps
 from mt.attention_maps.text_formats import as_pharaoh
 from mt.config.load import load_config
 from mt.data.corpus import load_split
 from mt.errors import ConfigError
-from mt.inference.alignment_layer import AlignmentLayer, choose_layer
 from mt.inference.attention import SentenceAttention
 from mt.inference.labels import Token
 from mt.inference.model_translator import ModelTranslator
@@ -47,7 +44,7 @@ def test_reversing_is_aligned_along_the_anti_diagonal(tmp_path: Path) -> None:
     maps = attention_maps(translator, load_split(config.data, "test")["src"][:100])
     num_right = num_tokens = 0
     for sentence in maps.sentences:
-        places = maps.layer.alignment(sentence)[:-1, :-1].argmax(-1).tolist()
+        places = maps.heads.weights(sentence)[:-1, :-1].argmax(-1).tolist()
         expected = range(len(sentence.src_ids) - 1, -1, -1)
         num_tokens += len(places)
         num_right += sum(place == right for place, right in zip(places, expected, strict=False))
@@ -55,38 +52,24 @@ def test_reversing_is_aligned_along_the_anti_diagonal(tmp_path: Path) -> None:
     assert num_right / num_tokens >= 0.95
 
 
-def test_the_layer_is_chosen_that_attends_to_what_the_prediction_depends_on(
-    translator: ModelTranslator,
+@pytest.mark.parametrize(
+    ("num_layers", "guided", "expected"),
+    [(6, 0.0, (4, 2)), (3, 0.0, (1, 2)), (2, 0.0, (1, 2)), (1, 0.0, (0, 2)), (3, 0.1, (2, 1))],
+)
+def test_the_last_layer_but_one_aligns_or_the_head_that_was_trained_to(
+    num_layers: int, guided: float, expected: tuple[int, int], translator: ModelTranslator
 ) -> None:
-    rows = load_split(translator.config.data, "validation")
-    maps = attention_maps(translator, rows["src"], rows["tgt"])
-
-    def with_layers(*shifts: int) -> list[SentenceAttention]:
-        """The decoder's one layer among others that attend to a token beside the right one."""
-        return [
-            replace(each, cross=torch.cat([each.cross.roll(shift, -1) for shift in shifts]))
-            for each in maps.sentences
-        ]
-
-    for shifts, right in (((0, 1, 2), 0), ((1, 0, 2), 1), ((2, 1, 0), 2)):
-        chosen = choose_layer(translator, with_layers(*shifts))
-        assert chosen.index == right
-        assert chosen.agreement is not None
-        assert chosen.agreement > 0.6
+    config = translator.config
+    model = config.model.model_copy(update={"num_decoder_layers": num_layers})
+    training = config.training.model_copy(update={"guided_alignment": guided})
+    assert config.model_copy(update={"model": model, "training": training}).aligning_heads == expected
 
 
-def test_the_layer_is_given_or_chosen_even_without_the_corpus(
-    translator: ModelTranslator, caplog: pytest.LogCaptureFixture
-) -> None:
-    layer = attention_maps(translator, ["Anna buys milk."], layer=0).layer
-    assert (layer.index, layer.agreement) == (0, None)
+def test_a_given_layer_is_used_with_all_its_heads(translator: ModelTranslator) -> None:
+    heads = attention_maps(translator, ["Anna buys milk."], layer=0).heads
+    assert (heads.layer, heads.num_heads) == (0, 2)
     with pytest.raises(ConfigError, match=r"no decoder layer 2.* has 1"):
         attention_maps(translator, ["Anna buys milk."], layer=1)
-    data = translator.config.data.model_copy(update={"path": "/nowhere/at-all"})
-    translator.config = translator.config.model_copy(update={"data": data})
-    with caplog.at_level(logging.INFO, "mt"):
-        assert attention_maps(translator, ["Anna buys milk."]).layer.agreement is not None
-    assert "/nowhere/at-all" in caplog.text
 
 
 def test_subwords_are_joined_to_words_and_eos_is_left_out() -> None:
@@ -105,4 +88,4 @@ def test_subwords_are_joined_to_words_and_eos_is_left_out() -> None:
     cross = torch.stack([weights * 2, weights * 0])[None]
     nothing = torch.zeros(1, 1, 1, 1)
     sentence = SentenceAttention(1, "", "", src, tgt, [], [], nothing, nothing, cross)
-    assert list(as_pharaoh(AlignmentLayer(0, None), [sentence])) == ["0-0 0-1 2-2\n"]
+    assert list(as_pharaoh(AligningHeads(0, 2), [sentence])) == ["0-0 0-1 2-2\n"]

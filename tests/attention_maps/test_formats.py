@@ -13,8 +13,8 @@ from mt.inference.model_translator import ModelTranslator
 
 
 def test_json_has_the_recorded_weights_whose_rows_sum_to_one(maps: AttentionMaps) -> None:
-    data = json.loads("".join(as_json(maps.layer, maps.sentences)))
-    assert data["alignment_layer"] == maps.layer.index + 1
+    data = json.loads("".join(as_json(maps.heads, maps.sentences)))
+    assert data["alignment_layer"] == maps.heads.layer + 1
     for read, sentence in zip(data["sentences"], maps.sentences, strict=True):
         assert (read["line"], read["source"], read["target"]) == (
             sentence.line, sentence.source, sentence.target,
@@ -28,7 +28,7 @@ def test_json_has_the_recorded_weights_whose_rows_sum_to_one(maps: AttentionMaps
 
 def test_pharaoh_has_a_line_for_each_line(translator: ModelTranslator) -> None:
     maps = attention_maps(translator, ["Anna buys milk.", "", "the dog sees milk."])
-    lines = "".join(as_pharaoh(maps.layer, maps.sentences)).split("\n")
+    lines = "".join(as_pharaoh(maps.heads, maps.sentences)).split("\n")
     assert len(lines) == 4
     assert lines[1] == lines[3] == ""
     for line, sentence in ((lines[0], maps.sentences[0]), (lines[2], maps.sentences[2])):

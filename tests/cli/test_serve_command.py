@@ -85,9 +85,9 @@ def test_an_exported_folder_is_served_as_the_run_beside_it(
     assert [[each["text"] for each in result["translations"]] for result in said["exported"]] == [
         [each["text"] for each in result["translations"]] for result in said["tiny"]
     ]
-    facts = ("run", "src", "tgt", "engine", "alignment")
+    facts = ("run", "src", "tgt", "engine")
     assert [[run[name] for name in facts] for run in said["runs"]] == [
-        ["tiny", "en", "de", "torch", True], ["exported", "en", "de", "ctranslate2", True],
+        ["tiny", "en", "de", "torch"], ["exported", "en", "de", "ctranslate2"],
     ]  # fmt: skip
     assert said["aligned"]["text"] == "Anna kauft Milch."
     assert [target for _, target in said["aligned"]["alignment"]] == [0, 1, 2]

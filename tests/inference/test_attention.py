@@ -9,7 +9,7 @@ from mt.config.data import TokenizerConfig
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.tokenizers.train import train_tokenizer
 from mt.errors import LinesError
-from mt.inference.attention import record_pair, sentence_attention, source_dependence
+from mt.inference.attention import sentence_attention
 from mt.inference.labels import Labelled, label_read, label_written
 from mt.inference.model_translator import ModelTranslator
 from mt.inference.source_reader import SourceReader
@@ -55,7 +55,7 @@ def test_each_row_sums_to_one_and_padding_has_no_column(translator: ModelTransla
 
 def test_a_row_belongs_to_the_token_that_the_same_position_predicts(translator: ModelTranslator) -> None:
     [sentence] = sentence_attention(translator, SENTENCES[:1])
-    model = translator.plain_model
+    model = translator.model
     assert isinstance(model, Transformer)
     see_all = torch.ones(1, 1, 1, 1, dtype=torch.bool)
     inputs = torch.tensor([[BOS_ID, *sentence.tgt_ids]])
@@ -99,36 +99,13 @@ def test_what_is_too_long_is_named_by_its_line(translator: ModelTranslator) -> N
 
 
 def test_a_compiled_model_is_recorded_too(translator: ModelTranslator) -> None:
-    model = translator.plain_model
+    model = translator.model
     assert isinstance(model, Transformer)
-    expected = record_pair(model, [5, 6, 7], [8, 9], CPU)
+    expected = translator.engine.record([5, 6, 7], [8, 9])
     # In evaluation it runs its own code, which calls the recording hooks.
     compile_objective(Objective(model).eval(), backend="eager")
-    for weights, same in zip(record_pair(model, [5, 6, 7], [8, 9], CPU), expected, strict=True):
+    for weights, same in zip(translator.engine.record([5, 6, 7], [8, 9]), expected, strict=True):
         torch.testing.assert_close(weights, same)
-
-
-def test_dependence_is_what_a_token_loses_when_a_source_token_is_masked_out(
-    translator: ModelTranslator,
-) -> None:
-    [sentence] = sentence_attention(translator, SENTENCES[:1])
-    model = translator.plain_model
-    assert isinstance(model, Transformer)
-    found = source_dependence(model, sentence.src_ids, sentence.tgt_ids, CPU)
-    src_ids = torch.tensor([[*sentence.src_ids, EOS_ID]])
-    tgt_ids = torch.tensor([[BOS_ID, *sentence.tgt_ids]])
-    causal = torch.ones(tgt_ids.size(1), tgt_ids.size(1), dtype=torch.bool).tril()[None, None]
-
-    def log_probs(hidden: int | None) -> torch.Tensor:
-        mask = torch.ones(1, 1, 1, src_ids.size(1), dtype=torch.bool)
-        if hidden is not None:
-            mask[..., hidden] = False
-        with torch.inference_mode():
-            every = model.forward(src_ids, mask, tgt_ids, causal).log_softmax(-1)[0]
-        return torch.stack([every[t, label] for t, label in enumerate(sentence.tgt_ids)])
-
-    expected = torch.stack([log_probs(None) - log_probs(s) for s in range(len(sentence.src_ids))], dim=1)
-    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
 
 
 TEXTS = [

@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from mt.attention_maps.alignment import word_alignments
-from mt.inference.alignment_layer import aligning_layer
 from mt.inference.model_translator import ModelTranslator
 from mt.inference.segments import Translation
 from mt.run_directory import RunDirectory
@@ -30,13 +28,7 @@ def reference(_trained: Path) -> ModelTranslator:
 @pytest.fixture
 def batched(translator: ModelTranslator) -> BatchedTranslator:
     """With room for 20 texts to wait; its batches have 8."""
-    layer = aligning_layer(translator)
-    return BatchedTranslator(
-        translator,
-        "tiny",
-        max_waiting=20,
-        align=lambda source, translations: word_alignments(translator, source, translations, layer),
-    )
+    return BatchedTranslator(translator, "tiny", max_waiting=20)
 
 
 class Gate:

@@ -36,7 +36,7 @@ def test_texts_are_translated_as_the_translator_does(client: TestClient, referen
     [served] = client.get("/health").json()["runs"]
     assert served.pop("checkpoint").startswith("step_")
     assert served == {
-        "run": "tiny", "src": "en", "tgt": "de", "alignment": True, "waiting": 0,
+        "run": "tiny", "src": "en", "tgt": "de", "waiting": 0,
         "engine": "torch", "precision": "float32", "device": "cpu", "why": "",
     }  # fmt: skip
     answer = client.post("/translate", json={"text": SENTENCE})
@@ -94,7 +94,7 @@ def test_each_line_of_a_text_comes_back_as_a_line(client: TestClient, reference:
 
 
 def test_a_run_is_chosen_by_its_name_or_its_languages(translator: ModelTranslator) -> None:
-    runs = [BatchedTranslator(translator, name, max_waiting=9, align=None) for name in ("tiny", "other")]
+    runs = [BatchedTranslator(translator, name, max_waiting=9) for name in ("tiny", "other")]
     runs[1].src, runs[1].tgt = "de", "en"
     client = client_of(*runs)
     for chosen, name in (({"run": "other"}, "other"), ({"src": "en"}, "tiny"), ({"tgt": "en"}, "other")):
@@ -103,10 +103,6 @@ def test_a_run_is_chosen_by_its_name_or_its_languages(translator: ModelTranslato
         refused = client.post("/translate", json={"text": "x", **chosen})
         assert refused.status_code == 422
         assert "tiny (en to de), other (de to en)" in refused.json()["error"]
-    # They cannot align.
-    refused = client.post("/translate", json={"text": "x", "run": "tiny", "alignment": True})
-    assert refused.status_code == 422
-    assert "tiny aligns words only in float32" in refused.json()["error"]
 
 
 BAD_BODIES = {
@@ -178,7 +174,7 @@ def test_a_large_body_is_refused_whether_or_not_it_says_its_size(batched: Batche
 
 
 def test_a_late_answer_is_503_and_a_full_queue_429(gate: "Gate", translator: ModelTranslator) -> None:
-    batched = BatchedTranslator(translator, "tiny", max_waiting=2, align=None)
+    batched = BatchedTranslator(translator, "tiny", max_waiting=2)
     with client_of(batched) as client, ThreadPoolExecutor(2) as others:
         waiting = [others.submit(client.post, "/translate", json={"text": "one"})]
         # Only now, or both would be translated together.

@@ -6,7 +6,7 @@ import random
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,11 @@ import ctranslate2
 import torch
 
 from mt.checkpoint.record import MODEL
+from mt.config.config import Config
 from mt.data.cache import locked
-from mt.errors import ExportError
+from mt.data.corpus import load_split
+from mt.errors import ExportError, MtError
 from mt.files import make_folder, new_folder, remove_leftovers
-from mt.inference.alignment_layer import aligning_layer, validation_pairs
 from mt.inference.engine.ctranslate2_engine import CTranslate2Engine
 from mt.inference.engine.folders import REFUSED, checksums_of, find_engine, remove_stale
 from mt.inference.engine.specification import write_ctranslate2
@@ -65,12 +66,20 @@ def convert(run: RunDirectory, checkpoint: str) -> Path:
     return folder
 
 
+def validation_pairs(config: Config, most: int) -> list[tuple[str, str]]:
+    """The first pairs of the validation split that have text on both sides; none if it cannot be read."""
+    try:
+        # With the cleaning of the run, or a cached corpus would not be found.
+        rows = load_split(config.data, "validation", config.cleaning)
+    except MtError as error:
+        LOG.info("the validation split is missing: %s", error)
+        return []
+    pairs = ((row["src"], row["tgt"]) for row in rows)
+    return list(islice((pair for pair in pairs if all(map(str.strip, pair))), most))
+
+
 def _make(folder: Path, run: RunDirectory, loaded: LoadedModel) -> str:
     """Write and verify the model in each of its precisions; return what users are told."""
-    alignment = -1, 1
-    if not loaded.config.training.guided_alignment:
-        layer = aligning_layer(ModelTranslator.from_loaded(loaded, device=CPU))
-        alignment = -1 if layer is None else layer.index, loaded.config.model.num_heads
     facts: dict[str, Any] = {
         "ctranslate2": ctranslate2.__version__,
         "torch": torch.__version__,
@@ -80,7 +89,7 @@ def _make(folder: Path, run: RunDirectory, loaded: LoadedModel) -> str:
 
     def write(precision: ExportPrecision) -> None:
         (folder / precision).mkdir()
-        write_ctranslate2(loaded, folder / precision, precision, alignment)
+        write_ctranslate2(loaded, folder / precision, precision)
 
     def engine(compute_type: str) -> CTranslate2Engine:
         return CTranslate2Engine(folder / "float32", *names, compute_type=compute_type)

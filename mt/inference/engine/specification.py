@@ -22,22 +22,17 @@ _ACTIVATIONS = {
 }
 
 
-def write_ctranslate2(
-    loaded: LoadedModel, folder: Path, precision: ExportPrecision, alignment: tuple[int, int] = (-1, 1)
-) -> None:
-    """Write a model, which is on the CPU and in float32, and its tokenizers into an existing folder.
-
-    ``alignment`` is the decoder layer that aligns words, and how many of its heads are averaged for that; by
-    default those that guided alignment trains.
-    """
+def write_ctranslate2(loaded: LoadedModel, folder: Path, precision: ExportPrecision) -> None:
+    """Write a model, which is on the CPU and in float32, and its tokenizers into an existing folder."""
     model, config = loaded.model, loaded.config.model
+    alignment_layer, alignment_heads = loaded.config.aligning_heads
     spec = TransformerSpec.from_config(
         (config.num_encoder_layers, config.num_decoder_layers),
         config.num_heads,
         pre_norm=config.norm_first,
         activation=_ACTIVATIONS[config.activation],
-        alignment_layer=alignment[0],
-        alignment_heads=alignment[1],
+        alignment_layer=alignment_layer,
+        alignment_heads=alignment_heads,
     )
     # By default, there is no EOS after the source, and the epsilon is 1e-6.
     spec.config.add_source_eos = True

@@ -253,17 +253,13 @@ def test_int8_is_used_if_it_loses_no_quality(
 
 
 def test_its_alignment_is_that_of_torch(converted: Path) -> None:
-    from mt.attention_maps.alignment import word_alignments
-    from mt.inference.alignment_layer import aligning_layer
-
     torch, fast = (
         ModelTranslator.from_run(converted),
         Translator.from_run(converted, engine="ctranslate2", precision="float32"),
     )
-    layer = aligning_layer(torch)
     for text in SOURCES[:40]:
         [found] = torch.n_best([text], num_best=2, strategy=Beam(3))
-        assert fast.align(text, found) == word_alignments(torch, text, found, layer)
+        assert fast.align(text, found) == torch.align(text, found)
 
 
 def test_without_torch_an_unconverted_run_says_what_to_do(
