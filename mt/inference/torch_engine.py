@@ -1,9 +1,7 @@
 """The reference engine: the searches of `mt.search` over a model of ours, or an ensemble, by torch."""
 
 import logging
-import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from itertools import chain
 from typing import TypeVar
@@ -11,7 +9,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from mt import distributed, processes
+from mt import distributed
 from mt.data.batches.batch import collate, pad
 from mt.device import OVERFLOW_REMEDY, SearchPrecision, split_on_out_of_memory
 from mt.errors import LinesError, OverflowedLinesError
@@ -35,11 +33,7 @@ _BATCH_TOKENS, _BEAM_TOKENS = 8192, 16_384
 hypotheses. A batch to score has fewer, because all of its logits are held at once."""
 _TIMES_ON_CUDA = 4
 """How many times as many they are on CUDA, where more sentences hardly lengthen a step."""
-_MOST_IN_PARALLEL, _WORTH_DIVIDING = 4, 64
-"""Batches that are searched at once on a CPU, and from how many hypotheses on that is faster than one."""
 _MOST_SCORED_TOKENS = 2048
-_WAIT_SECONDS = 0.1
-"""Python handles a signal that arrives just before a wait only when the wait is over."""
 
 Result = TypeVar("Result")
 
@@ -67,7 +61,6 @@ class TorchEngine:
         self.batch_sentences = batch_sentences
         self.precision: SearchPrecision = precision
         self.why = why
-        self._lock = threading.Lock()
 
     def why_not(self, rules: Rules) -> str | None:
         """Nothing: it can do everything."""
@@ -76,32 +69,25 @@ class TorchEngine:
     def search(
         self, sentences: Sequence[Sentence], rules: Rules, check: Check, after: After
     ) -> list[list[Hypothesis]]:
-        """Search as in `Engine`; several processes share the batches, and each searches some at once."""
-        is_alone = self.device == "cpu" and not processes.are_several()
-        at_once = min(_MOST_IN_PARALLEL, torch.get_num_threads()) if is_alone else 1
+        """Search as in `Engine`; several processes share the batches."""
         beam_size = rules.strategy.size if isinstance(rules.strategy, Beam) else 1
-        # Batches that are searched at once share the memory of one.
-        most_sentences = max(1, self.batch_sentences // at_once)
-        if beam_size * len(sentences) >= _WORTH_DIVIDING:
-            most_sentences = min(most_sentences, -(-len(sentences) // at_once))
         most_tokens = min(_BATCH_TOKENS, _BEAM_TOKENS // beam_size)
         most_tokens *= _TIMES_ON_CUDA if self.device == "cuda" else 1
         lengths = [len(sentence.ids) + 1 for sentence in sentences]
-        batches = batches_by_length(lengths, most_tokens // at_once, most_sentences)
-
-        def search_batch(batch: list[int], check: Check) -> list[list[Hypothesis]]:
-            check()
-            return in_halves(
-                lambda indices: self._search([sentences[index] for index in indices], rules, check),
-                batch,
-                lambda index: too_large(sentences[index]),
-            )
+        batches = batches_by_length(lengths, most_tokens, self.batch_sentences)
 
         def search_share(share: Sequence[list[int]]) -> list[list[list[Hypothesis]]]:
-            return in_parallel(search_batch, share, min(at_once, len(share)), check, after)
+            found = []
+            for batch in share:
+                check()
+                found.append(in_halves(search_some, batch, lambda index: too_large(sentences[index])))
+                after(batch)
+            return found
 
-        with self._lock:
-            hypotheses = distributed.scatter(batches, search_share)
+        def search_some(indices: list[int]) -> list[list[Hypothesis]]:
+            return self._search([sentences[index] for index in indices], rules, check)
+
+        hypotheses = distributed.scatter(batches, search_share)
         by_index = dict(zip(chain.from_iterable(batches), chain.from_iterable(hypotheses), strict=True))
         return [by_index[index] for index in range(len(sentences))]
 
@@ -204,47 +190,3 @@ def in_halves(
         return batch[: len(batch) // 2], batch[len(batch) // 2 :]
 
     return list(chain.from_iterable(split_on_out_of_memory(compute, batch, halves)))
-
-
-def in_parallel(
-    search: Callable[[list[int], Check], Result],
-    batches: Sequence[list[int]],
-    at_once: int,
-    check: Check,
-    after: After,
-) -> list[Result]:
-    """Search batches in threads, each on its share of torch's threads.
-
-    An operation that is divided among threads ends when the last of them does. Batches on one thread each
-    never wait for one another.
-    """
-    if at_once < 2:
-        results = []
-        for batch in batches:
-            results.append(search(batch, check))
-            after(batch)
-        return results
-    num_threads, is_abandoned = torch.get_num_threads(), threading.Event()
-
-    def check_batch() -> None:
-        if is_abandoned.is_set():
-            raise CancelledError
-        check()
-
-    # The number of threads applies to the thread that sets it, and to all new ones.
-    pool = ThreadPoolExecutor(at_once, "search", torch.set_num_threads, (max(1, num_threads // at_once),))
-    try:
-        futures = {pool.submit(search, batch, check_batch): batch for batch in batches}
-        running: set[Future[Result]] = set(futures)
-        while running:
-            check()
-            done, running = wait(running, _WAIT_SECONDS, FIRST_COMPLETED)
-            for future in done:
-                future.result()
-                after(futures[future])
-        return [future.result() for future in futures]
-    finally:
-        # A process cannot end before its threads. Without an error, they have nothing left to do.
-        is_abandoned.set()
-        pool.shutdown(cancel_futures=True)
-        torch.set_num_threads(num_threads)
