@@ -80,7 +80,7 @@ def _samples(
     from mt.reports.samples import rank_samples
 
     loaded = load_model(run, checkpoint)
-    translator = ModelTranslator.from_loaded(loaded, device=device)
+    translator = ModelTranslator(loaded, device=device)
     samples = rank_samples(run, loaded, translator, num_sentences=num_sentences)
     # Sentences that were translated in parts, or cut off, have no single attention map.
     drawable = (each for each in samples.short if is_recordable(translator, each.source, each.translation))

@@ -192,7 +192,7 @@ def translate_set(
     if engine != "torch" and others:
         raise ConfigError("only torch translates as an ensemble: leave the engine out.")
     translator: Translator = (
-        ModelTranslator.from_loaded(loaded, device=device, others=others, precision=precision)
+        ModelTranslator(loaded, device=device, others=others, precision=precision)
         if engine == "torch"
         else Translator.from_run(
             run, checkpoint=loaded.checkpoint.name, device=device, precision=precision, engine=engine

@@ -27,17 +27,23 @@ def build_model(config: Config, src_tokenizer: Tokenizer, tgt_tokenizer: Tokeniz
 
 
 @dataclass(frozen=True)
-class LoadedModel:
-    """A model from a checkpoint, with its tokenizers."""
+class ModelOfText:
+    """A model with its config and its tokenizers."""
 
     config: Config
     model: Transformer
     src_tokenizer: Tokenizer
     tgt_tokenizer: Tokenizer
-    checkpoint: Checkpoint
-    """The record of the checkpoint: its name, step and metrics."""
     target_ratio: float
     """Target tokens per source token in the training data."""
+
+
+@dataclass(frozen=True)
+class LoadedModel(ModelOfText):
+    """One from a checkpoint."""
+
+    checkpoint: Checkpoint
+    """The record of the checkpoint: its name, step and metrics."""
 
 
 def load_model(run: RunDirectory, checkpoint: str) -> LoadedModel:
@@ -62,7 +68,7 @@ def load_model(run: RunDirectory, checkpoint: str) -> LoadedModel:
     except (ValueError, RuntimeError) as error:
         raise CheckpointError(f"{saved.folder} does not match {run.config_file}: {error}.") from error
     model.adopt_weights(weights)
-    return LoadedModel(config, model, *tokenizers, saved, _target_ratio(run))
+    return LoadedModel(config, model, *tokenizers, _target_ratio(run), saved)
 
 
 def check_computation(run: RunDirectory, config: Config, checkpoint: Checkpoint) -> None:

@@ -8,19 +8,16 @@ from typing import Any, Self
 
 import torch
 
-from mt.config.config import Config
-from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.device import (
     OVERFLOW_REMEDY,
     SEARCH_DTYPES,
     PrecisionName,
-    SearchPrecision,
     choose_device,
     choose_precision,
     keep_freed_memory,
 )
 from mt.errors import LinesError, OverflowedLinesError
-from mt.inference.loaded_model import LoadedModel, load_ensemble
+from mt.inference.loaded_model import ModelOfText, load_ensemble
 from mt.inference.score import ScoredPair
 from mt.inference.source_reader import SourceReader
 from mt.inference.torch_engine import TorchEngine
@@ -28,7 +25,6 @@ from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory, as_run
 from mt.search.ensemble import EnsembleModel, Member
 from mt.special_tokens import EOS_ID, UNK_ID
-from mt.transformer.transformer import Transformer
 
 
 class ModelTranslator(Translator):
@@ -38,47 +34,49 @@ class ModelTranslator(Translator):
 
     def __init__(
         self,
-        config: Config,
-        model: Transformer,
-        src_tokenizer: Tokenizer,
-        tgt_tokenizer: Tokenizer,
+        loaded: ModelOfText,
+        *,
+        device: torch.device | None = None,
+        others: Sequence[ModelOfText] = (),
+        precision: PrecisionName = "float32",
         dictionary: Mapping[str, str] | None = None,
-        others: Sequence[LoadedModel] = (),
-        target_ratio: float = 1.0,
-        precision: SearchPrecision = "float32",
         why: str = "",
     ) -> None:
-        """Combine a model in evaluation mode with its tokenizers.
+        """Translate with a model, in evaluation mode and on this device, or where it is.
 
         Its weights must not change while this translator is in use. ``others`` are the other models of an
-        ensemble, which can only do what all of them can.
+        ensemble, which can only do what all of them can; they have the same vocabularies.
         """
-        self.config = config
-        self.src, self.tgt = config.data.src, config.data.tgt
-        configs = [config, *(other.config for other in others)]
-        models = [model, *(other.model for other in others)]
-        if precision != "float32":
-            models = [deepcopy(each).to(SEARCH_DTYPES[precision]) for each in models]
+        keep_freed_memory()
+        members = [loaded, *others]
+        configs = [each.config for each in members]
+        models = [each.model.eval() if device is None else each.model.eval().to(device) for each in members]
+        device = loaded.model.output.weight.device
+        chosen = choose_precision(precision, device)
+        if chosen != "float32":
+            models = [deepcopy(each).to(SEARCH_DTYPES[chosen]) for each in models]
         widths = [each.output.in_features for each in models]
+        self.config = loaded.config
+        self.src, self.tgt = loaded.config.data.src, loaded.config.data.tgt
         self.model: Member = EnsembleModel(models, widths) if others else models[0]
         super().__init__(
             TorchEngine(
                 self.model,
-                model.output.weight.device,
-                batch_sentences=config.validation.batch_sentences,
-                precision=precision,
-                aligning_heads=config.aligning_heads,
+                device,
+                batch_sentences=loaded.config.validation.batch_sentences,
+                precision=chosen,
+                aligning_heads=loaded.config.aligning_heads,
                 why=why,
             ),
-            src_tokenizer,
-            tgt_tokenizer,
+            loaded.src_tokenizer,
+            loaded.tgt_tokenizer,
             max_length=min(each.data.max_length for each in configs),
-            target_ratio=target_ratio,
+            target_ratio=loaded.target_ratio,
             copies_words=all(each.copies_words for each in configs),
             dictionary=dictionary,
         )
         # For translations to score: read like sources, so that a copied word is one UNK on both sides.
-        self.tgt_reader = SourceReader(tgt_tokenizer, {}, copies=self.copies_words)
+        self.tgt_reader = SourceReader(loaded.tgt_tokenizer, {}, copies=self.copies_words)
 
     @classmethod
     def from_run(
@@ -93,26 +91,8 @@ class ModelTranslator(Translator):
         """Load a run's model as `Translator.from_run` does, into torch."""
         device = choose_device(device)
         first, *rest = load_ensemble([as_run(each) for each in (run, *others)], checkpoint)
-        return cls.from_loaded(first, device=device, others=rest, **options)
-
-    @classmethod
-    def from_loaded(
-        cls,
-        loaded: LoadedModel,
-        *,
-        device: torch.device,
-        others: Sequence[LoadedModel] = (),
-        precision: PrecisionName = "float32",
-        **options: Any,
-    ) -> Self:
-        """Translate with a loaded model, and with ``others`` that have the same vocabularies."""
-        options |= {"precision": choose_precision(precision, device), "target_ratio": loaded.target_ratio}
-        keep_freed_memory()
-        for each in (loaded, *others):
-            each.model.eval().to(device)
-        tokenizers = loaded.src_tokenizer, loaded.tgt_tokenizer
-        translator = cls(loaded.config, loaded.model, *tokenizers, others=others, **options)
-        translator.checkpoint = loaded.checkpoint.name
+        translator = cls(first, device=device, others=rest, **options)
+        translator.checkpoint = first.checkpoint.name
         return translator
 
     @property

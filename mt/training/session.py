@@ -16,7 +16,7 @@ from mt.data.prepare import Prepared
 from mt.display import progress
 from mt.errors import OverflowedLinesError, TrainingError
 from mt.inference.engine.folders import remove_stale
-from mt.inference.loaded_model import tokenizer_checksums
+from mt.inference.loaded_model import ModelOfText, tokenizer_checksums
 from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
 from mt.training.attention_images import Pixels, attention_image
@@ -165,7 +165,7 @@ class Session:
         model, prepared = state.objective.model, self.prepared
         rows, ratio = prepared.corpus.validation, prepared.train.target_ratio
         tokenizers = prepared.src_tokenizer, prepared.tgt_tokenizer
-        translator = ModelTranslator(self.config, model, *tokenizers, target_ratio=ratio)
+        translator = ModelTranslator(ModelOfText(self.config, model, *tokenizers, ratio))
 
         def translate(sources: Sequence[str]) -> list[str]:
             with progress(len(sources), unit="sentences", description="validating") as advance:

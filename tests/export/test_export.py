@@ -109,7 +109,7 @@ def test_a_model_translates_there_as_here(
 ) -> None:
     loaded = make_loaded(*overrides_of(*cell), seed=FIRST_SEED + CELLS.index(cell))
     # Its outputs vary; some end by themselves, and some at their limit.
-    translator = ModelTranslator.from_loaded(loaded, device=torch.device("cpu"))
+    translator = ModelTranslator(loaded, device=torch.device("cpu"))
     outputs = [
         hypothesis
         for strategy in (None, Beam(5))
@@ -172,7 +172,7 @@ def test_a_model_that_translates_otherwise_fails_and_leaves_nothing(
 ) -> None:
     library, loaded = library_of(name), make_loaded()
     # What it writes itself is the reference, so that its BLEU is 100.
-    own = ModelTranslator.from_loaded(loaded, device=torch.device("cpu")).translate(pairs[0][:12])
+    own = ModelTranslator(loaded, device=torch.device("cpu")).translate(pairs[0][:12])
     both = pairs[0], [text or "." for text in own]
 
     def write(_: LoadedModel, *arguments: Any) -> None:
@@ -216,7 +216,7 @@ def test_ctranslate2_keeps_the_limit_of_each_sentence(
     ]
     ours, theirs = (
         translator.engine.search(sentences, Rules(strategy), lambda: None, lambda indices: None)
-        for translator in (ModelTranslator.from_loaded(loaded, device=torch.device("cpu")), exported)
+        for translator in (ModelTranslator(loaded, device=torch.device("cpu")), exported)
     )
     assert {each[0].finished for each in ours} == {True, False}
     for one, other in zip(ours, theirs, strict=True):

@@ -69,7 +69,7 @@ def in_fp16_on_the_cpu(loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> 
     """A translator in fp16, which is refused on a CPU because it is slow there."""
     with monkeypatch.context() as patch:
         patch.setattr("mt.inference.model_translator.choose_precision", lambda name, device: "fp16")
-        return ModelTranslator.from_loaded(loaded, device=CPU, precision="fp16")
+        return ModelTranslator(loaded, device=CPU, precision="fp16")
 
 
 @pytest.mark.parametrize("strategy", [None, Beam(3), Sampling(seed=3)], ids=["greedy", "beam", "sampling"])
@@ -81,7 +81,7 @@ def test_a_sentence_that_overflows_in_fp16_is_an_error_of_its_line(
     [milk] = loaded.src_tokenizer.encode("milk")
     loaded.model.src_embedding.tokens.weight[milk].mul_(1e6)
     lines = ["Anna sees the car.", "the dog sees milk.", "a child finds a house.", "milk"]
-    assert all(ModelTranslator.from_loaded(loaded, device=CPU).translate(lines, strategy=strategy))
+    assert all(ModelTranslator(loaded, device=CPU).translate(lines, strategy=strategy))
     translator = in_fp16_on_the_cpu(loaded, monkeypatch)
     for find in (translator.translate, translator.n_best):
         with pytest.raises(LinesError, match=r"text 8 has a sentence .* logits in fp16 are NaN") as refused:

@@ -107,7 +107,7 @@ def test_a_pair_whose_score_is_not_finite_is_named(num_runs: int, trained: RunDi
     with torch.no_grad():
         for each in loaded:
             each.model.src_embedding.tokens.weight[each.src_tokenizer.encode("dog")] = 1e38
-    translator = ModelTranslator.from_loaded(loaded[0], device=CPU, others=loaded[1:])
+    translator = ModelTranslator(loaded[0], device=CPU, others=loaded[1:])
     fine, overflowing = ("Anna buys milk.", "Anna kauft Milch."), ("the dog sees milk.", "der Hund.")
     assert math.isfinite(translator.score([fine])[0].log_prob)
     with pytest.raises(DataError, match="line 6: the model's log-probabilities in float32 are NaN") as error:

@@ -325,10 +325,7 @@ def test_an_ensemble_of_a_run_with_itself_is_that_run(
 @torch.inference_mode()
 def test_an_ensemble_of_two_takes_the_mean_of_their_probabilities(trained: RunDirectory) -> None:
     one, two = (load_model(trained, name) for name in ("step_0000100", "step_0000200"))
-    translator = ModelTranslator(
-        one.config, one.model.eval(), one.src_tokenizer, one.tgt_tokenizer, others=[two]
-    )
-    two.model.eval()
+    translator = ModelTranslator(one, others=[two])
     [[found]] = translator.n_best(SENTENCES[:1])
     src_ids = torch.tensor([[*one.src_tokenizer.encode(SENTENCES[0]), EOS_ID]])
     ids = one.tgt_tokenizer.encode(found.text)

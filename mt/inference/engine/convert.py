@@ -134,7 +134,7 @@ def _compare_scores(loaded: LoadedModel, engine: CTranslate2Engine) -> float:
         ]
         for size in (loaded.src_tokenizer.size, loaded.tgt_tokenizer.size)
     )
-    ours = ModelTranslator.from_loaded(loaded, device=CPU).engine.score(sources, targets)
+    ours = ModelTranslator(loaded, device=CPU).engine.score(sources, targets)
     theirs = engine.score(sources, targets)
     pairs = zip(chain.from_iterable(ours), chain.from_iterable(theirs), strict=True)
     worst = max(abs(one - other) for one, other in pairs)
