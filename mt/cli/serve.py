@@ -3,8 +3,9 @@
 import ipaddress
 import logging
 import re
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from typer import Option
 
@@ -36,6 +37,12 @@ def serve(
     timeout: Annotated[
         int, Option(min=1, max=86_400, help="Seconds until a request is given up with status 503.")
     ] = 30,
+    allow_origin: Annotated[
+        list[str] | None, Option(help="A site whose pages may use the service, such as https://example.org.")
+    ] = None,
+    log_format: Annotated[
+        Literal["text", "json"], Option(help="Log lines to read, or JSON objects for programs.")
+    ] = "text",
     log_texts: Annotated[
         bool, Option("--log-texts", help="Also log the texts and their translations.")
     ] = False,
@@ -56,8 +63,10 @@ def serve(
         from mt.serving.app import Service, listen
         from mt.serving.app import serve as serve_app
         from mt.serving.batching import BatchedTranslator
+        from mt.serving.log import LogHandler
     from mt.run_directory import RunDirectory
 
+    logging.getLogger("mt").handlers = [LogHandler(log_format)]
     token = None if token_file is None else _read_token(token_file)
     paths = run or [options.find_run(None).path]
     names = [visible(RunDirectory(path).name) for path in paths]
@@ -75,18 +84,20 @@ def serve(
         runs = []
         for name, path in zip(names, paths, strict=True):
             LOG.info("loading %s", path)
-            translator = options.load_translator(path, checkpoint, device, precision, engine)
+            load = partial(options.load_translator, path, checkpoint, device, precision, engine)
+            runs.append(BatchedTranslator(load, name, max_waiting=max_queue))
             if verbose:
-                LOG.info("%s: %s", name, translator.described)
-            runs.append(BatchedTranslator(translator, name, max_waiting=max_queue))
+                LOG.info("%s: %s", name, runs[-1].translator.described)
         # With a token, the host name need not be checked: nobody can use the service without the token.
         is_open = token is not None or not is_private
         hosts = ["*"] if is_open else ["localhost", "127.0.0.1", "[::1]", f"[{address}]", address, host]
-        service = Service(runs, max_text, timeout, hosts, token, log_texts)
-        serve_app(service.app(), listening)
+        service = Service(runs, max_text, timeout, hosts, token, log_texts, allow_origin or ())
+        serve_app(service, listening)
 
 
 def _read_token(file: Path) -> str:
+    if file.stat().st_mode & 0o077:
+        LOG.warning("others can read the token file %s: chmod 600 %s", file, file)
     token = file.read_text(encoding="ascii", errors="replace").strip()
     if not re.fullmatch("[!-~]+", token):
         raise DataError(

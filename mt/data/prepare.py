@@ -77,6 +77,7 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
             "dropped_in_training": dropped,
             "target_ratio": train.target_ratio,
             "vocabulary_sizes": sizes,
+            "example": next((text for text in corpus.validation["src"] if 20 <= len(text) <= 80), ""),
         }
         write_atomically(run.corpus_file, json.dumps(description, indent=2, ensure_ascii=False) + "\n")
     LOG.info(

@@ -40,6 +40,8 @@ class ExportRecord:
     target_ratio: float
     """Target tokens per source token in the training data, for `mt.search.hypothesis.length_limit`."""
     copies_words: bool
+    example: str = ""
+    """A sentence in the source language, if one is known."""
     weights: str = ""
     """SHA-256 of the checkpoint's weights."""
     made_from: Mapping[str, str] = field(default_factory=dict)
@@ -112,5 +114,6 @@ def record_of(loaded: "LoadedModel", target: str, run_name: str, precision: Expo
         max_length=config.data.max_length,
         target_ratio=loaded.target_ratio,
         copies_words=config.copies_words,
+        example=loaded.example,
         weights=loaded.checkpoint.checksums["model.safetensors"],
     )

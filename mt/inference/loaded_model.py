@@ -36,9 +36,11 @@ class ModelOfText:
     tgt_tokenizer: Tokenizer
     target_ratio: float
     """Target tokens per source token in the training data."""
+    example: str = ""
+    """A sentence in the source language, if one is known."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LoadedModel(ModelOfText):
     """One from a checkpoint."""
 
@@ -68,7 +70,7 @@ def load_model(run: RunDirectory, checkpoint: str) -> LoadedModel:
     except (ValueError, RuntimeError) as error:
         raise CheckpointError(f"{saved.folder} does not match {run.config_file}: {error}.") from error
     model.adopt_weights(weights)
-    return LoadedModel(config, model, *tokenizers, _target_ratio(run), saved)
+    return LoadedModel(config, model, *tokenizers, *_corpus_facts(run), checkpoint=saved)
 
 
 def check_computation(run: RunDirectory, config: Config, checkpoint: Checkpoint) -> None:
@@ -86,12 +88,13 @@ def check_computation(run: RunDirectory, config: Config, checkpoint: Checkpoint)
             )
 
 
-def _target_ratio(run: RunDirectory) -> float:
-    """The ratio in the corpus report; 1 if it is missing there."""
+def _corpus_facts(run: RunDirectory) -> tuple[float, str]:
+    """The target ratio and the example in the corpus report; 1 and nothing if they are missing there."""
     try:
-        return float(json.loads(run.read_corpus_report())["target_ratio"])
-    except (OSError, ValueError, LookupError, TypeError):
-        return 1.0
+        report = json.loads(run.read_corpus_report())
+        return float(report["target_ratio"]), str(report.get("example", ""))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return 1.0, ""
 
 
 def tokenizer_checksums(run: RunDirectory) -> dict[str, str]:

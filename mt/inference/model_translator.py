@@ -58,6 +58,7 @@ class ModelTranslator(Translator):
         widths = [each.output.in_features for each in models]
         self.config = loaded.config
         self.src, self.tgt = loaded.config.data.src, loaded.config.data.tgt
+        self.example = loaded.example
         self.model: Member = EnsembleModel(models, widths) if others else models[0]
         super().__init__(
             TorchEngine(

@@ -60,7 +60,7 @@ class Translation:
     log_prob: float
     """The total natural log-probability of its tokens and EOS, or the token that was cut off instead."""
     score: float
-    """The score that ranks it: in beam search `normalised_score`, otherwise the log-probability."""
+    """The score that ranks it: `normalised_score` by the settings of the beam, or by its default ones."""
     parts: Sequence[tuple[Segment, Hypothesis]] = ()
     """The segments of the text, each with its hypothesis; none for an empty text."""
 

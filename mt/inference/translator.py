@@ -38,8 +38,8 @@ class Translator:
     translator.translate(["the dog sees a house."], strategy=Beam(5))
     """
 
-    src = tgt = checkpoint = ""
-    """The languages, and the name of the checkpoint."""
+    src = tgt = checkpoint = example = ""
+    """The languages, the name of the checkpoint, and a sentence in the source language, if one is known."""
 
     def __init__(
         self,
@@ -320,6 +320,5 @@ class Translator:
 
 
 def _ranking_score(hypothesis: Hypothesis, strategy: Strategy) -> float:
-    if not isinstance(strategy, Beam):
-        return hypothesis.score
-    return normalised_score(hypothesis, strategy.length_penalty, strategy.length_normalization)
+    beam = strategy if isinstance(strategy, Beam) else Beam(1)
+    return normalised_score(hypothesis, beam.length_penalty, beam.length_normalization)

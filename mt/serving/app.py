@@ -3,33 +3,38 @@
 import asyncio
 import hmac
 import logging
+import os
 import signal
 import socket
-import time
 import traceback
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Annotated
 
 import uvicorn
-from fastapi import Depends, FastAPI, Request
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import mt
-from mt.display import counted, one_line, visible
+from mt.display import one_line, visible
 from mt.errors import ConfigError, DataError, MtError
 from mt.inference.segments import lines_of
 from mt.serving.api import Refusal, TranslateAnswer, TranslateRequest
 from mt.serving.batching import BatchedTranslator, QueueFullError
+from mt.serving.log import NOTED, Metrics, RequestLog
 from mt.serving.page import PAGE
 
 LOG = logging.getLogger(__name__)
 
+_STDERR = 2
 Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(HTTPBearer(auto_error=False))]
 
 
@@ -45,6 +50,8 @@ class Service:
     token: str | None = None
     """The bearer token that a request to translate needs."""
     logs_texts: bool = False
+    origins: Sequence[str] = ()
+    """The sites whose pages may use the service."""
 
     def app(self) -> FastAPI:
         """The ASGI application."""
@@ -64,6 +71,15 @@ class Service:
         )
         app.get("/", include_in_schema=False)(_page)
         app.get("/health")(self.health)
+        metrics = Metrics()
+        for run in self.runs:
+            run.count_batch = metrics.batch_texts.labels(run.name).observe
+            metrics.waiting.labels(run.name).set_function(run.num_waiting)
+
+        @app.get("/metrics", include_in_schema=False)
+        async def read_metrics() -> Response:
+            return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
         app.post(
             "/translate",
             dependencies=[Depends(self._check_sender)],
@@ -75,6 +91,10 @@ class Service:
         app.add_middleware(_MaxBytes, max_bytes=max_bytes)
         # Otherwise a page of another site could point its own host name to this machine and read answers.
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=self.hosts, www_redirect=False)
+        if self.origins:
+            headers = ["Authorization", "Content-Type"]
+            app.add_middleware(CORSMiddleware, allow_origins=self.origins, allow_headers=headers)
+        app.add_middleware(RequestLog, metrics=metrics)
         return app
 
     async def health(self) -> dict[str, object]:
@@ -87,11 +107,11 @@ class Service:
             sentence = "this service needs its token: send it as Authorization: Bearer TOKEN."
             raise HTTPException(401, sentence, {"WWW-Authenticate": "Bearer"})
 
-    async def translate(self, asked: TranslateRequest) -> TranslateAnswer:
+    async def translate(self, asked: TranslateRequest, request: Request) -> TranslateAnswer:
         """Translate one or several texts."""
-        started = time.monotonic()
         run = self._choose_run(asked)
         texts = self._texts(asked)
+        request.scope[NOTED] |= {"run": run.name, "texts": len(texts)}
         try:
             async with asyncio.timeout(self.max_seconds):
                 results = await run.translate(
@@ -102,8 +122,6 @@ class Service:
             raise HTTPException(503, sentence, {"Retry-After": "1"}) from error
         except QueueFullError as error:
             raise HTTPException(429, "too many texts are waiting.", {"Retry-After": "1"}) from error
-        milliseconds = 1000 * (time.monotonic() - started)
-        LOG.info("%s: %s in %.0f ms", run.name, counted(len(texts), "text"), milliseconds)
         if self.logs_texts:
             for result in results:
                 LOG.info("  %s -> %s", visible(result.source), visible(result.translations[0].text))
@@ -158,31 +176,33 @@ async def _page() -> HTMLResponse:
     return HTMLResponse(PAGE)
 
 
-def _refuse(status: int, sentence: str, headers: dict[str, str] | None = None) -> JSONResponse:
-    LOG.info("refused with %d", status)
+def _refuse(
+    request: Request, status: int, sentence: str, headers: dict[str, str] | None = None
+) -> JSONResponse:
+    request.scope[NOTED]["reason"] = sentence
     return JSONResponse({"error": sentence}, status, headers)
 
 
 async def _refused(request: Request, error: HTTPException) -> JSONResponse:
-    return _refuse(error.status_code, error.detail, dict(error.headers or {}))
+    return _refuse(request, error.status_code, error.detail, dict(error.headers or {}))
 
 
 async def _invalid(request: Request, error: RequestValidationError) -> JSONResponse:
     problem = error.errors()[0]
     location = ".".join(map(str, problem["loc"]))
     sentence = problem["msg"].removeprefix("Value error, ")
-    return _refuse(422, one_line(f"{location}: {sentence}.", 250))
+    return _refuse(request, 422, one_line(f"{location}: {sentence}.", 250))
 
 
 async def _unprocessable(request: Request, error: DataError) -> JSONResponse:
-    return _refuse(422, str(error))
+    return _refuse(request, 422, str(error))
 
 
 async def _broken(request: Request, error: Exception) -> JSONResponse:
     # Where it happened, but not the message, which may quote a text, unless it is about a run or a device.
     message = visible(str(error)) if isinstance(error, MtError) else type(error).__name__
     LOG.error("internal error, %s:\n%s", message, "".join(traceback.format_tb(error.__traceback__)))
-    return _refuse(500, "internal error: see the log of the service.")
+    return _refuse(request, 500, "internal error: see the log of the service.")
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -200,10 +220,13 @@ def listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-def serve(app: FastAPI, listening: socket.socket) -> None:
-    """Serve until SIGTERM or SIGINT arrives; what is not answered a second later is cancelled."""
+def serve(service: Service, listening: socket.socket) -> None:
+    """Serve until SIGTERM or SIGINT arrives; what is not answered a second later is cancelled.
+
+    On SIGHUP, the runs are loaded again, unless a terminal has sent it because it was closed.
+    """
     config = uvicorn.Config(
-        app,
+        service.app(),
         ws="none",
         lifespan="off",
         log_config=None,
@@ -218,6 +241,10 @@ def serve(app: FastAPI, listening: socket.socket) -> None:
     # When it has stopped, uvicorn sends itself the signal again.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
+    if not os.isatty(_STDERR):
+        # In a thread of its own, while requests are answered with what was loaded before.
+        reloading = ThreadPoolExecutor(1)
+        signal.signal(signal.SIGHUP, lambda *_: [reloading.submit(run.reload) for run in service.runs])
     host, port = listening.getsockname()[:2]
     LOG.info("serving at http://%s:%d; Ctrl-C stops", f"[{host}]" if ":" in host else host, port)
     uvicorn.Server(config).run(sockets=[listening])

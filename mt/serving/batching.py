@@ -4,15 +4,18 @@ Which sentences share a batch does not change their translations, except for tie
 """
 
 import asyncio
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from mt.errors import LinesError
+from mt.errors import LinesError, MtError
 from mt.inference.segments import Translation
 from mt.inference.translator import Translator
 from mt.search.strategy import Beam
 from mt.serving.api import Result, TranslationAnswer
+
+LOG = logging.getLogger(__name__)
 
 
 class QueueFullError(Exception):
@@ -44,37 +47,52 @@ class _Job:
 class BatchedTranslator:
     """Translates the requests of an event loop in a thread of its own, one batch after the other."""
 
-    def __init__(self, translator: Translator, name: str, *, max_waiting: int) -> None:
-        """Wrap a translator, which must not be used elsewhere; an empty queue accepts any request."""
+    def __init__(self, load: Callable[[], Translator], name: str, *, max_waiting: int) -> None:
+        """Load a translator, which must not be used elsewhere; an empty queue accepts any request."""
         self.name = name
-        self.src, self.tgt = translator.src, translator.tgt
-        self._translator = translator
+        self.count_batch: Callable[[int], object] = lambda num_texts: None
+        """Called with the number of texts in each batch."""
+        self._load = load
+        self.translator = load()
+        self.src, self.tgt = self.translator.src, self.translator.tgt
         self._max_waiting = max_waiting
         self._jobs: list[_Job] = []
         # The same thread for all batches, because each thread that uses torch gets its own OpenMP threads.
         self._thread = ThreadPoolExecutor(1)
         self._worker: asyncio.Task[None] | None = None
 
+    def reload(self) -> None:
+        """Load the translator again, and use it from the next batch on; keep the old one if that fails."""
+        try:
+            translator = self._load()
+        except MtError as error:
+            LOG.error("%s is served as it was loaded before: %s", self.name, error)
+            return
+        # Between two batches.
+        self._thread.submit(setattr, self, "translator", translator).result()
+        LOG.info("%s: serving %s", self.name, translator.checkpoint)
+
     def health(self) -> dict[str, str | int]:
         """What translates, and how many texts are waiting for it."""
-        engine = self._translator.engine
+        engine = self.translator.engine
         return {
             "run": self.name,
             "src": self.src,
             "tgt": self.tgt,
-            "checkpoint": self._translator.checkpoint,
+            "example": self.translator.example,
+            "checkpoint": self.translator.checkpoint,
             "engine": engine.name,
             "precision": engine.precision,
             "device": engine.device,
             "why": engine.why,
-            "waiting": self._num_waiting(),
+            "waiting": self.num_waiting(),
         }
 
     async def translate(
         self, texts: Sequence[str], *, beam: int = 1, num_best: int = 1, aligned: bool = False
     ) -> list[Result]:
         """Wait for the translations of the texts of a request; cancelling removes them from the queue."""
-        num_waiting = self._num_waiting()
+        num_waiting = self.num_waiting()
         if num_waiting and num_waiting + len(texts) > self._max_waiting:
             raise QueueFullError
         job = _Job(texts, beam, num_best, aligned, asyncio.get_running_loop().create_future())
@@ -83,7 +101,8 @@ class BatchedTranslator:
             self._worker = asyncio.create_task(self._work())
         return await job.results
 
-    def _num_waiting(self) -> int:
+    def num_waiting(self) -> int:
+        """How many texts wait."""
         return sum(len(job.rest) for job in self._jobs if not job.results.done())
 
     async def _work(self) -> None:
@@ -91,7 +110,7 @@ class BatchedTranslator:
         while waiting := [job for job in self._jobs if not job.results.done()]:
             first = waiting[0]
             alike = [job for job in waiting if (job.beam, job.num_best) == (first.beam, first.num_best)]
-            room = max(1, self._translator.engine.batch_sentences // first.beam)
+            room = max(1, self.translator.engine.batch_sentences // first.beam)
             served = alike[:room]
             self._jobs = [job for job in waiting if job not in served]
             await self._answer([(job, job.rest[: room // len(served)]) for job in served])
@@ -121,8 +140,10 @@ class BatchedTranslator:
                 raise _AbandonedError
 
         job = parts[0][0]
-        translations = self._translator.n_best(
-            [text for _, texts in parts for text in texts],
+        all_texts = [text for _, texts in parts for text in texts]
+        self.count_batch(len(all_texts))
+        translations = self.translator.n_best(
+            all_texts,
             num_best=job.num_best,
             strategy=Beam(job.beam) if job.beam > 1 else None,
             refuse_long=True,
@@ -138,8 +159,8 @@ class BatchedTranslator:
             TranslationAnswer(text=each.text, score=each.score, log_prob=each.log_prob) for each in best_first
         ]
         if job.aligned and not job.results.done():
-            alignments = self._translator.align(text, best_first)
+            alignments = self.translator.align(text, best_first)
             for answer, alignment in zip(answers, alignments, strict=True):
                 answer.alignment = None if alignment is None else list(alignment)
-        [source] = self._translator.src_tokenizer.form.rewrite([text])
+        [source] = self.translator.src_tokenizer.form.rewrite([text])
         return Result(source=source, translations=answers)

@@ -10,6 +10,7 @@
   let chosen = 0;
   let timer = 0;
   let isAsking = false;
+  let hasTyped = false; // Until then, there is an example.
   let isStale = false; // Whether something has changed since the service was asked.
 
   function say(text, isBad) {
@@ -139,9 +140,26 @@
 
   function nameLanguages() {
     const run = runs[part("run").selectedIndex];
-    part("src").textContent = "Text: " + run.src;
-    part("tgt").textContent = "Translation: " + run.tgt;
+    const languages = [run.src, run.tgt].map(languageName);
+    part("src").textContent = languages[0];
+    part("tgt").textContent = languages[1];
+    part("model").textContent = `${languages.join(" → ")}, by ${run.run}` + (run.checkpoint && `, ${run.checkpoint}`);
+    document.title = `Translate: ${languages.join(" → ")}`;
+    const text = part("text");
+    if (!hasTyped) {
+      text.value = run.example;
+      text.select();
+    }
     changed();
+  }
+
+  // The languages of a run are often codes, but may be any names.
+  function languageName(code) {
+    try {
+      return new Intl.DisplayNames("en", { type: "language" }).of(code);
+    } catch (error) {
+      return code;
+    }
   }
 
   async function start() {
@@ -153,11 +171,11 @@
     }
     const isPair = (run) => runs.filter((other) => other.src === run.src && other.tgt === run.tgt).length === 1;
     part("run").append(...runs.map((run) => {
-      return element("option", {}, `${run.src} → ${run.tgt}` + (isPair(run) ? "" : ` (${run.run})`));
+      return element("option", {}, [run.src, run.tgt].map(languageName).join(" → ") + (isPair(run) ? "" : ` (${run.run})`));
     }));
     part("choice").hidden = runs.length < 2;
     part("run").onchange = nameLanguages;
-    part("text").oninput = changed;
+    part("text").oninput = () => { hasTyped = true; changed(); };
     part("token").onchange = changed;
     SIDES.map(part).forEach(moveByArrows);
     // Drawing changes the height, which must not be a reason to draw again.

@@ -21,7 +21,7 @@ PAGE = f"""<!DOCTYPE html>
 </head>
 <body>
 <main>
-<h1>Translate</h1>
+<h1>Translate <small id="model"></small></h1>
 <noscript>This page needs JavaScript.</noscript>
 <p id="choice" hidden><label for="run">Languages</label> <select id="run"></select></p>
 <p id="key" hidden><label for="token">Token of this service</label>

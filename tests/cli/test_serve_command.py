@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from mt.run_directory import RunDirectory
 from mt.serving import app as service
+from mt.serving.app import Service
 from tests.cli.conftest import Ended
 
 Call = Callable[..., Ended]
@@ -32,8 +32,8 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Callable[[Ask], None]:
     """Lets ``ask`` use what is served, in this process, instead of serving until a signal."""
 
     def use(ask: Ask) -> None:
-        def serve(app: FastAPI, listening: socket.socket) -> None:
-            ask(TestClient(app, base_url="http://127.0.0.1"))
+        def serve(service: Service, listening: socket.socket) -> None:
+            ask(TestClient(service.app(), base_url="http://127.0.0.1"))
 
         monkeypatch.setattr(service, "serve", serve)
 

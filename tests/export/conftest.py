@@ -79,7 +79,7 @@ def make_loaded(
             _let_it_end(model.eval(), [tokenizers[0].encode(text)[:19] for text in pairs[0][:24]])
         folder = Path("checkpoints/step_0000001")
         checkpoint = Checkpoint(folder, 1, best=True, metrics={}, environment={}, checksums={MODEL: ""})
-        return LoadedModel(config, model, *tokenizers, 1.2, checkpoint)
+        return LoadedModel(config, model, *tokenizers, 1.2, checkpoint=checkpoint)
 
     return make
 

@@ -28,7 +28,7 @@ def reference(_trained: Path) -> ModelTranslator:
 @pytest.fixture
 def batched(translator: ModelTranslator) -> BatchedTranslator:
     """With room for 20 texts to wait; its batches have 8."""
-    return BatchedTranslator(translator, "tiny", max_waiting=20)
+    return BatchedTranslator(lambda: translator, "tiny", max_waiting=20)
 
 
 class Gate:

@@ -4,6 +4,8 @@ import json
 import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,9 +13,11 @@ from fastapi.testclient import TestClient
 
 from mt.errors import CheckpointError
 from mt.inference.model_translator import ModelTranslator
+from mt.inference.translator import Translator
 from mt.search.strategy import Beam
 from mt.serving.app import Service
 from mt.serving.batching import BatchedTranslator
+from mt.serving.log import LogHandler
 
 if TYPE_CHECKING:
     from tests.serving.conftest import Gate
@@ -36,7 +40,7 @@ def test_texts_are_translated_as_the_translator_does(client: TestClient, referen
     [served] = client.get("/health").json()["runs"]
     assert served.pop("checkpoint").startswith("step_")
     assert served == {
-        "run": "tiny", "src": "en", "tgt": "de", "waiting": 0,
+        "run": "tiny", "src": "en", "tgt": "de", "waiting": 0, "example": "my aunt finds a house!",
         "engine": "torch", "precision": "float32", "device": "cpu", "why": "",
     }  # fmt: skip
     answer = client.post("/translate", json={"text": SENTENCE})
@@ -94,7 +98,7 @@ def test_each_line_of_a_text_comes_back_as_a_line(client: TestClient, reference:
 
 
 def test_a_run_is_chosen_by_its_name_or_its_languages(translator: ModelTranslator) -> None:
-    runs = [BatchedTranslator(translator, name, max_waiting=9) for name in ("tiny", "other")]
+    runs = [BatchedTranslator(lambda: translator, name, max_waiting=9) for name in ("tiny", "other")]
     runs[1].src, runs[1].tgt = "de", "en"
     client = client_of(*runs)
     for chosen, name in (({"run": "other"}, "other"), ({"src": "en"}, "tiny"), ({"tgt": "en"}, "other")):
@@ -174,7 +178,7 @@ def test_a_large_body_is_refused_whether_or_not_it_says_its_size(batched: Batche
 
 
 def test_a_late_answer_is_503_and_a_full_queue_429(gate: "Gate", translator: ModelTranslator) -> None:
-    batched = BatchedTranslator(translator, "tiny", max_waiting=2)
+    batched = BatchedTranslator(lambda: translator, "tiny", max_waiting=2)
     with client_of(batched) as client, ThreadPoolExecutor(2) as others:
         waiting = [others.submit(client.post, "/translate", json={"text": "one"})]
         # Only now, or both would be translated together.
@@ -230,8 +234,71 @@ def test_texts_are_in_the_log_only_if_asked_for(
     with caplog.at_level(logging.DEBUG, "mt"):
         assert client_of(batched).post("/translate", json={"text": text}).status_code == 200
         client_of(batched).post("/translate", json={"text": text, "beam": 0})
-    assert "1 text in" in caplog.text
+    first, second = (record.facts for record in caplog.records if hasattr(record, "facts"))
+    assert (first["path"], first["status"], first["run"], first["texts"]) == ("/translate", 200, "tiny", 1)
+    assert (second["status"], second["reason"].partition(":")[0]) == (422, "body.beam")
     assert "buys" not in caplog.text
     with caplog.at_level(logging.DEBUG, "mt"):
         client_of(batched, logs_texts=True).post("/translate", json={"text": text})
     assert "Anna buys \\x1b[31m milk. -> " in caplog.text
+
+
+def test_log_lines_are_for_people_or_for_programs() -> None:
+    record = logging.LogRecord("mt", logging.WARNING, "", 0, "a \x1b[31m %s", ("text",), None)
+    at, *rest = LogHandler("text").format(record).split(" ")
+    assert datetime.fromisoformat(at).tzinfo is not None
+    assert " ".join(rest) == "warning: a \\x1b[31m text"
+    line = json.loads(LogHandler("json").format(record))
+    assert (line["level"], line["message"]) == ("warning", "a \x1b[31m text")
+    record.facts = {"status": 200}
+    assert json.loads(LogHandler("json").format(record))["status"] == 200
+
+
+def test_metrics_add_up_to_the_requests(client: TestClient) -> None:
+    for _ in range(3):
+        assert client.post("/translate", json={"texts": [SENTENCE, "milk."]}).status_code == 200
+    client.post("/translate", json={"text": SENTENCE, "beam": 0})
+    client.get("/health")
+    metrics = dict(
+        line.rsplit(" ", 1) for line in client.get("/metrics").text.splitlines() if not line.startswith("#")
+    )
+    assert metrics['mt_requests_total{status="200"}'] == "3.0"
+    assert metrics['mt_requests_total{status="422"}'] == "1.0"
+    assert metrics["mt_request_seconds_count"] == "4.0"
+    assert (metrics['mt_batch_texts_sum{run="tiny"}'], metrics['mt_batch_texts_count{run="tiny"}']) == (
+        "6.0",
+        "3.0",
+    )
+    assert metrics['mt_waiting_texts{run="tiny"}'] == "0.0"
+
+
+def test_pages_of_other_sites_may_use_it_if_they_are_allowed(batched: BatchedTranslator) -> None:
+    client = client_of(batched, origins=["https://one.example"], token="secret")
+    for site, allowed in (("https://one.example", "https://one.example"), ("https://two.example", None)):
+        asked = {"Origin": site, "Access-Control-Request-Method": "POST"}
+        answer = client.options(
+            "/translate", headers=asked | {"Access-Control-Request-Headers": "authorization"}
+        )
+        assert answer.headers.get("access-control-allow-origin") == allowed
+
+
+def test_a_reload_serves_what_is_loaded_then_or_what_was_there(
+    translator: ModelTranslator, caplog: pytest.LogCaptureFixture
+) -> None:
+    newer = copy(translator)
+    newer.checkpoint = "step_9"
+    loaded = iter([translator, newer])
+
+    def load() -> Translator:
+        try:
+            return next(loaded)
+        except StopIteration:
+            raise CheckpointError("it is gone") from None
+
+    batched = BatchedTranslator(load, "tiny", max_waiting=9)
+    with client_of(batched) as client:
+        for checkpoint in (translator.checkpoint, "step_9", "step_9"):
+            assert client.post("/translate", json={"text": SENTENCE}).status_code == 200
+            assert client.get("/health").json()["runs"][0]["checkpoint"] == checkpoint
+            batched.reload()
+    assert "it is gone" in caplog.text

@@ -38,7 +38,7 @@ async def entered(gate: "Gate") -> None:
 def test_concurrent_answers_are_those_of_each_text_alone(
     translator: ModelTranslator, reference: ModelTranslator, tiny_corpus: Path
 ) -> None:
-    batched = BatchedTranslator(translator, "tiny", max_waiting=100)
+    batched = BatchedTranslator(lambda: translator, "tiny", max_waiting=100)
     sources = [
         *(tiny_corpus / "train.en").read_text(encoding="utf-8").splitlines()[:30],
         "",

@@ -7,15 +7,12 @@ import socket
 import urllib.request
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
 from mt.serving.app import Service
-
-if TYPE_CHECKING:
-    pass
 
 
 def test_the_page_loads_nothing_and_inserts_no_markup() -> None:

@@ -117,6 +117,7 @@ def load_exported(
         load_model=load_model,
     )
     translator.src, translator.tgt, translator.checkpoint = record.src, record.tgt, record.checkpoint
+    translator.example = record.example
     return translator
 
 
