@@ -1,5 +1,6 @@
 """`mt evaluate`: score the translations of a run, and show what it translates badly."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Option, echo
@@ -35,6 +36,9 @@ def evaluate(
     ] = False,
     worst: Annotated[int, Option(min=0, metavar="N", help="Show the N worst sentences.")] = 0,
     json: options.JsonOption = None,
+    outputs: Annotated[
+        Path | None, Option(help="A folder for sources, hypotheses and references as lines, for other tools.")
+    ] = None,
     device: options.DeviceOption = "auto",
     precision: options.PrecisionOption = "float32",
     engine: options.EngineOption = "torch",
@@ -68,6 +72,7 @@ def evaluate(
         literature=literature_score if literature else None,
         analyse=not scores_only,
         num_worst=max(worst, NUM_WORST_KEPT),
+        outputs=outputs,
         others=[options.find_run(path) for path in ensemble or []],
     )
     models = " + ".join([f"{found.path}, {result.checkpoint}", *result.ensemble])
@@ -82,6 +87,8 @@ def evaluate(
         echo(f"  reference    {sentence.reference}")
     say(f"{counted(result.num_sentences, 'translation')}: {result.hypotheses_file}")
     say(f"their references: {result.references_file}")
+    if outputs is not None:
+        say(f"for other tools: {outputs}/sources.txt, hypotheses.txt, references.txt")
     # Last, because the scores have been shown if this file cannot be written.
     if json is not None:
         write_json(result, json)

@@ -83,6 +83,7 @@ def run_evaluation(
     literature: LiteratureScore | None = None,
     analyse: bool = True,
     num_worst: int = 10,
+    outputs: Path | None = None,
     others: Sequence[str | Path | RunDirectory] = (),
 ) -> Evaluation:
     """Translate a test set, score the translations, and write them into the run directory.
@@ -100,6 +101,7 @@ def run_evaluation(
         literature: An additional score; it is called with the target language as third argument.
         analyse: Whether to also score by length, and read the training corpus to find pairs that are in it.
         num_worst: How many of the worst sentences to return.
+        outputs: A folder for sources.txt, hypotheses.txt and references.txt, line by line, for other programs.
         others: Runs with the same vocabularies, to translate as an ensemble. Its scores are not recorded in
             the run directory, because they are not the run's.
 
@@ -127,6 +129,11 @@ def run_evaluation(
             engine=engine,
         )
     hypotheses, references = translations.lines, test_set.references
+    if outputs is not None:
+        outputs.mkdir(parents=True, exist_ok=True)
+        texts = {"sources": test_set.sources, "hypotheses": hypotheses, "references": references}
+        for name, lines in texts.items():
+            write_lines(outputs / f"{name}.txt", lines)
     if len(hypotheses) > MAX_RESAMPLED_LINES:
         LOG.info("more than %s sentences: scores without confidence intervals", f"{MAX_RESAMPLED_LINES:,}")
     scores = score_with_confidence(hypotheses, references)
@@ -212,8 +219,8 @@ def translate_set(
     # Each on one line, which does not change any score.
     lines = [line.replace("\n", " ") for line in lines]
     file = run.hypotheses_file(setting)
-    for path, texts in ((run.references_file(test_set.name), test_set.references), (file, lines)):
-        write_atomically(path, "".join(text + "\n" for text in texts))
+    write_lines(run.references_file(test_set.name), test_set.references)
+    write_lines(file, lines)
     return Translations(setting, name, translator.precision, lines, file)
 
 
@@ -230,6 +237,11 @@ def setting_name(
     search += "" if precision == "float32" else f"-{precision}"
     search += "" if engine == "torch" else f"-{engine}"
     return f"{test_set.name}.{name_in_setting(saved)}.{search}"
+
+
+def write_lines(file: Path, texts: Sequence[str]) -> None:
+    """Write each text on a line of its own."""
+    write_atomically(file, "".join(text.replace("\n", " ") + "\n" for text in texts))
 
 
 def write_json(result: Any, file: Path) -> None:

@@ -5,6 +5,8 @@ from pathlib import Path
 import sacrebleu
 
 from mt.checkpoint.store import CheckpointStore
+from mt.config.load import load_config
+from mt.data.corpus import load_split
 from mt.run_directory import RunDirectory
 
 Call = Callable[..., tuple[int, str, str]]
@@ -60,6 +62,21 @@ def test_figures_as_json(call: Call, trained: RunDirectory, tmp_path: Path) -> N
         assert score["signature"] in out
     assert facts["hypotheses_file"].endswith(".beam2-lp1.txt")
     assert facts["num_sentences"] == len(Path(facts["hypotheses_file"]).read_text().splitlines())
+
+
+def test_outputs_for_other_tools_are_line_by_line(call: Call, trained: RunDirectory, tmp_path: Path) -> None:
+    outputs = tmp_path / "a" / "b"
+    code, _, err = call("evaluate", "--scores-only", "--outputs", outputs)
+    assert code == 0
+    assert str(outputs / "sources.txt") in err
+    files = [
+        (outputs / f"{name}.txt").read_text().splitlines() for name in ("sources", "hypotheses", "references")
+    ]
+    config = load_config(trained.config_file)
+    rows = load_split(config.data, "test", config.cleaning)
+    assert files[0] == list(rows["src"])
+    assert files[2] == list(rows["tgt"])
+    assert len(files[1]) == len(rows)
 
 
 def test_a_json_file_in_a_missing_folder_is_refused_before_translating(

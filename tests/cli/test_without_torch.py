@@ -15,20 +15,24 @@ ROOT = Path(__file__).parents[2]
 SOURCE, TARGET = "the dog sees a house.", "der Hund sieht ein Haus."
 
 
+DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+
+
+def instruction(name: str) -> str:
+    """The arguments of an instruction of the Dockerfile, which has it once."""
+    [arguments] = re.findall(rf"^{name} ((?:.*\\\n)*.*)$", DOCKERFILE, re.MULTILINE)
+    return str(arguments)
+
+
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of a new environment with exactly that section."""
+    """The Python of a new environment with what the Dockerfile installs."""
     folder = tmp_path_factory.mktemp("environment")
-    text = (ROOT / "constraints.txt").read_text(encoding="utf-8")
-    section = re.search(r"^# \[translate\]\n(.*?)(?=^# \[|\Z)", text, re.MULTILINE | re.DOTALL)
-    assert section is not None
-    (folder / "translate.txt").write_text(section[1], encoding="utf-8")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
-    python = folder / "venv" / "bin" / "python"
-    pip = [sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check", "-qq"]
-    install = ["install", "--no-compile", "--no-deps", "--require-hashes", "-r", f"{folder}/translate.txt"]
-    subprocess.run([*pip, *install], check=True)
-    return python
+    shutil.copy(ROOT / "constraints.txt", folder)
+    subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
+    environment = os.environ | {"PATH": f"{folder}/venv/bin:{os.environ['PATH']}"}
+    subprocess.run(["sh", "-c", instruction("RUN")], cwd=folder, env=environment, check=True)
+    return folder / "venv" / "bin" / "python"
 
 
 @pytest.mark.slow
@@ -51,13 +55,17 @@ def test_a_copied_run_is_translated_with_and_served_without_torch(
             check=True,
         )
         assert {*done.stdout.splitlines()} == {TARGET}
+    _, *command = json.loads(instruction("ENTRYPOINT"))
     service = subprocess.Popen(
-        [*mt, "serve", "--port", "0"], cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True
+        [python, *command, "--port", "0"], cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True
     )
     assert service.stderr is not None
     try:
         said = next(line for line in service.stderr if "serving at" in line)
-        address = re.findall(r"http://[\d.:]+", said)[0]
+        port = re.findall(r"http://[\d.]+:(\d+)", json.loads(said)["message"])[0]
+        address = f"http://127.0.0.1:{port}"
+        _, option, healthy = json.loads(instruction("HEALTHCHECK").partition(" CMD ")[2])
+        subprocess.run([python, option, healthy.replace("8000", port)], check=True)
         request = urllib.request.Request(
             f"{address}/translate",
             json.dumps({"text": SOURCE, "alignment": True}).encode(),
@@ -76,3 +84,17 @@ def test_a_copied_run_is_translated_with_and_served_without_torch(
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "where torch is installed" in done.stderr
+
+
+@pytest.mark.slow
+def test_the_image_is_built_where_docker_is(tmp_path: Path) -> None:
+    if (
+        not shutil.which("docker")
+        or subprocess.run(["docker", "info"], capture_output=True, check=False).returncode
+    ):
+        pytest.skip("there is no docker here, or its daemon does not run")
+    subprocess.run(["docker", "build", "-t", "mt-serve-test", ROOT], check=True)
+    help_text = subprocess.run(
+        ["docker", "run", "--rm", "mt-serve-test", "--help"], capture_output=True, check=True
+    )
+    assert b"--allow-origin" in help_text.stdout
