@@ -101,7 +101,7 @@ def run_evaluation(
         literature: An additional score; it is called with the target language as third argument.
         analyse: Whether to also score by length, and read the training corpus to find pairs that are in it.
         num_worst: How many of the worst sentences to return.
-        outputs: A folder for sources.txt, hypotheses.txt and references.txt, line by line, for other programs.
+        outputs: A folder for the lines of sources.txt, hypotheses.txt and references.txt, for other tools.
         others: Runs with the same vocabularies, to translate as an ensemble. Its scores are not recorded in
             the run directory, because they are not the run's.
 
