@@ -175,12 +175,16 @@ def as_run(run: str | Path | RunDirectory) -> RunDirectory:
     return run if isinstance(run, RunDirectory) else RunDirectory(Path(run))
 
 
-def newest_run(runs: Path) -> RunDirectory:
-    """The run in the folder ``runs`` that has saved a checkpoint last."""
-    with_checkpoint = [run for run in _runs_in(runs) if run.latest_file.exists()]
-    if not with_checkpoint:
+def newest_run(runs: Path, *, with_checkpoint: bool = True) -> RunDirectory:
+    """The run in the folder ``runs`` that has saved a checkpoint last, or has just begun."""
+    files = [
+        (run.latest_file if run.latest_file.exists() else run.config_file, run)
+        for run in _runs_in(runs)
+        if run.latest_file.exists() or not with_checkpoint
+    ]
+    if not files:
         raise RunError(f"No run in {runs} has a checkpoint yet. {TRAIN_ONE}")
-    return max(with_checkpoint, key=lambda run: run.latest_file.stat().st_mtime)
+    return max(files, key=lambda pair: pair[0].stat().st_mtime)[1]
 
 
 def _runs_in(folder: Path) -> list[RunDirectory]:

@@ -1,30 +1,34 @@
-"""`mt compare`: which of two systems is better, and whether the difference is significant."""
+"""`mt compare`: which of some systems is better, and whether the differences are significant."""
 
+from itertools import chain
 from pathlib import Path
+from string import ascii_uppercase
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, Option, echo
 
 from mt.cli import options
 from mt.cli.logs import show_logs
-from mt.display import counted
+from mt.display import aligned, counted
 from mt.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mt.evaluation.analysis import SentenceOfTwo
+    from mt.evaluation.analysis import ComparedSentence
     from mt.evaluation.compare import Comparison
 
 
 def compare(
-    first: Annotated[Path, Argument(metavar="A", help="A run, checkpoint or file of translations.")],
-    second: Annotated[Path, Argument(metavar="B", help="What to compare it with.")],
+    systems: Annotated[
+        list[Path],
+        Argument(metavar="A B ...", help="Runs, checkpoints or files of translations; A is the baseline."),
+    ],
     split: Annotated[
         Literal["train", "validation", "test"] | None,
         Option(help="The split of the first run's corpus.", show_default="test"),
     ] = None,
     data: options.TestSetOption = None,
     name: options.TestSetNameOption = None,
-    references: Annotated[Path | None, Option(help="For two files outside runs: their references.")] = None,
+    references: Annotated[Path | None, Option(help="For files outside runs: their references.")] = None,
     beam: options.BeamOption = 1,
     length_penalty: options.LengthPenaltyOption = 1.0,
     length_normalization: options.LengthNormalizationOption = "gnmt",
@@ -33,33 +37,35 @@ def compare(
     json: options.JsonOption = None,
     device: options.DeviceOption = "auto",
 ) -> None:
-    """Compare two models, or two files of translations, on the same test sentences.
+    """Compare models, or files of translations, with the first one on the same test sentences.
 
-    Shows the difference of each score and whether it is significant (paired bootstrap resampling).
+    Shows the scores, their differences, and whether these are significant (paired bootstrap resampling).
 
     p is the probability of a difference this large if the two were equally good; below 0.05 the
     difference is commonly called significant. A run translates the test sentences first; a file
     of translations in a run directory is scored against the references of that run.
     """
     show_logs()
-    for system in (first, second):
+    systems = [options.named_run(system) for system in systems]
+    for system in systems:
         if not system.exists():
             raise ConfigError(f"there is no {system}: give a run directory or a file of translations.")
+    if not 2 <= len(systems) <= len(ascii_uppercase):
+        raise ConfigError(f"give 2 to {len(ascii_uppercase)} systems to compare, not {len(systems)}.")
     options.check_output(json)
     for option in ({"data": data}, {"split": split}, {"name": name}):
         options.check_at_most_one(references=references, **option)
-    is_any_run = first.is_dir() or second.is_dir()
-    options.check_needs("a run, not two files", is_any_run, beam=beam > 1, checkpoint=checkpoint != "best")
+    is_any_run = any(system.is_dir() for system in systems)
+    options.check_needs("a run, not only files", is_any_run, beam=beam > 1, checkpoint=checkpoint != "best")
     strategy = options.choose_beam(beam, length_penalty, length_normalization)
-    from mt.device import choose_device
     from mt.evaluation.compare import run_comparison
     from mt.evaluation.evaluate import write_json
 
     result = run_comparison(
-        (first, second),
+        systems,
         split=split or "test",
         checkpoint=checkpoint,
-        device=choose_device(device),
+        device=device,
         data_path=data,
         data_name=name,
         references=references,
@@ -72,25 +78,35 @@ def compare(
 
 
 def _show(result: "Comparison") -> None:
-    echo(f"A  {result.systems[0]}\nB  {result.systems[1]}")
+    letters = ascii_uppercase[: len(result.systems)]
+    for letter, system in zip(letters, result.systems, strict=True):
+        echo(f"{letter}  {system}")
     echo(f"{counted(result.num_sentences, 'sentence')} of {result.data}\n")
-    echo("              A       B   B - A       p")
-    for score in result.scores.values():
-        echo(
-            f"{score.first.name:8} {score.first.value:6.2f}  {score.second.value:6.2f}  {score.gain:+6.2f}  "
-            f"{score.p_value:6.4f}{'' if score.is_significant else '  not significant'}"
-        )
-    for score in result.scores.values():
-        echo(f"{score.first.name} signature: {score.first.signature}")
+    metrics = list(result.scores.values())
+    rows = [["", *chain.from_iterable((first.score.name, "- A", "p") for first, *_ in metrics)]]
+    for letter, compared in zip(letters, zip(*metrics, strict=True), strict=True):
+        row = [letter]
+        for each in compared:
+            differs = letter != "A"
+            row += [f"{each.score.value:.2f}", f"{each.gain:+.2f}" * differs, f"{each.p_value:.4f}" * differs]
+        rows.append(row)
+    for line in aligned(rows, num_texts=1):
+        echo(line)
+    for first, *others in metrics:
+        equal = [letter for letter, each in zip(letters[1:], others, strict=True) if not each.is_significant]
+        if equal:
+            echo(f"not significant by {first.score.name}: {', '.join(equal)}")
+    for first, *_ in metrics:
+        echo(f"{first.score.name} signature: {first.score.signature}")
     for sentence in result.sentences:
         _show_sentence(sentence)
 
 
-def _show_sentence(sentence: "SentenceOfTwo") -> None:
-    scores = sentence.chrfpp
-    echo(f"\nsentence {sentence.number:,}, chrF2++ {scores[0]:.2f} and {scores[1]:.2f}")
+def _show_sentence(sentence: "ComparedSentence") -> None:
+    scores = ", ".join(f"{score:.2f}" for score in sentence.chrfpp)
+    echo(f"\nsentence {sentence.number:,}, chrF2++ {scores}")
     if sentence.source is not None:
         echo(f"  source     {sentence.source}")
-    echo(f"  A          {sentence.translations[0]}")
-    echo(f"  B          {sentence.translations[1]}")
+    for letter, translation in zip(ascii_uppercase, sentence.translations, strict=False):
+        echo(f"  {letter}          {translation}")
     echo(f"  reference  {sentence.reference}")

@@ -8,6 +8,7 @@ from typing import Annotated
 from typer import Option, echo
 
 from mt.cli.logs import say, show_logs
+from mt.cli.options import named_run
 from mt.config.sources import Delimiter
 from mt.errors import ConfigError
 from mt.files import write_atomically
@@ -80,7 +81,7 @@ def init(
 
         new = {"path": data, "src": src, "tgt": tgt, "name": name, "columns": columns}
         new["delimiter"] = None if delimiter == "auto" else delimiter
-        proposal = propose_adaptation(parse_origin(init_from), new, minutes)
+        proposal = propose_adaptation(parse_origin(init_from, named_run), new, minutes)
     else:
         from mt.preflight.init import propose_config
 

@@ -38,7 +38,9 @@ def complete_runs() -> list[str]:
 
 run_option = partial(Option, autocompletion=complete_runs)
 
-RunOption = Annotated[Path | None, run_option(help="The run directory. Default: the newest run in runs/.")]
+RunOption = Annotated[
+    Path | None, run_option(help="The run, by its name or path. Default: the newest run in runs/.")
+]
 EnsembleOption = Annotated[
     list[Path] | None,
     run_option(help="Average the probabilities with those of this run of the same vocabularies; repeatable."),
@@ -155,12 +157,18 @@ def load_config_and_run(
     return load_config(file, overrides or []), directory
 
 
+def named_run(path: Path) -> Path:
+    """``runs/NAME`` for a name of a run in ``runs/``, as `mt runs` prints it; any other path as it is."""
+    in_runs = RUNS / path
+    return in_runs if not path.exists() and in_runs.exists() else path
+
+
 def find_run(path: Path | None) -> "RunDirectory":
-    """The run at ``path``; by default the newest in ``runs/``, which is then named on stderr."""
+    """The run at ``path`` or of that name; by default the newest in ``runs/``, named on stderr."""
     from mt.run_directory import RunDirectory, newest_run
 
     if path is not None:
-        return RunDirectory(path).require()
+        return RunDirectory(named_run(path)).require()
     run = newest_run(RUNS)
     say(f"run: {run.path}")
     return run
@@ -190,6 +198,7 @@ def load_translator(
     from mt.inference.exported_folder import is_exported
     from mt.inference.translator import Translator
 
+    path = path and named_run(path)
     if path is None or not is_exported(path):
         return Translator.from_run(
             find_run(path),

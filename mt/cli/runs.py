@@ -6,7 +6,7 @@ from typing import Annotated
 
 from typer import Argument, Option, echo
 
-from mt.cli.options import RUNS
+from mt.cli.options import RUNS, named_run
 
 
 def runs(
@@ -29,7 +29,7 @@ def runs(
     now = time.time()
     summaries = {
         str(run.path) if paths else run.path.name: RunSummary(run, now=now)
-        for run in find_runs(paths or [RUNS])
+        for run in find_runs(map(named_run, paths or [RUNS]))
     }
     usable = {name: summary.config for name, summary in summaries.items() if summary.config}
     is_comparing = paths is not None and len(paths) > 1 and len(usable) > 1

@@ -6,13 +6,17 @@ from typing import Annotated
 
 from typer import Argument, echo
 
-from mt.cli.options import RUNS, complete_runs
+from mt.cli.options import RUNS, complete_runs, named_run
 
 
 def show(
     run: Annotated[
         Path | None,
-        Argument(help="The run directory.", show_default="the newest in runs/", autocompletion=complete_runs),
+        Argument(
+            help="The run, by its name or path.",
+            show_default="the newest in runs/",
+            autocompletion=complete_runs,
+        ),
     ] = None,
 ) -> None:
     """Show one run: its corpus and vocabulary, its curves, its interruptions, and its scores.
@@ -22,7 +26,7 @@ def show(
     from mt.reports.runs import is_run
     from mt.run_directory import RunDirectory, newest_run
 
-    found = newest_run(RUNS) if run is None else RunDirectory(run)
+    found = newest_run(RUNS, with_checkpoint=False) if run is None else RunDirectory(named_run(run))
     if not is_run(found.path):
         found.require()
     from mt.reports.facts import RunFacts

@@ -2,6 +2,7 @@
 
 import operator
 import re
+from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
@@ -9,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Exit, Option
 
 from mt.cli.logs import say, show_logs
-from mt.cli.options import OverridesOption, check_at_most_one, load_config_and_run
-from mt.errors import ConfigError
+from mt.cli.options import RUNS, OverridesOption, check_at_most_one, load_config_and_run, named_run
+from mt.errors import ConfigError, MtError
 
 if TYPE_CHECKING:
     from mt.config.config import Config
@@ -55,7 +56,7 @@ def train(
     if init_from is not None:
         from mt.config.init_from import parse_origin
 
-        origin = parse_origin(init_from)
+        origin = parse_origin(init_from, named_run)
         overrides = [
             *(overrides or []),
             f"init_from.run={origin.run}",
@@ -63,6 +64,8 @@ def train(
         ]
     max_seconds = None if max_time is None else _seconds(max_time)
     loaded, directory = load_config_and_run(config, overrides, run)
+    if not (directory.exists or from_checkpoint) and (same := _run_with(loaded)):
+        say(f"{same} has the same settings, and is another run: to continue it, add --run {same}")
     # After the checks above, because importing torch is slow.
     from mt.training.run import run_training
 
@@ -72,6 +75,18 @@ def train(
     flag = "--restart" if restart else "--from-checkpoint" if from_checkpoint else None
     say(_what_to_do_next(outcome, directory, loaded, flag))
     raise Exit(outcome.exit_code)
+
+
+def _run_with(config: "Config") -> Path | None:
+    """A run in ``runs/`` with the same settings."""
+    from mt.config.load import load_config
+    from mt.config.write import differences
+
+    for file in RUNS.glob("*/config.yaml"):
+        with suppress(MtError):
+            if not differences(load_config(file), config):
+                return file.parent
+    return None
 
 
 def _seconds(text: str) -> float:

@@ -1,5 +1,7 @@
 """The ``init_from`` section: the run whose weights a new run begins with."""
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Self
 
 from pydantic import Field, model_validator
@@ -47,7 +49,7 @@ class InitFromConfig(Section):
         return self
 
 
-def parse_origin(text: str) -> InitFromConfig:
-    """The origin of ``RUN`` or ``RUN@CHECKPOINT``."""
+def parse_origin(text: str, named_run: Callable[[Path], Path]) -> InitFromConfig:
+    """The origin of ``RUN`` or ``RUN@CHECKPOINT``; ``named_run`` finds a run that is given by its name."""
     run, _, checkpoint = text.partition("@")
-    return InitFromConfig(run=run, checkpoint=checkpoint or "best")
+    return InitFromConfig(run=str(named_run(Path(run))) if run else "", checkpoint=checkpoint or "best")

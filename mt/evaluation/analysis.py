@@ -82,15 +82,15 @@ class ScoredSentence:
 
 
 @dataclass(frozen=True)
-class SentenceOfTwo:
-    """A sentence with the translations of two systems and their scores."""
+class ComparedSentence:
+    """A sentence with the translations of several systems and their scores."""
 
     number: int
     """Its position in the test set, counted from 1."""
     source: str | None
-    translations: tuple[str, str]
+    translations: tuple[str, ...]
     reference: str
-    chrfpp: tuple[float, float]
+    chrfpp: tuple[float, ...]
 
 
 def worst_sentences(
@@ -104,16 +104,16 @@ def worst_sentences(
 
 def most_different_sentences(
     sources: Sequence[str] | None,
-    hypotheses: tuple[Sequence[str], Sequence[str]],
+    systems: Sequence[Sequence[str]],
     references: Sequence[str],
     num: int,
-) -> list[SentenceOfTwo]:
-    """At most ``num`` sentences whose chrF2++ differs most between two systems, and differs at all."""
-    pairs = zip(*hypotheses, strict=True)
-    scores = zip(*(sentence_scores(system, references) for system in hypotheses), strict=True)
-    sentences = map(SentenceOfTwo, count(1), sources or repeat(None), pairs, references, scores)
-    different = [sentence for sentence in sentences if sentence.chrfpp[0] != sentence.chrfpp[1]]
-    return sorted(different, key=lambda sentence: -abs(sentence.chrfpp[0] - sentence.chrfpp[1]))[:num]
+) -> list[ComparedSentence]:
+    """At most ``num`` sentences whose chrF2++ differs most between systems, and differs at all."""
+    translations = zip(*systems, strict=True)
+    scores = zip(*(sentence_scores(system, references) for system in systems), strict=True)
+    sentences = map(ComparedSentence, count(1), sources or repeat(None), translations, references, scores)
+    ranges = {sentence: max(sentence.chrfpp) - min(sentence.chrfpp) for sentence in sentences}
+    return sorted(filter(ranges.get, ranges), key=lambda sentence: -ranges[sentence])[:num]
 
 
 def sentence_scores(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:

@@ -1,4 +1,4 @@
-"""Comparing two systems on the same sentences, with the significance of the difference (`mt compare`)."""
+"""Comparing systems on the same sentences, with the significance of the differences (`mt compare`)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,11 +9,12 @@ import torch
 from mt.config.config import Config
 from mt.config.load import load_config
 from mt.data.sources.source import Split
+from mt.device import choose_device
 from mt.display import counted, visible
 from mt.errors import ConfigError, DataError
-from mt.evaluation.analysis import SentenceOfTwo, most_different_sentences
+from mt.evaluation.analysis import ComparedSentence, most_different_sentences
 from mt.evaluation.evaluate import translate_set
-from mt.evaluation.scores import MAX_RESAMPLED_LINES, Difference, paired_bootstrap
+from mt.evaluation.scores import MAX_RESAMPLED_LINES, Compared, paired_bootstrap
 from mt.evaluation.test_set import (
     EvaluationSet,
     check_references,
@@ -28,48 +29,53 @@ from mt.search.strategy import Beam
 
 @dataclass(frozen=True)
 class Comparison:
-    """The scores of two systems, and the sentences in which they differ most."""
+    """The scores of systems, and the sentences in which they differ most."""
 
-    systems: tuple[str, str]
+    systems: list[str]
     """The files of their translations."""
     data: str
     num_sentences: int
-    scores: dict[str, Difference]
-    sentences: list[SentenceOfTwo]
+    scores: dict[str, list[Compared]]
+    """Of each system, in their order."""
+    sentences: list[ComparedSentence]
 
 
 def run_comparison(
-    systems: tuple[Path, Path],
+    systems: Sequence[str | Path],
     *,
-    split: Split,
-    checkpoint: str,
-    device: torch.device,
+    split: Split = "test",
+    checkpoint: str = "best",
+    device: str | torch.device = "auto",
     data_path: str | None = None,
     data_name: str | None = None,
     references: Path | None = None,
     beam: Beam | None = None,
     num_shown: int = 10,
 ) -> Comparison:
-    """Score two systems against the same references; runs translate the sources first.
+    """Score systems against the same references, and compare them with the first; runs translate first.
 
     A system is a run directory, a checkpoint (such as ``runs/x/checkpoints/step_0002000``), or a file of
     translations, one per line. The test set is a split of the first run's corpus, or of the run in whose
     directory the files are, unless ``data_path`` (see `load_evaluation_set`) or ``references`` name another.
+
+    Raises:
+        MtError: If a system cannot be read or translate, or the systems do not belong together.
     """
+    paths, device = [Path(system) for system in systems], choose_device(device)
     sources: list[str] | None = None
     models: dict[Path, tuple[RunDirectory, LoadedModel]] = {}
     if references is not None:
-        if any(system.is_dir() for system in systems):
+        if any(system.is_dir() for system in paths):
             raise ConfigError(
                 "a run needs sources to translate, but a file of references has none: leave the references "
-                "out, or give two files of translations."
+                "out, or give files of translations."
             )
         test_set = EvaluationSet(references.stem, visible(str(references)), [], read_lines(references))
         check_references(test_set.references, test_set.where)
     else:
-        runs = _runs_of(systems)
+        runs = _runs_of(paths)
         # Both are opened before reading the corpus, because training may remove a checkpoint at any time.
-        models = {system: _load(system, checkpoint) for system in systems if system.is_dir()}
+        models = {system: _load(system, checkpoint) for system in paths if system.is_dir()}
         test_set = load_evaluation_set(runs[0][1], split, path=data_path, name=data_name)
         for run, _ in runs:
             warn_of_other_split(run, test_set)
@@ -81,17 +87,17 @@ def run_comparison(
             f"them: compare at most {MAX_RESAMPLED_LINES:,}."
         )
     # Files are read before anything is translated, which may replace them.
-    texts = {system: (system, _read(system, test_set)) for system in systems if system not in models}
+    texts = {system: (system, _read(system, test_set)) for system in paths if system not in models}
     for system, (run, loaded) in models.items():
         translations = translate_set(run, loaded, test_set, device=device, beam=beam)
         texts[system] = translations.file, translations.lines
-    (first_file, first), (second_file, second) = (texts[system] for system in systems)
+    files, lines = zip(*(texts[system] for system in paths), strict=True)
     return Comparison(
-        systems=(visible(str(first_file)), visible(str(second_file))),
+        systems=[visible(str(file)) for file in files],
         data=test_set.where,
         num_sentences=count,
-        scores=paired_bootstrap(first, second, test_set.references),
-        sentences=most_different_sentences(sources, (first, second), test_set.references, num_shown),
+        scores=paired_bootstrap(lines, test_set.references),
+        sentences=most_different_sentences(sources, lines, test_set.references, num_shown),
     )
 
 
@@ -114,7 +120,7 @@ def _runs_of(systems: Sequence[Path]) -> list[tuple[RunDirectory, Config]]:
             runs[run.path] = run.require()
     if not runs:
         raise ConfigError(
-            f"neither {systems[0]} nor {systems[1]} is in a run, so there is nothing to compare them with. "
+            f"none of {', '.join(map(str, systems))} is in a run, so there is nothing to compare them with. "
             "Give the references with --references FILE.",
         )
     return [(run, load_config(run.config_file)) for run in runs.values()]

@@ -91,18 +91,14 @@ def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> float:
 
 
 @dataclass(frozen=True)
-class Difference:
-    """The scores of two systems by one metric."""
+class Compared:
+    """The score of a system, and how it differs from that of the first one."""
 
-    first: Score
-    second: Score
+    score: Score
+    gain: float
+    """By how many points it is above the first."""
     p_value: float
-    """The probability of a difference this large if the two were equally good."""
-
-    @property
-    def gain(self) -> float:
-        """By how many points the second score is above the first."""
-        return self.second.value - self.first.value
+    """The probability of a difference this large if the two were equally good; 1 for the first itself."""
 
     @property
     def is_significant(self) -> bool:
@@ -129,17 +125,21 @@ def score_with_confidence(
 
 
 def paired_bootstrap(
-    first: Sequence[str], second: Sequence[str], references: Sequence[str]
-) -> dict[str, Difference]:
-    """Compare two systems by the metrics of `metrics_of_evaluation`, on the same resampled sentences."""
-    for hypotheses in (first, second):
+    systems: Sequence[Sequence[str]], references: Sequence[str]
+) -> dict[str, list[Compared]]:
+    """Compare systems with the first one by `metrics_of_evaluation`, on the same resampled sentences."""
+    for hypotheses in systems:
         check_lengths(hypotheses, references)
-    found = {}
+    compared = {}
     for key, metric in track(metrics_of_evaluation(references).items(), "scoring", unit="metrics"):
-        (score, _), (other, p_value) = _resampled(metric, [second, first], references)
+        results = _resampled(metric, systems, references)
+        first, _ = results[0]
         # For two equal systems sacreBLEU gives p = 0.001, because no resample differs by more than 0.
-        found[key] = Difference(other, score, p_value if other.value != score.value else 1.0)
-    return found
+        compared[key] = [
+            Compared(score, score.value - first.value, p if score.value != first.value else 1.0)
+            for score, p in results
+        ]
+    return compared
 
 
 def _resampled(

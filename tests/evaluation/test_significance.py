@@ -16,24 +16,25 @@ BAD = [line.replace("läuft über", "geht auf") if i % 2 else line for i, line i
 def test_figures_equal_the_command_line(table_of_command_line: Callable[..., list[list[str]]]) -> None:
     arguments = ["-m", "bleu", "chrf", "ter", "--chrf-word-order", "2", "--paired-bs", "-w", "8"]
     baseline, system = table_of_command_line(BAD, GOOD, REFERENCES, *arguments)
-    found = paired_bootstrap(BAD, GOOD, REFERENCES)
+    found = paired_bootstrap([BAD, GOOD, BAD], REFERENCES)
     assert list(found) == ["bleu", "chrfpp", "ter"]
-    for difference, first, second in zip(found.values(), baseline, system, strict=True):
-        assert difference.gain == pytest.approx(difference.second.value - difference.first.value)
-        for score, cell in ((difference.first, first), (difference.second, second)):
+    for (one, two, again), first, second in zip(found.values(), baseline, system, strict=True):
+        assert two.gain == pytest.approx(two.score.value - one.score.value)
+        assert (again.score, again.gain, again.p_value) == (one.score, 0, 1)
+        for score, cell in ((one.score, first), (two.score, second)):
             assert score.interval is not None
             low, high = score.interval
             # Half of what sacreBLEU computes with has seven digits only, and so has the width.
             shown = [float(number) for number in re.findall(r"\d+\.\d+", cell)[:3]]
             assert shown[0] == pytest.approx(score.value, abs=1e-7)
             assert shown[1:] == pytest.approx([(low + high) / 2, (high - low) / 2], abs=1e-4)
-        assert f"(p = {difference.p_value:.4f})" in second
-        assert 0 < difference.p_value < 1
+        assert f"(p = {two.p_value:.4f})" in second
+        assert 0 < two.p_value < 1
 
 
 def test_a_clear_difference_is_significant_and_none_is_not() -> None:
-    assert paired_bootstrap(BAD, REFERENCES, REFERENCES)["bleu"].p_value < 0.01
-    same = paired_bootstrap(GOOD, GOOD, REFERENCES)["bleu"]
+    assert paired_bootstrap([BAD, REFERENCES], REFERENCES)["bleu"][1].p_value < 0.01
+    same = paired_bootstrap([GOOD, GOOD], REFERENCES)["bleu"][1]
     assert same.gain == 0
     # Whatever is as good as the other, a difference of nothing or more is certain.
     assert same.p_value == 1

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mt.config.config import Config
-from mt.config.init_from import parse_origin
+from mt.config.init_from import InitFromConfig
 from mt.config.load import load_config
 from mt.data.prepare import load_tokenizers
 from mt.preflight.adapt import propose_adaptation
@@ -25,7 +25,7 @@ def new_corpus(tiny_corpus: Path, tmp_path: Path) -> Path:
 
 def proposed(tmp_path: Path, run: RunDirectory, data: Path | None = None) -> tuple[Config, str]:
     path = None if data is None else str(data)
-    proposal = propose_adaptation(parse_origin(str(run.path)), {"path": path}, 0.5)
+    proposal = propose_adaptation(InitFromConfig(run=str(run.path)), {"path": path}, 0.5)
     assert len(proposal.summary) == 4
     file = tmp_path / "adapted.yaml"
     file.write_text(proposal.yaml)
