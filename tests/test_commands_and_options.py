@@ -61,7 +61,7 @@ OPTIONS = {
         "ema_decay freeze max_steps max_epochs max_target_tokens max_minutes max_skipped_steps "
         "log_every_steps"
     ),
-    "validation": "every_steps metric patience num_samples batch_sentences",
+    "validation": "every_steps every_epochs metric patience num_samples batch_sentences",
     "checkpoint": "every_steps every_epochs keep",
     "init_from": "run checkpoint parts sha256",
 }

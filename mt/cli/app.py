@@ -96,8 +96,8 @@ def config(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="SECTION|OPTION",
-            help="A section such as schedule, or an option such as schedule.learning_rate. Default: all.",
+            metavar="NAME|WORDS",
+            help="A section, an option, or words, such as schedule, clip_norm or 'early stopping'.",
             show_default=False,
         ),
     ] = None,

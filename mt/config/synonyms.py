@@ -3,9 +3,10 @@
 # For each option or section, or two options with " and " between them, its names elsewhere; and the sentences
 # about settings that are not in a config.
 _NAMES = {
-    "data.path": "dataset train_data",
-    "data.src": "src_lang source_lang",
-    "data.tgt": "target_lang",
+    "data.path": "dataset train_data datasource",
+    "data.src": "src_lang source_lang lang_src",
+    "data.tgt": "target_lang tgt_lang lang_tgt",
+    "data.max_length": "seq_len src_seq_len tgt_seq_len max_seq_len max_len max_source_length",
     "tokenizer.kind": "tokenizer_type subword bpe",
     "tokenizer.max_size": "src_vocab_size num_merges",
     "tokenizer.shared": "share_vocab joined_dictionary",
@@ -22,14 +23,15 @@ _NAMES = {
     "training.num_micro_batches": "gradient_accumulation_steps accum_count update_freq",
     "training.clip_norm": "max_grad_norm grad_clip",
     "training.max_steps": "train_steps updates max_update",
-    "training.max_epochs": "num_train_epochs",
+    "training.max_epochs": "num_train_epochs num_epochs n_epochs epochs",
     "validation.every_steps": "eval_steps valid_steps",
     "validation.patience": "early_stopping",
     "checkpoint.every_steps": "save_steps save_checkpoint_steps",
     "checkpoint.keep": "save_total_limit keep_checkpoint",
     "training": "optimizer",
     "Decoding options are given when a model is used, such as mt translate --beam 5.": "beam_size num_beams",
-    "The run directory is not part of a config: give it with --run PATH.": "output_dir model_dir save_dir",
-    "A run resumes automatically when it is trained again with the same config.": "resume load_model",
+    "The run directory is not part of a config: give it with --run PATH.": "output_dir model_dir "
+    "model_folder experiment_name",
+    "A run resumes automatically when it is trained again with the same config.": "resume load_model preload",
 }
 MEANINGS = {name: meaning for meaning, names in _NAMES.items() for name in names.split()}

@@ -128,6 +128,9 @@ class ValidationConfig(Section):
     every_steps: int = Field(default=500, ge=1, json_schema_extra=may_change)
     """Steps between two validations; there is always one at the end."""
 
+    every_epochs: int | None = Field(default=None, ge=1, json_schema_extra=may_change)
+    """Validate at the end of every Nth epoch, such as 1, in place of every_steps; null: every_steps."""
+
     metric: Literal["bleu", "chrf", "loss"] = "bleu"
     """The metric that decides which checkpoint is the best, and when to stop early."""
 

@@ -12,6 +12,7 @@ from mt.config.explain import SECTIONS, unknown_key
 from mt.config.located_yaml import Scalar
 from mt.config.section import accepted, choices, may_change
 from mt.config.sources import MixedSource, parse_mix
+from mt.config.synonyms import MEANINGS
 from mt.errors import ConfigError
 
 _COMMENT_WIDTH = 100
@@ -30,11 +31,12 @@ def config_to_yaml(config: Config, *, comments: bool = True, keys: Collection[st
 
 
 def options_to_yaml(name: str | None) -> str:
-    """All options, or those of a section or a name such as ``schedule.kind`` or ``kind``, as in a config."""
+    """All options, as in a config; or those of a section, of a name such as ``kind``, or about some words."""
+    chosen = [option for option in _OPTIONS if name in {None, option, *option.split(".")}]
+    chosen = chosen or [option for option in _OPTIONS if _is_about(option, str(name))]
     values = {
-        option: " # has no default" if field.is_required() else _scalar(field.default)
-        for option, field in _OPTIONS.items()
-        if name in {None, option, *option.split(".")}
+        option: " # has no default" if _OPTIONS[option].is_required() else _scalar(_OPTIONS[option].default)
+        for option in chosen
     }
     if not values:
         section, _, key = str(name).partition(".")
@@ -45,6 +47,13 @@ def options_to_yaml(name: str | None) -> str:
         return _documentation(field) + takes
 
     return _document(values, documentation)
+
+
+def _is_about(option: str, words: str) -> bool:
+    """Whether all words are in the name of an option, its names elsewhere, or its description."""
+    others = [name for name, meaning in MEANINGS.items() if option in meaning.split()]
+    text = " ".join([option, str(_OPTIONS[option].description), *others]).replace("_", " ").lower()
+    return all(word in text for word in words.replace("_", " ").lower().split())
 
 
 def all_options(config: Config) -> dict[str, str]:

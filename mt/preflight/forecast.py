@@ -71,7 +71,8 @@ class Forecast:
 def forecast(config: Config, pace: Pace) -> Forecast:
     """Work out which limit is reached first, and what happens until then."""
     training, validation = config.training, config.validation
-    seconds_per_step = pace.step_seconds + pace.validation_seconds / validation.every_steps
+    every = (validation.every_epochs or 0) * pace.steps_per_epoch or validation.every_steps
+    seconds_per_step = pace.step_seconds + pace.validation_seconds / every
     limits = {
         "training.max_steps": (training.max_steps, 1.0),
         "training.max_epochs": (training.max_epochs, pace.steps_per_epoch),
@@ -83,11 +84,11 @@ def forecast(config: Config, pace: Pace) -> Forecast:
     if not steps:
         # The first validation always counts as an improvement.
         assert validation.patience is not None
-        steps = {"validation.patience": (1 + validation.patience) * validation.every_steps}
+        steps = {"validation.patience": (1 + validation.patience) * every}
     ended_by = min(steps, key=lambda name: steps[name])
     num_steps = max(1, math.ceil(steps[ended_by]))
     # At intervals, and at the last step.
-    num_validations = math.ceil(num_steps / validation.every_steps)
+    num_validations = math.ceil(num_steps / every)
     num_checkpoints = math.ceil(num_steps / config.checkpoint.every_steps)
     if config.checkpoint.every_epochs is not None:
         num_checkpoints += int(num_steps / pace.steps_per_epoch / config.checkpoint.every_epochs)
@@ -190,7 +191,7 @@ def warn_of_schedule(config: Config, run: Forecast) -> Iterator[str]:
 def warn_of_validation(config: Config, run: Forecast) -> Iterator[str]:
     """Validations that are too few to be useful, or take too much time."""
     every, share = config.validation.every_steps, run.validating_seconds / run.seconds
-    if every > run.num_steps:
+    if every > run.num_steps and config.validation.every_epochs is None:
         yield (
             f"validation.every_steps ({every:,}) is more than the run's {counted(run.num_steps, 'step')}: "
             "the only validation is at the end. Lower it."

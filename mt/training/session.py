@@ -104,15 +104,18 @@ class Session:
     def validation_due(self, state: TrainState) -> bool:
         """Whether the newest step is the last, or one after which a validation is due."""
         self._count_time(state.counters)
-        is_last = self.finished(state) is not None
-        return is_last or state.counters.step % self.config.validation.every_steps == 0
+        counters, config = state.counters, self.config.validation
+        is_due = counters.step % config.every_steps == 0
+        if config.every_epochs is not None:
+            is_due = counters.ends_epoch(config.every_epochs)
+        return is_due or self.finished(state) is not None
 
     def checkpoint_due(self, state: TrainState) -> bool:
         """Whether the newest step is the last or the best, or one after which a checkpoint is due."""
         counters, config = state.counters, self.config.checkpoint
-        ends_epoch = config.every_epochs and counters.batch == 0 and counters.epoch % config.every_epochs == 0
         is_last_or_best = self.finished(state) is not None or counters.step == self._best_step
-        return is_last_or_best or bool(ends_epoch) or counters.step % config.every_steps == 0
+        ends_epoch = config.every_epochs is not None and counters.ends_epoch(config.every_epochs)
+        return is_last_or_best or ends_epoch or counters.step % config.every_steps == 0
 
     def validate(self, state: TrainState) -> None:
         """Evaluate the model and show its scores; if this is interrupted, it is repeated on resuming."""

@@ -206,11 +206,16 @@ def test_a_run_that_is_there_is_not_touched(
 
 
 @pytest.mark.parametrize(("every", "saved"), [("1", [6, 12]), ("null", [12])])
-def test_a_checkpoint_each_epoch(
+def test_a_checkpoint_and_a_validation_each_epoch(
     every: str, saved: list[int], new: RunDirectory, make_config: MakeConfig
 ) -> None:
     config = make_config(
-        "checkpoint.every_steps=100", "validation.every_steps=100", f"checkpoint.every_epochs={every}"
+        "checkpoint.every_steps=100",
+        "validation.every_steps=100",
+        f"checkpoint.every_epochs={every}",
+        f"validation.every_epochs={every}",
     )
     run_training(config, new)
+    points = read_points(new.metrics_file)
+    assert [point.step for point in points if point.kind == "validation"] == saved
     assert sorted(int(path.name[5:]) for path in new.checkpoints_dir.glob("step_*")) == saved
