@@ -17,17 +17,17 @@ COMMANDS = {
     ),
     "evaluate": (
         "--run --ensemble --split --data --name --beam --length-penalty --length-normalization --checkpoint "
-        "--literature --scores-only --worst --json --device --precision --engine"
+        "--literature --scores-only --worst --json --outputs --device --precision --engine"
     ),
     "compare": (
-        "FIRST SECOND --split --data --name --references --beam --length-penalty --length-normalization "
+        "SYSTEMS --split --data --name --references --beam --length-penalty --length-normalization "
         "--checkpoint --show --json --device"
     ),
     "score": "--run --ensemble --tokens --checkpoint --device --precision",
     "attention": "SENTENCES --run --file -f --target-column --out --format --layer --checkpoint --device",
     "serve": (
-        "--run --host --port --token-file --max-text --max-queue --timeout --log-texts --checkpoint "
-        "--device --precision --engine --verbose -v"
+        "--run --host --port --token-file --max-text --max-queue --timeout --allow-origin --log-format "
+        "--log-texts --checkpoint --device --precision --engine --verbose -v"
     ),
     "average": "--run --last --best",
     "import": "SOURCE --run --src --tgt",

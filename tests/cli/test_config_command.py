@@ -36,11 +36,21 @@ def test_a_section_or_an_option_alone(call: Call) -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "option"),
+    [("early stopping", "validation.patience"), ("accumulation", "training.num_micro_batches")],
+)
+def test_words_are_looked_for_in_names_elsewhere_and_in_descriptions(
+    words: str, option: str, call: Call
+) -> None:
+    section, key = option.split(".")
+    assert list(yaml.safe_load(call("config", words)[1])[section]) == [key]
+
+
+@pytest.mark.parametrize(
     ("name", "meant"),
     [
         ("training.lr", "schedule.learning_rate"),
-        ("lr", "schedule.learning_rate"),
-        ("schedul", "mean schedule?"),
+        ("shedule", "mean schedule?"),
         ("beam_size", "mt translate --beam 5"),
         ("model.heads", "model.num_heads"),
         ("data.path.lr", "data.path?"),

@@ -1,0 +1,64 @@
+"""Runs by the names that `mt runs` prints, and which run is meant where none is named."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mt.run_directory import RunDirectory
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def runs(trained: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder ``runs`` with runs ``tiny`` and ``lr-0.01``."""
+    monkeypatch.chdir(trained.path.parent.parent)
+    shutil.copytree(trained.path, trained.path.with_name("lr-0.01"))
+    return Path("runs")
+
+
+@pytest.mark.usefixtures("runs")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "translate --run lr-0.01 Anna",
+        "translate --run tiny --ensemble lr-0.01 Anna",
+        "show lr-0.01",
+        "runs lr-0.01 tiny",
+        "attention --run lr-0.01 --format pharaoh Anna",
+        "average --run lr-0.01 --last 2",
+        "compare tiny lr-0.01 lr-0.01/checkpoints/step_0000100 --show 0",
+        "init --init-from lr-0.01@latest --minutes 1 --output more.yaml",
+    ],
+)
+def test_a_name_stands_for_the_run_of_that_name(command: str, call: Call) -> None:
+    code, _, err = call(*command.split())
+    assert code == 0, err
+
+
+def test_a_path_comes_before_a_name(runs: Path, call: Call) -> None:
+    shutil.move(runs / "lr-0.01", "tiny")
+    (Path("tiny") / "config.yaml").unlink()
+    assert call("translate", "--run", "tiny", "Anna")[0] == 2
+
+
+def test_show_describes_the_run_that_has_just_begun(runs: Path, call: Call) -> None:
+    begun = runs / "begun"
+    begun.mkdir()
+    shutil.copy(runs / "tiny" / "config.yaml", begun)
+    os.utime(begun / "config.yaml", (2e9, 2e9))
+    assert call("show")[1].startswith("runs/begun\n")
+    assert call("translate", "Anna")[2].splitlines()[0] in ("run: runs/tiny", "run: runs/lr-0.01")
+
+
+def test_a_renamed_config_says_which_run_it_does_not_continue(runs: Path, call: Call) -> None:
+    shutil.rmtree(runs / "lr-0.01")
+    shutil.copy(runs / "tiny" / "config.yaml", "renamed.yaml")
+    for more, is_said in (((), True), (("--set", "training.seed=7"), False)):
+        code, _, err = call("train", "--config", "renamed.yaml", "--set", "training.max_steps=2", *more)
+        assert code == 0, err
+        assert ("--run runs/tiny" in err) == is_said
+        shutil.rmtree(runs / "renamed")
