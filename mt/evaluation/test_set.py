@@ -143,8 +143,7 @@ def _load_other(other: DataConfig, split: Split, trained_on: DataConfig) -> tupl
 
 def _table(sources: Sequence[str], references: Sequence[str]) -> PairTable:
     table = PairTable()
-    for pair in zip(sources, references, strict=True):
-        table.append(*pair)
+    table.extend(zip(sources, references, strict=True))
     return table
 
 

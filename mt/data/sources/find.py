@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from mt.builtin.primer import MAX_TRAIN_PAIRS, PRIMER_VERSION, primer_pairs
 from mt.builtin.reverse import REVERSE_VERSION, reverse_pairs
@@ -54,6 +55,25 @@ def mixed_sources(config: DataConfig) -> list[tuple[DataConfig, float]]:
         for weight, fields in parse_mix(config.mix or "")
     ]
     return [(config.model_copy(update={"mix": None}), 1.0), *mixed]
+
+
+class FoundSource(NamedTuple):
+    """A source, the config that names it, and its weight."""
+
+    config: DataConfig
+    weight: float
+    source: Source
+
+
+def find_sources(config: DataConfig) -> list[FoundSource]:
+    """The source that ``data.path`` names, and those of ``data.mix``."""
+    found: list[FoundSource] = []
+    for source_config, weight in mixed_sources(config):
+        try:
+            found.append(FoundSource(source_config, weight, find_source(source_config)))
+        except (ConfigError, DataError) as error:
+            raise (type(error)(f"data.mix, {source_config.path}: {error}") if found else error) from None
+    return found
 
 
 def files_on_disk(config: DataConfig, splits: Sequence[Split] = SPLITS) -> set[Path]:
