@@ -214,9 +214,12 @@ def _read(sources: Sequence[FoundSource], cleaning: CleaningConfig, folder: Path
             files[number].unlink()
             trains[number] = PairTable(files[number])
             rows = set(leaked)
-            trains[number].extend(pair for row, pair in enumerate(pairs_of(train)) if row not in rows)
+            for row, pair in enumerate(pairs_of(train)):
+                if row in rows:
+                    cleaner.dropped.add("the pair is in validation or test", [pair])
+                else:
+                    trains[number].extend([pair])
             trains[number].to_dataset()
-            cleaner.dropped.add("the pair is in validation or test", [*pairs_of(train.select(leaked))])
         if not len(trains[number]):
             where = ", ".join(part.where for part in source.splits["train"])
             reasons = cleaner.dropped.most_frequent_first().items()

@@ -106,7 +106,7 @@ def test_columns_may_be_fields(tmp_path: Path, suffix: str) -> None:
 def test_lists_of_references_are_named(tmp_path: Path) -> None:
     pair = {"translation": {"language": ["en", "de"], "translation": ["A dog.", "Ein Hund."]}}
     (tmp_path / "train.jsonl").write_text(json.dumps(pair) + "\n", encoding="utf-8")
-    loading_fails(tmp_path, "no column 'en'.* lists in 'language', 'translation': give each pair a row")
+    loading_fails(tmp_path, "no column 'en'.* lists in 'translation.language', .*: give each pair a row")
     row = json.dumps({"en": "A dog.", "de": ["Ein Hund.", "Der Hund."]}) + "\n"
     (tmp_path / "train.jsonl").write_text(row, encoding="utf-8")
     loading_fails(tmp_path, "in 1 row the target is a list, not one text")

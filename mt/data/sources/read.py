@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from itertools import chain, zip_longest
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -97,10 +98,14 @@ def columns_of(config: DataConfig) -> tuple[str, str]:
     return parse_columns(config.columns) if config.columns else (config.src, config.tgt)
 
 
-def check_columns(names: Sequence[str], config: DataConfig, where: str, advice: str = "") -> None:
-    """Raise `DataError`, with ``advice`` at its end, unless both columns are among ``names``, once."""
+def find_columns(names: Sequence[str], config: DataConfig, where: str, advice: str = "") -> tuple[str, str]:
+    """Both columns, or their fields in `NESTED`, if ``names`` has each once; ``advice`` ends the error."""
     options = ("data.columns",) * 2 if config.columns else ("data.src", "data.tgt")
     columns = columns_of(config)
+    prefix = f"{NESTED}."
+    if columns[0] in names or not any(name.startswith(prefix) for name in names):
+        prefix = ""
+    names = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
     for option, name in zip(options, columns, strict=True):
         if name not in names:
             nested = [[field.removesuffix(name) + column for column in columns] for field in names]
@@ -112,17 +117,14 @@ def check_columns(names: Sequence[str], config: DataConfig, where: str, advice: 
             )
         if names.count(name) > 1:
             raise DataError(f"{where} has several columns {name!r}: rename all but one of them.")
+    return prefix + columns[0], prefix + columns[1]
 
 
-def needed_columns(names: Sequence[str], config: DataConfig, where: str) -> list[str]:
-    """The columns to read of a table whose columns have these ``names``, those with the fields included."""
-    columns = columns_of(config)
-    if NESTED in names and columns[0] not in names:
-        return [NESTED]
-    outer = [name if name in names else name.partition(".")[0] for name in columns]
-    if not set(outer) <= set(names):
-        check_columns(names, config, where)
-    return list(dict.fromkeys(outer))
+def needed_columns(names: Sequence[str], config: DataConfig) -> list[str]:
+    """The columns to read of a table whose columns have these ``names``; all of them if some are missing."""
+    candidates = ((name, name.partition(".")[0], NESTED) for name in columns_of(config))
+    needed = [next((name for name in several if name in names), None) for several in candidates]
+    return [*names] if None in needed else [name for name in names if name in needed]
 
 
 def row_pairs(
@@ -136,20 +138,19 @@ def row_pairs(
             yield number, row, None
             continue
         if not are_known and (src in row or row.get(NESTED, "") is not None):
-            inner = row.get(NESTED)
-            if src not in row and isinstance(inner, Mapping):
-                check_columns(_names(inner), config, where, _about_lists(inner, where))
-                src, tgt = f"{NESTED}.{src}", f"{NESTED}.{tgt}"
-            else:
-                check_columns(_names(row), config, where, _about_lists(row, where))
+            fields = _fields(row)
+            src, tgt = find_columns([*fields], config, where, _about_lists(fields, where))
             are_known = True
         yield number, _value(row, src), _value(row, tgt)
 
 
-def _names(row: Row) -> list[str]:
+def _fields(row: Row) -> dict[str, object]:
     """The columns of a row, and the fields in them, such as ``text.en``."""
-    inner = [(name, value) for name, value in row.items() if isinstance(value, Mapping)]
-    return [*row, *(f"{name}.{field}" for name, value in inner for field in _names(value))]
+    fields = dict(row)
+    for name, value in row.items():
+        if isinstance(value, Mapping):
+            fields |= {f"{name}.{key}": field for key, field in _fields(value).items()}
+    return fields
 
 
 def _value(row: Row, name: str) -> object:
@@ -163,10 +164,10 @@ def _value(row: Row, name: str) -> object:
 
 def _about_lists(row: Row, where: str) -> str:
     """What to do about a row that has lists, perhaps of all rows of the file."""
-    for name, value in row.items():
-        if isinstance(value, list) and value and isinstance(value[0], Mapping):
+    lists = {name: value for name, value in row.items() if isinstance(value, list)}
+    for name, value in lists.items():
+        if value and isinstance(value[0], Mapping):
             return f" If its rows are in {name!r}, take them out: jq -c '.{name}[]' {where} > {where}l"
-    lists = [name for name, value in row.items() if isinstance(value, list)]
     return f" There are lists in {listed(lists)}: give each pair a row of its own." if lists else ""
 
 
@@ -237,12 +238,13 @@ def _parallel_pairs(src_path: Path, tgt_path: Path) -> Iterator[NumberedPair]:
 
 def _json_rows(path: Path, *, is_list: bool) -> Iterator[tuple[int, Row | BadRow]]:
     """An object on each line; with ``is_list``, a file that begins with ``[`` is one list of objects."""
-    lines, is_first = ((number, line) for number, line in text_lines(path) if line.strip()), True
-    for number, line in lines:
+    is_first = True
+    for number, line in text_lines(path):
+        if not line.strip():
+            continue
         try:
             if is_list and is_first and line.lstrip().startswith("["):
-                rows = json.loads(_joined(chain([line], (more for _, more in lines)), path))
-                yield from enumerate(map(_object, rows), start=1)
+                yield from enumerate(map(_object, _whole(path)), start=1)
                 return
             yield number, _object(json.loads(line))
         except (ValueError, RecursionError) as error:
@@ -254,21 +256,22 @@ def _json_rows(path: Path, *, is_list: bool) -> Iterator[tuple[int, Row | BadRow
         is_first = False
 
 
-def _joined(lines: Iterable[str], path: Path) -> str:
+def _whole(path: Path) -> Any:
+    """All lines as one JSON value."""
     text, num_characters = [], 0
-    for line in lines:
+    for _, line in text_lines(path):
         text.append(line)
         num_characters += len(line)
         if num_characters > MAX_LINE_BYTES:
             raise _too_long(f"the JSON in {path}")
-    return "\n".join(text)
+    return json.loads("\n".join(text))
 
 
 def _check_is_not_one_value(path: Path) -> None:
     """Raise `DataError` if all lines together are JSON, as of a list that is written over several."""
     value = None
     with suppress(DataError, ValueError, RecursionError):
-        value = json.loads(_joined((line for _, line in text_lines(path)), path))
+        value = _whole(path)
     if isinstance(value, list) and path.suffix != ".json":
         raise DataError(f"{path} is one JSON list, not a row per line: name it .json.")
     if isinstance(value, dict):
@@ -287,7 +290,7 @@ def _parquet_rows(path: Path, config: DataConfig) -> Iterator[tuple[int, Row | B
     try:
         # Opened here, because pyarrow takes some names for addresses.
         with path.open("rb") as opened, pyarrow.parquet.ParquetFile(opened) as file:
-            needed = needed_columns(file.schema_arrow.names, config, str(path))
+            needed = needed_columns(file.schema_arrow.names, config)
             yield from arrow_rows(file.iter_batches(batch_size=ROWS_AT_ONCE, columns=needed))
     except UnicodeDecodeError as error:
         raise DataError(
@@ -318,8 +321,7 @@ def _delimited_pairs(path: Path, config: DataConfig, *, is_quoted: bool) -> Iter
         f" The first line was split at each {delimiter}; data.delimiter may also be "
         f"{', '.join(DELIMITERS[1:])}. If it is already a pair, give numbers: data.columns: 1,2."
     )
-    check_columns(names, config, str(path), advice)
-    src_index, tgt_index = map(names.index, columns)
+    src_index, tgt_index = map(names.index, find_columns(names, config, str(path), advice))
     for number, row in rows:
         if len(row) != len(names):
             how_many = "fewer" if len(row) < len(names) else "more"
