@@ -19,9 +19,8 @@ from mt.data.corpus_report import cleaning_table, leak_sentence, recorded_finger
 from mt.data.suspicions import corpus_warnings
 from mt.data.text_form import DOTLESS, TextForm, dotless_steps, has_dotless_i
 from mt.data.tokenizers.external import external_tokenizer
-from mt.data.tokenizers.subwords import PIECES
 from mt.data.tokenizers.tokenizer import Tokenizer
-from mt.data.tokenizers.train import extended, train_tokenizer
+from mt.data.tokenizers.train import PIECES, extended, train_tokenizer
 from mt.display import counted, track
 from mt.errors import DataError, RunError
 from mt.files import write_atomically

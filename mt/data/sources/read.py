@@ -312,7 +312,7 @@ def _delimited_pairs(path: Path, config: DataConfig, *, is_quoted: bool) -> Iter
     if delimiter == "auto":
         usual: Delimiter = "comma" if is_quoted else "tab"
         delimiter = usual if are_numbers else _guess(begin[1], columns, usual)
-    rows = _rows_of_cells(chain([begin], lines), path, delimiter, is_quoted=is_quoted)
+    rows = _rows_of_cells(begin, lines, path, delimiter, is_quoted=is_quoted)
     first = next(rows)
     names = [cell.strip() for cell in first[1]]
     if are_numbers:
@@ -342,24 +342,26 @@ def _guess(line: str, columns: Sequence[str], usual: Delimiter) -> Delimiter:
 
 
 def _rows_of_cells(
-    lines: Iterable[tuple[int, str]], path: Path, delimiter: Delimiter, *, is_quoted: bool
+    begin: tuple[int, str],
+    lines: Iterable[tuple[int, str]],
+    path: Path,
+    delimiter: Delimiter,
+    *,
+    is_quoted: bool,
 ) -> Iterator[tuple[int, list[str]]]:
     """The cells of each row, with the number of its first line. A quotation mark is text unless quoted."""
-    character = CHARACTERS[delimiter]
+    character, lines = CHARACTERS[delimiter], chain([begin], lines)
     if not is_quoted:
         yield from ((number, line.split(character)) for number, line in lines if line.strip("\r"))
         return
-    lines = iter(lines)
-    begin, first = next(lines)
-    texts = (f"{text}\n" for _, text in chain([(begin, first)], lines))
     # Strict, because csv otherwise lets a quotation mark that is never closed swallow the lines after it.
-    reader = csv.reader(texts, delimiter=character, strict=True)
-    number = begin
+    reader = csv.reader((f"{text}\n" for _, text in lines), delimiter=character, strict=True)
+    number = begin[0]
     try:
         for cells in reader:
             if cells:
                 yield number, cells
-            number = begin + reader.line_num
+            number = begin[0] + reader.line_num
     except csv.Error as error:
         raise DataError(
             f"{path}, line {number}: the row that begins here is not valid CSV ({error}); "
