@@ -12,7 +12,7 @@ from tokenizers import pre_tokenizers
 
 from mt.config.config import Config
 from mt.data.batches.alignment import Places, align
-from mt.data.batches.dataset import CHUNK_SIZE, DropCounts, cached_training_pairs, encode_pairs
+from mt.data.batches.dataset import CHUNK_SIZE, DropCounts, encode_pairs
 from mt.data.batches.pairs import EncodedPairs
 from mt.data.corpus import Corpus, load_corpus, other_validation_splits, pairs_of
 from mt.data.corpus_report import cleaning_table, leak_sentence, recorded_fingerprints, to_json
@@ -63,7 +63,10 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
         for tokenizer, file in zip(tokenizers, (run.src_tokenizer_file, run.tgt_tokenizer_file), strict=True):
             tokenizer.save(file)
     max_length = config.data.max_length
-    train, dropped = cached_training_pairs(corpus, tokenizers, max_length=max_length)
+    fingerprint = corpus.report.splits.train.fingerprint
+    train, dropped = encode_pairs(
+        corpus.train, *tokenizers, max_length=max_length, shares=corpus.shares, fingerprint=fingerprint
+    )
     check_pairs_left(train, dropped, config)
     validation, _ = encode_pairs(corpus.validation, *tokenizers, max_length=max_length)
     check_validation_loss(validation, len(corpus.validation), config)

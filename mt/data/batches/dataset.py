@@ -15,7 +15,6 @@ import numpy.typing as npt
 from mt.data.batches.pairs import EncodedPairs, EncodedSentences, mapped, offsets_of
 from mt.data.batches.sampler import Share
 from mt.data.cache import MANY_PAIRS, cached
-from mt.data.corpus import Corpus
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.display import track
 
@@ -27,32 +26,34 @@ _ARRAYS: dict[str, npt.DTypeLike] = {"ids": np.int32, "offsets": np.int64, "leng
 DropCounts = dict[str, int]
 
 
-def cached_training_pairs(
-    corpus: Corpus, tokenizers: tuple[Tokenizer, Tokenizer], *, max_length: int
+def encode_pairs(
+    pairs: datasets.Dataset,
+    *tokenizers: Tokenizer,
+    max_length: int | None,
+    shares: Sequence[Share] = (),
+    fingerprint: str | None = None,
 ) -> tuple[EncodedPairs, DropCounts]:
-    """The result of `encode_pairs` for the training pairs; the ids of a large corpus are cached."""
+    """Turn the text of a split into ids, and count what is dropped, if there is a ``max_length``.
+
+    The ids of a large split whose text has a ``fingerprint`` are cached.
+    """
+
+    def fill(folder: Path) -> bool:
+        write_pairs(folder, pairs, *tokenizers, max_length=max_length, shares=shares)
+        return len(pairs) > MANY_PAIRS
+
+    if fingerprint is None:
+        with TemporaryDirectory() as folder:
+            fill(Path(folder))
+            return load_pairs(Path(folder))
     key = {
         "what": "ids",
-        "text": corpus.report.splits.train.fingerprint,
-        "shares": corpus.shares,
+        "text": fingerprint,
+        "shares": shares,
         "tokenizers": [hashlib.sha256(tokenizer.to_json().encode()).hexdigest() for tokenizer in tokenizers],
         "max_length": max_length,
     }
-
-    def fill(folder: Path) -> bool:
-        write_pairs(folder, corpus.train, *tokenizers, max_length=max_length, shares=corpus.shares)
-        return len(corpus.train) > MANY_PAIRS
-
     return cached(key, fill, load_pairs)
-
-
-def encode_pairs(
-    pairs: datasets.Dataset, *tokenizers: Tokenizer, max_length: int | None, shares: Sequence[Share] = ()
-) -> tuple[EncodedPairs, DropCounts]:
-    """Turn the text of a split into ids, and count what is dropped, if there is a ``max_length``."""
-    with TemporaryDirectory() as folder:
-        write_pairs(Path(folder), pairs, *tokenizers, max_length=max_length, shares=shares)
-        return load_pairs(Path(folder))
 
 
 def write_pairs(

@@ -12,15 +12,7 @@ from mt.config.data import IMPORTED, DataConfig
 from mt.config.sources import parse_mix
 from mt.data.sources.hub import HUB_ID, hub_source, saved_splits
 from mt.data.sources.read import TABLE_FORMATS, parallel_part, table_format, table_part, text_lines
-from mt.data.sources.source import (
-    SPLIT_NAMES,
-    Part,
-    Source,
-    Split,
-    did_you_mean,
-    listed,
-    unreadable,
-)
+from mt.data.sources.source import SPLIT_NAMES, Part, Source, Split, did_you_mean, listed, unreadable
 from mt.errors import ConfigError, DataError
 from mt.files import named_path
 
@@ -165,10 +157,9 @@ def _part(path: Path, config: DataConfig) -> Part:
             return parallel
     next(text_lines(path), None)  # What is not text says more about itself.
     raise DataError(
-        f"{path} has no extension that shows its format: use {', '.join(TABLE_FORMATS)} (and .gz), or two "
-        f"files of plain text, .{config.src} and .{config.tgt} or any two, as data.path: "
-        "SOURCE.txt,TARGET.txt. If each line of a .txt file has both sides, set data.delimiter to what "
-        "separates them, such as tab."
+        f"{path} has no extension that shows its format: use {', '.join(TABLE_FORMATS)} (and .gz), two files "
+        f".{config.src} and .{config.tgt} or any two, as data.path: SOURCE.txt,TARGET.txt, or set "
+        "data.delimiter to what separates the sides on each line, such as tab."
     )
 
 
@@ -193,9 +184,9 @@ def _folder_splits(folder: Path, config: DataConfig) -> dict[Split, list[Part]]:
         return next(iter(corpora.values()))
     contents = listed(entry.name + "/" * entry.is_dir() for entry in inside)
     raise DataError(
-        f"{folder} contains no training split that can be read: name it train.jsonl, train.parquet, "
-        f"train.csv, train.tsv, or train.{config.src} and train.{config.tgt}, or "
-        f"choose a file. The folder contains {contents or 'no files'}."
+        f"{folder} contains no training split that can be read: name it train.jsonl (.parquet, .csv, .tsv), "
+        f"or train.{config.src} and train.{config.tgt}, or choose a file. The folder contains "
+        f"{contents or 'no files'}."
     )
 
 

@@ -11,10 +11,9 @@ import json
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -238,44 +237,41 @@ def _parallel_pairs(src_path: Path, tgt_path: Path) -> Iterator[NumberedPair]:
 
 def _json_rows(path: Path, *, is_list: bool) -> Iterator[tuple[int, Row | BadRow]]:
     """An object on each line; with ``is_list``, a file that begins with ``[`` is one list of objects."""
-    is_first = True
+    first = next((line.lstrip() for _, line in text_lines(path) if line.strip()), "{}")
+    try:
+        is_whole = isinstance(json.loads(first), list) and is_list
+    except (ValueError, RecursionError):
+        is_whole = True
+    if is_whole and (rows := _whole(path, is_list=is_list)) is not None:
+        yield from enumerate(map(_object, rows), start=1)
+        return
     for number, line in text_lines(path):
-        if not line.strip():
-            continue
-        try:
-            if is_list and is_first and line.lstrip().startswith("["):
-                yield from enumerate(map(_object, _whole(path)), start=1)
-                return
-            yield number, _object(json.loads(line))
-        except (ValueError, RecursionError) as error:
-            if is_first:
-                _check_is_not_one_value(path)
-            if is_list and is_first:
-                raise unreadable(path, error) from None
-            yield number, BadRow("the line is not complete JSON, as in a .jsonl file", str(error))
-        is_first = False
+        if line.strip():
+            try:
+                yield number, _object(json.loads(line))
+            except (ValueError, RecursionError) as error:
+                yield number, BadRow("the line is not complete JSON, as in a .jsonl file", str(error))
 
 
-def _whole(path: Path) -> Any:
-    """All lines as one JSON value."""
+def _whole(path: Path, *, is_list: bool) -> list[object] | None:
+    """The list that all lines are together; None if they are no JSON, and need not be."""
     text, num_characters = [], 0
-    for _, line in text_lines(path):
-        text.append(line)
-        num_characters += len(line)
-        if num_characters > MAX_LINE_BYTES:
-            raise _too_long(f"the JSON in {path}")
-    return json.loads("\n".join(text))
-
-
-def _check_is_not_one_value(path: Path) -> None:
-    """Raise `DataError` if all lines together are JSON, as of a list that is written over several."""
-    value = None
-    with suppress(DataError, ValueError, RecursionError):
-        value = _whole(path)
-    if isinstance(value, list) and path.suffix != ".json":
-        raise DataError(f"{path} is one JSON list, not a row per line: name it .json.")
+    try:
+        for _, line in text_lines(path):
+            text.append(line)
+            num_characters += len(line)
+            if num_characters > MAX_LINE_BYTES:
+                raise _too_long(f"the JSON in {path}")
+        value = json.loads("\n".join(text))
+    except (DataError, ValueError, RecursionError) as error:
+        if is_list:
+            raise (error if isinstance(error, DataError) else unreadable(path, error)) from None
+        return None
     if isinstance(value, dict):
         raise DataError(f"{path} is one JSON object, not a list of rows.{_about_lists(value, str(path))}")
+    if not is_list:
+        raise DataError(f"{path} is one JSON list, not a row per line: name it .json.")
+    return list(value)
 
 
 def _object(value: object) -> Row | BadRow:
