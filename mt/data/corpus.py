@@ -3,11 +3,12 @@
 import copy
 import hashlib
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import datasets
 import pyarrow as pa
@@ -15,7 +16,7 @@ import pyarrow as pa
 from mt.config.data import CleaningConfig, DataConfig
 from mt.data.batches.sampler import Share
 from mt.data.cache import MANY_PAIRS, cached
-from mt.data.cleaning.checks import Dropped, evaluation_pairs, training_pairs
+from mt.data.cleaning.checks import checked_pairs
 from mt.data.cleaning.filters import Cleaner
 from mt.data.cleaning.leaks import LeakCheck
 from mt.data.corpus_report import (
@@ -25,14 +26,13 @@ from mt.data.corpus_report import (
     SplitReports,
     TrainingSplitReport,
     from_json,
-    most_frequent_first,
     to_json,
 )
-from mt.data.sources.find import find_source, mixed_sources
-from mt.data.sources.source import Part, Source, Split, carved_split
+from mt.data.sources.find import FoundSource, find_source, find_sources
+from mt.data.sources.source import Part, Split, carved_split
 from mt.data.text_form import TextForm
 from mt.display import counted, track
-from mt.errors import ConfigError, DataError, SplitError
+from mt.errors import DataError, SplitError
 
 SCHEMA = pa.schema([("src", pa.string()), ("tgt", pa.string())])
 CHUNK_SIZE = 10_000
@@ -82,11 +82,12 @@ class PairTable:
         self._write()
         return self._hash.hexdigest()
 
-    def append(self, src: str, tgt: str) -> None:
-        """Add one pair."""
-        self._pairs.append((src, tgt))
-        if len(self._pairs) == CHUNK_SIZE:
-            self._write()
+    def extend(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Add pairs."""
+        for pair in pairs:
+            self._pairs.append(pair)
+            if len(self._pairs) == CHUNK_SIZE:
+                self._write()
 
     def to_dataset(self) -> datasets.Dataset:
         """The pairs in the order in which they were added; after this, none can be added."""
@@ -115,25 +116,20 @@ def load_table(source: Path | pa.Buffer, *, fingerprint: str) -> datasets.Datase
     return datasets.Dataset(pa.ipc.open_stream(stream).read_all(), fingerprint=fingerprint)
 
 
-class _Found(NamedTuple):
-    """A source, the config that names it, and its weight."""
-
-    config: DataConfig
-    weight: float
-    source: Source
+def pairs_of(dataset: datasets.Dataset) -> Iterator[tuple[str, str]]:
+    """Source and target of each row."""
+    for chunk in dataset.iter(batch_size=CHUNK_SIZE):
+        yield from zip(chunk["src"], chunk["tgt"], strict=True)
 
 
 def load_corpus(config: DataConfig, cleaning: CleaningConfig = NO_CLEANING) -> Corpus:
     """Find the sources, check every row, clean the training split, and carve out splits that are missing."""
-    found = [
-        _Found(source_config, weight, _find(source_config, is_mixed=number > 0))
-        for number, (source_config, weight) in enumerate(mixed_sources(config))
-    ]
-    key = _key(found, cleaning)
+    sources = find_sources(config)
+    key = _key(sources, cleaning)
 
     def fill(folder: Path) -> bool:
-        report = _read(found, cleaning, folder)
-        if _key(found, cleaning) != key:
+        report = _read(sources, cleaning, folder)
+        if _key(sources, cleaning) != key:
             raise DataError(f"{config.path} changed while it was read: start again.")
         (folder / _REPORT_FILE).write_text(json.dumps(to_json(report)), encoding="utf-8")
         return sum(split.pairs for split in report.splits.by_name().values()) > MANY_PAIRS
@@ -143,50 +139,39 @@ def load_corpus(config: DataConfig, cleaning: CleaningConfig = NO_CLEANING) -> C
 
 def load_split(config: DataConfig, split: Split, cleaning: CleaningConfig = NO_CLEANING) -> datasets.Dataset:
     """One split as in `load_corpus`, without reading the others if the corpus has this one."""
-    if split != "train":
-        source = _find(config.model_copy(update={"mix": None}), is_mixed=False)
-        if split in source.splits:
-            return _evaluation_table(source.splits[split]).to_dataset()
+    if split != "train" and (parts := find_source(config).splits.get(split)):
+        return _evaluation_table(parts).to_dataset()
     return load_corpus(config, cleaning).by_name()[split]
 
 
 def other_validation_splits(config: DataConfig) -> dict[str, datasets.Dataset]:
     """The validation splits of the sources in ``data.mix``, by the last part of their path."""
-    splits = {}
-    for source_config, _ in mixed_sources(config)[1:]:
-        source = _find(source_config, is_mixed=True)
-        if "validation" in source.splits:
-            name = Path(source_config.path.rpartition(":")[2]).name
-            splits[name] = _evaluation_table(source.splits["validation"]).to_dataset()
-    return splits
+    return {
+        Path(mixed.path.rpartition(":")[2]).name: _evaluation_table(source.splits["validation"]).to_dataset()
+        for mixed, _, source in find_sources(config)[1:]
+        if "validation" in source.splits
+    }
 
 
 def load_undivided(config: DataConfig) -> datasets.Dataset | None:
     """All pairs of a corpus that is files without splits, empty lines included; None if it has splits."""
-    source = _find(config, is_mixed=False)
+    source = find_source(config)
     if source.kind not in ("file", "files", "parallel text"):
         return None
     return _evaluation_table(source.splits["train"]).to_dataset()
 
 
-def _find(config: DataConfig, *, is_mixed: bool) -> Source:
-    try:
-        return find_source(config)
-    except (ConfigError, DataError) as error:
-        raise (type(error)(f"data.mix, {config.path}: {error}") if is_mixed else error) from None
-
-
-def _key(found: Sequence[_Found], cleaning: CleaningConfig) -> object:
+def _key(sources: Sequence[FoundSource], cleaning: CleaningConfig) -> object:
     """Everything that determines the corpus."""
     # Neither changes what is read: the length limit is applied when encoding.
     irrelevant = {"hub_timeout_seconds", "max_length"}
-    configs = [(config.model_dump(mode="json", exclude=irrelevant), weight) for config, weight, _ in found]
+    configs = [(config.model_dump(mode="json", exclude=irrelevant), weight) for config, weight, _ in sources]
     # Including the names of files, whose extensions determine how they are read.
-    sources = [
+    parts = [
         {split: [(part.where, part.identify()) for part in parts] for split, parts in source.splits.items()}
-        for _, _, source in found
+        for _, _, source in sources
     ]
-    return ["corpus", configs, sources, cleaning.model_dump(mode="json")]
+    return ["corpus", configs, parts, cleaning.model_dump(mode="json")]
 
 
 def _load(folder: Path) -> Corpus:
@@ -201,111 +186,86 @@ def _load(folder: Path) -> Corpus:
     return Corpus(train, validation, test, report)
 
 
-def _read(found: Sequence[_Found], cleaning: CleaningConfig, folder: Path) -> CorpusReport:
+def _read(sources: Sequence[FoundSource], cleaning: CleaningConfig, folder: Path) -> CorpusReport:
     """Read and clean all splits, into files that `_load` opens."""
-    source = found[0].source
-    evaluation = {split: PairTable(folder / f"{split}.arrow") for split in EVALUATION_SPLITS}
-    carved = {split: table for split, table in evaluation.items() if split not in source.splits}
-    cleaner = Cleaner(cleaning)
-    trains = []
-    for number, each in enumerate(found):
-        trains.append(PairTable(folder / f"train-{number}.arrow"))
-        _read_training_split(each, cleaner, trains[-1], {} if number else carved)
-    for split in EVALUATION_SPLITS:
-        if split in source.splits:
-            _evaluation_table(source.splits[split], evaluation[split])
-    held_out: dict[str, datasets.Dataset] = {split: table.to_dataset() for split, table in evaluation.items()}
-    leaks = LeakCheck(held_out, TextForm.of(cleaning))
-    for number, each in enumerate(found):
+    own, cleaner = sources[0], Cleaner(cleaning)
+    held_out = {split: PairTable(folder / f"{split}.arrow") for split in EVALUATION_SPLITS}
+    carved = {split: table for split, table in held_out.items() if split not in own.source.splits}
+    files = [folder / f"train-{number}.arrow" for number in range(len(sources))]
+    trains = [PairTable(file) for file in files]
+    for number, found in enumerate(sources):
+        _read_training_split(found, cleaner, trains[number], {} if number else carved)
+    empty = [split for split, table in {**carved, "train": trains[0]}.items() if not len(table)]
+    if 0 < len(empty) <= len(carved):
+        raise SplitError(
+            f"{own.config.path} is too small to be split: none of its pairs were assigned to the "
+            f"{' or '.join(empty)} split at data.held_out_fraction={own.config.held_out_fraction:g}. Add "
+            "pairs, change the fraction, or provide your own validation and test splits."
+        )
+    for split, table in held_out.items():
+        if split not in carved:
+            _evaluation_table(own.source.splits[split], table)
+    leaks = LeakCheck({split: table.to_dataset() for split, table in held_out.items()}, TextForm.of(cleaning))
+    for number, (_, _, source) in enumerate(sources):
         train = trains[number].to_dataset()
-        leaked = set(leaks.search(train))
-        if cleaning.remove_leaks and leaked:
+        leaked = leaks.search(train)
+        if cleaning.remove_leaks and len(leaked):
             # The old file stays open until it is copied.
-            (folder / f"train-{number}.arrow").unlink()
-            trains[number] = PairTable(folder / f"train-{number}.arrow")
-            _copy_others(leaked, train, trains[number], cleaner.dropped)
+            files[number].unlink()
+            trains[number] = PairTable(files[number])
+            rows = set(leaked)
+            for row, pair in enumerate(pairs_of(train)):
+                if row in rows:
+                    cleaner.dropped.add("the pair is in validation or test", [pair])
+                else:
+                    trains[number].extend([pair])
             trains[number].to_dataset()
-            _check_pairs_left(each.source, trains[number], cleaner.dropped)
-    return _report(found, trains, evaluation, cleaner, leaks)
+        if not len(trains[number]):
+            where = ", ".join(part.where for part in source.splits["train"])
+            reasons = cleaner.dropped.most_frequent_first().items()
+            rows_dropped = ", ".join(f"in {counted(count, 'row')} {reason}" for reason, count in reasons)
+            raise DataError(f"No pair of {where} can be trained on: {rows_dropped or 'there are no rows'}.")
+    return _report(sources, trains, held_out, cleaner, leaks)
 
 
 def _read_training_split(
-    found: _Found, cleaner: Cleaner, table: PairTable, carved: Mapping[Split, PairTable]
+    found: FoundSource, cleaner: Cleaner, table: PairTable, carved: Mapping[Split, PairTable]
 ) -> None:
     """Collect the pairs to train on; those that belong to a carved split go to its table instead."""
     (config, _, source), limit = found, found.config.num_train_pairs
-    checked = training_pairs(
-        source.splits["train"], cleaner.dropped, skip_bad_rows=cleaner.config.skip_bad_rows
-    )
-    pairs = iter(track(checked, "reading", unit="pairs"))
-    if carved:
-        pairs = _carve(pairs, carved, config.held_out_fraction)
+    parts, skip_bad_rows = source.splits["train"], cleaner.config.skip_bad_rows
+
+    def not_carved() -> Iterator[tuple[str, str]]:
+        checked = checked_pairs(parts, cleaner.dropped, skip_bad_rows=skip_bad_rows)
+        for pair in track(checked, "reading", unit="pairs"):
+            if carved and (split := carved_split(pair[0], config.held_out_fraction)) in carved:
+                carved[split].extend([pair])
+            else:
+                yield pair
+
+    pairs = not_carved()
     # Never beyond the limit: filters must not see what follows it.
     while chunk := list(islice(pairs, min(CHUNK_SIZE, (limit or len(table) + CHUNK_SIZE) - len(table)))):
-        for src, tgt in cleaner.clean(chunk):
-            table.append(src, tgt)
+        table.extend(cleaner.clean(chunk))
     if carved:
         # Beyond the limit there may be more to carve, but nothing to drop.
-        dropped = copy.deepcopy(cleaner.dropped)
-        for _ in pairs:
-            pass
-        cleaner.dropped = dropped
-    empty = [split for split, pairs_of in {**carved, "train": table}.items() if not len(pairs_of)]
-    if len(empty) > len(carved):
-        _check_pairs_left(source, table, cleaner.dropped)
-    if empty:
-        raise SplitError(
-            f"{config.path} is too small to be split: none of its pairs were assigned to the "
-            f"{' or '.join(empty)} split at data.held_out_fraction={config.held_out_fraction:g}. Add pairs, "
-            "change the fraction, or provide your own validation and test splits."
-        )
-
-
-def _carve(
-    pairs: Iterator[tuple[str, str]], carved: Mapping[Split, PairTable], fraction: float
-) -> Iterator[tuple[str, str]]:
-    for pair in pairs:
-        if (split := carved_split(pair[0], fraction)) in carved:
-            carved[split].append(*pair)
-        else:
-            yield pair
-
-
-def _check_pairs_left(source: Source, table: PairTable, dropped: Dropped) -> None:
-    if not len(table):
-        where = ", ".join(part.where for part in source.splits["train"])
-        reasons = most_frequent_first(dropped.counts)
-        rows = ", ".join(f"in {counted(count, 'row')} {reason}" for reason, count in reasons)
-        raise DataError(f"No pair of {where} can be trained on: {rows or 'there are no rows'}.")
+        cleaner.dropped = copy.deepcopy(cleaner.dropped)
+        deque(pairs, maxlen=0)
 
 
 def _evaluation_table(parts: Sequence[Part], table: PairTable | None = None) -> PairTable:
     """All pairs of a split, in memory unless a table is given."""
     table = PairTable() if table is None else table
-    for src, tgt in evaluation_pairs(parts):
-        table.append(src, tgt)
+    table.extend(checked_pairs(parts))
     if not len(table):
         raise DataError(f"{', '.join(part.where for part in parts)} is empty.")
     return table
 
 
-def _copy_others(
-    leaked: Collection[int], train: datasets.Dataset, table: PairTable, dropped: Dropped
-) -> None:
-    """Copy the training pairs to the table, but for the rows ``leaked``, which are counted as dropped."""
-    for start in range(0, len(train), CHUNK_SIZE):
-        chunk = train[start : start + CHUNK_SIZE]
-        for row, pair in enumerate(zip(chunk["src"], chunk["tgt"], strict=True), start):
-            if row in leaked:
-                dropped.add("the pair is in validation or test", *pair)
-            else:
-                table.append(*pair)
-
-
 def _report(
-    found: Sequence[_Found],
+    found: Sequence[FoundSource],
     trains: Sequence[PairTable],
-    evaluation: Mapping[Split, PairTable],
+    held_out: Mapping[Split, PairTable],
     cleaner: Cleaner,
     leaks: LeakCheck,
 ) -> CorpusReport:
@@ -320,7 +280,7 @@ def _report(
     ]
     config, _, source = found[0]
     origin: Literal["generated", "given"] = "generated" if source.kind == "built-in" else "given"
-    dropped = dict(most_frequent_first(cleaner.dropped.counts))
+    dropped = cleaner.dropped.most_frequent_first()
     joined = " ".join(table.fingerprint for table in trains)
     train = TrainingSplitReport(
         origin=origin,
@@ -339,7 +299,7 @@ def _report(
             dropped={},
             fingerprint=table.fingerprint,
         )
-        for split, table in evaluation.items()
+        for split, table in held_out.items()
     )
     return CorpusReport(
         *(config.path, source.kind, config.name, config.src, config.tgt, source.revision),

@@ -1,7 +1,6 @@
 """A typed report on a loaded corpus: the part of a run's ``corpus.json`` that describes the text."""
 
 import json
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -9,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter
 
 from mt.data.sources.source import Split
-from mt.display import counted
+from mt.display import aligned, counted
 
 
 @dataclass(frozen=True)
@@ -119,24 +118,21 @@ def recorded_fingerprints(content: bytes) -> dict[Split, str]:
         raise ValueError(f"no fingerprints of its splits ({error})") from error
 
 
-def most_frequent_first(dropped: Counter[str]) -> list[tuple[str, int]]:
-    """Reasons and counts, those with equal counts by their names."""
-    return sorted(dropped.items(), key=lambda item: (-item[1], item[0]))
-
-
 def cleaning_table(train: TrainingSplitReport, dropped_later: Mapping[str, int]) -> str:
     """What was dropped from training, when it was read and later, one line for each reason, or nothing."""
     counts = train.dropped | {reason: count for reason, count in dropped_later.items() if count}
     if not counts:
         return ""
     num_rows = train.pairs + sum(train.dropped.values())
-    rows = [("reason", "pairs", "share", "example")]
-    for reason, count in [*counts.items(), ("all of these", sum(counts.values()))]:
-        example = " ||| ".join(train.examples[reason][0]) if reason in train.examples else ""
-        rows.append((reason, f"{count:,}", f"{count / num_rows:.2%}", example))
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    lines = [f"{r:<{widths[0]}}  {n:>{widths[1]}}  {s:>{widths[2]}}  {e}".rstrip() for r, n, s, e in rows]
-    return f"of {num_rows:,} training pairs, {sum(counts.values()):,} were dropped:\n" + "\n".join(lines)
+    total = sum(counts.values())
+    rows = [("reason", "pairs", "share")]
+    rows += [
+        (reason, f"{n:,}", f"{n / num_rows:.2%}") for reason, n in [*counts.items(), ("all of these", total)]
+    ]
+    examples = [" ||| ".join(train.examples.get(reason, [[]])[0]) for reason in counts]
+    lines = zip(aligned(rows, num_texts=1), ["example", *examples, ""], strict=True)
+    table = "\n".join("  ".join(line).rstrip() for line in lines)
+    return f"of {num_rows:,} training pairs, {total:,} were dropped:\n{table}"
 
 
 def leak_sentence(report: CorpusReport) -> tuple[str, bool]:

@@ -12,17 +12,15 @@ from tokenizers import pre_tokenizers
 
 from mt.config.config import Config
 from mt.data.batches.alignment import Places, align
-from mt.data.batches.dataset import CHUNK_SIZE, DropCounts, cached_training_pairs, encode_pairs
+from mt.data.batches.dataset import CHUNK_SIZE, DropCounts, encode_pairs
 from mt.data.batches.pairs import EncodedPairs
-from mt.data.corpus import Corpus, load_corpus, other_validation_splits
+from mt.data.corpus import Corpus, load_corpus, other_validation_splits, pairs_of
 from mt.data.corpus_report import cleaning_table, leak_sentence, recorded_fingerprints, to_json
 from mt.data.suspicions import corpus_warnings
 from mt.data.text_form import DOTLESS, TextForm, dotless_steps, has_dotless_i
 from mt.data.tokenizers.external import external_tokenizer
-from mt.data.tokenizers.subwords import PIECES
 from mt.data.tokenizers.tokenizer import Tokenizer
-from mt.data.tokenizers.train import extended, train_tokenizer
-from mt.data.unsegmented_scripts import bleu_tokenizer
+from mt.data.tokenizers.train import PIECES, extended, train_tokenizer
 from mt.display import counted, track
 from mt.errors import DataError, RunError
 from mt.files import write_atomically
@@ -59,14 +57,16 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
         check_same_corpus(run, corpus)
         tokenizers = load_tokenizers(run)
     else:
-        warn_of_tokenizer(config, corpus.train)
-        for warning in corpus_warnings(config.data, corpus):
+        for warning in corpus_warnings(config, corpus):
             LOG.warning("%s", warning)
         tokenizers = make_tokenizers(corpus.train, config)
         for tokenizer, file in zip(tokenizers, (run.src_tokenizer_file, run.tgt_tokenizer_file), strict=True):
             tokenizer.save(file)
     max_length = config.data.max_length
-    train, dropped = cached_training_pairs(corpus, tokenizers, max_length=max_length)
+    fingerprint = corpus.report.splits.train.fingerprint
+    train, dropped = encode_pairs(
+        corpus.train, *tokenizers, max_length=max_length, shares=corpus.shares, fingerprint=fingerprint
+    )
     check_pairs_left(train, dropped, config)
     validation, _ = encode_pairs(corpus.validation, *tokenizers, max_length=max_length)
     check_validation_loss(validation, len(corpus.validation), config)
@@ -120,67 +120,40 @@ def make_tokenizers(pairs: datasets.Dataset, config: Config) -> tuple[Tokenizer,
 def _chosen(pairs: datasets.Dataset, config: Config) -> datasets.Dataset:
     """At most ``tokenizer.max_lines`` pairs, spread evenly over those that ``data.max_length`` may let in."""
     most = config.data.max_length
-    chunks = pairs.iter(batch_size=CHUNK_SIZE)
-    texts = (pair for chunk in chunks for pair in zip(chunk["src"], chunk["tgt"], strict=True))
     # So many words have spaces between them; splitting each text into words would take longer.
-    fits = (all(len(text) < 2 * most - 1 or len(text.split()) < most for text in pair) for pair in texts)
+    fits = (
+        all(len(text) < 2 * most - 1 or len(text.split()) < most for text in pair) for pair in pairs_of(pairs)
+    )
     rows = np.flatnonzero(np.fromiter(fits, np.bool_, len(pairs)))
     rows = rows if len(rows) else np.arange(len(pairs))
     num_taken = min(len(rows), config.tokenizer.max_lines)
-    return (
-        pairs
-        if num_taken == len(pairs)
-        else pairs.select(rows[np.arange(num_taken) * len(rows) // num_taken])
-    )
+    if num_taken == len(pairs):
+        return pairs
+    return pairs.select(rows[np.arange(num_taken) * len(rows) // num_taken])
 
 
 def _make_tokenizers(texts: "_Texts", config: Config) -> list[Tokenizer]:
     """The tokenizer of each of these columns: that of the run to begin from, or a given or a new one."""
     if not config.init_from.sides.isdisjoint(texts.columns):
-        origins = dict(
-            zip(("src", "tgt"), load_tokenizers(RunDirectory(Path(str(config.init_from.run)))), strict=True)
+        origins = load_tokenizers(RunDirectory(Path(str(config.init_from.run))))
+        chosen = [origins[column == "tgt"] for column in texts.columns]
+        return (
+            [extended(old, texts, config.tokenizer) for old in chosen] if config.tokenizer.extend else chosen
         )
-        chosen = [origins[column] for column in texts.columns]
-        return [
-            extended(each, texts, config.tokenizer) if config.tokenizer.extend else each for each in chosen
-        ]
     if config.tokenizer.kind == "file":
         made = external_tokenizer(config.tokenizer, limit_seconds=config.data.hub_timeout_seconds)
     else:
         made = train_tokenizer(texts, config.tokenizer)
     # Text to translate must look like the training text, which is in this form already.
-    by_column = [_with_dotless_i(made) if column in texts.dotless else made for column in texts.columns]
+    form, by_column = TextForm.of(config.cleaning), [made for _ in texts.columns]
+    for i, column in enumerate(texts.columns):
+        if column in texts.dotless:
+            by_column[i] = Tokenizer.from_json(made.to_json().encode())
+            by_column[i].begin_with(dotless_steps())
     for tokenizer in by_column:
-        if tokenizer.form != (form := TextForm.of(config.cleaning)):
+        if tokenizer.form != form:
             tokenizer.begin_with(form.steps())
     return by_column
-
-
-def _with_dotless_i(tokenizer: Tokenizer) -> Tokenizer:
-    copy = Tokenizer.from_json(tokenizer.to_json().encode())
-    copy.begin_with(dotless_steps())
-    return copy
-
-
-def unsegmented_hint(config: Config, train: datasets.Dataset) -> str | None:
-    """Advice for text without spaces between words that is to be split into words; None for other text."""
-    languages = {"src": config.data.src, "tgt": config.data.tgt}
-    sides = [languages[side] for side, texts in train[:1000].items() if bleu_tokenizer(texts) != "13a"]
-    if config.tokenizer.kind != "word" or not sides:
-        return None
-    return (
-        f"{' and '.join(sides)}: an unsegmented script has no spaces between words, so that tokenizer.kind: "
-        "word makes each character a token. Use tokenizer.kind: bpe_metaspace, which joins characters that "
-        "often occur together"
-    )
-
-
-def warn_of_tokenizer(config: Config, train: datasets.Dataset) -> None:
-    """Log the limitations of the chosen tokenizer."""
-    if hint := unsegmented_hint(config, train):
-        LOG.warning("%s", hint)
-    if config.tokenizer.lowercase:
-        LOG.warning("tokenizer.lowercase: the model reads and writes lower case only")
 
 
 def check_pairs_left(train: EncodedPairs, dropped: DropCounts, config: Config) -> None:
@@ -219,16 +192,14 @@ class _Texts:
 
     def __iter__(self) -> Iterator[str]:
         self.num_long_words = 0
-        chunks = range(0, len(self._pairs), CHUNK_SIZE)
+        num_texts = len(self._pairs)
         for column in self.columns:
-            texts = self._pairs.select_columns([column])
-            for start in track(
-                chunks, "vocabulary", unit="lines", total=len(texts), size=lambda _: CHUNK_SIZE
-            ):
-                for text in texts[start : start + CHUNK_SIZE][column]:
-                    yield self._without_long_words(
-                        text.translate(_DOTLESS) if column in self.dotless else text
-                    )
+            chunks = self._pairs.select_columns([column]).iter(batch_size=CHUNK_SIZE)
+            texts = (chunk[column] for chunk in chunks)
+            for some in track(texts, "vocabulary", unit="lines", total=num_texts, size=len):
+                for text in some:
+                    lower = text.translate(_DOTLESS) if column in self.dotless else text
+                    yield self._without_long_words(lower)
 
     def _without_long_words(self, text: str) -> str:
         if len(text) <= LONGEST_WORD or max(map(len, text.split()), default=0) <= LONGEST_WORD:

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 import datasets
 import pyarrow as pa
 
-from mt.config.data import DataConfig
+from mt.config.config import Config
 from mt.data.cleaning.filters import is_mostly_of_other_script
 from mt.data.corpus import Corpus
-from mt.data.unsegmented_scripts import split_letters
+from mt.data.unsegmented_scripts import bleu_tokenizer, split_letters
 
 _PAIRS_LOOKED_AT = 3000
 _TAG = re.compile(r"\s*<[^<>]+>\s*")
@@ -32,10 +32,27 @@ _SCRIPTS = {
 }
 
 
-def corpus_warnings(config: DataConfig, corpus: Corpus) -> Iterator[str]:
-    """A sentence for each suspicion about some thousand pairs of each split."""
+def unsegmented_hint(config: Config, train: datasets.Dataset) -> str | None:
+    """Advice for text without spaces between words that is to be split into words; None for other text."""
+    languages = {"src": config.data.src, "tgt": config.data.tgt}
+    sides = [languages[side] for side, texts in train[:1000].items() if bleu_tokenizer(texts) != "13a"]
+    if config.tokenizer.kind != "word" or not sides:
+        return None
+    return (
+        f"{' and '.join(sides)}: an unsegmented script has no spaces between words, so that tokenizer.kind: "
+        "word makes each character a token. Use tokenizer.kind: bpe_metaspace, which joins characters that "
+        "often occur together"
+    )
+
+
+def corpus_warnings(config: Config, corpus: Corpus) -> Iterator[str]:
+    """A sentence for each suspicion about some thousand pairs of each split, and what its tokenizer loses."""
+    if hint := unsegmented_hint(config, corpus.train):
+        yield hint
+    if config.tokenizer.lowercase:
+        yield "tokenizer.lowercase: the model reads and writes lower case only"
     texts = {split: _sample(pairs) for split, pairs in corpus.by_name().items()}
-    for side, (name, language) in enumerate((("source", config.src), ("target", config.tgt))):
+    for side, (name, language) in enumerate((("source", config.data.src), ("target", config.data.tgt))):
         script = _SCRIPTS.get(re.split("[-_]", language.lower())[0])
         others = [split for split, sides in texts.items() if script and _is_of_other(sides[side], script)]
         if others:

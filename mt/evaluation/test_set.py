@@ -19,7 +19,7 @@ from mt.config.data import DataConfig
 from mt.data.cleaning.leaks import LeakCheck
 from mt.data.corpus import PairTable, load_corpus, load_split, load_undivided
 from mt.data.corpus_report import recorded_fingerprints
-from mt.data.sources.find import files_on_disk, find_source, mixed_sources
+from mt.data.sources.find import find_source, mixed_sources, training_files
 from mt.data.sources.source import Split
 from mt.data.text_form import TextForm
 from mt.display import visible
@@ -136,15 +136,14 @@ def _load_other(other: DataConfig, split: Split, trained_on: DataConfig) -> tupl
     # A split that the corpus lacks was carved from its training pairs.
     is_carved = whole is not None or split not in find_source(other).splits
     is_source = (other.path, other.name) in {(own.path, own.name) for own, _ in mixed_sources(trained_on)}
-    if is_carved and (is_source or files_on_disk(other, ["train"]) & files_on_disk(trained_on, ["train"])):
+    if is_carved and (is_source or training_files(other) & training_files(trained_on)):
         LOG.warning("the run was trained on %s, and may have learnt what is scored", other.path)
     return pairs, whole is not None
 
 
 def _table(sources: Sequence[str], references: Sequence[str]) -> PairTable:
     table = PairTable()
-    for pair in zip(sources, references, strict=True):
-        table.append(*pair)
+    table.extend(zip(sources, references, strict=True))
     return table
 
 

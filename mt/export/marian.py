@@ -18,7 +18,7 @@ from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
 from mt.config.data import IMPORTED
 from mt.config.write import config_to_yaml
-from mt.data.sources.hub import HUB_ID, REMEDY, connect, error_text
+from mt.data.sources.hub import HUB_ID, error_text, hub
 from mt.data.tokenizers.sentencepiece import read_sentencepiece
 from mt.data.tokenizers.tokenizer import Tokenizer, read_tokenizer_file
 from mt.errors import DataError, RunError
@@ -162,11 +162,8 @@ def _find(source: str) -> Path:
             f"there is no folder {source!r}. Name one with a model, or a Hub id such as "
             "Helsinki-NLP/opus-mt-en-de."
         )
-    connect(_HUB_SECONDS)
-    try:
+    with hub(source, _HUB_SECONDS):
         snapshot = Path(snapshot_download(source, allow_patterns=_WANTED))
-    except Exception as error:  # also those of the HTTP client
-        raise DataError(f"{source} cannot be loaded from the Hub: {error_text(error)}. {REMEDY}") from None
     LOG.info("%s, at commit %s", source, snapshot.name)
     return snapshot
 

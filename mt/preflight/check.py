@@ -109,7 +109,7 @@ def preflight(config: Config, run: RunDirectory, show: Callable[[Section], objec
     show(Section("disk", disk, [("checkpoints", number)]))
     longest = int(max(src_lengths.max(), tgt_lengths.max()))
     warnings = [
-        *corpus_warnings(config.data, corpus),
+        *corpus_warnings(config, corpus),
         *warn_of_held_out_pairs(config, corpus),
         *warn_of_vocabulary(config, unknown, num_running_words(text.train) * text.scale),
         *warn_of_text(config, text, dropped["too long"] / len(text.train), longest),

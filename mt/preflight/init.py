@@ -12,7 +12,7 @@ from mt.config.sources import Delimiter, parse_columns
 from mt.config.training import TrainingConfig
 from mt.config.write import changed_options, config_to_yaml
 from mt.data.corpus import Corpus, load_corpus
-from mt.data.prepare import unsegmented_hint
+from mt.data.suspicions import unsegmented_hint
 from mt.device import choose_device
 from mt.display import one_line
 from mt.errors import ConfigError, DataError, SplitError

@@ -18,7 +18,6 @@ from mt.data.prepare import (
     check_pairs_left,
     check_validation_loss,
     make_tokenizers,
-    warn_of_tokenizer,
 )
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.unsegmented_scripts import split_letters
@@ -73,7 +72,6 @@ def look_at(
 ) -> Text:
     """Choose ``most`` training pairs to examine, and train the tokenizers unless they are given."""
     if tokenizers is None:
-        warn_of_tokenizer(config, corpus.train)
         tokenizers = make_tokenizers(spread(corpus.train, MOST_TRAINING_PAIRS), config)
     train = spread(corpus.train, most)
     validation = spread(corpus.validation, MOST_EVALUATION_PAIRS)

@@ -160,8 +160,7 @@ def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 def test_a_table_gives_back_what_was_put_in(count: int, is_in_file: bool, tmp_path: Path) -> None:
     pairs = [(f"sentence {i} " + "x" * (i % 50), f"Satz {i} äöü") for i in range(count)]
     table = PairTable(tmp_path / "table" if is_in_file else None)
-    for pair in pairs:
-        table.append(*pair)
+    table.extend(pairs)
     pairs_of_table = table.to_dataset()
     assert len(table) == count
     assert list(zip(pairs_of_table["src"], pairs_of_table["tgt"], strict=True)) == pairs

@@ -11,7 +11,7 @@ import pytest
 import regex  # type: ignore[import-untyped]
 
 from mt.config.data import CleaningConfig, DataConfig, Script
-from mt.data.cleaning.filters import CONTROL_CHARACTER, SEVERAL_SCRIPTS, Cleaner, SeenPairs, filters
+from mt.data.cleaning.filters import CONTROL_CHARACTER, SEVERAL_SCRIPTS, Cleaner, SeenPairs
 from mt.data.corpus import Corpus, load_corpus
 
 Pairs = list[tuple[str, str]]
@@ -33,7 +33,6 @@ def load(folder: Path, pairs: Pairs, **fields: object) -> Corpus:
 def test_nothing_is_touched_unless_it_is_asked_for() -> None:
     pairs = [("a", "a"), ("a", "a"), ("\x07", "ﬁ"), ("и", "x" * 1000), ("e\u0301", "\u200b")]
     assert clean(pairs) == (pairs, {})
-    assert filters(CleaningConfig()) == []
 
 
 def test_the_lengths_are_those_of_the_text_between_the_spaces() -> None:

@@ -29,8 +29,9 @@ def warnings(folder: Path, src: str, tgt: str, texts: Mapping[str, tuple[str, st
         for language, written in zip((src, tgt), texts.get(split, (src, tgt)), strict=True):
             lines = "".join(f"{line}\n" for line in TEXTS[written])
             (folder / f"{split}.{language}").write_text(lines, encoding="utf-8")
-    config = DataConfig(path=str(folder), src=src, tgt=tgt)
-    return list(corpus_warnings(config, load_corpus(config)))
+    data = {"path": str(folder), "src": src, "tgt": tgt}
+    config = Config.model_validate({"data": data, "training": {"max_steps": 1}})
+    return list(corpus_warnings(config, load_corpus(config.data)))
 
 
 def test_sides_in_their_scripts_are_not_warned_of(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from mt.config.config import Config
 from mt.config.data import CleaningConfig, DataConfig
 from mt.data.corpus import Corpus, load_corpus, load_split
 from mt.data.suspicions import corpus_warnings
@@ -106,7 +107,7 @@ def test_columns_may_be_fields(tmp_path: Path, suffix: str) -> None:
 def test_lists_of_references_are_named(tmp_path: Path) -> None:
     pair = {"translation": {"language": ["en", "de"], "translation": ["A dog.", "Ein Hund."]}}
     (tmp_path / "train.jsonl").write_text(json.dumps(pair) + "\n", encoding="utf-8")
-    loading_fails(tmp_path, "no column 'en'.* lists in 'language', 'translation': give each pair a row")
+    loading_fails(tmp_path, "no column 'en'.* lists in 'translation.language', .*: give each pair a row")
     row = json.dumps({"en": "A dog.", "de": ["Ein Hund.", "Der Hund."]}) + "\n"
     (tmp_path / "train.jsonl").write_text(row, encoding="utf-8")
     loading_fails(tmp_path, "in 1 row the target is a list, not one text")
@@ -205,7 +206,8 @@ def test_the_name_of_a_column_that_is_not_utf8(tmp_path: Path) -> None:
 
 def test_markup_that_is_left_is_warned_of_and_names_of_characters_can_be_written_out(tmp_path: Path) -> None:
     def warnings() -> str:
-        config = DataConfig(path=str(tmp_path), src="en", tgt="de")
+        data = {"path": str(tmp_path), "src": "en", "tgt": "de"}
+        config = Config.model_validate({"data": data, "training": {"max_steps": 1}})
         return "\n".join(corpus_warnings(config, load(tmp_path)))
 
     named = [(f"Tom &amp; Ann &quot;met&quot; {number}.", "Tom &amp; Anna.") for number in range(9)]

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from mt.config.data import CleaningConfig, TokenizerConfig
 from mt.data.cleaning.filters import Cleaner
 from mt.data.text_form import TextForm
-from mt.data.tokenizers.subwords import BYTES
 from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing
-from mt.data.tokenizers.train import train_tokenizer
+from mt.data.tokenizers.train import BYTES, train_tokenizer
 from mt.errors import DataError
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK_ID
 from tests.data.difficult_texts import NASTY

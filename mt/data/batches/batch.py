@@ -7,7 +7,7 @@ sentence counts one of them, so that it is the number of positions that the sent
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -95,14 +95,9 @@ class Batch:
         return replace(part, num_target_tokens=int((part.labels != PAD_ID).sum()))
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Self:
-        return replace(
-            self,
-            src_ids=change(self.src_ids),
-            src_mask=change(self.src_mask),
-            tgt_ids=change(self.tgt_ids),
-            labels=change(self.labels),
-            alignment=None if self.alignment is None else change(self.alignment),
-        )
+        tensors = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
+        changed: dict[str, Any] = {name: change(tensor) for name, tensor in tensors.items()}
+        return replace(self, **changed)
 
 
 def pad(sentences: Sentences, *, first: int | None = None, last: int | None = None) -> Tensor:

@@ -4,14 +4,19 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
+import tokenizers
+from tokenizers import decoders, pre_tokenizers
 
 from mt.data.batches.pairs import EncodedSentences, Ids
-from mt.data.tokenizers.subwords import begin_pieces
 from mt.data.tokenizers.tokenizer import Tokenizer
+from mt.data.tokenizers.train import PIECES, TO_BYTES
+from mt.data.tokenizers.word_level import SPACE_MARK
 from mt.display import track
 
 # How many sentences are segmented at a time, so that intermediate arrays stay small.
 _BLOCK_SIZE = 4096
+# How byte-level BPE writes the bytes 80 to BF, which continue a character: here each is the second of two.
+_CONTINUING = frozenset(TO_BYTES.pre_tokenize_str("".join(map(chr, range(0x80, 0xC0))))[0][0][1::2])
 
 _Array = npt.NDArray[np.int64]
 
@@ -56,7 +61,7 @@ class BpeDropout:
         spelt = self._spellings.select(tokens)
         symbols = spelt.ids.astype(np.int64)
         sentence = np.repeat(np.repeat(np.arange(len(lengths)), lengths), spelt.lengths - 1)
-        begins_word = begin_pieces(self._library, symbols) | (np.diff(sentence, prepend=-1) > 0)
+        begins_word = _begin_pieces(self._library, symbols) | (np.diff(sentence, prepend=-1) > 0)
         merged, places = self._merge(symbols, np.cumsum(begins_word), generator)
         new_lengths = np.bincount(sentence[places], minlength=len(lengths))
         new_and_old = EncodedSentences.from_flat(
@@ -114,3 +119,22 @@ def _first_in_rank(places: _Array, ranks: _Array, words: _Array) -> tuple[_Array
     # Rank and position in one number, whose minimum over a word is the merge to apply.
     first = np.minimum.reduceat(ranks * len(ranks) + np.arange(len(ranks)), starts) % len(ranks)
     return places[first], ranks[first]
+
+
+def _begin_pieces(tokenizer: tokenizers.Tokenizer, symbols: _Array) -> npt.NDArray[np.bool_]:
+    """Whether each base symbol ``(N,)`` of whole sentences begins one of `PIECES`."""
+    mark_id = tokenizer.token_to_id(SPACE_MARK)
+    if mark_id is not None:
+        # Symbols are characters, and no merge joins letters to others: only words need to be kept apart.
+        begins: npt.NDArray[np.bool_] = symbols == mark_id
+        return begins
+    # A letter and a punctuation mark may begin with the same byte, which merges of letters would then take.
+    ids, places = np.unique(symbols, return_inverse=True)
+    names = [tokenizer.id_to_token(int(token_id)) for token_id in ids]
+    text = decoders.ByteLevel().decode([names[place] for place in places])
+    begins_character = np.array([name not in _CONTINUING for name in names], dtype=bool)[places]
+    pieces = pre_tokenizers.Split(PIECES, "isolated").pre_tokenize_str(text)
+    starts = np.array([start for _, (start, _) in pieces], dtype=np.int64)
+    begins = np.zeros(len(symbols), dtype=bool)
+    begins[np.flatnonzero(begins_character)[starts]] = True
+    return begins

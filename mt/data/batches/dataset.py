@@ -4,18 +4,17 @@ import hashlib
 import json
 from collections.abc import Sequence
 from contextlib import ExitStack
+from itertools import compress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import datasets
 import numpy as np
 import numpy.typing as npt
 
-from mt.data.batches.pairs import EncodedPairs, EncodedSentences, mapped
+from mt.data.batches.pairs import EncodedPairs, EncodedSentences, mapped, offsets_of
 from mt.data.batches.sampler import Share
 from mt.data.cache import MANY_PAIRS, cached
-from mt.data.corpus import Corpus
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.display import track
 
@@ -27,32 +26,34 @@ _ARRAYS: dict[str, npt.DTypeLike] = {"ids": np.int32, "offsets": np.int64, "leng
 DropCounts = dict[str, int]
 
 
-def cached_training_pairs(
-    corpus: Corpus, tokenizers: tuple[Tokenizer, Tokenizer], *, max_length: int
+def encode_pairs(
+    pairs: datasets.Dataset,
+    *tokenizers: Tokenizer,
+    max_length: int | None,
+    shares: Sequence[Share] = (),
+    fingerprint: str | None = None,
 ) -> tuple[EncodedPairs, DropCounts]:
-    """The result of `encode_pairs` for the training pairs; the ids of a large corpus are cached."""
+    """Turn the text of a split into ids, and count what is dropped, if there is a ``max_length``.
+
+    The ids of a large split whose text has a ``fingerprint`` are cached.
+    """
+
+    def fill(folder: Path) -> bool:
+        write_pairs(folder, pairs, *tokenizers, max_length=max_length, shares=shares)
+        return len(pairs) > MANY_PAIRS
+
+    if fingerprint is None:
+        with TemporaryDirectory() as folder:
+            fill(Path(folder))
+            return load_pairs(Path(folder))
     key = {
         "what": "ids",
-        "text": corpus.report.splits.train.fingerprint,
-        "shares": corpus.shares,
+        "text": fingerprint,
+        "shares": shares,
         "tokenizers": [hashlib.sha256(tokenizer.to_json().encode()).hexdigest() for tokenizer in tokenizers],
         "max_length": max_length,
     }
-
-    def fill(folder: Path) -> bool:
-        write_pairs(folder, corpus.train, *tokenizers, max_length=max_length, shares=corpus.shares)
-        return len(corpus.train) > MANY_PAIRS
-
     return cached(key, fill, load_pairs)
-
-
-def encode_pairs(
-    pairs: datasets.Dataset, *tokenizers: Tokenizer, max_length: int | None, shares: Sequence[Share] = ()
-) -> tuple[EncodedPairs, DropCounts]:
-    """Turn the text of a split into ids, and count what is dropped, if there is a ``max_length``."""
-    with TemporaryDirectory() as folder:
-        write_pairs(Path(folder), pairs, *tokenizers, max_length=max_length, shares=shares)
-        return load_pairs(Path(folder))
 
 
 def write_pairs(
@@ -64,17 +65,13 @@ def write_pairs(
 ) -> None:
     """Write the result of `encode_pairs` into an empty folder, thousands of pairs at a time."""
     dropped = {"empty": 0, "too long": 0}
-    ends = np.cumsum([share.num_pairs for share in shares], dtype=np.int64)
-    num_kept = np.zeros(len(shares) + 1, dtype=np.int64)
+    is_kept = np.zeros(len(pairs), dtype=np.bool_)
     chunks = [range(len(pairs))[start : start + CHUNK_SIZE] for start in range(0, len(pairs), CHUNK_SIZE)]
     with ExitStack() as stack:
         files = [
-            [stack.enter_context((folder / f"{side}_{name}").open("wb")) for name in _ARRAYS]
+            [stack.enter_context((folder / f"{side}_{name}").open("wb")) for name in ("ids", "lengths")]
             for side in _SIDES
         ]
-        totals = [0, 0]
-        for _, offsets, _ in files:
-            offsets.write(np.zeros(1, dtype=np.int64).data)
         for rows in track(chunks, "encoding", unit="pairs", total=len(pairs), size=len):
             chunk = pairs[rows]
             src, tgt = (
@@ -84,20 +81,17 @@ def write_pairs(
             reasons = [_reason_to_drop(*pair, max_length) for pair in zip(src, tgt, strict=True)]
             for reason in dropped:
                 dropped[reason] += reasons.count(reason)
-            kept = [i for i, reason in enumerate(reasons) if reason is None]
-            sources = np.searchsorted(ends, rows.start + np.array(kept, dtype=np.int64), side="right")
-            num_kept += np.bincount(sources, minlength=len(num_kept))
-            for side, sentences in enumerate((src, tgt)):
-                more = EncodedSentences.of([sentences[i] for i in kept])
-                arrays: tuple[npt.NDArray[Any], ...] = (
-                    more.ids,
-                    more.offsets[1:] + totals[side],
-                    more.lengths,
-                )
-                for file, array in zip(files[side], arrays, strict=True):
-                    file.write(array.data)
-                totals[side] += len(more.ids)
-    kept_shares = [Share(num, share.weight) for num, share in zip(num_kept.tolist(), shares, strict=False)]
+            is_kept[rows] = [reason is None for reason in reasons]
+            for (ids, lengths), sentences in zip(files, (src, tgt), strict=True):
+                kept = EncodedSentences.of([*compress(sentences, is_kept[rows])])
+                ids.write(kept.ids.data)
+                lengths.write(kept.lengths.data)
+    for side in _SIDES:
+        offsets_of(mapped(folder / f"{side}_lengths", np.int32) - 1).tofile(folder / f"{side}_offsets")
+    of_sources = np.split(is_kept, np.cumsum([share.num_pairs for share in shares], dtype=np.int64))
+    kept_shares = [
+        Share(int(part.sum()), share.weight) for part, share in zip(of_sources, shares, strict=False)
+    ]
     facts = {"dropped": dropped, "shares": kept_shares}
     (folder / _FACTS).write_text(json.dumps(facts), encoding="utf-8")
 

@@ -34,8 +34,7 @@ class EncodedSentences:
     @classmethod
     def from_flat(cls, ids: Ids, num_tokens: npt.NDArray[np.int32]) -> Self:
         """Sentences whose ids are concatenated in ``ids``, with ``num_tokens[i]`` for sentence i."""
-        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(num_tokens, dtype=np.int64)])
-        return cls(ids, offsets, num_tokens + np.int32(1))
+        return cls(ids, offsets_of(num_tokens), num_tokens + np.int32(1))
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -71,13 +70,14 @@ class EncodedPairs:
         """Target tokens divided by source tokens over all pairs, EOS included."""
         return float(self.tgt.lengths.sum(dtype="int64") / self.src.lengths.sum(dtype="int64"))
 
-    def num_positions(self, indices: npt.NDArray[np.integer]) -> int:
-        """Positions of a batch of the pairs at ``indices``, including padding (`Batch.num_positions`)."""
-        return len(indices) * int(self.src.lengths[indices].max() + self.tgt.lengths[indices].max())
-
     def select(self, indices: npt.NDArray[np.integer]) -> tuple[EncodedSentences, EncodedSentences]:
         """Sources and targets at ``indices``, as `collate` takes them."""
         return self.src.select(indices), self.tgt.select(indices)
+
+
+def offsets_of(num_tokens: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+    """``(N + 1,)`` where each sentence begins, and the end of the last."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(num_tokens, dtype=np.int64)])
 
 
 def mapped(path: Path, kind: npt.DTypeLike) -> npt.NDArray[Any]:

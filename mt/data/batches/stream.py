@@ -43,37 +43,30 @@ class StepBatches(NamedTuple):
 
 
 def replace_with_unk(
-    src: Ids, tgt: Ids, places: Places, count: int, generator: np.random.Generator
-) -> tuple[Ids, Ids]:
-    """Replace up to ``count`` words of a pair, and their translations, with UNK, to teach writing it.
-
-    Only words aligned one to one are replaced. Each draw is the rarer of two words, with the larger id.
-    """
-    aligned = np.flatnonzero(places >= 0)
-    links = aligned[np.bincount(places[aligned])[places[aligned]] == 1] if len(aligned) else aligned
-    if not len(links):
-        return src, tgt
-    drawn = links[generator.integers(len(links), size=(count, 2))]
-    rarer = drawn[np.arange(count), src[places[drawn]].argmax(1)]
-    src, tgt = src.copy(), tgt.copy()
-    src[places[rarer]] = UNK_ID
-    tgt[rarer] = UNK_ID
-    return src, tgt
-
-
-def replace_some_with_unk(
     src: Sequence[Ids],
     tgt: Sequence[Ids],
     places: Sequence[Places],
     share: float,
     generator: np.random.Generator,
 ) -> tuple[list[Ids], list[Ids]]:
-    """`replace_with_unk` in a ``share`` of pairs; in a ``share`` of these, two words, and so on."""
+    """Replace a word and its translation with UNK, to teach writing it, in a ``share`` of pairs.
+
+    In a ``share`` of these, two words are replaced, and so on. Only words aligned one to one are replaced.
+    Each draw is the rarer of two words, with the larger id.
+    """
     src, tgt = list(src), list(tgt)
     counts: list[int] = (generator.geometric(1 - share, size=len(src)) - 1).tolist()
     for i, count in enumerate(counts):
-        if count:
-            src[i], tgt[i] = replace_with_unk(src[i], tgt[i], places[i], count, generator)
+        aligned = np.flatnonzero(places[i] >= 0)
+        if not count or not len(aligned):
+            continue
+        links = aligned[np.bincount(places[i][aligned])[places[i][aligned]] == 1]
+        if len(links):
+            drawn = links[generator.integers(len(links), size=(count, 2))]
+            rarer = drawn[np.arange(count), src[i][places[i][drawn]].argmax(1)]
+            src[i], tgt[i] = src[i].copy(), tgt[i].copy()
+            src[i][places[i][rarer]] = UNK_ID
+            tgt[i][rarer] = UNK_ID
     return src, tgt
 
 
@@ -136,7 +129,8 @@ class BatchStream:
 
     def _take(self, position: Position) -> StepBatches:
         epoch, batch = position
-        (_, pairs, batches), end = self.epoch(epoch), self._end(epoch, batch)
+        _, pairs, batches = self.epoch(epoch)
+        end = min(batch + self.num_micro_batches, len(batches))
         own = range(batch + self.rank, end, self.num_processes)
         micro_batches = [self._batch(batches[number], epoch, number) for number in own]
         if not micro_batches:
@@ -147,9 +141,6 @@ class BatchStream:
         return StepBatches(
             micro_batches, num_target_tokens, (epoch + 1, 0) if end == len(batches) else (epoch, end)
         )
-
-    def _end(self, epoch: int, batch: int) -> int:
-        return min(batch + self.num_micro_batches, len(self.epoch(epoch).batches))
 
     def _batch(self, indices: Indices, epoch: int, number: int) -> Batch:
         """The batch at a position; everything random in it is seeded by the position."""
@@ -166,7 +157,7 @@ class BatchStream:
         offsets = self.pairs.tgt.offsets
         places = [self.places[offsets[i] : offsets[i + 1]] for i in indices]
         src, tgt = map(list, pairs)
-        return collate(*replace_some_with_unk(src, tgt, places, self.unknown_share, generator), places)
+        return collate(*replace_with_unk(src, tgt, places, self.unknown_share, generator), places)
 
     def epoch(self, number: int) -> Epoch:
         """The epoch after ``number`` others; cached until another is requested."""
@@ -200,7 +191,9 @@ class BatchStream:
     def largest_batch(self, epoch: int) -> Batch:
         """The batch of an epoch that takes the most memory."""
         _, pairs, batches = self.epoch(epoch)
-        largest = max(range(len(batches)), key=lambda number: pairs.num_positions(batches[number]))
+        lengths = pairs.src.lengths, pairs.tgt.lengths
+        sizes = [len(rows) * sum(int(side[rows].max()) for side in lengths) for rows in batches]
+        largest = int(np.argmax(sizes))
         return self._batch(batches[largest], epoch, largest)
 
 

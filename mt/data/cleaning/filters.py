@@ -1,9 +1,9 @@
 """The filters of the ``cleaning`` section, each applied to thousands of pairs at once."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from hashlib import blake2b
-from typing import NamedTuple
+from itertools import compress
 from unicodedata import category, is_normalized
 
 import numpy as np
@@ -25,13 +25,6 @@ CONTROL_CHARACTER = r"[\x00-\x08\x0B\x0C\x0E-\x1F\x7F-\x{9F}]"
 SEVERAL_SCRIPTS = {"Japanese": ("Han", "Hiragana", "Katakana"), "Korean": ("Hangul", "Han")}
 
 
-class Filter(NamedTuple):
-    """A reason to drop a pair, and the test for it: Arrow arrays of N sources and targets -> ``(N,)``."""
-
-    reason: str
-    is_met: Callable[[pa.Array, pa.Array], Mask]
-
-
 class Cleaner:
     """Applies the ``cleaning`` section to training pairs, and counts what it drops and rewrites."""
 
@@ -39,42 +32,44 @@ class Cleaner:
         self.config = config
         self.dropped = Dropped()
         self.num_rewritten = 0
-        self._filters = filters(config)
         self._seen = SeenPairs()
 
     def clean(self, pairs: Pairs) -> Pairs:
         """The pairs that are kept, in order and in the form of the config."""
         pairs = self._rewritten(pairs)
-        if self._filters and pairs:
-            is_kept = np.ones(len(pairs), dtype=np.bool_)
+        if pairs:
             src, tgt = (pa.array(side, pa.large_string()) for side in zip(*pairs, strict=True))
-            for reason, is_met in self._filters:
-                is_dropped = is_kept & is_met(src, tgt)
-                for i in np.flatnonzero(is_dropped):
-                    self.dropped.add(reason, *pairs[i])
+            is_kept = np.ones(len(pairs), dtype=np.bool_)
+            for reason, is_dropped in filters(self.config, src, tgt):
+                self._count(reason, pairs, is_kept & is_dropped)
                 is_kept &= ~is_dropped
-            pairs = [pairs[i] for i in np.flatnonzero(is_kept)]
+            pairs = _select(pairs, is_kept)
         if self.config.remove_duplicates:
             is_new = self._seen.add(pairs)
-            for i in np.flatnonzero(~is_new):
-                self.dropped.add("the pair was there before", *pairs[i])
-            pairs = [pairs[i] for i in np.flatnonzero(is_new)]
+            self._count("the pair was there before", pairs, ~is_new)
+            pairs = _select(pairs, is_new)
         return pairs
 
     def _rewritten(self, pairs: Pairs) -> Pairs:
         """The pairs in the form of the config; those that change are counted, those left empty dropped."""
         form = TextForm.of(self.config)
-        sides = [src for src, _ in pairs], [tgt for _, tgt in pairs]
+        sides = [[pair[side] for pair in pairs] for side in (0, 1)]
         if all(_is_certain_to_have(form, "".join(side)) for side in sides):
             return pairs
         rewritten = list(zip(*map(form.rewrite, sides), strict=True))
-        changed = [i for i, pair in enumerate(rewritten) if pair != pairs[i]]
-        empty = [i for i in changed if not all(map(str.strip, rewritten[i]))]
-        self.num_rewritten += len(changed) - len(empty)
-        for i in reversed(empty):
-            del rewritten[i]
-            self.dropped.add("a side has nothing that can be seen", *pairs[i])
-        return rewritten
+        is_changed = np.array([new != old for new, old in zip(rewritten, pairs, strict=True)])
+        is_empty = np.array([not (src.strip() and tgt.strip()) for src, tgt in rewritten])
+        self.num_rewritten += int((is_changed & ~is_empty).sum())
+        self._count("a side has nothing that can be seen", pairs, is_empty)
+        return _select(rewritten, ~is_empty)
+
+    def _count(self, reason: str, pairs: Pairs, is_dropped: Mask) -> None:
+        if is_dropped.any():
+            self.dropped.add(reason, _select(pairs, is_dropped))
+
+
+def _select(pairs: Pairs, mask: Mask) -> Pairs:
+    return pairs if mask.all() else list(compress(pairs, mask))
 
 
 def _is_certain_to_have(form: TextForm, text: str) -> bool:
@@ -100,71 +95,33 @@ def _suspects(form: TextForm) -> Mask:
     )
 
 
-def filters(config: CleaningConfig) -> list[Filter]:
-    """The filters that the config turns on, in the order in which they are applied."""
-    fewest, most, ratio = config.min_characters, config.max_characters or 0, config.max_length_ratio or 0
-    possible = [
-        (
-            config.remove_control_characters,
-            "a side holds a control character",
-            lambda src, tgt: _has_control_character(src) | _has_control_character(tgt),
-        ),
-        (
-            fewest > 1,
-            f"a side has under {fewest:,} characters",
-            lambda src, tgt: np.minimum(_length(src), _length(tgt)) < fewest,
-        ),
-        (
-            most > 0,
-            f"a side has over {most:,} characters",
-            lambda src, tgt: np.maximum(_length(src), _length(tgt)) > most,
-        ),
-        (
-            ratio > 0,
-            f"one side is over {ratio:g} times as long as the other",
-            lambda src, tgt: (
-                np.maximum(_length(src), _length(tgt)) > ratio * np.minimum(_length(src), _length(tgt))
-            ),
-        ),
-        (
-            config.src_script != "any",
-            f"the source is not in {config.src_script} script",
-            lambda src, _: is_mostly_of_other_script(src, config.src_script),
-        ),
-        (
-            config.tgt_script != "any",
-            f"the target is not in {config.tgt_script} script",
-            lambda _, tgt: is_mostly_of_other_script(tgt, config.tgt_script),
-        ),
-        (
-            config.remove_identical,
-            "source and target are the same",
-            lambda src, tgt: _mask(pc.equal(src, tgt)),
-        ),
-    ]
-    return [Filter(reason, is_met) for is_on, reason, is_met in possible if is_on]
-
-
-def _mask(array: pa.Array) -> Mask:
-    mask: Mask = array.to_numpy(zero_copy_only=False)
-    return mask
-
-
-def _length(texts: pa.Array) -> npt.NDArray[np.int64]:
-    """``(N,)`` characters of each text, without the spaces around it."""
-    lengths: npt.NDArray[np.int64] = pc.utf8_length(pc.utf8_trim_whitespace(texts)).to_numpy()
-    return lengths
-
-
-def _has_control_character(texts: pa.Array) -> Mask:
-    return _mask(pc.match_substring_regex(texts, CONTROL_CHARACTER))
+def filters(config: CleaningConfig, src: pa.Array, tgt: pa.Array) -> Iterator[tuple[str, Mask]]:
+    """The filters that the config turns on: a reason to drop a pair, and a mask ``(N,)`` of those to drop."""
+    fewest, most, ratio = config.min_characters, config.max_characters, config.max_length_ratio
+    if config.remove_control_characters:
+        has_control = [np.array(pc.match_substring_regex(side, CONTROL_CHARACTER)) for side in (src, tgt)]
+        yield "a side holds a control character", has_control[0] | has_control[1]
+    if fewest > 1 or most or ratio:
+        lengths = [pc.utf8_length(pc.utf8_trim_whitespace(side)).to_numpy() for side in (src, tgt)]
+        shorter, longer = np.minimum(*lengths), np.maximum(*lengths)
+        if fewest > 1:
+            yield f"a side has under {fewest:,} characters", shorter < fewest
+        if most:
+            yield f"a side has over {most:,} characters", longer > most
+        if ratio:
+            yield f"one side is over {ratio:g} times as long as the other", longer > ratio * shorter
+    for name, side, script in (("source", src, config.src_script), ("target", tgt, config.tgt_script)):
+        if script != "any":
+            yield f"the {name} is not in {script} script", is_mostly_of_other_script(side, script)
+    if config.remove_identical:
+        yield "source and target are the same", np.array(pc.equal(src, tgt))
 
 
 def is_mostly_of_other_script(texts: pa.Array, script: str) -> Mask:
     """True where more than half of the letters are of another script; some, such as ª, belong to all."""
     own = "".join(rf"\p{{{name}}}" for name in SEVERAL_SCRIPTS.get(script, (script,)))
     other_letter = rf"[^{own}\p{{Common}}\p{{Inherited}}\P{{L}}]"
-    mask = _mask(pc.match_substring_regex(texts, other_letter))
+    mask = np.array(pc.match_substring_regex(texts, other_letter))
     # Counting is much slower than finding, and few texts have any letter of another script.
     suspects = texts.filter(pa.array(mask))
     num_other = pc.count_substring_regex(suspects, other_letter).to_numpy()

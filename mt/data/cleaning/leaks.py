@@ -1,9 +1,8 @@
 """Leaks: evaluation sentences that are also in the training data, which inflates the scores."""
 
 import string
-from collections.abc import Mapping, Sequence
-from itertools import product
-from typing import cast
+from collections.abc import Mapping
+from itertools import chain, product
 
 import datasets
 import numpy as np
@@ -37,41 +36,33 @@ class LeakCheck:
     def __init__(self, evaluation: Mapping[str, datasets.Dataset], form: TextForm = AS_IT_IS) -> None:
         """Remember the evaluation splits by name; ``form`` is that of the training pairs."""
         self._known: dict[str, Hashes] = {}
-        self._src_keys: set[bytes] = set()
-        self._tgt_keys: set[bytes] = set()
-        self._all = {kind: set[int]() for kind in KINDS}
+        self._keys = set[bytes](), set[bytes]()
         self._found = {kind: set[int]() for kind in KINDS}
         for split, dataset in evaluation.items():
-            known = self._known[split] = {kind: [] for kind in KINDS}
-            for chunk in _chunks(dataset):
-                src, tgt = (_rewritten(chunk[side], form) for side in ("src", "tgt"))
-                self._src_keys.update(_keys(src))
-                self._tgt_keys.update(_keys(tgt))
-                for kind, hashes in _hashes(src, tgt).items():
-                    known[kind] += hashes
-                    self._all[kind].update(hashes)
+            sides = [
+                pa.chunked_array([form.rewrite(dataset[side])], pa.large_string()) for side in ("src", "tgt")
+            ]
+            self._known[split] = _hashes(*sides)
+            for keys, side in zip(self._keys, sides, strict=True):
+                keys.update(_keys(side))
+        self._all = {kind: set(chain(*(known[kind] for known in self._known.values()))) for kind in KINDS}
 
     def search(self, train: datasets.Dataset) -> npt.NDArray[np.int64]:
         """Record what ``train`` shares with the evaluation splits; return the rows of shared pairs."""
         rows = [np.empty(0, dtype=np.int64)]
+        known_src, known_tgt = self._keys
         start = 0
-        for chunk in _chunks(train):
-            near = np.array(
-                [
-                    src in self._src_keys or tgt in self._tgt_keys
-                    for src, tgt in zip(_keys(chunk["src"]), _keys(chunk["tgt"]), strict=True)
-                ]
-            )
-            chunk_rows = start + np.flatnonzero(near)
-            start += len(near)
-            if not len(chunk_rows):
-                continue
-            suspects = chunk.filter(pa.array(near))
+        for chunk in train.with_format("arrow").iter(batch_size=CHUNK_SIZE):
+            keys = zip(_keys(chunk["src"]), _keys(chunk["tgt"]), strict=True)
+            is_near = np.array([src in known_src or tgt in known_tgt for src, tgt in keys])
+            suspects = chunk.filter(pa.array(is_near))
             hashes = _hashes(suspects["src"], suspects["tgt"])
             for kind, found in self._found.items():
                 found.update(self._all[kind].intersection(hashes[kind]))
             pairs = self._all["normalised", "pair"]
-            rows.append(chunk_rows[[pair in pairs for pair in hashes["normalised", "pair"]]])
+            is_leaked = [pair in pairs for pair in hashes["normalised", "pair"]]
+            rows.append(start + np.flatnonzero(is_near)[is_leaked])
+            start += len(chunk)
         return np.concatenate(rows)
 
     def report(self) -> dict[str, LeakReport]:
@@ -82,14 +73,6 @@ class LeakCheck:
             counts = (LeakCounts(*(num_found[form, side] for form in FORMS)) for side in SIDES)
             reports[split] = LeakReport(len(known["exact", "pair"]), *counts)
         return reports
-
-
-def _chunks(dataset: datasets.Dataset) -> Sequence[pa.Table]:
-    return cast("Sequence[pa.Table]", dataset.with_format("arrow").iter(batch_size=CHUNK_SIZE))
-
-
-def _rewritten(texts: pa.ChunkedArray, form: TextForm) -> pa.ChunkedArray:
-    return pa.chunked_array([form.rewrite(texts.to_pylist())], texts.type)
 
 
 def _keys(texts: pa.ChunkedArray) -> list[bytes]:

@@ -2,9 +2,9 @@
 
 import glob
 import re
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from mt.builtin.primer import MAX_TRAIN_PAIRS, PRIMER_VERSION, primer_pairs
 from mt.builtin.reverse import REVERSE_VERSION, reverse_pairs
@@ -12,16 +12,7 @@ from mt.config.data import IMPORTED, DataConfig
 from mt.config.sources import parse_mix
 from mt.data.sources.hub import HUB_ID, hub_source, saved_splits
 from mt.data.sources.read import TABLE_FORMATS, parallel_part, table_format, table_part, text_lines
-from mt.data.sources.source import (
-    SPLIT_NAMES,
-    SPLITS,
-    Part,
-    Source,
-    Split,
-    did_you_mean,
-    listed,
-    unreadable,
-)
+from mt.data.sources.source import SPLIT_NAMES, Part, Source, Split, did_you_mean, listed, unreadable
 from mt.errors import ConfigError, DataError
 from mt.files import named_path
 
@@ -56,14 +47,32 @@ def mixed_sources(config: DataConfig) -> list[tuple[DataConfig, float]]:
     return [(config.model_copy(update={"mix": None}), 1.0), *mixed]
 
 
-def files_on_disk(config: DataConfig, splits: Sequence[Split] = SPLITS) -> set[Path]:
-    """The files on disk with these splits of all sources; none for a source that is no longer there."""
+class FoundSource(NamedTuple):
+    """A source, the config that names it, and its weight."""
+
+    config: DataConfig
+    weight: float
+    source: Source
+
+
+def find_sources(config: DataConfig) -> list[FoundSource]:
+    """The source that ``data.path`` names, and those of ``data.mix``."""
+    found: list[FoundSource] = []
+    for source_config, weight in mixed_sources(config):
+        try:
+            found.append(FoundSource(source_config, weight, find_source(source_config)))
+        except (ConfigError, DataError) as error:
+            raise (type(error)(f"data.mix, {source_config.path}: {error}") if found else error) from None
+    return found
+
+
+def training_files(config: DataConfig) -> set[Path]:
+    """The files on disk that all sources train on; none for a source that is no longer there."""
     files = set[Path]()
     for source_config, _ in mixed_sources(config):
         with suppress(DataError):
             if source := _on_disk(source_config):
-                parts = (part for split in splits for part in source.splits.get(split, ()))
-                files |= {file.resolve() for part in parts for file in part.files}
+                files |= {file.resolve() for part in source.splits["train"] for file in part.files}
     return files
 
 
@@ -84,18 +93,15 @@ def find_source(config: DataConfig) -> Source:
     if HUB_ID.fullmatch(hub_id) and table_format(Path(hub_id), config.delimiter) is None:
         return hub_source(hub_id, config)
     missing = next((str(file) for file in _two_paths(path) if not file.exists()), path)
+    beside = named_path(missing).parent
+    neighbours = sorted(beside.iterdir()) if beside.is_dir() else []
+    known = [*(str(file).removesuffix(f".{config.src}") for file in neighbours), *LEGACY_NAMES]
     raise DataError(
         f"data.path: there is no file or folder {missing!r}, nor {missing}.{config.src} with "
         f"{missing}.{config.tgt}. It may be a folder, a file, a pattern such as part-*.jsonl, two text "
         f"files as in en.txt,de.txt, a Hub id such as bentrevett/multi30k, or {', '.join(BUILT_IN)}."
-        f"{did_you_mean(missing, [*_neighbours(named_path(missing), config.src), *LEGACY_NAMES])}"
+        f"{did_you_mean(missing, known)}"
     )
-
-
-def _neighbours(path: Path, src: str) -> list[str]:
-    """Existing names beside ``path``, one of which may have been meant."""
-    names = sorted(path.parent.iterdir()) if path.parent.is_dir() else []
-    return [str(path.with_name(name.name.removesuffix(f".{src}"))) for name in names]
 
 
 def _on_disk(config: DataConfig) -> Source | None:
@@ -122,7 +128,13 @@ def _on_disk(config: DataConfig) -> Source | None:
         if parallel := _parallel(str(path), config):
             return Source("parallel text", {"train": [parallel]})
         if WILDCARD.search(str(path)):
-            return Source("files", {"train": _matching_parts(str(path), config)})
+            # Not Path.glob: that also matches hidden files, and refuses patterns that a shell accepts.
+            matches = sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207
+            # It may match either side of a parallel text, or both.
+            parts = {part.where: part for part in (_part(Path(match), config) for match in matches)}
+            if not parts:
+                raise DataError(f"No file matches {path}: check the folder and the pattern.")
+            return Source("files", {"train": [*parts.values()]})
     except OSError as error:
         raise unreadable(config.path, error) from None
     return None
@@ -145,10 +157,9 @@ def _part(path: Path, config: DataConfig) -> Part:
             return parallel
     next(text_lines(path), None)  # What is not text says more about itself.
     raise DataError(
-        f"{path} has no extension that shows its format: use {', '.join(TABLE_FORMATS)} (and .gz), or two "
-        f"files of plain text, .{config.src} and .{config.tgt} or any two, as data.path: "
-        "SOURCE.txt,TARGET.txt. If each line of a .txt file has both sides, set data.delimiter to what "
-        "separates them, such as tab."
+        f"{path} has no extension that shows its format: use {', '.join(TABLE_FORMATS)} (and .gz), two files "
+        f".{config.src} and .{config.tgt} or any two, as data.path: SOURCE.txt,TARGET.txt, or set "
+        "data.delimiter to what separates the sides on each line, such as tab."
     )
 
 
@@ -158,26 +169,24 @@ def _folder_splits(folder: Path, config: DataConfig) -> dict[Split, list[Part]]:
     if "train" in splits:
         return splits
     inside = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
-    subfolders = [entry for entry in inside if entry.is_dir() and "train" in _named_splits(entry, config)]
     names = {entry.name.removesuffix(".gz") for entry in inside if entry.is_file()}
-    stems = [str(folder / name.removesuffix(f".{config.src}")) for name in sorted(names)]
-    texts = [
-        stem for stem in stems if {f"{Path(stem).name}.{one}" for one in (config.src, config.tgt)} <= names
-    ]
-    if len(subfolders) + len(texts) > 1:
-        corpora = ", ".join(map(str, [*subfolders, *texts]))
-        raise DataError(f"{folder} contains several corpora. Choose one as data.path: {corpora}.")
-    if not splits:
-        for subfolder in subfolders:
-            return _named_splits(subfolder, config)
-        for stem in texts:
-            if parallel := _parallel(stem, config):
-                return {"train": [parallel]}
+    corpora: dict[str, dict[Split, list[Part]]] = {}
+    for entry in inside:
+        stem = str(entry).removesuffix(".gz").removesuffix(f".{config.src}")
+        if entry.is_dir() and "train" in (named := _named_splits(entry, config)):
+            corpora[str(entry)] = named
+        both = {f"{Path(stem).name}.{language}" for language in (config.src, config.tgt)}
+        if both <= names and (parallel := _parallel(stem, config)):
+            corpora[stem] = {"train": [parallel]}
+    if len(corpora) > 1:
+        raise DataError(f"{folder} contains several corpora. Choose one as data.path: {', '.join(corpora)}.")
+    if corpora and not splits:
+        return next(iter(corpora.values()))
     contents = listed(entry.name + "/" * entry.is_dir() for entry in inside)
     raise DataError(
-        f"{folder} contains no training split that can be read: name it train.jsonl, train.parquet, "
-        f"train.csv, train.tsv, or train.{config.src} and train.{config.tgt}, or "
-        f"choose a file. The folder contains {contents or 'no files'}."
+        f"{folder} contains no training split that can be read: name it train.jsonl (.parquet, .csv, .tsv), "
+        f"or train.{config.src} and train.{config.tgt}, or choose a file. The folder contains "
+        f"{contents or 'no files'}."
     )
 
 
@@ -216,19 +225,6 @@ def _parallel(stem: str, config: DataConfig) -> Part | None:
     return None
 
 
-def _matching_parts(pattern: str, config: DataConfig) -> list[Part]:
-    """The parts of all files that ``pattern`` matches, sorted by name; it may match either side of a text.
-
-    ``*``, ``?`` and ``[abc]`` work as in a shell, and ``**`` matches any number of folders.
-    """
-    # Not Path.glob: that also matches hidden files, and refuses patterns that a shell accepts.
-    matches = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207
-    parts = {part.where: part for match in matches if (part := _part(Path(match), config))}
-    if not parts:
-        raise DataError(f"No file matches {pattern}: check the folder and the pattern.")
-    return list(parts.values())
-
-
 def _built_in(config: DataConfig) -> Source:
     path = config.path
     if path not in BUILT_IN:
@@ -247,17 +243,16 @@ def _built_in(config: DataConfig) -> Source:
             f"{PRIMER} has {MAX_TRAIN_PAIRS:,} training pairs, but data.num_train_pairs is "
             f"{num_train_pairs:,}: lower it."
         )
+    version = f"version {PRIMER_VERSION if path == PRIMER else REVERSE_VERSION}"
     sizes: dict[Split, int] = {"train": num_train_pairs, "validation": 500, "test": 1_000}
-    parts = {split: [_built_in_part(path, split, size, config.src)] for split, size in sizes.items()}
+    parts: dict[Split, list[Part]] = {}
+    for split, size in sizes.items():
+        if path == PRIMER:
+            pairs = primer_pairs(split, size)
+        else:
+            pairs = reverse_pairs(split, size, characters=path == REVERSE_CHARACTERS)
+        is_reversed = path == PRIMER and config.src == "de"
+        sides = ((tgt, src) if is_reversed else (src, tgt) for src, tgt in pairs)
+        numbered = ((number, *pair) for number, pair in enumerate(sides, start=1))
+        parts[split] = [Part(f"{path}, {split}", "row", numbered, version=version)]
     return Source("built-in", parts)
-
-
-def _built_in_part(path: str, split: Split, num_pairs: int, src: str) -> Part:
-    version = PRIMER_VERSION if path == PRIMER else REVERSE_VERSION
-    if path == PRIMER:
-        pairs = primer_pairs(split, num_pairs)
-        pairs = pairs if src == "en" else ((de, en) for en, de in pairs)
-    else:
-        pairs = reverse_pairs(split, num_pairs, characters=path == REVERSE_CHARACTERS)
-    numbered = ((number, *pair) for number, pair in enumerate(pairs, start=1))
-    return Part(f"{path}, {split}", "row", numbered, version=f"version {version}")

@@ -2,7 +2,8 @@
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import datasets
@@ -19,25 +20,15 @@ LOG = logging.getLogger(__name__)
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 COMMIT = re.compile(r"[0-9a-f]{40}")
-REMEDY = (
-    "Check the name and the network; if it is private or gated, ask for access and log in with "
-    "`hf auth login`. Or give a file or folder."
-)
 
 
 def hub_source(hub_id: str, config: DataConfig) -> Source:
     """Download the corpus ``hub_id``, or take it from the cache if the Hub does not answer in time."""
     name, revision = config.name, config.revision
     corpus = hub_id + (f" ({name})" if name else "")
-    is_online = connect(config.hub_timeout_seconds)
     datasets.disable_progress_bars()  # Those of downloads, which only a terminal shows, stay.
-    try:
+    with hub(f"data.path: {corpus}", config.hub_timeout_seconds) as is_online:
         loaded = datasets.load_dataset(hub_id, name, revision=revision)
-    # Also those of Arrow and of the HTTP client. Its own say which configurations there are.
-    except Exception as error:
-        raise DataError(
-            f"data.path: {corpus} cannot be loaded from the Hub: {error_text(error)}. {REMEDY}"
-        ) from None
     # The cache files it by its commit: <corpus>/<configuration>/<version>/<commit>/..
     folders = [Path(file["filename"]).parent.name for split in loaded.values() for file in split.cache_files]
     commit = next(filter(COMMIT.fullmatch, folders), None)
@@ -71,20 +62,24 @@ def _splits(
     for split, names in SPLIT_NAMES.items():
         for dataset in [loaded[candidate] for candidate in names if candidate in loaded][:1]:
             where = f"the {split} split of {corpus}"
-            needed = dataset.select_columns(needed_columns(dataset.column_names, config, where))
+            needed = dataset.select_columns(needed_columns(dataset.column_names, config))
             rows = arrow_rows(needed.with_format("arrow").iter(batch_size=1000))
             files = () if commit else tuple(Path(file["filename"]) for file in dataset.cache_files)
             splits[split] = [Part(where, "row", row_pairs(rows, config, where), files, commit)]
     return splits
 
 
-def connect(limit_seconds: float) -> bool:
-    """Whether the Hub answers in time; if not, its libraries are set offline: they would wait for minutes."""
+@contextmanager
+def hub(what: str, limit_seconds: float) -> Iterator[bool]:
+    """A ``with`` block that loads ``what``, and is told whether the Hub answers in time.
+
+    If not, its libraries are set offline: they would wait for minutes.
+    """
     constants = huggingface_hub.constants
-    if constants.HF_HUB_OFFLINE:
-        return False
+    is_online = not constants.HF_HUB_OFFLINE
     try:
-        get_session().head(constants.ENDPOINT, timeout=limit_seconds)
+        if is_online:
+            get_session().head(constants.ENDPOINT, timeout=limit_seconds)
     # Those of the HTTP client, which depends on the version of the Hub's package.
     except Exception as error:
         LOG.warning(
@@ -92,9 +87,17 @@ def connect(limit_seconds: float) -> bool:
             _without_password(constants.ENDPOINT),
             error_text(error),
         )
+        is_online = False
         constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
-        return False
-    return True
+    try:
+        yield is_online
+    # Also those of Arrow. Some say which configurations there are.
+    except Exception as error:
+        raise DataError(
+            f"{what} cannot be loaded from the Hub: {error_text(error)}. Check the name and the network; if "
+            "it is private or gated, ask for access and log in with `hf auth login`. Or give a file or "
+            "folder."
+        ) from None
 
 
 def error_text(error: BaseException) -> str:

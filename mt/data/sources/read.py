@@ -11,7 +11,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from itertools import chain, zip_longest
 from pathlib import Path
 
@@ -97,10 +97,14 @@ def columns_of(config: DataConfig) -> tuple[str, str]:
     return parse_columns(config.columns) if config.columns else (config.src, config.tgt)
 
 
-def check_columns(names: Sequence[str], config: DataConfig, where: str, advice: str = "") -> None:
-    """Raise `DataError`, with ``advice`` at its end, unless both columns are among ``names``, once."""
+def find_columns(names: Sequence[str], config: DataConfig, where: str, advice: str = "") -> tuple[str, str]:
+    """Both columns, or their fields in `NESTED`, if ``names`` has each once; ``advice`` ends the error."""
     options = ("data.columns",) * 2 if config.columns else ("data.src", "data.tgt")
     columns = columns_of(config)
+    prefix = f"{NESTED}."
+    if columns[0] in names or not any(name.startswith(prefix) for name in names):
+        prefix = ""
+    names = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
     for option, name in zip(options, columns, strict=True):
         if name not in names:
             nested = [[field.removesuffix(name) + column for column in columns] for field in names]
@@ -112,17 +116,14 @@ def check_columns(names: Sequence[str], config: DataConfig, where: str, advice: 
             )
         if names.count(name) > 1:
             raise DataError(f"{where} has several columns {name!r}: rename all but one of them.")
+    return prefix + columns[0], prefix + columns[1]
 
 
-def needed_columns(names: Sequence[str], config: DataConfig, where: str) -> list[str]:
-    """The columns to read of a table whose columns have these ``names``, those with the fields included."""
-    columns = columns_of(config)
-    if NESTED in names and columns[0] not in names:
-        return [NESTED]
-    outer = [name if name in names else name.partition(".")[0] for name in columns]
-    if not set(outer) <= set(names):
-        check_columns(names, config, where)
-    return list(dict.fromkeys(outer))
+def needed_columns(names: Sequence[str], config: DataConfig) -> list[str]:
+    """The columns to read of a table whose columns have these ``names``; all of them if some are missing."""
+    candidates = ((name, name.partition(".")[0], NESTED) for name in columns_of(config))
+    needed = [next((name for name in several if name in names), None) for several in candidates]
+    return [*names] if None in needed else [name for name in names if name in needed]
 
 
 def row_pairs(
@@ -136,20 +137,19 @@ def row_pairs(
             yield number, row, None
             continue
         if not are_known and (src in row or row.get(NESTED, "") is not None):
-            inner = row.get(NESTED)
-            if src not in row and isinstance(inner, Mapping):
-                check_columns(_names(inner), config, where, _about_lists(inner, where))
-                src, tgt = f"{NESTED}.{src}", f"{NESTED}.{tgt}"
-            else:
-                check_columns(_names(row), config, where, _about_lists(row, where))
+            fields = _fields(row)
+            src, tgt = find_columns([*fields], config, where, _about_lists(fields, where))
             are_known = True
         yield number, _value(row, src), _value(row, tgt)
 
 
-def _names(row: Row) -> list[str]:
+def _fields(row: Row) -> dict[str, object]:
     """The columns of a row, and the fields in them, such as ``text.en``."""
-    inner = [(name, value) for name, value in row.items() if isinstance(value, Mapping)]
-    return [*row, *(f"{name}.{field}" for name, value in inner for field in _names(value))]
+    fields = dict(row)
+    for name, value in row.items():
+        if isinstance(value, Mapping):
+            fields |= {f"{name}.{key}": field for key, field in _fields(value).items()}
+    return fields
 
 
 def _value(row: Row, name: str) -> object:
@@ -163,10 +163,10 @@ def _value(row: Row, name: str) -> object:
 
 def _about_lists(row: Row, where: str) -> str:
     """What to do about a row that has lists, perhaps of all rows of the file."""
-    for name, value in row.items():
-        if isinstance(value, list) and value and isinstance(value[0], Mapping):
+    lists = {name: value for name, value in row.items() if isinstance(value, list)}
+    for name, value in lists.items():
+        if value and isinstance(value[0], Mapping):
             return f" If its rows are in {name!r}, take them out: jq -c '.{name}[]' {where} > {where}l"
-    lists = [name for name, value in row.items() if isinstance(value, list)]
     return f" There are lists in {listed(lists)}: give each pair a row of its own." if lists else ""
 
 
@@ -237,42 +237,41 @@ def _parallel_pairs(src_path: Path, tgt_path: Path) -> Iterator[NumberedPair]:
 
 def _json_rows(path: Path, *, is_list: bool) -> Iterator[tuple[int, Row | BadRow]]:
     """An object on each line; with ``is_list``, a file that begins with ``[`` is one list of objects."""
-    lines, is_first = ((number, line) for number, line in text_lines(path) if line.strip()), True
-    for number, line in lines:
-        try:
-            if is_list and is_first and line.lstrip().startswith("["):
-                rows = json.loads(_joined(chain([line], (more for _, more in lines)), path))
-                yield from enumerate(map(_object, rows), start=1)
-                return
-            yield number, _object(json.loads(line))
-        except (ValueError, RecursionError) as error:
-            if is_first:
-                _check_is_not_one_value(path)
-            if is_list and is_first:
-                raise unreadable(path, error) from None
-            yield number, BadRow("the line is not complete JSON, as in a .jsonl file", str(error))
-        is_first = False
+    first = next((line.lstrip() for _, line in text_lines(path) if line.strip()), "{}")
+    try:
+        is_whole = isinstance(json.loads(first), list) and is_list
+    except (ValueError, RecursionError):
+        is_whole = True
+    if is_whole and (rows := _whole(path, is_list=is_list)) is not None:
+        yield from enumerate(map(_object, rows), start=1)
+        return
+    for number, line in text_lines(path):
+        if line.strip():
+            try:
+                yield number, _object(json.loads(line))
+            except (ValueError, RecursionError) as error:
+                yield number, BadRow("the line is not complete JSON, as in a .jsonl file", str(error))
 
 
-def _joined(lines: Iterable[str], path: Path) -> str:
+def _whole(path: Path, *, is_list: bool) -> list[object] | None:
+    """The list that all lines are together; None if they are no JSON, and need not be."""
     text, num_characters = [], 0
-    for line in lines:
-        text.append(line)
-        num_characters += len(line)
-        if num_characters > MAX_LINE_BYTES:
-            raise _too_long(f"the JSON in {path}")
-    return "\n".join(text)
-
-
-def _check_is_not_one_value(path: Path) -> None:
-    """Raise `DataError` if all lines together are JSON, as of a list that is written over several."""
-    value = None
-    with suppress(DataError, ValueError, RecursionError):
-        value = json.loads(_joined((line for _, line in text_lines(path)), path))
-    if isinstance(value, list) and path.suffix != ".json":
-        raise DataError(f"{path} is one JSON list, not a row per line: name it .json.")
+    try:
+        for _, line in text_lines(path):
+            text.append(line)
+            num_characters += len(line)
+            if num_characters > MAX_LINE_BYTES:
+                raise _too_long(f"the JSON in {path}")
+        value = json.loads("\n".join(text))
+    except (DataError, ValueError, RecursionError) as error:
+        if is_list:
+            raise (error if isinstance(error, DataError) else unreadable(path, error)) from None
+        return None
     if isinstance(value, dict):
         raise DataError(f"{path} is one JSON object, not a list of rows.{_about_lists(value, str(path))}")
+    if not is_list:
+        raise DataError(f"{path} is one JSON list, not a row per line: name it .json.")
+    return list(value)
 
 
 def _object(value: object) -> Row | BadRow:
@@ -287,7 +286,7 @@ def _parquet_rows(path: Path, config: DataConfig) -> Iterator[tuple[int, Row | B
     try:
         # Opened here, because pyarrow takes some names for addresses.
         with path.open("rb") as opened, pyarrow.parquet.ParquetFile(opened) as file:
-            needed = needed_columns(file.schema_arrow.names, config, str(path))
+            needed = needed_columns(file.schema_arrow.names, config)
             yield from arrow_rows(file.iter_batches(batch_size=ROWS_AT_ONCE, columns=needed))
     except UnicodeDecodeError as error:
         raise DataError(
@@ -309,7 +308,7 @@ def _delimited_pairs(path: Path, config: DataConfig, *, is_quoted: bool) -> Iter
     if delimiter == "auto":
         usual: Delimiter = "comma" if is_quoted else "tab"
         delimiter = usual if are_numbers else _guess(begin[1], columns, usual)
-    rows = _rows_of_cells(chain([begin], lines), path, delimiter, is_quoted=is_quoted)
+    rows = _rows_of_cells(begin, lines, path, delimiter, is_quoted=is_quoted)
     first = next(rows)
     names = [cell.strip() for cell in first[1]]
     if are_numbers:
@@ -318,8 +317,7 @@ def _delimited_pairs(path: Path, config: DataConfig, *, is_quoted: bool) -> Iter
         f" The first line was split at each {delimiter}; data.delimiter may also be "
         f"{', '.join(DELIMITERS[1:])}. If it is already a pair, give numbers: data.columns: 1,2."
     )
-    check_columns(names, config, str(path), advice)
-    src_index, tgt_index = map(names.index, columns)
+    src_index, tgt_index = map(names.index, find_columns(names, config, str(path), advice))
     for number, row in rows:
         if len(row) != len(names):
             how_many = "fewer" if len(row) < len(names) else "more"
@@ -340,24 +338,26 @@ def _guess(line: str, columns: Sequence[str], usual: Delimiter) -> Delimiter:
 
 
 def _rows_of_cells(
-    lines: Iterable[tuple[int, str]], path: Path, delimiter: Delimiter, *, is_quoted: bool
+    begin: tuple[int, str],
+    lines: Iterable[tuple[int, str]],
+    path: Path,
+    delimiter: Delimiter,
+    *,
+    is_quoted: bool,
 ) -> Iterator[tuple[int, list[str]]]:
     """The cells of each row, with the number of its first line. A quotation mark is text unless quoted."""
-    character = CHARACTERS[delimiter]
+    character, lines = CHARACTERS[delimiter], chain([begin], lines)
     if not is_quoted:
         yield from ((number, line.split(character)) for number, line in lines if line.strip("\r"))
         return
-    lines = iter(lines)
-    begin, first = next(lines)
-    texts = (f"{text}\n" for _, text in chain([(begin, first)], lines))
     # Strict, because csv otherwise lets a quotation mark that is never closed swallow the lines after it.
-    reader = csv.reader(texts, delimiter=character, strict=True)
-    number = begin
+    reader = csv.reader((f"{text}\n" for _, text in lines), delimiter=character, strict=True)
+    number = begin[0]
     try:
         for cells in reader:
             if cells:
                 yield number, cells
-            number = begin + reader.line_num
+            number = begin[0] + reader.line_num
     except csv.Error as error:
         raise DataError(
             f"{path}, line {number}: the row that begins here is not valid CSV ({error}); "

@@ -8,7 +8,7 @@ from typing import Any
 from huggingface_hub import hf_hub_download
 
 from mt.config.data import TokenizerConfig
-from mt.data.sources.hub import HUB_ID, REMEDY, connect, error_text
+from mt.data.sources.hub import HUB_ID, error_text, hub
 from mt.data.tokenizers.tokenizer import Tokenizer, read_tokenizer_file
 from mt.errors import DataError
 from mt.files import named_path
@@ -24,7 +24,9 @@ def external_tokenizer(config: TokenizerConfig, *, limit_seconds: float) -> Toke
     path = named_path(str(config.path))
     path = path / FILE_NAME if path.is_dir() else path
     if not path.exists() and path.suffix != ".json" and HUB_ID.fullmatch(str(config.path)):
-        path = _download(str(config.path), limit_seconds)
+        with hub(f"tokenizer.path: {config.path}", limit_seconds):
+            path = Path(hf_hub_download(str(config.path), FILE_NAME))
+        LOG.info("tokenizer: %s, at commit %s", config.path, path.parent.name)
     if not path.exists():
         raise DataError(
             f"tokenizer.path: there is no file {str(path)!r}. It may be a {FILE_NAME}, a folder with one, or "
@@ -77,16 +79,3 @@ def _merged(model: dict[str, Any]) -> set[str]:
     """The entries that BPE merges need."""
     pairs = (merge.split(" ") if isinstance(merge, str) else merge for merge in model.get("merges") or [])
     return {entry for left, right in pairs for entry in (left, right, left + right)}
-
-
-def _download(hub_id: str, limit_seconds: float) -> Path:
-    """Download the file, or use the cached one if the Hub does not answer in time."""
-    connect(limit_seconds)
-    try:
-        path = Path(hf_hub_download(hub_id, FILE_NAME))
-    except Exception as error:
-        raise DataError(
-            f"tokenizer.path: {hub_id} cannot be loaded from the Hub: {error_text(error)}. {REMEDY}"
-        ) from None
-    LOG.info("tokenizer: %s, at commit %s", hub_id, path.parent.name)
-    return path

@@ -1,22 +1,41 @@
-"""Training a vocabulary of any kind, and adding the words or characters of new text to one."""
+"""Training a vocabulary of any kind, and adding the words or characters of new text to one.
+
+With characters and subwords no word is unknown, because rare characters become bytes.
+"""
 
 import json
-from collections.abc import Iterable
+import threading
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 import tokenizers
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 from mt.config.data import TokenizerConfig
-from mt.data.tokenizers.subwords import (
-    BYTES,
-    byte_level_bpe,
-    character_level,
-    frequent_characters,
-    metaspace_bpe,
-)
 from mt.data.tokenizers.tokenizer import Tokenizer
-from mt.data.tokenizers.word_level import count_words, word_level
+from mt.data.tokenizers.word_level import ESCAPE, SPACE_MARK, count_words, normal_spacing, word_level
 from mt.errors import DataError
-from mt.special_tokens import SPECIAL_TOKENS
+from mt.special_tokens import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
+
+# A word, a number or other symbols, each with the space before it. No merge crosses these, so that no text
+# becomes the single token <s> or <0x0A>, in which symbols are next to letters.
+PIECES = Regex(r" ?[\p{L}\p{M}]+| ?\p{N}+| ?[^ \p{L}\p{M}\p{N}]+")
+
+# If the text itself contains that mark, or the escape character, they are escaped.
+ESCAPED = {ESCAPE: ESCAPE + "a", SPACE_MARK: ESCAPE + "b"}
+BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
+
+# More than any file of a tokenizer holds. The library reserves room for this many in advance.
+_MOST_ENTRIES = 10_000_000
+TO_BYTES = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+_SHOW_SPACES = pre_tokenizers.Metaspace(SPACE_MARK, prepend_scheme="never", split=False)
+# PAD, BOS and EOS, but not UNK.
+_NO_SPECIAL_TOKENS = decoders.Replace(Regex(rf"\A(?:{PAD}|{BOS}|{EOS})\z"), "")
+_NO_FIRST_SPACE = decoders.Strip(" ", left=1, right=0)
+_ESCAPE = [normalizers.Replace(character, escaped) for character, escaped in ESCAPED.items()]
+_UNESCAPE = [decoders.Replace(escaped, mark) for mark, escaped in reversed(ESCAPED.items())]
+_SPACES = [decoders.Replace(SPACE_MARK, " "), decoders.ByteFallback(), decoders.Fuse()]
+_METASPACE_DECODER = decoders.Sequence([_NO_SPECIAL_TOKENS, *_SPACES, *_UNESCAPE, _NO_FIRST_SPACE])
 
 
 def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
@@ -30,35 +49,15 @@ def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     return Tokenizer(makers[config.kind](texts, config))
 
 
-def _word_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> tokenizers.Tokenizer:
-    """A tokenizer of the frequent words, numbered in the order of `frequent_words`."""
-    words = frequent_words(texts, config)
-    if not words:
-        raise DataError(
-            f"the training text has no word that occurs {config.min_frequency} times or more "
-            "(tokenizer.min_frequency). Lower it, or give more text."
-        )
-    entries = [*SPECIAL_TOKENS, *words][: config.max_size]
-    return word_level({entry: i for i, entry in enumerate(entries)}, lowercase=config.lowercase)
-
-
-def frequent_words(texts: Iterable[str], config: TokenizerConfig) -> list[str]:
-    """The words that occur ``min_frequency`` times or more, by descending frequency, then by characters."""
-    frequencies = count_words(texts, lowercase=config.lowercase)
-    words = (word for word, frequency in frequencies.items() if frequency >= config.min_frequency)
-    return sorted(words, key=lambda word: (-frequencies[word], word))
-
-
 def extended(tokenizer: Tokenizer, texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     """``tokenizer`` with the frequent words of ``texts`` that it lacks, or characters if it has subwords."""
     content = json.loads(tokenizer.to_json())
     vocabulary: dict[str, int] = content["model"]["vocab"]
+    entries = []
     if config.kind == "word":
-        entries = frequent_words(texts, config)
+        entries = _frequent(count_words(texts, lowercase=config.lowercase), config)
     elif BYTES[0] in vocabulary:
-        entries = frequent_characters(texts, config)
-    else:
-        entries = []
+        entries = _frequent_characters(texts, config)
     for entry in entries:
         vocabulary.setdefault(entry, len(vocabulary))
     return Tokenizer.from_json(json.dumps(content).encode())
@@ -71,3 +70,114 @@ def old_pieces(old: Tokenizer, new: Tokenizer) -> list[list[int]]:
         return [[] for _ in range(old.size, new.size)]
     added = (str(new.library.id_to_token(token_id)) for token_id in range(old.size, new.size))
     return [[ids[BYTES[byte]] for byte in entry.encode()] for entry in added]
+
+
+def _word_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> tokenizers.Tokenizer:
+    words = _frequent(count_words(texts, lowercase=config.lowercase), config)
+    if not words:
+        raise DataError(
+            f"the training text has no word that occurs {config.min_frequency} times or more "
+            "(tokenizer.min_frequency). Lower it, or give more text."
+        )
+    entries = [*SPECIAL_TOKENS, *words][: config.max_size]
+    return word_level({entry: i for i, entry in enumerate(entries)}, lowercase=config.lowercase)
+
+
+def byte_level_bpe(texts: Iterable[str], config: TokenizerConfig) -> tokenizers.Tokenizer:
+    """BPE on the bytes of the text (Radford et al. 2019), each written as a printable character."""
+    tokenizer = tokenizers.Tokenizer(models.BPE(unk_token=UNK))
+    tokenizer.normalizer = _normalizer(config, [normalizers.Prepend(" ")])
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(PIECES, "isolated"), TO_BYTES])
+    tokenizer.decoder = decoders.Sequence([_NO_SPECIAL_TOKENS, decoders.ByteLevel(), _NO_FIRST_SPACE])
+    return _trained(tokenizer, texts, config, SPECIAL_TOKENS, pre_tokenizers.ByteLevel.alphabet())
+
+
+def metaspace_bpe(texts: Iterable[str], config: TokenizerConfig) -> tokenizers.Tokenizer:
+    """BPE on characters and a visible mark for the space (Kudo and Richardson 2018); rare ones are bytes."""
+    characters = _alphabet(texts, config)
+    tokenizer = tokenizers.Tokenizer(models.BPE(byte_fallback=True, unk_token=UNK))
+    tokenizer.normalizer = _normalizer(config, [*_ESCAPE, normalizers.Prepend(" ")])
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(PIECES, "isolated"), _SHOW_SPACES]
+    )
+    tokenizer.decoder = _METASPACE_DECODER
+    return _trained(tokenizer, texts, config, [*SPECIAL_TOKENS, *BYTES], characters)
+
+
+def character_level(texts: Iterable[str], config: TokenizerConfig) -> tokenizers.Tokenizer:
+    """Each character, including the space, is a token; rare ones are bytes."""
+    characters = _alphabet(texts, config)
+    entries = [*SPECIAL_TOKENS, *BYTES, *characters]
+    # BPE without merges, because the library's other models have no byte fallback.
+    model = models.BPE({entry: i for i, entry in enumerate(entries)}, [], byte_fallback=True, unk_token=UNK)
+    tokenizer = tokenizers.Tokenizer(model)
+    tokenizer.normalizer = _normalizer(config, _ESCAPE)
+    tokenizer.pre_tokenizer = _SHOW_SPACES
+    tokenizer.decoder = _METASPACE_DECODER
+    return tokenizer
+
+
+def _alphabet(texts: Iterable[str], config: TokenizerConfig) -> list[str]:
+    """The mark for the space, and as many characters as fit, the most frequent first."""
+    characters = [SPACE_MARK, *_frequent_characters(texts, config)]
+    return characters[: config.max_size - len(SPECIAL_TOKENS) - len(BYTES)]
+
+
+def _frequent_characters(texts: Iterable[str], config: TokenizerConfig) -> list[str]:
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(text)
+    normalize = _normalizer(config, _ESCAPE).normalize_str
+    frequencies: Counter[str] = Counter()
+    for character, count in counts.items():
+        for written in normalize(character):
+            frequencies[written] += count
+    return _frequent(frequencies, config)
+
+
+def _frequent(frequencies: Counter[str], config: TokenizerConfig) -> list[str]:
+    """Those that occur ``min_frequency`` times or more, by descending frequency, then by characters."""
+    kept = [entry for entry, frequency in frequencies.items() if frequency >= config.min_frequency]
+    return sorted(kept, key=lambda entry: (-frequencies[entry], entry))
+
+
+def _trained(
+    tokenizer: tokenizers.Tokenizer,
+    texts: Iterable[str],
+    config: TokenizerConfig,
+    special_tokens: Sequence[str],
+    alphabet: Sequence[str],
+) -> tokenizers.Tokenizer:
+    """The tokenizer with the vocabulary and the merges that are learnt from ``texts``."""
+    trainer = trainers.BpeTrainer(
+        vocab_size=min(config.max_size, _MOST_ENTRIES),
+        min_frequency=config.min_frequency,
+        special_tokens=list(special_tokens),
+        initial_alphabet=list(alphabet),
+        limit_alphabet=len(alphabet),
+        show_progress=False,
+    )
+    errors: list[Exception] = []
+
+    # In a thread, because no signal is answered while the library works in this one.
+    def train() -> None:
+        try:
+            tokenizer.train_from_iterator(texts, trainer)
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=train, daemon=True)
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    # A copy, whose special tokens are plain entries, which the library does not search for in the text.
+    copy = tokenizers.Tokenizer(tokenizer.model)
+    copy.normalizer, copy.pre_tokenizer = tokenizer.normalizer, tokenizer.pre_tokenizer
+    copy.decoder = tokenizer.decoder
+    return copy
+
+
+def _normalizer(config: TokenizerConfig, more: Sequence[normalizers.Normalizer]) -> normalizers.Normalizer:
+    lower = [normalizers.Lowercase()] if config.lowercase else []
+    return normalizers.Sequence([*lower, *normal_spacing(), *more])
