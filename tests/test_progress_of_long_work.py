@@ -104,4 +104,4 @@ def test_on_a_terminal_there_is_one_line_that_goes_away(
         assert drawn, screen.text
         assert not re.search(rf"{description}: [^\r\n\x1b]*\r?\n", screen.text)
         if description != "reading":  # Nobody knows how much there is to read.
-            assert any(re.search(r"\d of \d[\d,]* \w+ \[\d\d:\d\d, [\d?:]+ left\]", line) for line in drawn)
+            assert any(re.search(r"\d/\d+ \[\d\d:\d\d<[\d?:]+, .+\]", line) for line in drawn)

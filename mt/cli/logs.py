@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mt import display, processes
-from mt.display import show_only_errors, visible
+from mt.display import visible
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -34,14 +34,13 @@ def say(text: str) -> None:
 
 
 def show_logs() -> None:
-    """From now on show log lines and progress bars of the first process, and escape control characters."""
-    display.new_bar = _new_bar
+    """Show log lines and progress bars of the first process, and log only errors of the others."""
+    is_first = processes.is_first()
+    display.new_bar = _new_bar if is_first else None
     logger = logging.getLogger("mt")
-    logger.setLevel(logging.INFO)
+    logger.setLevel(logging.INFO if is_first else logging.ERROR)
     logger.propagate = False
-    logger.handlers = [_BesideProgressBar()]
-    if not processes.is_first():
-        show_only_errors()
+    logger.handlers = [_BesideProgressBar()] if is_first else []
 
 
 def invite_typing(how: str) -> None:

@@ -17,7 +17,7 @@ from mt.device import (
     SearchPrecision,
     choose_device,
     choose_precision,
-    keep_freed_memory,
+    settle_threads_and_memory,
 )
 from mt.errors import LinesError, OverflowedLinesError
 from mt.inference.loaded_model import LoadedModel, load_ensemble
@@ -108,7 +108,7 @@ class ModelTranslator(Translator):
     ) -> Self:
         """Translate with a loaded model, and with ``others`` that have the same vocabularies."""
         options |= {"precision": choose_precision(precision, device), "target_ratio": loaded.target_ratio}
-        keep_freed_memory()
+        settle_threads_and_memory()
         for each in (loaded, *others):
             each.model.eval().to(device)
         tokenizers = loaded.src_tokenizer, loaded.tgt_tokenizer
