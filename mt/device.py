@@ -23,18 +23,8 @@ PrecisionName = Literal["auto"] | SearchPrecision
 Work = TypeVar("Work")
 Result = TypeVar("Result")
 
-# CUDA's allocator in torch raises its own exception class; the driver, cuBLAS, the CPU, MPS and CTranslate2
-# only have a message.
-_OUT_OF_MEMORY = (
-    "CUDA error: out of memory",
-    "CUBLAS_STATUS_ALLOC_FAILED",
-    "DefaultCPUAllocator: can't allocate memory",
-    "MPS backend out of memory",
-    "Invalid buffer size",
-    "Storage size calculation overflowed",
-    "CUDA failed with error out of memory",
-    "failed to allocate memory",
-)
+# Of the driver and CTranslate2, of the CPU, of cuBLAS, and of MPS; torch on CUDA raises a class of its own.
+_OUT_OF_MEMORY = ("out of memory", "allocate memory", "CUBLAS_STATUS_ALLOC_FAILED", "Invalid buffer size")
 OVERFLOW_REMEDY = "Use --precision float32, or another checkpoint with --checkpoint NAME."
 """What to do about logits that are NaN or infinite."""
 _NEEDS = {

@@ -6,12 +6,11 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from mt import processes
@@ -25,19 +24,15 @@ _STEP_TIME = {"cpu": timedelta(seconds=60), "cuda": timedelta(minutes=5)}
 # How long it waits while the first one prepares the corpus, validates or saves.
 _LONG_TIME = timedelta(days=7)
 _REPORT_SECONDS = 2.0
-_SECONDS_BETWEEN_READS = 1.0
 
 _long_group: dist.ProcessGroup | None = None
 """The group for objects and for long waits; the default group is for what a step exchanges."""
-_store: Any = None
-"""The key-value store of torchrun, which a process may read and write without waiting for the others."""
-_read_at = 0.0
 
 
 @contextmanager
 def connected(device_type: str) -> Iterator[None]:
     """Connect the processes for the duration of the ``with`` block, in which they compute on such devices."""
-    global _long_group, _store
+    global _long_group
     if not processes.are_several():
         yield
         return
@@ -48,11 +43,9 @@ def connected(device_type: str) -> Iterator[None]:
         )
     limit = _STEP_TIME[device_type]
     try:
-        _store, rank, size = next(rendezvous("env://", timeout=limit))
         if device_type == "cuda":
             torch.cuda.set_device(processes.local_rank())
-        backend = "nccl" if device_type == "cuda" else "gloo"
-        dist.init_process_group(backend, store=_store, rank=rank, world_size=size, timeout=limit)
+        dist.init_process_group("nccl" if device_type == "cuda" else "gloo", timeout=limit)
         _long_group = dist.new_group(backend="gloo", timeout=_LONG_TIME)
         yield
         # Not after an error, because NCCL waits here for the others, which do not come.
@@ -71,7 +64,7 @@ def connected(device_type: str) -> Iterator[None]:
             f"checkpoint. (The error was: {reason})"
         ) from error
     finally:
-        _long_group = _store = None
+        _long_group = None
 
 
 def is_lost_connection(error: Exception) -> bool:
@@ -155,16 +148,3 @@ def scatter(pieces: Sequence[T], work: Callable[[Sequence[T]], list[R]]) -> list
     share = pieces[processes.rank() :: processes.size()]
     results = [iter(part) for part in all_gather(barrier_after(lambda: work(share)))]
     return [next(results[index % processes.size()]) for index in range(len(pieces))]
-
-
-def is_stop_requested(stop: bool) -> bool:
-    """Whether any process has been asked to ``stop``, which the others notice within a second."""
-    global _read_at
-    if _store is None:
-        return stop
-    if stop:
-        _store.set("mt/stop", "")
-    elif time.monotonic() - _read_at >= _SECONDS_BETWEEN_READS:
-        _read_at = time.monotonic()
-        return bool(_store.check(["mt/stop"]))
-    return stop

@@ -5,13 +5,10 @@ import io
 import logging
 import os
 import sys
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any
 
 from mt import display, processes
 from mt.display import visible
-
-if TYPE_CHECKING:
-    from tqdm import tqdm
 
 STDIN, STDERR = 0, 2
 
@@ -36,7 +33,7 @@ def say(text: str) -> None:
 def show_logs() -> None:
     """Show log lines and progress bars of the first process, and log only errors of the others."""
     is_first = processes.is_first()
-    display.new_bar = _new_bar if is_first else None
+    display.draws_bars = is_first
     logger = logging.getLogger("mt")
     logger.setLevel(logging.INFO if is_first else logging.ERROR)
     logger.propagate = False
@@ -47,12 +44,6 @@ def invite_typing(how: str) -> None:
     """Say on stderr how to type the input, if standard input is a terminal."""
     if os.isatty(STDIN):
         say(f"{how} Ctrl-D ends.")
-
-
-def _new_bar(**options: Any) -> "tqdm[NoReturn]":
-    from tqdm import tqdm  # Importing it takes as long as translating a sentence.
-
-    return tqdm(**options)
 
 
 class _BesideProgressBar(logging.Handler):
