@@ -142,12 +142,17 @@ def import_marian(source: str, run: RunDirectory, *, src: str | None, tgt: str |
         (partial / _KEPT).mkdir()
         for path in kept:
             shutil.copyfile(path, partial / _KEPT / path.name)
-        CheckpointStore(made.checkpoints_dir).save_imported(
+        CheckpointStore(made.checkpoints_dir).save(
+            0,
             ours,
-            imported_from=source,
+            None,
+            metrics={},
             environment={path.name: sha256(path) for path in kept},
             tokenizers=tokenizer_checksums(made),
+            best=True,
+            keep=1,
             computation=config.computation(),
+            imported_from=source,
         )
 
 
