@@ -1,8 +1,4 @@
-"""The `mt` program with its list of commands, and the two shortest commands, `mt config` and `mt schema`.
-
-Only the module of the command that is called is imported, and each command imports what it needs when it is
-called, so that nothing waits for the libraries of something else.
-"""
+"""The `mt` program: its list of commands, which are imported when called, and `mt config` and `mt schema`."""
 
 import inspect
 from collections import UserDict

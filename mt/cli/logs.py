@@ -14,10 +14,7 @@ STDIN, STDERR = 0, 2
 
 
 def survive_losing_stderr() -> None:
-    """From now on drop what stderr does not accept, because its terminal, pipe or device is closed or full.
-
-    A run whose terminal is gone still has to say that it stops, and to be saved.
-    """
+    """From now on drop what stderr does not accept: a run whose terminal is gone still has to be saved."""
     # Unless something else, such as a test, has replaced the stream that Python made.
     if sys.stderr is sys.__stderr__:
         raw = io.BufferedWriter(_Forgiving(STDERR, "w", closefd=False))

@@ -140,10 +140,7 @@ def propose_config(
 
 
 def _load(data: DataConfig) -> tuple[Corpus, DataConfig, float]:
-    """Load the corpus; if it lacks splits, with a share of its pairs that is neither too small nor too large.
-
-    Returns the seconds, too.
-    """
+    """Load the corpus, with splits of a sensible size if it has none, and return the seconds, too."""
     started = time.perf_counter()
     try:
         corpus = load_corpus(data)
