@@ -11,12 +11,14 @@ if TYPE_CHECKING:
     from mt.config.config import Config as Config
     from mt.config.load import load_config as load_config
     from mt.errors import MtError as MtError
-    from mt.evaluation.evaluate import run_evaluation as evaluate
+    from mt.evaluation.evaluate import run_evaluation
     from mt.inference.translator import Translator as Translator
     from mt.search.strategy import Beam as Beam
     from mt.search.strategy import Constraints as Constraints
     from mt.search.strategy import Sampling as Sampling
-    from mt.training.run import run_training as train
+    from mt.training.run import run_training
+
+    evaluate, train = run_evaluation, run_training
 
 __version__ = "0.2.0"
 
@@ -31,17 +33,7 @@ _WHERE = {
     "load_config": ("mt.config.load", "load_config"),
     "train": ("mt.training.run", "run_training"),
 }
-__all__ = [
-    "Beam",
-    "Config",
-    "Constraints",
-    "MtError",
-    "Sampling",
-    "Translator",
-    "evaluate",
-    "load_config",
-    "train",
-]
+__all__ = list(_WHERE)
 
 
 def __getattr__(name: str) -> object:

@@ -1,6 +1,5 @@
 """The `mt` command, also as ``python -m mt``: on some systems another `mt` comes first on the path."""
 
-import errno
 import io
 import os
 import sys
@@ -15,7 +14,7 @@ from mt.display import visible
 from mt.errors import MtError
 
 # Messages of torch, C++ and the dynamic linker, none of which raises a MemoryError.
-_TEXTS_OF_NO_MEMORY = ("can't allocate memory", "bad_alloc", "failed to map segment")
+_TEXTS_OF_NO_MEMORY = ("allocate memory", "bad_alloc", "failed to map segment")
 
 
 def main() -> None:
@@ -37,9 +36,6 @@ def main() -> None:
         who = "mt" if processes.is_first() else f"mt: process {processes.rank()}"
         code, sentence = _explain(error)
         print(f"{who}: {visible(sentence)}", file=sys.stderr)
-    if code == 130 and sys.stderr.isatty():
-        # The shell's prompt must not follow the ^C on the same line.
-        print(file=sys.stderr)
     sys.exit(code)
 
 
@@ -48,20 +44,13 @@ def _explain(error: Exception) -> tuple[int, str]:
     if isinstance(error, MtError):
         return 2, str(error)
     if isinstance(error, TyperException):
-        # A mistake in the command line itself.
         usage: Any = error
-        message = str(usage.format_message())
-        end = "" if message.endswith((".", "?")) else "."
         where = usage.ctx.command_path if usage.ctx else "mt"
-        return 2, f"{message}{end} See {where} --help."
-    is_out_of_memory = isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM
-    if is_out_of_memory or any(text in str(error) for text in _TEXTS_OF_NO_MEMORY):
-        return 1, (
-            "the system has no memory left for this process. Close other programs, raise its limit "
-            "(ulimit -v), or give it less to do."
-        )
+        return 2, f"{usage.format_message().removesuffix('.')} (see {where} --help)."
+    if isinstance(error, MemoryError) or any(text in str(error).lower() for text in _TEXTS_OF_NO_MEMORY):
+        return 1, "there is no memory left for this process: close other programs, or give it less to do."
     if isinstance(error, OSError):
-        # For example a full disk, or a folder without write permission. Typer handles a closed output pipe.
+        # Such as a full disk. Typer handles a closed output pipe.
         return 2, f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or error}."
     return 2, f"{type(error).__name__}: {error} (MT_DEBUG=1 shows where)"
 

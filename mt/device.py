@@ -6,7 +6,7 @@ import resource
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -23,23 +23,14 @@ PrecisionName = Literal["auto"] | SearchPrecision
 Work = TypeVar("Work")
 Result = TypeVar("Result")
 
-# CUDA's allocator in torch raises its own exception class; the driver, cuBLAS, the CPU, MPS and CTranslate2
-# only have a message.
-_OUT_OF_MEMORY = (
-    "CUDA error: out of memory",
-    "CUBLAS_STATUS_ALLOC_FAILED",
-    "DefaultCPUAllocator: can't allocate memory",
-    "MPS backend out of memory",
-    "Invalid buffer size",
-    "Storage size calculation overflowed",
-    "CUDA failed with error out of memory",
-    "failed to allocate memory",
-)
+# Of the driver and CTranslate2, of the CPU, of cuBLAS, and of MPS; torch on CUDA raises a class of its own.
+_OUT_OF_MEMORY = ("out of memory", "allocate memory", "CUBLAS_STATUS_ALLOC_FAILED", "Invalid buffer size")
 OVERFLOW_REMEDY = "Use --precision float32, or another checkpoint with --checkpoint NAME."
 """What to do about logits that are NaN or infinite."""
 _NEEDS = {
     "bf16": "a GPU of NVIDIA's Ampere generation or a later one, or a CPU with AMX or AVX-512 BF16",
     "fp16": "a CUDA device",
+    "int8": "--engine ctranslate2",
 }
 # From glibc's malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
@@ -53,19 +44,11 @@ def choose_device(name: str | torch.device) -> torch.device:
         raise DeviceError(f"this machine has no usable device {name!r}. Choose auto or {', '.join(usable)}.")
     device = torch.device(usable[0] if name == "auto" else name)
     if device.type == "cuda":
-        attend_to_short_sequences()
+        # cuDNN's attention spends tens of milliseconds on a plan for each new shape, which most batches have;
+        # flash attention works on 128 by 128 positions at once, and took twice as long for big on an H100.
+        torch.backends.cuda.enable_flash_sdp(False)
+        torch.backends.cuda.enable_cudnn_sdp(False)
     return device
-
-
-def attend_to_short_sequences() -> None:
-    """Let torch's memory-efficient kernel compute attention on CUDA, in this process.
-
-    On GPUs since Hopper, torch prefers cuDNN's in 16 bits. It spends tens of milliseconds on a plan for each
-    new shape, which nearly every batch and every step of a search has. Flash attention works on 128 by 128
-    positions at once; without it, the attention of big on an H100 took half the time.
-    """
-    torch.backends.cuda.enable_flash_sdp(False)
-    torch.backends.cuda.enable_cudnn_sdp(False)
 
 
 def multiplies_bf16_fast(device: torch.device) -> bool:
@@ -78,21 +61,20 @@ def multiplies_bf16_fast(device: torch.device) -> bool:
 
 def choose_precision(name: PrecisionName, device: torch.device) -> SearchPrecision:
     """The precision; ``auto`` is bf16 where that is fast, or fp16 on other GPUs with tensor cores."""
-    if name == "auto" and multiplies_bf16_fast(device):
-        return "bf16"
+    if name == "float32":
+        return name
+    is_cuda, has_fast_bf16 = device.type == "cuda", multiplies_bf16_fast(device)
     if name == "auto":
-        has_tensor_cores = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (7, 0)
-        return "fp16" if has_tensor_cores else "float32"
-    if name not in get_args(SearchPrecision):
-        raise ValueError(f"precision must be auto, float32, bf16, fp16 or int8, not {name!r}")
-    if name == "int8":
+        has_tensor_cores = is_cuda and torch.cuda.get_device_capability(device) >= (7, 0)
+        return "bf16" if has_fast_bf16 else "fp16" if has_tensor_cores else "float32"
+    is_usable = {"bf16": has_fast_bf16, "fp16": is_cuda, "int8": False}
+    if name not in is_usable:
+        raise ValueError(f"precision must be auto, float32, {', '.join(is_usable)}, not {name!r}")
+    if not is_usable[name]:
         raise DeviceError(
-            "torch does not compute in int8, but CTranslate2 does: use --engine ctranslate2 where it can do "
-            "what is asked, or another precision, such as auto."
+            f"torch on this device ({device.type}) does not compute in {name}, which needs {_NEEDS[name]}. "
+            "Use another precision, such as auto."
         )
-    if (name == "fp16" and device.type != "cuda") or (name == "bf16" and not multiplies_bf16_fast(device)):
-        what = f"precision {name} needs {_NEEDS[name]}, which this device ({device.type}) is not"
-        raise DeviceError(f"{what}. Use another precision, such as auto.")
     return name
 
 
@@ -104,10 +86,7 @@ def is_out_of_memory(error: RuntimeError) -> bool:
 def split_on_out_of_memory(
     compute: Callable[[Work], Result], work: Work, split: Callable[[Work], Sequence[Work]]
 ) -> list[Result]:
-    """``[compute(work)]``, or the results of its parts, in order, if it does not fit into memory.
-
-    ``split`` returns smaller parts of work that did not fit, or raises an error if there are none.
-    """
+    """``[compute(work)]``, or the results of its parts if the whole does not fit into memory."""
     try:
         return [compute(work)]
     except RuntimeError as error:
@@ -118,10 +97,7 @@ def split_on_out_of_memory(
 
 
 class DeferredRead:
-    """Numbers that are being copied from a device to the host, which need not wait for them yet.
-
-    On CUDA they are copied as soon as they are computed, whatever is launched after them.
-    """
+    """Numbers that CUDA copies to the host as soon as they are computed, whatever is launched after them."""
 
     def __init__(self, numbers: Tensor) -> None:
         self._numbers = numbers.to("cpu", non_blocking=numbers.is_cuda)
@@ -133,7 +109,6 @@ class DeferredRead:
         """The numbers, once they have arrived."""
         if self._copied is not None:
             self._copied.synchronize()
-            self._copied = None
         numbers: list[float] = self._numbers.tolist()
         return numbers
 
@@ -141,48 +116,29 @@ class DeferredRead:
 class Precision:
     """The precision of training: float32, or mixed with bf16 or fp16 (Micikevicius et al. 2018)."""
 
-    def __init__(
-        self,
-        name: Literal["auto", "float32", "bf16", "fp16"],
-        device: torch.device,
-        *,
-        tf32: bool = False,
-    ) -> None:
+    def __init__(self, name: PrecisionName, device: torch.device, *, tf32: bool = False) -> None:
         """Choose the precision; ``tf32`` is for float32 products on CUDA, if the GPU supports it."""
         self.is_automatic = name == "auto"
         self.name = choose_precision(name, device)
         self.device = device
-        self._dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.name)
+        self._dtype = None if self.name == "float32" else SEARCH_DTYPES[self.name]
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.name == "fp16")
         if device.type == "cuda":
-            # Torch sets this for the whole process. Setting only the newer name would contradict the old one,
-            # which torch.compile reads.
+            # For the whole process. Torch.compile reads this older name.
             torch.backends.cuda.matmul.allow_tf32 = tf32
 
     def autocast(self) -> AbstractContextManager[Any]:
         """The context in which the forward pass and the loss are computed."""
-        if self._dtype is None:
-            return nullcontext()
-        return torch.autocast(self.device.type, dtype=self._dtype)
+        return torch.autocast(self.device.type, self._dtype) if self._dtype else nullcontext()
 
 
-def fix_num_threads() -> None:
-    """Keep MKL from choosing how many threads each product gets; call it before the first step of training.
-
-    MKL no longer chooses once the number of torch's threads has been set, as searching in parallel does.
-    Otherwise a run that has validated would not compute the same as a resumed run that has not.
-    """
+def settle_threads_and_memory() -> None:
+    """Let this process keep its number of threads and its freed memory; call it before the first step."""
+    # From now on MKL does not choose how many threads each product gets. Otherwise a run that has searched in
+    # parallel would not compute the same as a resumed run that has not.
     torch.set_num_threads(torch.get_num_threads())
-
-
-def keep_freed_memory() -> None:
-    """Let this process keep freed memory for later allocations; call it before the first step.
-
-    Each step frees hundreds of megabytes and allocates them again. glibc returns large blocks to the system,
-    which has to zero each page that it hands out: 3 to 7 % of the time on a CPU.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
+    # glibc returns large blocks to the system, which zeroes each page anew: 3 to 7 % of a step on a CPU.
+    if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):
         mallopt(_M_MMAP_MAX, 0)
         mallopt(_M_TRIM_THRESHOLD, -1)
         # Threads reuse what others have freed only in the same arena; by default there are eight per core.

@@ -1,17 +1,13 @@
 """Output for people: escaping untrusted text, counts and sizes, progress bars."""
 
 import html
-import logging
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from rich.filesize import decimal
-
-if TYPE_CHECKING:
-    from tqdm import tqdm
 
 size = decimal
 """A number of bytes as people write it, such as ``45.1 MB``, in powers of 1000."""
@@ -19,19 +15,15 @@ T = TypeVar("T")
 
 SECONDS_BETWEEN_LINES = 10.0
 
-new_bar: "Callable[..., tqdm[NoReturn]] | None" = None
-"""tqdm, once the command line has set it; until then nothing is drawn on the terminal of a library's user."""
+draws_bars = False
+"""Whether progress is drawn, which the command line sets: a library does not draw on its user's terminal."""
 
-# C0 except tab and line feed, DEL, C1, and bidirectional controls, which reorder text. A surrogate stands for
-# a byte of a line or a name that is not UTF-8, and cannot be written as UTF-8.
+# C0 except tab and line feed, DEL, C1, bidirectional controls, and surrogates, which UTF-8 cannot hold.
 _HIDDEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def visible(text: str) -> str:
-    r"""``text`` with control characters escaped, such as ``\x1b``, except tabs and line feeds.
-
-    Lone surrogates, such as ``\udcff``, are escaped too, so the result can always be written as UTF-8.
-    """
+    r"""``text`` with control characters and surrogates escaped, such as ``\x1b``."""
     return _HIDDEN.sub(lambda hidden: hidden[0].encode("unicode_escape").decode(), text)
 
 
@@ -84,31 +76,17 @@ def markdown_text(text: str) -> str:
 def progress(
     total: int | None, *, unit: str, description: str, shown: bool = True
 ) -> Iterator[Callable[[int], object]]:
-    """A bar on stderr with the time left, removed at the end; without a terminal, drawn every ten seconds.
-
-    It advances by the number with which the yielded function is called. ``total`` is None if it is unknown.
-    """
-    if new_bar is None or not shown:
+    """A bar on stderr that the yielded function advances; without a terminal, drawn every ten seconds."""
+    if not (draws_bars and shown):
         yield lambda count: None
         return
+    from tqdm import tqdm  # Importing it takes as long as translating a sentence.
+
     options: dict[str, Any] = {"dynamic_ncols": True}
     if not sys.stderr.isatty():
         options = {"delay": SECONDS_BETWEEN_LINES, "mininterval": SECONDS_BETWEEN_LINES, "smoothing": 0}
-    layout = "{desc}: {percentage:3.0f}%|{bar}| {n:,} of {total:,} {unit} [{elapsed}, {remaining} left]"
-    if not total:
-        layout = "{desc}: {n:,} {unit} [{elapsed}]"
-    layout = layout.replace("{unit}", unit)
-    with new_bar(total=total, desc=description, bar_format=layout, leave=False, **options) as drawn:
+    with tqdm(total=total, desc=description, unit=f" {unit}", leave=False, **options) as drawn:
         yield drawn.update
-
-
-def show_only_errors() -> None:
-    """From now on print nothing on the terminal and log only errors, as all processes but the first do."""
-    global new_bar
-    new_bar = None
-    logger = logging.getLogger("mt")
-    logger.setLevel(logging.ERROR)
-    logger.handlers = []
 
 
 def track(
@@ -119,11 +97,8 @@ def track(
     total: int | None = None,
     size: Callable[[T], int] | None = None,
 ) -> Iterator[T]:
-    """The items, with a `progress` bar that advances as they are consumed.
-
-    ``total`` is the number of items by default, if that is known, and ``size`` of an item is one.
-    """
-    if total is None and size is None and isinstance(items, Sized):
+    """The items, of which each advances a `progress` bar by its ``size``, or by one."""
+    if total is None and isinstance(items, Sized):
         total = len(items)
     with progress(total, unit=unit, description=description) as advance:
         for item in items:

@@ -1,8 +1,4 @@
-"""Exchange between the processes of a run, in torch.distributed's words; one process keeps its own values.
-
-All processes call the same functions in the same order. torchrun starts them, ends all of them when one
-fails, and is the only launcher (https://docs.pytorch.org/docs/stable/elastic/run.html).
-"""
+"""Exchange between the processes of torchrun, which all call the same functions in the same order."""
 
 import sys
 import time
@@ -10,12 +6,11 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from mt import processes
@@ -29,43 +24,32 @@ _STEP_TIME = {"cpu": timedelta(seconds=60), "cuda": timedelta(minutes=5)}
 # How long it waits while the first one prepares the corpus, validates or saves.
 _LONG_TIME = timedelta(days=7)
 _REPORT_SECONDS = 2.0
-_SECONDS_BETWEEN_READS = 1.0
 
 _long_group: dist.ProcessGroup | None = None
 """The group for objects and for long waits; the default group is for what a step exchanges."""
-_store: Any = None
-"""The key-value store of torchrun, which a process may read and write without waiting for the others."""
-_read_at = 0.0
 
 
 @contextmanager
 def connected(device_type: str) -> Iterator[None]:
     """Connect the processes for the duration of the ``with`` block, in which they compute on such devices."""
-    global _long_group, _store
+    global _long_group
     if not processes.are_several():
         yield
         return
-    if device_type not in _STEP_TIME:
-        raise DeviceError(f"several processes cannot work together on {device_type}: use one, or the CPU.")
-    if device_type == "cuda" and processes.local_rank() >= torch.cuda.device_count():
+    if device_type != "cpu" and processes.local_rank() >= torch.cuda.device_count():
         raise DeviceError(
-            "each process needs a GPU of its own: start at most as many processes on this machine as it has "
-            f"GPUs ({torch.cuda.device_count()}), or compute on the CPU."
+            "each process needs an NVIDIA GPU of its own: start at most as many on this machine as it has "
+            f"({torch.cuda.device_count()}), or compute on the CPU."
         )
     limit = _STEP_TIME[device_type]
-    backend = "nccl" if device_type == "cuda" else "gloo"
-    is_sound = False
     try:
-        _store, rank, size = next(rendezvous("env://", timeout=limit))
         if device_type == "cuda":
             torch.cuda.set_device(processes.local_rank())
-        dist.init_process_group(backend, store=_store, rank=rank, world_size=size, timeout=limit)
+        dist.init_process_group("nccl" if device_type == "cuda" else "gloo", timeout=limit)
         _long_group = dist.new_group(backend="gloo", timeout=_LONG_TIME)
         yield
-        is_sound = True
-    except SystemExit as end:
-        is_sound = not end.code
-        raise
+        # Not after an error, because NCCL waits here for the others, which do not come.
+        dist.destroy_process_group()
     except RuntimeError as error:
         if not is_lost_connection(error):
             raise
@@ -80,10 +64,7 @@ def connected(device_type: str) -> Iterator[None]:
             f"checkpoint. (The error was: {reason})"
         ) from error
     finally:
-        _long_group = _store = None
-        # NCCL waits here for the other processes, which do not come after an error in this one.
-        if dist.is_initialized() and (is_sound or backend != "nccl"):
-            dist.destroy_process_group()
+        _long_group = None
 
 
 def is_lost_connection(error: Exception) -> bool:
@@ -120,11 +101,7 @@ def all_reduce(numbers: Tensor) -> Tensor:
 
 def broadcast(value: T) -> T:
     """The first process's value, in every process."""
-    if not dist.is_initialized():
-        return value
-    values = [value]
-    dist.broadcast_object_list(values, group=_long_group)
-    return values[0]
+    return all_gather(value)[0]
 
 
 def all_gather(value: T) -> list[T]:
@@ -144,23 +121,18 @@ def barrier() -> None:
 
 def barrier_after(work: Callable[[], T]) -> T:
     """The result of ``work`` in this process, once all have done theirs; all raise the error of any."""
-    results: list[T] = []
     error: MtError | Interrupted | None = None
     try:
-        results.append(work())
+        result = work()
     except (MtError, Interrupted) as raised:
         error = raised
-    for error_of_rank in all_gather(error):
-        if error_of_rank is not None:
-            raise error_of_rank
-    return results[0]
+    if errors := [error for error in all_gather(error) if error is not None]:
+        raise errors[0]
+    return result
 
 
 def first_rank_first(work: Callable[[], T]) -> T:
-    """Do the work in the first process, then in the first one on each other machine, then in the rest.
-
-    The later ones read what the earlier ones have left on disk.
-    """
+    """Do the work in the first process, then in the first on each other machine, then in the rest."""
     turn = 0 if processes.is_first() else 1 if processes.local_rank() == 0 else 2
     for current in range(3):
         if current == turn:
@@ -176,19 +148,3 @@ def scatter(pieces: Sequence[T], work: Callable[[Sequence[T]], list[R]]) -> list
     share = pieces[processes.rank() :: processes.size()]
     results = [iter(part) for part in all_gather(barrier_after(lambda: work(share)))]
     return [next(results[index % processes.size()]) for index in range(len(pieces))]
-
-
-def is_stop_requested(stop: bool) -> bool:
-    """Whether any process has been asked to ``stop``; other processes notice within a second.
-
-    It needs no exchange, so the processes find out at different times.
-    """
-    global _read_at
-    if _store is None:
-        return stop
-    if stop:
-        _store.set("mt/stop", "")
-    elif time.monotonic() - _read_at >= _SECONDS_BETWEEN_READS:
-        _read_at = time.monotonic()
-        return bool(_store.check(["mt/stop"]))
-    return stop

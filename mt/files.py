@@ -1,8 +1,6 @@
 """Files and folders that appear whole or not at all, even after kill -9, a full disk or a power cut.
 
-The order matters: write under a hidden name in the same folder, fsync, rename, fsync the folder. A rename is
-atomic only within one file system, which the same folder guarantees. What is read has a largest size. All
-problems are OSErrors, whose ``strerror`` completes the sentence "FILE cannot be read: ...".
+They are written under a hidden name in the same folder, synced and renamed; then the folder is synced.
 """
 
 import errno
@@ -20,7 +18,6 @@ from typing import Any
 
 def named_path(text: str) -> Path:
     """The path that the user wrote: a tilde at its start is a home folder, if there is one."""
-    # Path.expanduser raises RuntimeError if there is none; here, no file of that name will be found.
     return Path(os.path.expanduser(text))  # noqa: PTH111
 
 
@@ -40,8 +37,7 @@ def read_text(path: Path, *, max_bytes: int) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        problem = f"line {line} is not UTF-8; save the file again as UTF-8"
-        raise OSError(errno.EILSEQ, problem, str(path)) from error
+        raise OSError(errno.EILSEQ, f"line {line} is not UTF-8; save the file again", str(path)) from error
 
 
 def read_json_lines(path: Path) -> list[dict[str, Any]]:
@@ -54,16 +50,13 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def sha256(path: Path) -> str:
-    """The SHA-256 of a file in hexadecimal, computed without loading it into memory."""
+    """The SHA-256 of a file in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_atomically(path: Path, content: str | bytes | Iterable[str]) -> None:
-    """Replace a file, or the file behind a link, which keeps its permissions; text is written as UTF-8.
-
-    What is there and not a file, such as a pipe or a terminal, is written into.
-    """
+    """Replace a file, which keeps its permissions, also behind a link; a pipe or device is written into."""
     parts = [content] if isinstance(content, str | bytes) else content
     data = (part.encode() if isinstance(part, str) else part for part in parts)
     if path.exists() and not path.is_file():
@@ -118,12 +111,9 @@ def make_folder(path: Path) -> None:
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """An empty folder to fill in a ``with`` block, which then takes the place of ``folder``.
-
-    An older ``folder`` is first renamed to ``.NAME.aside``, then removed: whoever is killed between the two
-    renames loses nothing, because `remove_leftovers` renames it back.
-    """
+    """An empty folder to fill in a ``with`` block, which then takes the place of ``folder``."""
     remove_leftovers(folder.parent, folder.name)
+    # After a kill between the two renames, `remove_leftovers` renames it back.
     hidden, aside = _hidden(folder), folder.with_name(f".{folder.name}.aside")
     hidden.mkdir()
     try:
@@ -148,25 +138,17 @@ def remove_folder_atomically(folder: Path) -> None:
 
 
 def remove_leftovers(folder: Path, name: str = "*") -> None:
-    """Finish or undo what killed processes were writing in ``folder``; only one process may write there.
-
-    Args:
-        folder: The folder to look in, but not in its subfolders.
-        name: The name of what they were writing; by default everything.
-    """
+    """Finish or undo what killed processes were writing in ``folder``, if it had that name."""
     name = name if name == "*" else glob.escape(name)
-    for path in [*folder.glob(f".{name}.partial-*"), *folder.glob(f"..{name}.aside.partial-*")]:
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
     for aside in list(folder.glob(f".{name}.aside")):
         replaced = aside.with_name(aside.name[1:].removesuffix(".aside"))
-        if replaced.exists():
-            remove_folder_atomically(aside)
+        aside.rename(_hidden(replaced) if replaced.exists() else replaced)
+        sync(folder)
+    for path in list(folder.glob(f".{name}.partial-*")):
+        if path.is_dir():
+            shutil.rmtree(path)
         else:
-            aside.rename(replaced)
-            sync(folder)
+            path.unlink()
 
 
 def _hidden(path: Path) -> Path:

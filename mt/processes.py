@@ -1,8 +1,4 @@
-"""Which of the processes started by torchrun this one is; a process on its own is the first and only one.
-
-A *rank* is the number of a process among all of them, counted from 0; the local rank, among those on its
-machine. This module does not import torch.
-"""
+"""Which of the processes started by torchrun this one is; it imports no torch."""
 
 import ctypes
 import os
@@ -11,7 +7,6 @@ import sys
 
 # Other launchers also set RANK, for their own programs; what inherits only a part of these is on its own.
 _IS_TORCHRUN = {"TORCHELASTIC_RUN_ID", "RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR"} <= os.environ.keys()
-_LAUNCHER = os.getppid()
 _SET_PARENT_DEATH_SIGNAL = 1
 _HAS_SPIN_SETTING = bool({"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys())
 
@@ -22,7 +17,7 @@ def size() -> int:
 
 
 def rank() -> int:
-    """The number of this process, from 0 to ``size() - 1``."""
+    """The number of this process among all, from 0."""
     return int(os.environ["RANK"]) if _IS_TORCHRUN else 0
 
 
@@ -45,15 +40,10 @@ def end_with_launcher() -> None:
     """Let Linux end this process when torchrun has died, because otherwise nobody would."""
     if sys.platform == "linux" and _IS_TORCHRUN:
         ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
-        if os.getppid() != _LAUNCHER:
-            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def let_threads_look(times: int) -> None:
-    """Set how often a thread of GNU OpenMP looks for work before it sleeps; call this before torch is loaded.
-
-    By default that is 300,000 times, about three milliseconds: waking up then costs nothing, but if other
-    programs need the same cores, everything becomes many times slower. The user's own setting is kept.
-    """
+    """Set how often a thread of GNU OpenMP looks for work before it sleeps, before torch is loaded."""
+    # By default 300,000 times, about 3 ms: if other programs need the cores, all becomes many times slower.
     if not _HAS_SPIN_SETTING:
         os.environ["GOMP_SPINCOUNT"] = str(times)

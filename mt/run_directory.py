@@ -14,17 +14,14 @@ from typing import Self
 from mt.errors import RunError
 from mt.files import make_folder, read_bytes, remove_leftovers, sync
 
-TRAIN_ONE = (
-    "Train one with mt init --recipe quickstart > quickstart.yaml; mt train --config quickstart.yaml "
-    "(takes a few minutes)."
-)
+TRAIN_ONE = "Train one with mt init --recipe quickstart > quickstart.yaml; mt train --config quickstart.yaml."
 
 
+@dataclass(frozen=True)
 class _Entry:
-    """A file or folder that training or evaluation writes into a run directory, under a name of its own."""
+    """A file or folder in a run directory."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    name: str
 
     def __get__(self, run: "RunDirectory", owner: type["RunDirectory"]) -> Path:
         return run.path / self.name
@@ -42,27 +39,24 @@ class RunDirectory:
     src_tokenizer_file = _Entry("src_tokenizer.json")
     tgt_tokenizer_file = _Entry("tgt_tokenizer.json")
     corpus_file = _Entry("corpus.json")
-    """What was loaded: source, revision, pairs, and what was dropped and why, as JSON."""
+    """What was loaded: source, revision, pairs, and what was dropped and why."""
     log_file = _Entry("train.log")
-    """The log of all processes that trained the run, one after another."""
     sessions_file = _Entry("sessions.jsonl")
-    """The start, the warnings and the end of each session of training, one JSON object per line."""
+    """The start, the warnings and the end of each session of training."""
     metrics_file = _Entry("metrics.jsonl")
-    """The values of the curves, one JSON object per line."""
+    """The values of the curves."""
     evaluations_file = _Entry("evaluations.jsonl")
-    """The scores of all evaluations, one JSON object per line."""
+    """The scores of all evaluations."""
     tensorboard_dir = _Entry("tensorboard")
     engine_dir = _Entry("engine")
     """The converted models of its checkpoints, by the checksum of their weights."""
     checkpoints_dir = _Entry("checkpoints")
     latest_file = _Entry("checkpoints/latest")
-    """The name of the newest checkpoint, written after each."""
+    """The name of the newest checkpoint."""
     lock_file = _Entry("lock")
-    """Locked by the process that trains here; the file remains afterwards, unlocked and empty."""
+    """Locked by the process that trains here, and empty afterwards."""
     stopped_file = _Entry("stopped")
     """Why training was stopped before its end, until it continues; torchrun hides the exit code."""
-    bad_batches_dir = _Entry("bad_batches")
-    """The sentence pairs of steps whose loss or gradient was not finite, one file per step."""
 
     def __post_init__(self) -> None:
         """Give a path that ends in "." or "..", which are not names, in full."""
@@ -86,10 +80,6 @@ class RunDirectory:
         """The references of this test set, one per line."""
         return self.path / f"references.{set_name}.txt"
 
-    def bad_batch_file(self, step: int) -> Path:
-        """The sentence pairs of this step."""
-        return self.bad_batches_dir / f"step_{step:07d}.json"
-
     @property
     def exists(self) -> bool:
         """Whether there is a run here."""
@@ -99,12 +89,9 @@ class RunDirectory:
         """Return this run, which must exist."""
         if self.exists:
             return self
-        if inside := _runs_in(self.path):
-            raise RunError(f"{self.path} is not a run, but a folder of runs: {_names(inside)}.")
-        message = f"There is no run in {self.path}: it has no {self.config_file.name}."
-        if beside := _runs_in(self.path.parent):
-            raise RunError(f"{message} Runs beside it: {_names(beside)}.")
-        raise RunError(f"{message} {TRAIN_ONE}")
+        near = _runs_in(self.path) or _runs_in(self.path.parent)
+        remedy = f"Runs near it: {', '.join(str(run.path) for run in near[:10])}." if near else TRAIN_ONE
+        raise RunError(f"There is no run in {self.path}: it has no {self.config_file.name}. {remedy}")
 
     def read_corpus_report(self) -> bytes:
         """The content of ``corpus_file``."""
@@ -112,11 +99,7 @@ class RunDirectory:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep other processes from training here during a ``with`` block; create the folder if needed.
-
-        The system releases the lock when the process ends, however it ends. Half-written files that a killed
-        process left in the run directory are removed.
-        """
+        """Keep other processes from training here; create the folder, and remove what killed ones left."""
         with contextlib.ExitStack() as stack:
             try:
                 make_folder(self.path)
@@ -132,32 +115,24 @@ class RunDirectory:
             except BlockingIOError:
                 holder = self.holder() or "another process"
                 raise RunError(
-                    f"{self.path} is in use by {holder}, which writes there. Wait for it or stop it. "
-                    "Or use another run directory with --run PATH."
+                    f"{self.path} is in use by {holder}: wait for it, stop it, or use another --run PATH."
                 ) from None
             except OSError as error:
                 raise RunError(
-                    f"Cannot use {self.path} as a run directory: {error.strerror}. It must be a folder on a "
-                    "disk that can be written and locked. Use another one with --run PATH."
+                    f"Cannot use {self.path} as a run directory: {error.strerror}. Use another --run PATH."
                 ) from error
             yield
 
     def holder(self) -> str | None:
         """The process that trains here, such as ``process 17 on localhost``; None if there is none."""
         with contextlib.suppress(OSError), self.lock_file.open(errors="replace") as file:
-            # If it is empty, nobody trains. Locking it briefly, to find out, could make a process fail that
-            # starts to train at that moment.
+            # Not locked if it is empty, because a process that starts to train at that moment would fail.
             if name := file.read(300):
                 try:
                     fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 except BlockingIOError:
                     return name
         return None
-
-    def nearest_folder(self) -> Path:
-        """The run directory, or the nearest of its parents that exists, if only as a broken link."""
-        path = self.path.absolute()
-        return next(folder for folder in (path, *path.parents) if os.path.lexists(folder))
 
     def set_aside(self) -> Path:
         """Move this run to ``<name>.old-1``, or the next free number, under its lock; return the new path."""
@@ -190,8 +165,3 @@ def newest_run(runs: Path, *, with_checkpoint: bool = True) -> RunDirectory:
 def _runs_in(folder: Path) -> list[RunDirectory]:
     """Every run in ``folder``, by name, except those that are being created under a hidden name."""
     return [RunDirectory(file.parent) for file in sorted(folder.glob("[!.]*/config.yaml"))]
-
-
-def _names(runs: list[RunDirectory]) -> str:
-    """The names of the first few runs."""
-    return ", ".join(run.name for run in runs[:10])

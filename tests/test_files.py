@@ -156,7 +156,7 @@ def test_after_kill_9_at_any_call_there_is_the_old_folder_or_the_new_one(folder:
 
 
 def test_only_what_killed_processes_left_is_removed(tmp_path: Path) -> None:
-    for name in (".a.partial-0000beef", "..a.aside.partial-0000beef", ".b.partial-0000beef", ".hidden", "a"):
+    for name in (".a.partial-0000beef", ".b.partial-0000beef", ".hidden", "a"):
         (tmp_path / name).mkdir()
     (tmp_path / ".c.partial-0000beef").write_text("half")
     remove_leftovers(tmp_path, "a")

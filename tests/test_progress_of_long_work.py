@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-from tqdm import tqdm
 
 from mt import display
 from mt.config.config import Config
@@ -71,7 +70,7 @@ def always_drawn(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixtu
     """Each unit at once: otherwise what takes no time is drawn once, and logged never."""
     caplog.set_level(logging.INFO, "mt")
     monkeypatch.setattr(display, "SECONDS_BETWEEN_LINES", 0.0)
-    monkeypatch.setattr(display, "new_bar", tqdm)
+    monkeypatch.setattr(display, "draws_bars", True)
 
 
 def prepare(make_config: MakeConfig, run: RunDirectory) -> None:
@@ -104,4 +103,4 @@ def test_on_a_terminal_there_is_one_line_that_goes_away(
         assert drawn, screen.text
         assert not re.search(rf"{description}: [^\r\n\x1b]*\r?\n", screen.text)
         if description != "reading":  # Nobody knows how much there is to read.
-            assert any(re.search(r"\d of \d[\d,]* \w+ \[\d\d:\d\d, [\d?:]+ left\]", line) for line in drawn)
+            assert any(re.search(r"\d/\d+ \[\d\d:\d\d<[\d?:]+, .+\]", line) for line in drawn)

@@ -41,10 +41,9 @@ def test_a_missing_run_is_explained_by_what_is_there(tmp_path: Path) -> None:
     run = make_run(tmp_path / "a")
     assert run.require() is run
     (tmp_path / "no-run").mkdir()
-    with pytest.raises(RunError, match=re.escape(f"no run in {tmp_path / 'c'}") + r".*beside it: a, b\."):
-        RunDirectory(tmp_path / "c").require()
-    with pytest.raises(RunError, match=r"folder of runs: a, b\."):
-        RunDirectory(tmp_path).require()
+    for path in (tmp_path / "c", tmp_path):
+        with pytest.raises(RunError, match=rf"no run in {path}:.*near it: {tmp_path}/a, {tmp_path}/b\."):
+            RunDirectory(path).require()
 
 
 def test_its_lock_can_be_taken_once(tmp_path: Path) -> None:

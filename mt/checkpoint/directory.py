@@ -14,7 +14,7 @@ _AVERAGE_NAME = re.compile(r"average_(\d{7,18})")
 
 
 class CheckpointDirectory:
-    """What is in the folder ``checkpoints/`` of a run, without reading weights. It need not exist."""
+    """What is in the folder ``checkpoints/`` of a run, without reading weights."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

@@ -46,8 +46,7 @@ class Checkpoint:
     imported_from: str = ""
     """Where the weights are from, if they were not trained by mt."""
     computation: dict[str, Scalar] = field(default_factory=dict)
-    """The options that determine what its weights compute, such as ``model.num_heads``, with their values;
-    empty in the first checkpoints."""
+    """The options that determine what its weights compute; empty in the first checkpoints."""
 
     @property
     def name(self) -> str:
@@ -123,7 +122,5 @@ def explain_unreadable(part: str) -> Iterator[None]:
     """Turn an OSError while a part is read into a DamagedError."""
     try:
         yield
-    except FileNotFoundError as error:
-        raise DamagedError(f"{part} is missing") from error
     except OSError as error:
-        raise DamagedError(f"{part} cannot be read ({error.strerror})") from error
+        raise DamagedError(f"{part} is missing or unreadable ({error.strerror})") from error

@@ -27,8 +27,8 @@ from mt.checkpoint.record import (
     record_text,
     step_name,
 )
-from mt.checkpoint.training_state import SavedTraining, read_training_state, tensors_bytes, values_bytes
-from mt.checkpoint.weights import mean_of, model_bytes, parse_model
+from mt.checkpoint.training_state import SavedTraining, read_training_state, values_bytes
+from mt.checkpoint.weights import WEIGHTS_METADATA, mean_of, parse_model, tensors_bytes
 from mt.config.located_yaml import Scalar
 from mt.display import track
 from mt.errors import CheckpointError
@@ -46,17 +46,13 @@ class RecoveredCheckpoint(NamedTuple):
 
 
 class CheckpointStore(CheckpointDirectory):
-    """The folder ``checkpoints/`` of a run.
-
-    Any number of processes may read it while one writes; the writer holds the run's lock and calls `tidy_up`
-    or `recover` before anything else. Creating this object does not access the disk.
-    """
+    """The folder ``checkpoints/`` of a run, which one process may write, while it holds the run's lock."""
 
     def save(
         self,
         step: int,
         model: Mapping[str, Tensor],
-        training_state: SavedTraining,
+        training_state: SavedTraining | None,
         *,
         metrics: Mapping[str, float],
         environment: Mapping[str, str | int],
@@ -64,59 +60,41 @@ class CheckpointStore(CheckpointDirectory):
         best: bool,
         keep: int,
         computation: Mapping[str, Scalar] = MappingProxyType({}),
+        imported_from: str = "",
     ) -> Checkpoint:
-        """Save one checkpoint, point ``latest`` (and ``best``) at it, then remove those that are not kept.
-
-        A checkpoint of the same step is replaced. Metrics that are not finite are left out: JSON has no NaN.
-        """
+        """Save one checkpoint, point ``latest`` (and ``best``) at it, then remove those that are not kept."""
         folder = self.directory / step_name(step)
-        finite = {name: value for name, value in metrics.items() if math.isfinite(value)}
         checkpoint = Checkpoint(
-            folder, step, best, finite, dict(environment), {}, dict(tokenizers), computation=dict(computation)
+            folder,
+            step,
+            best,
+            # JSON has no NaN.
+            {name: value for name, value in metrics.items() if math.isfinite(value)},
+            dict(environment),
+            {},
+            dict(tokenizers),
+            imported_from=imported_from,
+            computation=dict(computation),
         )
+        parts: dict[str, Callable[[], bytes]] = {MODEL: lambda: tensors_bytes(model, WEIGHTS_METADATA)}
+        if training_state is not None:
+            parts[TENSORS] = lambda: tensors_bytes(training_state.tensors)
+            parts[VALUES] = lambda: values_bytes(training_state)
         with _explain_unwritable(f"save checkpoint {folder}"):
-            checkpoint = self._write(
-                checkpoint,
-                {
-                    MODEL: lambda: model_bytes(model),
-                    TENSORS: lambda: tensors_bytes(training_state),
-                    VALUES: lambda: values_bytes(training_state),
-                },
-            )
+            checkpoint = self._write(checkpoint, parts)
             self._point_at(checkpoint)
             self._prune(checkpoint, keep)
         return checkpoint
 
     def save_average(self, checkpoints: Sequence[Checkpoint]) -> Checkpoint:
-        """Save the mean of these checkpoints' weights beside them, to translate with.
-
-        It is named after the newest of them, and replaces an older average of that name.
-        """
+        """Save the mean of these checkpoints' weights beside them, named after the newest of them."""
         newest = max(checkpoints, key=lambda checkpoint: checkpoint.step)
         names = [checkpoint.name for checkpoint in checkpoints]
         folder = self.directory / average_name(newest.step)
         average = replace(newest, folder=folder, best=False, metrics={}, average_of=names)
         with _explain_unwritable(f"save checkpoint {folder}"):
             mean = mean_of(map(self.load_model, track(checkpoints, "averaging", unit="checkpoints")))
-            return self._write(average, {MODEL: lambda: model_bytes(mean)})
-
-    def save_imported(
-        self,
-        weights: Mapping[str, Tensor],
-        *,
-        imported_from: str,
-        environment: Mapping[str, str | int],
-        tokenizers: Mapping[str, str],
-        computation: Mapping[str, Scalar],
-    ) -> Checkpoint:
-        """Save weights that were trained elsewhere, to translate with and to begin other runs from."""
-        folder = self.directory / step_name(0)
-        checkpoint = Checkpoint(folder, 0, True, {}, dict(environment), {}, dict(tokenizers))
-        checkpoint = replace(checkpoint, computation=dict(computation), imported_from=imported_from)
-        with _explain_unwritable(f"save checkpoint {folder}"):
-            checkpoint = self._write(checkpoint, {MODEL: lambda: model_bytes(weights)})
-            self._point_at(checkpoint)
-        return checkpoint
+            return self._write(average, {MODEL: lambda: tensors_bytes(mean, WEIGHTS_METADATA)})
 
     def tidy_up(self) -> None:
         """Finish or undo what a killed process left behind."""
@@ -124,10 +102,7 @@ class CheckpointStore(CheckpointDirectory):
             remove_leftovers(self.directory)
 
     def recover(self) -> tuple[RecoveredCheckpoint | None, dict[str, str]]:
-        """`tidy_up`, and load the newest sound checkpoint, to which ``latest`` now points.
-
-        Also returns the damaged ones that are newer, each with the reason.
-        """
+        """`tidy_up`, and load the newest sound checkpoint; also why newer ones are damaged."""
         self.tidy_up()
         newest, damaged = self.resumable()
         if newest is not None:
@@ -160,17 +135,14 @@ class CheckpointStore(CheckpointDirectory):
         return None, {}
 
     def require(self, name: str) -> Checkpoint:
-        """The checkpoint called ``best``, ``latest``, or by its own name, and never another.
-
-        Until a validation has marked a ``best`` one, ``best`` means the latest, and the log says so.
-        """
+        """The checkpoint called ``best``, ``latest``, or by its own name, and never another."""
         known = [*self.names(), *self.averages()]
         if not known:
             raise CheckpointError(
                 f"{self.directory} has no checkpoint: train this run until it has saved one."
             )
         wanted = self.pointer(name) if name in (LATEST, BEST) else name
-        # A damaged or lost pointer does not prove that no validation has marked one.
+        # Until a validation has marked one, which a damaged or lost pointer does not disprove.
         if name == BEST and not os.path.lexists(self.directory / BEST) and self.last_best() is None:
             wanted = self.pointer(LATEST)
             LOG.warning("no validation has marked a best checkpoint yet: using the latest, %s", wanted)
@@ -190,10 +162,8 @@ class CheckpointStore(CheckpointDirectory):
         with self._explain_damage(checkpoint.folder):
             _check_parts(checkpoint)
 
-    def _write(
-        self, checkpoint: Checkpoint, parts: Mapping[str, Callable[[], bytes | memoryview]]
-    ) -> Checkpoint:
-        """Write its folder atomically, making one part after another. Returns it with checksums."""
+    def _write(self, checkpoint: Checkpoint, parts: Mapping[str, Callable[[], bytes]]) -> Checkpoint:
+        """Write its folder atomically, making one part after another; return it with checksums."""
         make_folder(self.directory)
         checksums = {}
         with new_folder(checkpoint.folder) as folder:
@@ -212,11 +182,8 @@ class CheckpointStore(CheckpointDirectory):
                 write_atomically(self.directory / pointer, f"{name}\n")
 
     def _prune(self, newest: Checkpoint, keep: int) -> None:
-        """Remove all but the last ``keep`` up to ``newest``, and those that the pointers name.
-
-        Later steps than ``newest`` are left alone: they are damaged, and training has not reached them again.
-        If one cannot be removed, there is a warning: all that matters has been saved.
-        """
+        """Remove all but the last ``keep`` up to ``newest``, and those that the pointers name."""
+        # Later ones are damaged, and training has not reached them again.
         done = [name for name in self.names() if step_of(name) <= newest.step]
         for name in done[:-keep]:
             if name not in (self.pointer(BEST), self.pointer(LATEST)):

@@ -2,8 +2,7 @@
 
 Tensors are named after their parameters, tied ones once: ``optimizer.exp_avg/NAME`` and
 ``optimizer.exp_avg_sq/NAME`` are Adam's moments, ``optimizer.momentum/NAME`` is Muon's momentum, and
-``weights/NAME`` are the trained weights if the model is a moving average of them. The caller checks whether
-the content matches the run.
+``weights/NAME`` are the trained weights if the model is a moving average of them.
 """
 
 import json
@@ -28,7 +27,7 @@ class SavedTraining:
     values: Mapping[str, Any]
     """Counters and other plain values, as in JSON."""
     tensors: dict[str, Tensor]
-    """By kind and parameter, on the CPU; each has exactly the elements that its shape says."""
+    """By kind and parameter, on the CPU."""
 
     def weights(self) -> dict[str, Tensor]:
         """The trained weights by name; empty if they are the model itself."""
@@ -39,19 +38,13 @@ class SavedTraining:
         }
 
 
-def tensors_bytes(saved: SavedTraining) -> bytes:
-    """The tensors in the safetensors format."""
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in saved.tensors.items()}
-    return safetensors.torch.save(tensors)
-
-
 def values_bytes(saved: SavedTraining) -> bytes:
     """The plain values as JSON."""
     return (json.dumps(saved.values, indent=1) + "\n").encode()
 
 
 def read_training_state(tensors: bytes, values: bytes) -> SavedTraining:
-    """The training state from the output of `tensors_bytes` and `values_bytes`."""
+    """The training state from its two files."""
     try:
         saved = SavedTraining(json.loads(values), safetensors.torch.load(tensors))
     except (SafetensorError, ValueError, KeyError, TypeError, RuntimeError) as error:

@@ -1,7 +1,4 @@
-"""The weights of a checkpoint: written and read as safetensors, and averaged.
-
-Reading executes nothing. The values are checked here, names and shapes when they are put into a model.
-"""
+"""The tensors of a checkpoint: written and read as safetensors, which executes nothing, and averaged."""
 
 from collections.abc import Iterable, Mapping
 
@@ -12,15 +9,18 @@ from torch import Tensor
 
 from mt.checkpoint.record import MODEL, DamagedError
 
+WEIGHTS_METADATA = {"other_names": "{}"}
+"""Each weight is under one name."""
 
-def model_bytes(model: Mapping[str, Tensor]) -> bytes:
-    """Weights in the safetensors format, each under one name."""
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.items()}
-    return safetensors.torch.save(tensors, {"other_names": "{}"})
+
+def tensors_bytes(tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> bytes:
+    """Tensors in the safetensors format."""
+    ours = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    return safetensors.torch.save(ours, metadata)
 
 
 def parse_model(content: bytes) -> dict[str, Tensor]:
-    """The weights in the verified output of `model_bytes`, on the CPU."""
+    """The weights in the verified output of `tensors_bytes`, on the CPU, all of them finite."""
     try:
         # Into memory allocated by torch, which is aligned as its kernels need.
         tensors = {name: tensor.clone() for name, tensor in safetensors.torch.load(content).items()}
@@ -35,15 +35,11 @@ def parse_model(content: bytes) -> dict[str, Tensor]:
 
 
 def mean_of(models: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """The mean of each weight (Vaswani et al. 2017, section 6.1), in the weight's own dtype.
-
-    The models are read one after another, so that only two are in memory at a time.
-    """
+    """The mean of each weight (Vaswani et al. 2017, section 6.1), in the weight's own dtype."""
     sums: dict[str, Tensor] = {}
-    num_models = 0
-    for num_models, weights in enumerate(models, 1):
-        if num_models == 1:
-            sums = {name: torch.zeros_like(weight, dtype=torch.float64) for name, weight in weights.items()}
+    number = 0
+    for weights in models:
+        number += 1
         for name, weight in weights.items():
-            sums[name] += weight
-    return {name: (total / num_models).to(weights[name].dtype) for name, total in sums.items()}
+            sums[name] = sums.get(name, 0) + weight.double()
+    return {name: (total / number).to(weights[name].dtype) for name, total in sums.items()}

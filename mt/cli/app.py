@@ -1,8 +1,4 @@
-"""The `mt` program with its list of commands, and the two shortest commands, `mt config` and `mt schema`.
-
-Only the module of the command that is called is imported, and each command imports what it needs when it is
-called, so that nothing waits for the libraries of something else.
-"""
+"""The `mt` program: its list of commands, which are imported when called, and `mt config` and `mt schema`."""
 
 import inspect
 from collections import UserDict
@@ -30,15 +26,11 @@ class _Command(TyperCommand):
         super().__init__(*args, help="\n\n".join(unwrapped), **more)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Refuse options that are empty, and repeated ones of which only the last would count."""
+        """Refuse options that are empty, as from a variable of the shell that is not set."""
         values, _, order = self.make_parser(ctx).parse_args(args=list(args))
         for option in order:
             if values[str(option.name)] == "" and option.opts[0].startswith("-"):
                 ctx.fail(f"{option.opts[0]} is empty: give it a value, or leave it out.")
-            if order.count(option) > 1 and not option.multiple:
-                ctx.fail(
-                    f"{option.opts[0]} was given {order.count(option)} times, but can only have one value."
-                )
         return super().parse_args(ctx, args)
 
 

@@ -55,7 +55,7 @@ def export(
     is_converted = to == "ctranslate2" and precision == "float32" and data is None
     converted = _converted(directory, checkpoint) if is_converted else None
     sentences = load_evaluation_set(loaded.config, "validation", path=data, leave_out_empty=True)
-    exported = export_model(
+    record, agreements = export_model(
         loaded,
         visible(directory.path.resolve().name),
         list(zip(sentences.sources, sentences.references, strict=True)),
@@ -64,9 +64,9 @@ def export(
         precision,
         converted,
     )
-    for line in aligned(agreement_rows(exported.agreements), num_texts=0):
+    for line in aligned(agreement_rows(agreements), num_texts=0):
         echo(line)
-    for missing in not_expressed(exported.record):
+    for missing in not_expressed(record):
         say(f"warning: not in the exported model: {missing}.")
     echo(f"{folder}")
     if to == "ctranslate2":

@@ -5,22 +5,16 @@ import io
 import logging
 import os
 import sys
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any
 
 from mt import display, processes
-from mt.display import show_only_errors, visible
-
-if TYPE_CHECKING:
-    from tqdm import tqdm
+from mt.display import visible
 
 STDIN, STDERR = 0, 2
 
 
 def survive_losing_stderr() -> None:
-    """From now on drop what stderr does not accept, because its terminal, pipe or device is closed or full.
-
-    A run whose terminal is gone still has to say that it stops, and to be saved.
-    """
+    """From now on drop what stderr does not accept: a run whose terminal is gone still has to be saved."""
     # Unless something else, such as a test, has replaced the stream that Python made.
     if sys.stderr is sys.__stderr__:
         raw = io.BufferedWriter(_Forgiving(STDERR, "w", closefd=False))
@@ -34,26 +28,19 @@ def say(text: str) -> None:
 
 
 def show_logs() -> None:
-    """From now on show log lines and progress bars of the first process, and escape control characters."""
-    display.new_bar = _new_bar
+    """Show log lines and progress bars of the first process, and log only errors of the others."""
+    is_first = processes.is_first()
+    display.draws_bars = is_first
     logger = logging.getLogger("mt")
-    logger.setLevel(logging.INFO)
+    logger.setLevel(logging.INFO if is_first else logging.ERROR)
     logger.propagate = False
-    logger.handlers = [_BesideProgressBar()]
-    if not processes.is_first():
-        show_only_errors()
+    logger.handlers = [_BesideProgressBar()] if is_first else []
 
 
 def invite_typing(how: str) -> None:
     """Say on stderr how to type the input, if standard input is a terminal."""
     if os.isatty(STDIN):
         say(f"{how} Ctrl-D ends.")
-
-
-def _new_bar(**options: Any) -> "tqdm[NoReturn]":
-    from tqdm import tqdm  # Importing it takes as long as translating a sentence.
-
-    return tqdm(**options)
 
 
 class _BesideProgressBar(logging.Handler):

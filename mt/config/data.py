@@ -17,8 +17,6 @@ Script = Literal[
     "Gujarati", "Gurmukhi", "Han", "Hangul", "Hebrew", "Japanese", "Kannada", "Khmer", "Korean", "Lao",
     "Latin", "Malayalam", "Mongolian", "Myanmar", "Oriya", "Sinhala", "Tamil", "Telugu", "Thai", "Tibetan",
 ]  # fmt: skip
-
-
 UnicodeForm = Literal["none", "NFC", "NFKC"]
 Invisible = Literal["keep", "drop"]
 

@@ -49,10 +49,9 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     path = Path(path)
     config, locations = read_yaml(_read(path), lambda line: f"{path}, line {line}")
     if not isinstance(config, dict):
-        what = "is empty" if config is None else f"holds {locations[()].written}"
         raise ConfigError(
-            f"{path}: this file {what}, but a config is made of sections such as 'data:' with keys beneath "
-            "them, data.path, data.src and data.tgt at least."
+            f"{path}: a config is made of sections, such as 'data:', with keys beneath them, data.path, "
+            "data.src and data.tgt at least."
         )
     # A section that is missing, or has nothing beneath it, leaves every key at its default.
     config |= {name: {} for name in SECTIONS if config.get(name) is None}

@@ -43,10 +43,7 @@ class Location(NamedTuple):
 
 
 def read_yaml(text: str, where: Callable[[int], str]) -> tuple[object, dict[KeyPath, Location]]:
-    """Read a document of mappings and scalars (a list becomes text with commas), and locate each value.
-
-    ``where`` names a line, counted from 1, for error messages. The locations are in the order of the text.
-    """
+    """Read a document of mappings and scalars (a list becomes text with commas), and locate each value."""
     locations: dict[KeyPath, Location] = {}
 
     def value_of(node: yaml.Node, path: KeyPath, line: int) -> object:
@@ -56,7 +53,9 @@ def read_yaml(text: str, where: Callable[[int], str]) -> tuple[object, dict[KeyP
         if isinstance(node, yaml.ScalarNode):
             return node.value if node.style else plain_scalar(node.value)
         if isinstance(node, yaml.SequenceNode):
-            return _joined(node)
+            items = [item.value for item in node.value]
+            # Other lists, which no option takes, become empty.
+            return ", ".join(items) if items and all(isinstance(item, str) and item for item in items) else []
         mapping: dict[str, object] = {}
         for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
             here, line = (*path, str(key.value)), key.start_mark.line
@@ -79,12 +78,6 @@ def read_yaml(text: str, where: Callable[[int], str]) -> tuple[object, dict[KeyP
     except (yaml.YAMLError, ValueError) as error:  # For characters that YAML does not allow.
         line, problem = 1, str(error).partition("\n")[0]
     raise ConfigError(f"{where(line)}: this is not valid YAML: {problem}.")
-
-
-def _joined(node: yaml.SequenceNode) -> object:
-    """The items of a list of scalars as one text; other lists, which no option takes, become empty."""
-    is_flat = node.value and all(isinstance(item, yaml.ScalarNode) and item.value for item in node.value)
-    return ", ".join(item.value for item in node.value) if is_flat else []
 
 
 def _compose(text: str) -> yaml.Node | None:

@@ -75,14 +75,6 @@ class Library:
     """The decoding strategies with which it translates as we do in float32, but for near-ties."""
 
 
-@dataclass(frozen=True)
-class Exported:
-    """What was exported, and how it was verified."""
-
-    record: ExportRecord
-    agreements: Sequence[Agreement]
-
-
 @torch.inference_mode()
 def export_model(
     loaded: LoadedModel,
@@ -92,11 +84,8 @@ def export_model(
     library: Library,
     precision: ExportPrecision = "float32",
     converted: Path | None = None,
-) -> Exported:
-    """Export a model, verified with validation pairs; the folder appears whole, or not at all.
-
-    An earlier export is replaced. ``converted`` is a verified folder for that library, to be copied.
-    """
+) -> tuple[ExportRecord, Sequence[Agreement]]:
+    """Export a model, or the verified folder ``converted``, whole or not at all; return its verification."""
     check_folder(folder)
     if precision not in library.precisions:
         choices = " or ".join(library.precisions)
@@ -117,7 +106,7 @@ def export_model(
             agreements = _verify(loaded, library, partial, pairs, precision)
         (partial / EXAMPLE).write_text(library.example, encoding="utf-8")
         (partial / CARD).write_text(_model_card(record, library.differences, agreements), encoding="utf-8")
-    return Exported(record, agreements)
+    return record, agreements
 
 
 def check_folder(folder: Path) -> None:

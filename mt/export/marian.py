@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, Self
 
 import safetensors.torch
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor
 from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
 from mt.config.data import IMPORTED
+from mt.config.explain import first_complaint
 from mt.config.write import config_to_yaml
 from mt.data.sources.hub import HUB_ID, error_text, hub
 from mt.data.tokenizers.sentencepiece import read_sentencepiece
@@ -95,18 +96,7 @@ class _Vocabulary:
 
 
 def import_marian(source: str, run: RunDirectory, *, src: str | None, tgt: str | None) -> None:
-    """Make a run of the model in a folder, or on the Hub; it appears whole, or not at all.
-
-    Args:
-        source: A folder, or a Hub id.
-        run: The run to make, which must not exist.
-        src: The source language; None for the one that the model names.
-        tgt: The target language, likewise.
-
-    Raises:
-        DataError: If there is no such model, or it is damaged, or has something that we do not compute.
-        RunError: If the run exists.
-    """
+    """Make a run of the model in a folder, or on the Hub; it appears whole, or not at all."""
     if run.path.exists():
         raise RunError(f"{run.path} exists: name another run with --run PATH.")
     folder = _find(source)
@@ -116,7 +106,7 @@ def import_marian(source: str, run: RunDirectory, *, src: str | None, tgt: str |
     weights = _read_weights(folder)
     try:
         embeddings = _embeddings(weights, theirs)
-        config = _config(theirs, languages, shares_embeddings=embeddings.src is embeddings.tgt)
+        config = _config(theirs, languages, shares_embeddings=embeddings[0] is embeddings[1])
         with without_memory():
             model = build_transformer(
                 config.model,
@@ -142,12 +132,17 @@ def import_marian(source: str, run: RunDirectory, *, src: str | None, tgt: str |
         (partial / _KEPT).mkdir()
         for path in kept:
             shutil.copyfile(path, partial / _KEPT / path.name)
-        CheckpointStore(made.checkpoints_dir).save_imported(
+        CheckpointStore(made.checkpoints_dir).save(
+            0,
             ours,
-            imported_from=source,
+            None,
+            metrics={},
             environment={path.name: sha256(path) for path in kept},
             tokenizers=tokenizer_checksums(made),
+            best=True,
+            keep=1,
             computation=config.computation(),
+            imported_from=source,
         )
 
 
@@ -183,12 +178,7 @@ def _read_config(path: Path) -> "_Marian":
     try:
         return _Marian.model_validate(_read_json(path))
     except ValidationError as error:
-        wrong = []
-        for each in error.errors():
-            name = ".".join(map(str, each["loc"]))
-            value = "missing" if each["type"] == "missing" else repr(each["input"])
-            wrong.append(f"{name} is {value}" if name else each["msg"].removeprefix("Value error, "))
-        raise DataError(f"{path}: this model cannot be imported, because {'; '.join(wrong)}.") from error
+        raise DataError(f"{path}: this model cannot be imported: {first_complaint(error)}.") from error
 
 
 def _languages(folder: Path, src: str | None, tgt: str | None) -> tuple[str, str]:
@@ -217,15 +207,13 @@ def _config(theirs: _Marian, languages: tuple[str, str], *, shares_embeddings: b
     }
     src, tgt = languages
     length = theirs.max_position_embeddings
+    is_shared = theirs.share_encoder_decoder_embeddings or shares_embeddings
     return Config.model_validate(
         {
             "data": {"path": IMPORTED, "src": src, "tgt": tgt, "max_length": length},
             # Its tokenizers have rules of their own.
             "cleaning": {"unicode_form": "none", "invisible": "keep"},
-            "tokenizer": {
-                "kind": "imported",
-                "shared": theirs.share_encoder_decoder_embeddings or shares_embeddings,
-            },
+            "tokenizer": {"kind": "imported", "shared": is_shared},
             "model": model,
             "schedule": {"kind": "constant", "learning_rate": _LEARNING_RATE},
             "training": {"max_steps": 1, "precision": "auto"},
@@ -295,16 +283,8 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
     raise DataError(f"{folder} has neither {SAFE} nor {PICKLED}, so it has no weights.")
 
 
-class _Embeddings(NamedTuple):
-    """The three matrices ``(V, D)``; tied ones are one tensor."""
-
-    src: Tensor
-    tgt: Tensor
-    output: Tensor
-
-
-def _embeddings(weights: Mapping[str, Tensor], theirs: _Marian) -> _Embeddings:
-    """The embeddings, of which tied ones are saved under one of their names, or under all."""
+def _embeddings(weights: Mapping[str, Tensor], theirs: _Marian) -> tuple[Tensor, Tensor, Tensor]:
+    """Source, target and output ``(V, D)``; tied ones, saved under any of their names, are one tensor."""
     decoder, encoder, shared, head = (
         weights.get(f"{name}.weight")
         for name in ("model.decoder.embed_tokens", "model.encoder.embed_tokens", "model.shared", "lm_head")
@@ -317,12 +297,12 @@ def _embeddings(weights: Mapping[str, Tensor], theirs: _Marian) -> _Embeddings:
         raise LookupError("an embedding is missing")
     if src.shape == tgt.shape and torch.equal(src, tgt):
         src = tgt
-    return _Embeddings(src, tgt, output)
+    return src, tgt, output
 
 
 def _our_weights(
     weights: Mapping[str, Tensor],
-    embeddings: _Embeddings,
+    embeddings: tuple[Tensor, Tensor, Tensor],
     theirs: _Marian,
     vocabularies: Mapping[str, _Vocabulary],
     named: Mapping[str, tuple[str, object]],

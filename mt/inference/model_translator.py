@@ -14,7 +14,7 @@ from mt.device import (
     PrecisionName,
     choose_device,
     choose_precision,
-    keep_freed_memory,
+    settle_threads_and_memory,
 )
 from mt.errors import LinesError, OverflowedLinesError
 from mt.inference.loaded_model import ModelOfText, load_ensemble
@@ -47,7 +47,7 @@ class ModelTranslator(Translator):
         Its weights must not change while this translator is in use. ``others`` are the other models of an
         ensemble, which can only do what all of them can; they have the same vocabularies.
         """
-        keep_freed_memory()
+        settle_threads_and_memory()
         members = [loaded, *others]
         configs = [each.config for each in members]
         models = [each.model.eval() if device is None else each.model.eval().to(device) for each in members]

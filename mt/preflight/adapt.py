@@ -28,11 +28,7 @@ OLD_SHARE = 1 / 2
 
 
 def propose_adaptation(origin: InitFromConfig, new: dict[str, str | None], minutes: float | None) -> Proposal:
-    """Propose a config that begins with the weights of ``origin``.
-
-    ``new`` are the options of the ``data`` section that are given; without a path, the data are those of the
-    run, and the config trains it further.
-    """
+    """Propose a config that begins with the weights of ``origin``, with these ``new`` options of ``data``."""
     run = RunDirectory(Path(str(origin.run))).require()
     old = load_config(run.config_file)
     given = {key: value for key, value in new.items() if value is not None}

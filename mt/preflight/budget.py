@@ -48,11 +48,8 @@ class Plan:
 
 
 def take_sample(corpus: Corpus, config: Config, load_seconds: float) -> Sample:
-    """Tokenize the corpus, and choose `data.max_length` so that all but one in a thousand pairs fit.
-
-    A large corpus is cached now, so that a run need not load it as slowly.
-    """
-    if len(corpus.train) > MANY_PAIRS:
+    """Tokenize the corpus, and choose `data.max_length` so that all but one in a thousand pairs fit."""
+    if len(corpus.train) > MANY_PAIRS:  # It is cached now.
         load_seconds = 0.0
     started = time.perf_counter()
     text = look_at(corpus, config, most=PAIRS_ENCODED)
@@ -89,10 +86,7 @@ def measure(sample: Sample, speed: Speed | None = None) -> tuple[Speed, Pace]:
 
 
 def make_budget(minutes: float | None, rate: float, corpus_tokens: float) -> Budget:
-    """A budget of this time; without one, of a time that suits the corpus.
-
-    ``rate`` is how many target tokens the usual model can be trained on in a second.
-    """
+    """A budget of this time, or of one that suits the corpus; ``rate`` is target tokens per second."""
     if minutes is None:
         needed = rule.sensible_passes(corpus_tokens) * corpus_tokens / rate / 60
         minutes = next((nice for nice in NICE_MINUTES if nice >= needed), 60 * math.ceil(needed / 60))

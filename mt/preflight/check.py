@@ -101,7 +101,8 @@ def preflight(config: Config, run: RunDirectory, show: Callable[[Section], objec
         pace = trial.pace(trial.time_steps())
     expected = forecast(config, pace)
     show(_time_section(config, pace, expected, done))
-    one, free = trial.size.saved_bytes, shutil.disk_usage(run.nearest_folder()).free
+    folder = next(folder for folder in (run.path.absolute(), *run.path.absolute().parents) if folder.exists())
+    one, free = trial.size.saved_bytes, shutil.disk_usage(folder).free
     # The ones that are kept, the best, and the one that is being saved, less those that exist.
     needed = max(1, config.checkpoint.keep + 2 - len(store.names())) * one
     number = f"{expected.num_checkpoints:,}, and each new best; {size(one)} each"

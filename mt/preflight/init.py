@@ -57,7 +57,7 @@ class Proposal(NamedTuple):
     yaml: str
     """The commented config, which begins with what was seen of the corpus, the summary, and warnings."""
     summary: list[str]
-    """Passes, steps, model, unknown words, and the effect of another budget: a line for each."""
+    """Passes, steps, model and unknown words: a line for each."""
 
     @classmethod
     def of(cls, config: Config, keys: Set[str], head: Sequence[str], summary: list[str]) -> Self:
@@ -140,10 +140,7 @@ def propose_config(
 
 
 def _load(data: DataConfig) -> tuple[Corpus, DataConfig, float]:
-    """Load the corpus; if it lacks splits, with a share of its pairs that is neither too small nor too large.
-
-    Returns the seconds, too.
-    """
+    """Load the corpus, with splits of a sensible size if it has none, and return the seconds, too."""
     started = time.perf_counter()
     try:
         corpus = load_corpus(data)
@@ -237,20 +234,6 @@ def _about_text(sample: Sample) -> list[str]:
     ]
 
 
-def _about_other_budgets(plan: Plan) -> str:
-    """The effect of halving and doubling the budget, in BLEU, where that was measured."""
-    # Those that would fit into the same time without R-Drop.
-    passes = plan.num_passes * (rule.R_DROP_COST if plan.config.training.r_drop else 1.0)
-    gains = {
-        "halving it cost": rule.gain_of_doubling(passes / 2),
-        "doubling it gained": rule.gain_of_doubling(passes),
-    }
-    measured = [f"{change} about {gain:.1f} BLEU" for change, gain in gains.items() if gain is not None]
-    if not measured:
-        return "The effect of halving or doubling it has not been measured for this number of passes."
-    return f"On 29,000 captions, {' and '.join(measured)}; other corpora differ."
-
-
 def _summary(plan: Plan, sample: Sample) -> list[str]:
     config, model, minutes = plan.config, plan.config.model, plan.run.seconds / 60
     layers = f"{model.num_encoder_layers} + {model.num_decoder_layers}"
@@ -261,5 +244,4 @@ def _summary(plan: Plan, sample: Sample) -> list[str]:
         f"{', with R-Drop' if config.training.r_drop else ''}",
         f"model    {plan.pace.num_parameters:,} parameters: {layers} layers of width {model.d_model}",
         f"unknown  up to {most_unknown(sample.text):.1%} of the words in the held-out text{copied}",
-        f"budget   {_about_other_budgets(plan)}",
     ]

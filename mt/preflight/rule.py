@@ -4,8 +4,6 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from mt.config.model import ModelConfig
 
 # Most running words of the training text, and entries of a BPE vocabulary shared by both languages.
@@ -47,9 +45,6 @@ USUAL_BATCH = 1024
 WARMUP_SHARE, MOST_WARMUP = 1 / 12, 4000
 # The moving average of the weights covers about this share of the steps.
 AVERAGED_SHARE = 0.04
-# Passes over the 29,000 pairs of Multi30k that would fit into a run's time without R-Drop, and its final BLEU
-# on the validation split; each point is a separate run (docs/recipes.md).
-CURVE = ((1.9, 35.3), (5.4, 38.7), (12.7, 39.6), (33, 40.8), (67, 42.1), (100, 42.7))
 # A model of half the width took half as long.
 LEAST_COST = 0.5
 # More passes than this over the same sentences do not help.
@@ -198,12 +193,3 @@ def ema_decay(num_steps: int) -> float:
 def sensible_passes(corpus_tokens: float) -> float:
     """Passes that are worth their time: fewer over a large corpus, where each of them teaches more."""
     return min(45.0, max(3.0, 25 * math.sqrt(400_000 / corpus_tokens)))
-
-
-def gain_of_doubling(passes: float) -> float | None:
-    """The BLEU that doubling these passes gained on Multi30k; None if that was not measured."""
-    measured, scores = np.array(CURVE).T
-    if passes < measured[0] or 2 * passes > measured[-1]:
-        return None
-    once, twice = np.interp(np.log2([passes, 2 * passes]), np.log2(measured), scores)
-    return float(twice - once)

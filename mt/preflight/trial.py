@@ -15,14 +15,7 @@ from mt.data.batches.alignment import Places
 from mt.data.batches.dataset import encode_pairs
 from mt.data.batches.pairs import EncodedPairs
 from mt.data.batches.stream import StepBatches, training_batches
-from mt.device import (
-    Precision,
-    choose_device,
-    fix_num_threads,
-    keep_freed_memory,
-    peak_memory,
-    usable_memory,
-)
+from mt.device import Precision, choose_device, peak_memory, settle_threads_and_memory, usable_memory
 from mt.errors import TrainingError
 from mt.inference.loaded_model import build_model
 from mt.preflight.forecast import Pace
@@ -139,8 +132,7 @@ class Trial:
         config, text = sample.config, sample.text
         device = choose_device(config.training.device)
         # As in a run.
-        fix_num_threads()
-        keep_freed_memory()
+        settle_threads_and_memory()
         torch.manual_seed(config.training.seed)
         model = build_model(config, *text.tokenizers)
         freeze(model, config.training.freeze)

@@ -18,7 +18,7 @@ def keep_bad_batch(run: RunDirectory, result: StepResult, after_checkpoint: str 
     """Write the ids of a step, on all processes, and its newest checkpoint into the run directory."""
     shares = distributed.all_gather([batch for batch in result.micro_batches if batch.num_target_tokens])
     step = result.counters.step
-    file = run.bad_batch_file(step)
+    file = run.path / "bad_batches" / f"step_{step:07d}.json"
     if not processes.is_first():
         return
     make_folder(file.parent)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Self
 
-from mt import distributed, processes
+from mt import processes
 from mt.errors import Interrupted
 
 # SIGHUP is sent when the terminal is closed; SLURM can send SIGUSR1 before the time limit of a job.
@@ -46,8 +46,8 @@ class Interruption(contextlib.ExitStack):
         return self._is_agreed or (self.signal is not None and not processes.are_several())
 
     def check_share(self) -> None:
-        """Raise `Interrupted` if any process was asked to stop, within `distributed.barrier_after`."""
-        if distributed.is_stop_requested(self.signal is not None):
+        """Raise `Interrupted`, within `distributed.barrier_after`, if this process was asked to stop."""
+        if self.signal is not None:
             raise Interrupted
 
     def agree(self, *, stop: bool) -> None:

@@ -17,8 +17,7 @@ from mt.config.write import fixed_options
 from mt.data.batches.stream import BatchStream, training_batches
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.prepare import make_tokenizers, prepare
-from mt.device import Precision, choose_device, fix_num_threads, keep_freed_memory
-from mt.display import show_only_errors
+from mt.device import Precision, choose_device, settle_threads_and_memory
 from mt.errors import ConfigError, Interrupted, MtError, RunError
 from mt.evaluation.scores import SCORE_NAMES
 from mt.files import write_atomically
@@ -86,7 +85,6 @@ def run_training(
     ):
         resume.check_equal_processes(config, resume.describe_environment(precision))
         if not processes.is_first():
-            show_only_errors()
             return _train(config, run, precision, interruption, None)
         if (size := processes.size()) > (shares := config.training.num_micro_batches):
             raise ConfigError(
@@ -194,8 +192,7 @@ def _ready(
     size = f"{sum(parameter.numel() for parameter in model.parameters()):,}"
     where = f"{environment['device']} ({environment['device_name']})"
     LOG.info("model: %s parameters, in %s on %s", size, precision.name, where)
-    fix_num_threads()
-    keep_freed_memory()
+    settle_threads_and_memory()
     if config.training.compile:
         compile_objective(state.objective)
     batches = training_batches(config, prepared.train, tokenizers, prepared.places)

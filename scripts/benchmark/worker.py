@@ -14,10 +14,10 @@ def main() -> None:
     side, given = sys.argv[1], json.loads(sys.argv[2])
     job = Job(**given | {"folder": Path(given["folder"]), "size": Size(**given["size"])})
     if job.device == "cuda":
-        from mt.device import attend_to_short_sequences
+        from mt.device import choose_device
 
-        # As mt does it, and for all sides: with cuDNN, each of them mostly waits for its plans.
-        attend_to_short_sequences()
+        # It selects the kernels of attention for all sides: with cuDNN, each mostly waits for its plans.
+        choose_device("cuda")
     importlib.import_module(f"scripts.benchmark.sides.{side}").run(channel, job)
 
 

@@ -22,7 +22,7 @@ from mt.config.data import DataConfig
 from mt.config.training import TrainingConfig
 from mt.data.batches.pairs import EncodedPairs, EncodedSentences
 from mt.data.batches.stream import BatchStream
-from mt.device import Precision, choose_device, keep_freed_memory
+from mt.device import Precision, choose_device, settle_threads_and_memory
 from mt.special_tokens import PAD_ID
 from mt.training.compiling import compile_objective
 from mt.training.train_state import TrainState, new_train_state
@@ -78,7 +78,7 @@ class Model:
 def main() -> int:
     job = Job.given()
     device = choose_device(job.device)
-    keep_freed_memory()
+    settle_threads_and_memory()
     kinds = (f"{kind}, ms" for kind in (*KINDS, OTHERS))
     head("model, words", "side", "ms a step", "target tokens/s", "of the peak", *kinds, "launches a step",
          "first step, s", "GiB")  # fmt: skip

@@ -132,5 +132,7 @@ def test_files_of_others_are_left_alone(store: CheckpointStore, save: Save) -> N
 def test_a_checkpoint_that_training_removes_while_it_is_read(store: CheckpointStore, save: Save) -> None:
     old = save(1)
     save(2, keep=1)
-    with pytest.raises(CheckpointError, match=r"step_0000001 .* is missing.*Sound checkpoints: step_0000002"):
+    with pytest.raises(
+        CheckpointError, match=r"step_0000001 .* is missing or.*Sound checkpoints: step_0000002"
+    ):
         store.load_model(old)

@@ -15,7 +15,7 @@ def test_a_config_is_written_and_can_be_loaded(call: Call, tiny_corpus: Path) ->
     code, out, err = call("init", "--data", tiny_corpus, "--src", "en", "--tgt", "de")
     assert (code, out) == (0, "")
     summary = err.splitlines()[-6:-1]
-    assert [line.split()[0] for line in summary] == ["passes", "steps", "model", "unknown", "budget"]
+    assert [line.split()[0] for line in summary] == ["passes", "steps", "model", "unknown"]
     assert err.endswith("Wrote en-de.yaml. Train with it:  mt train --config en-de.yaml\n")
     config = load_config(Path("en-de.yaml"))
     assert (config.data.path, config.data.src, config.data.tgt) == (str(tiny_corpus), "en", "de")

@@ -60,7 +60,7 @@ def test_processes_with_other_software_or_precision_are_refused(
 
 @pytest.mark.parametrize(
     ("device", "message"),
-    [("mps", "cannot work together on mps"), ("cuda", r"as many processes .*GPUs \(2\)")],
+    [("mps", "NVIDIA GPU of its own"), ("cuda", r"as many on this machine as it has \(2\)")],
 )
 def test_devices_that_several_processes_cannot_share(
     device: str, message: str, monkeypatch: pytest.MonkeyPatch

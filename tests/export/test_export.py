@@ -1,7 +1,7 @@
 """Every variant of the model translates in CTranslate2 and in transformers as here, or nothing is written."""
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -14,8 +14,9 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from mt.data.batches.batch import collate
 from mt.errors import ConfigError, ExportError
-from mt.export.export import Exported, Library, export_model
+from mt.export.export import Library, export_model
 from mt.inference.engine.choice import load_exported
+from mt.inference.engine.verification import Agreement
 from mt.inference.engines import Rules, Sentence
 from mt.inference.loaded_model import LoadedModel
 from mt.inference.model_translator import ModelTranslator
@@ -52,9 +53,9 @@ def library_of(name: str) -> Library:
 
 def export(
     loaded: LoadedModel, library: Library, pairs: Pairs, folder: Path, number: int = 12, **options: Any
-) -> Exported:
+) -> Sequence[Agreement]:
     both = list(zip(pairs[0][:number], pairs[1][:number], strict=True))
-    return export_model(loaded, "tiny", both, folder, library, **options)
+    return export_model(loaded, "tiny", both, folder, library, **options)[1]
 
 
 def overrides_of(norm: str, output: str, kind: str, bias: str) -> list[str]:
@@ -74,7 +75,7 @@ def overrides_of(norm: str, output: str, kind: str, bias: str) -> list[str]:
 
 
 def check(loaded: LoadedModel, name: str, pairs: Pairs, folder: Path, number: int) -> None:
-    greedy, beam = export(loaded, library_of(name), pairs, folder, number).agreements
+    greedy, beam = export(loaded, library_of(name), pairs, folder, number)
     assert greedy.num_same == greedy.num_sentences
     assert beam.num_same >= (beam.num_sentences - 1 if name == "ctranslate2" else 1)
     if name == "transformers":

@@ -59,9 +59,9 @@ def test_scores_are_near_those_of_float32(
 
 
 def test_a_precision_that_the_device_lacks_is_refused(trained: RunDirectory) -> None:
-    with pytest.raises(DeviceError, match="precision fp16 needs a CUDA device"):
+    with pytest.raises(DeviceError, match="fp16, which needs a CUDA device"):
         ModelTranslator.from_run(trained, device=CPU, precision="fp16")
-    with pytest.raises(DeviceError, match="int8, but CTranslate2 does: use --engine ctranslate2"):
+    with pytest.raises(DeviceError, match="int8, which needs --engine ctranslate2"):
         ModelTranslator.from_run(trained, device=CPU, precision="int8")
 
 

@@ -185,7 +185,7 @@ def test_another_checkpoint_is_never_used_instead(trained: RunDirectory) -> None
 
 
 def test_a_run_with_inconsistent_files_is_refused(trained: RunDirectory, tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"no run in .*Runs beside it: tiny\."):
+    with pytest.raises(RunError, match=r"no run in .*Runs near it: .*tiny\."):
         ModelTranslator.from_run(RunDirectory(trained.path.parent / "other"), device=CPU)
     text = trained.config_file.read_text()
     trained.config_file.write_text(text.replace("d_model: 32", "d_model: 16"))

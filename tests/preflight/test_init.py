@@ -63,7 +63,7 @@ def test_it_says_what_it_saw_and_what_each_option_means(tiny_corpus: Path) -> No
     for before, line in pairwise(body.splitlines()):
         if line and not line.lstrip().startswith("#"):
             assert before.lstrip().startswith("#"), line
-    assert [line.split()[0] for line in summary] == ["passes", "steps", "model", "unknown", "budget"]
+    assert [line.split()[0] for line in summary] == ["passes", "steps", "model", "unknown"]
 
 
 @pytest.mark.parametrize("character", ["\u2028", "\x85", "\x1b", "\n", "#"])

@@ -8,7 +8,6 @@ import pytest
 
 from mt.config.training import ScheduleConfig
 from mt.preflight.rule import (
-    CURVE,
     DECAY_PASSES,
     MOST_PASSES,
     R_DROP_PASSES,
@@ -16,7 +15,6 @@ from mt.preflight.rule import (
     Budget,
     choose,
     ema_decay,
-    gain_of_doubling,
     num_subwords,
     relative_cost,
     warmup_steps,
@@ -107,12 +105,3 @@ def test_a_long_sentence_makes_the_batch_larger_and_the_rate_fits_it() -> None:
     usual, longer = (chosen(1e5, 14_000, 8000, longest) for longest in (32, 1024))
     assert (usual["batch_tokens"], longer["batch_tokens"]) == (256, 1024)
     assert math.isclose(longer["learning_rate"] / usual["learning_rate"], 4**0.25, rel_tol=0.03)
-
-
-def test_doubling_gains_what_was_measured_and_nothing_is_claimed_beyond() -> None:
-    first, second = CURVE[0], CURVE[1]
-    slope = (second[1] - first[1]) / math.log2(second[0] / first[0])
-    assert gain_of_doubling(2) == pytest.approx(slope)
-    assert all((gain_of_doubling(passes) or 0) > 0 for passes in (2, 6, 12, 25, 38, 50))
-    assert gain_of_doubling(1) is None
-    assert gain_of_doubling(51) is None

@@ -375,7 +375,7 @@ def test_nan_gradients_are_skipped_counted_and_in_the_end_an_error(
 def test_what_the_device_cannot_do_is_refused_before_anything_is_written(
     make_config: MakeConfig, run: RunDirectory
 ) -> None:
-    with pytest.raises(DeviceError, match="fp16 needs a CUDA device"):
+    with pytest.raises(DeviceError, match="fp16, which needs a CUDA device"):
         run_training(make_config("training.precision=fp16"), run)
     if not torch.cuda.is_available():
         with pytest.raises(DeviceError, match=r"no usable device 'cuda'\. Choose auto or cpu"):

@@ -7,7 +7,7 @@ from safetensors.torch import load_file
 from mt.config.model import ModelConfig
 from mt.data.batches.pairs import EncodedPairs, EncodedSentences
 from mt.data.batches.stream import BatchStream
-from mt.device import Precision, keep_freed_memory
+from mt.device import Precision, settle_threads_and_memory
 from mt.training.loss import Objective
 from mt.training.train_state import TrainState
 from mt.transformer.build import build_transformer
@@ -75,7 +75,7 @@ def run(channel: Channel, job: Job) -> None:
     with torch.inference_mode():
         loss = objective(first, LABEL_SMOOTHING) / first.num_target_tokens
     objective.train()
-    keep_freed_memory()
+    settle_threads_and_memory()
     session.ready(first_loss=float(loss))
     while True:
         batches = stream.take(train_state.position)
