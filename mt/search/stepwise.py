@@ -12,9 +12,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from mt.search.constraints import ConstrainedRows
 from mt.search.hypothesis import Hypothesis, NotFiniteError
 from mt.search.request import CacheT, EncoderDecoder, SearchRequest
+from mt.search.rules import RuledRows
 from mt.special_tokens import BOS_ID, EOS_ID
 
 
@@ -66,7 +66,7 @@ def search_stepwise(
         is no finished one.
     """
     device = request.src_ids.device
-    rules, batch = ConstrainedRows(request), _Batch(request, num_rows)
+    rules, batch = RuledRows(request), _Batch(request, num_rows)
     cache = model.start_cache(model.encode(request.src_ids, request.src_mask), request.src_mask)
     sentences = torch.arange(len(request.limits), device=device)
     newest = torch.full_like(sentences, BOS_ID)
