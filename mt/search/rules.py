@@ -15,7 +15,7 @@ from mt.special_tokens import EOS_ID, PAD_ID, UNK_ID
 
 
 class RuledRows:
-    """The rules of a request applied to the R rows of one search; at first, there is one for each sentence."""
+    """The rules of a request applied to the R rows of a search; at first, there is one for each sentence."""
 
     def __init__(self, request: SearchRequest) -> None:
         self._request, self._constraints = request, request.constraints
