@@ -217,15 +217,15 @@ def start_endless(make_config: MakeConfig, tmp_path: Path) -> Callable[..., Pope
     code = f"""
 import sys, threading, time, torch
 from mt.__main__ import main
-from mt.search.copying import Copying
-step = Copying.decode_step
-def slow_step(*arguments):
+from mt.transformer.transformer import Transformer
+step = Transformer.decode_step
+def slow_step(*arguments, **options):
     print("searching in", threading.current_thread().name, file=sys.stderr, flush=True)
     time.sleep(0.5)
-    logits = step(*arguments)
+    logits, scores = step(*arguments, **options)
     logits[:, {EOS_ID}] = -100.0
-    return logits
-Copying.decode_step = slow_step
+    return logits, scores
+Transformer.decode_step = slow_step
 torch.set_num_threads(2)
 main()
 """

@@ -85,7 +85,7 @@ SPINE_IMPORTS = {
     "mt.distributed",
     "mt.errors",
     "mt.processes",
-    "mt.search.constraints",
+    "mt.search.rules",
     "mt.search.strategy",
     "mt.search.top_k",
     "mt.seeding",

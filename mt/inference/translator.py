@@ -16,7 +16,7 @@ from mt.inference.labels import aligned_words, label_read, label_translation
 from mt.inference.segments import Segment, Translation, join_parts, lines_of, read_segments
 from mt.inference.source_reader import SourceReader
 from mt.run_directory import RunDirectory, as_run
-from mt.search.hypothesis import Hypothesis, cut_all, length_limit, normalised_score
+from mt.search.hypothesis import Hypothesis, cut_off, length_limit, normalised_score
 from mt.search.strategy import NO_CONSTRAINTS, Beam, Constraints, Strategy
 
 if TYPE_CHECKING:
@@ -248,7 +248,7 @@ class Translator:
         alternatives: list[list[list[tuple[Segment, Hypothesis, float]]]] = [[[]] for _ in texts]
         for segment, best_first in zip(segments, hypotheses, strict=True):
             ranked = [(hypothesis, _ranking_score(hypothesis, strategy)) for hypothesis in best_first]
-            ranked = ranked if max_length is None else cut_all(ranked, max_length)
+            ranked = ranked if max_length is None else cut_off(ranked, max_length)
             of_text = alternatives[segment.index]
             if num_best > 1:
                 of_text[:] = [[(segment, *each)] for each in ranked[:num_best]]

@@ -19,15 +19,8 @@ def beam_search(model: EncoderDecoder[CacheT], request: SearchRequest, beam: Bea
 
     A partial hypothesis that continues with EOS and is among the best N is finished. A sentence is done when
     it has N finished hypotheses or more, of which the best N are kept, or when it reaches its limit. With
-    N = 1 this is greedy search.
-
-    Args:
-        model: An encoder-decoder.
-        request: The batch and its rules.
-        beam: N, and how finished hypotheses are ranked.
-
-    Returns:
-        The hypotheses of each sentence, best first; unfinished ones only if there is no finished one.
+    N = 1 this is greedy search. Hypotheses are returned best first, unfinished ones only if there is no
+    finished one.
     """
     prefixes = request.constraints.prefixes or [()] * len(request.limits)
     prefix_lengths = torch.tensor([len(prefix) for prefix in prefixes], device=request.src_ids.device)

@@ -54,20 +54,15 @@ def normalised_score(
     return float(hypothesis.score * counted**-length_penalty)
 
 
-def cut_off(hypothesis: Hypothesis, length: int) -> Hypothesis:
-    """Return the first ``length`` tokens of a hypothesis, with the score of the whole."""
-    if len(hypothesis.ids) <= length:
-        return hypothesis
-    ids = hypothesis.ids[:length]
-    return replace(hypothesis, ids=ids, finished=False, copied=hypothesis.copied[: list(ids).count(UNK_ID)])
-
-
-def cut_all(scored: Sequence[tuple[Hypothesis, float]], length: int) -> list[tuple[Hypothesis, float]]:
-    """Cut off hypotheses, each with a score, and drop those that then duplicate an earlier one."""
+def cut_off(scored: Sequence[tuple[Hypothesis, float]], length: int) -> list[tuple[Hypothesis, float]]:
+    """Keep the first ``length`` tokens of each hypothesis, and the first of those that are then equal."""
     found: dict[tuple[tuple[int, ...], ...], tuple[Hypothesis, float]] = {}
     for hypothesis, score in scored:
-        cut = cut_off(hypothesis, length)
-        found.setdefault((tuple(cut.ids), tuple(cut.copied)), (cut, score))
+        ids = hypothesis.ids[:length]
+        copied = hypothesis.copied[: list(ids).count(UNK_ID)]
+        finished = hypothesis.finished and len(hypothesis.ids) <= length
+        cut = replace(hypothesis, ids=ids, finished=finished, copied=copied)
+        found.setdefault((tuple(ids), tuple(copied)), (cut, score))
     return list(found.values())
 
 

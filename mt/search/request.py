@@ -65,7 +65,7 @@ class SearchRequest:
     keep_unk: bool = False
     """Whether UNK may be written anywhere."""
     copyable: Tensor | None = None
-    """``(B, S)``, True where an unknown source word may be copied, as UNK (`mt.search.copying`); None copies
+    """``(B, S)``, True where an unknown source word may be copied, as UNK (`mt.search.rules`); None copies
     nothing."""
     prefix_copies: Sequence[Sequence[int]] = ()
     """For each sentence, the source position that each token of its prefix copies, or -1; () for none. An UNK

@@ -14,17 +14,10 @@ from mt.search.strategy import LARGEST_SEED, Sampling
 def sample(
     model: EncoderDecoder[CacheT], request: SearchRequest, sampling: Sampling, numbers: Sequence[int]
 ) -> list[Hypothesis]:
-    """Translate a batch by sampling.
+    """Translate a batch by sampling: one hypothesis for each sentence, in order.
 
-    Args:
-        model: An encoder-decoder.
-        request: The batch and its rules.
-        sampling: Temperature, seed and cut-offs.
-        numbers: The number of each sentence, for example its line, which together with the seed determines
-            what is drawn for it, independently of the rest of the batch.
-
-    Returns:
-        One hypothesis for each sentence, in order.
+    The number of a sentence, for example its line, determines together with the seed what is drawn for it,
+    independently of the rest of the batch.
     """
     # Neighbouring numbers must not draw what a neighbouring seed draws. The factor is odd, so that two seeds
     # never draw the same for one number.

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from mt.search.constraints import ConstrainedRows
 from mt.search.hypothesis import Hypothesis, NotFiniteError
 from mt.search.request import CacheT, EncoderDecoder, SearchRequest
+from mt.search.rules import RuledRows
 from mt.special_tokens import BOS_ID, EOS_ID
 
 
@@ -59,14 +59,11 @@ def search_stepwise(
 
     Of the candidates that ``choose`` returns, those that end with EOS and are among the best N are finished
     hypotheses, and the best N others are continued. A sentence is done when it has N finished hypotheses or
-    more, or when it reaches its limit.
-
-    Returns:
-        The hypotheses of each sentence, in the order in which they were found; unfinished ones only if there
-        is no finished one.
+    more, or when it reaches its limit. Hypotheses are returned in the order in which they were found,
+    unfinished ones only if there is no finished one.
     """
     device = request.src_ids.device
-    rules, batch = ConstrainedRows(request), _Batch(request, num_rows)
+    rules, batch = RuledRows(request), _Batch(request, num_rows)
     cache = model.start_cache(model.encode(request.src_ids, request.src_mask), request.src_mask)
     sentences = torch.arange(len(request.limits), device=device)
     newest = torch.full_like(sentences, BOS_ID)
@@ -117,11 +114,9 @@ class _Batch:
         self._overflowed: list[int] = []
 
     def add(self, candidates: Sequence[_Candidate]) -> tuple[list[int], list[int]]:
-        """Add the candidates of a step.
+        """Add the candidates of a step: positions of the sentences that stay, and indices of the continued.
 
-        Returns:
-            The positions of the sentences that stay in the batch, and the indices of the candidates that are
-            continued; nothing if all sentences are done.
+        Both are empty if all sentences are done.
         """
         self._length += 1
         count = len(candidates) // len(self._sentences)
@@ -132,10 +127,8 @@ class _Batch:
             rest = [index for index in own if candidates[index].token != EOS_ID] or own
             continued.append(rest[: self._num_rows])
             if not self._is_done[sentence]:
-                best = [candidates[index] for index in own[: self._num_rows]]
-                self._is_done[sentence] = self._ends(
-                    sentence, best, [candidates[index] for index in continued[-1]]
-                )
+                best, others = ([candidates[i] for i in some[: self._num_rows]] for some in (own, rest))
+                self._is_done[sentence] = self._ends(sentence, best, others)
         stay = list(range(len(self._sentences)))
         # They leave in groups, because the cache is copied each time.
         if 4 * sum(self._is_done[sentence] for sentence in self._sentences) >= len(stay):

@@ -18,9 +18,13 @@ def test_limit_is_twice_the_source_plus_ten_up_to_the_maximum(
 
 def test_a_hypothesis_that_is_cut_keeps_the_copies_of_its_tokens() -> None:
     found = Hypothesis([UNK_ID, 7, UNK_ID, UNK_ID], -6.0, finished=True, copied=[5, 2, 3])
-    assert cut_off(found, 4) == found
-    assert cut_off(found, 3) == Hypothesis([UNK_ID, 7, UNK_ID], -6.0, finished=False, copied=[5, 2])
-    assert cut_off(found, 0) == Hypothesis([], -6.0, finished=False, copied=[])
+    for length, expected in (
+        (4, found),
+        (3, Hypothesis([UNK_ID, 7, UNK_ID], -6.0, finished=False, copied=[5, 2])),
+        (0, Hypothesis([], -6.0, finished=False, copied=[])),
+    ):
+        # What is equal after that is kept once, with the first score.
+        assert cut_off([(found, 2.0), (found, 1.0)], length) == [(expected, 2.0)]
 
 
 @pytest.mark.parametrize(("finished", "length"), [(True, 4), (False, 3)])

@@ -263,7 +263,7 @@ class CTranslate2Engine:
 def copies_of(
     hypothesis: Hypothesis, sentence: Sentence, attention: Sequence[Sequence[float]]
 ) -> tuple[list[int], Sentence | None]:
-    """The source position that each UNK copies; if that breaks the rule of `mt.search.copying`, up to where.
+    """The source position that each UNK copies; if that breaks the rule of `mt.search.rules`, up to where.
 
     A word is to be copied where the aligning head attends most to it, unless it has been copied already;
     elsewhere UNK is not to be written. If it is otherwise, the sentence is also returned with the prefix with

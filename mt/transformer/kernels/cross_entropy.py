@@ -11,14 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from mt.special_tokens import PAD_ID
-from mt.transformer.kernels.linear import (
-    onednn_dtype,
-    pad_outputs,
-    pad_rows,
-    product,
-    projection,
-    transposed_product,
-)
+from mt.transformer.kernels.linear import onednn_dtype, pad_rows, product, transposed_product
 
 # 16 MB of logits at a time. Products are faster with many rows: in bf16, where each chunk's part of the
 # weight's gradient is converted to float32, half as many chunks save 1 % of a step.
@@ -29,6 +22,9 @@ _CHUNK_ELEMENTS_ELSEWHERE, _CHUNK_ELEMENTS_COMPILED = 2**27, 2**29
 # The loss passes over its logits ten times, so on a CPU it processes as many rows at a time as fit into the
 # caches of two cores. That halves its time; half or twice as many rows are within 5 % of it.
 _BLOCK_ELEMENTS = 2**19
+# Tensor cores read rows of this many values at once, and products are slower if the rows of a matrix have
+# another size (NVIDIA, Matrix Multiplication Background User's Guide, section 2.1.1).
+OUTPUTS_TOGETHER = {"cuda": 8}
 
 RowLosses = Callable[[Tensor, Tensor, bool], Tensor]
 """Maps logits ``(N, V)`` and labels ``(N,)`` to the loss of each row ``(N,)``, in float32 or better. It may
@@ -77,11 +73,11 @@ class _ProjectedLoss(torch.autograd.Function):
         """The summed loss ``()`` of all chunks; with ``with_gradient``, keep the gradients for `backward`."""
         num_rows, num_ids = len(hidden), len(weight)
         # Added rows are like padding and do not count.
-        hidden = pad_rows(hidden)
-        labels = F.pad(labels, (0, len(hidden) - num_rows), value=PAD_ID)
         dtype = product_dtype(weight)
-        weight, hidden = weight.to(dtype), hidden.to(dtype)
-        weight = pad_outputs(weight)
+        hidden = pad_rows(hidden, onednn_dtype(hidden)).to(dtype)
+        labels = F.pad(labels, (0, len(hidden) - num_rows), value=PAD_ID)
+        num_added = -num_ids % OUTPUTS_TOGETHER.get(weight.device.type, 1)
+        weight = F.pad(weight.to(dtype), (0, 0, 0, num_added))
         needs_gradient = with_gradient and any(ctx.needs_input_grad)
         if needs_gradient:
             hidden_gradient = torch.empty_like(hidden)
@@ -89,12 +85,13 @@ class _ProjectedLoss(torch.autograd.Function):
             sum_dtype = torch.promote_types(weight.dtype, torch.float32)
             weight_gradient = torch.zeros_like(weight, dtype=sum_dtype)
             bias_gradient = None if bias is None else torch.zeros_like(bias, dtype=sum_dtype)
-        rows, block_rows = _rows_at_a_time(hidden, num_ids, elements)
-        project = projection(weight, min(rows, len(hidden)))
+        is_cpu = hidden.device.type == "cpu"
+        rows = _even_rows(_CHUNK_BYTES // hidden.element_size() if is_cpu else elements, num_ids)
+        block_rows = min(rows, _even_rows(_BLOCK_ELEMENTS, num_ids)) if is_cpu else rows
 
         def loss_of_chunk(start: int) -> Tensor:
             chunk = hidden[start : start + rows]
-            logits = project(chunk)
+            logits = product(chunk, weight.t())
             if bias is not None:
                 logits[:, :num_ids] += bias.to(dtype)
             losses = []
@@ -146,14 +143,9 @@ def product_dtype(weight: Tensor) -> torch.dtype:
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
 
 
-def _rows_at_a_time(hidden: Tensor, vocabulary_size: int, elements: int) -> tuple[int, int]:
-    """How many rows of logits one product computes, and for how many of them the loss is computed at once."""
-    is_cpu = hidden.device.type == "cpu"
-    if is_cpu:
-        elements = _CHUNK_BYTES // hidden.element_size()
-    # Even numbers, because rows may come in pairs.
-    rows = max(2, elements // vocabulary_size // 2 * 2)
-    return rows, min(rows, max(2, _BLOCK_ELEMENTS // vocabulary_size // 2 * 2)) if is_cpu else rows
+def _even_rows(elements: int, num_ids: int) -> int:
+    """How many rows of logits have so many elements: an even number, because rows may come in pairs."""
+    return max(2, elements // num_ids // 2 * 2)
 
 
 def r_drop_loss(

@@ -23,10 +23,6 @@ _FEWEST_ROWS = 32
 _CACHED = 2**20
 
 
-OFF_BY_LESS = {torch.bfloat16: 0.25, torch.float32: 1e-4}
-"""A sum of 64 products of random numbers is off by less than this, because bf16 has 8 bits and float32 24."""
-
-
 class Linear(nn.Linear):
     """`torch.nn.Linear`, computed by `linear`."""
 
@@ -51,23 +47,18 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None, *, relu: bool = False
     """Compute ``x @ weight.t() + bias``, like `torch.nn.functional.linear`, then ReLU if requested."""
     dtype = onednn_dtype(x)
     if dtype is not None:
-        return onednn_linear(x, weight, bias, dtype, relu=relu)
+        return _OneDnnProduct.apply(x, weight, bias, dtype, relu)  # type: ignore[no-untyped-call, no-any-return]
     y = F.linear(x, weight, bias)
     return F.relu(y) if relu else y
 
 
 def onednn_dtype(x: Tensor) -> torch.dtype | None:
     """Return the type in which oneDNN multiplies ``x``; None if torch decides how to multiply it."""
-    if x.device.type != "cpu":
+    # A compiler chooses by itself how to multiply any number of rows.
+    if x.device.type != "cpu" or torch.compiler.is_compiling():
         return None
-    if torch.is_autocast_enabled("cpu"):
-        dtype = torch.get_autocast_dtype("cpu")
-    elif torch.compiler.is_compiling():
-        # The compiler chooses how to multiply in float32, for any number of rows.
-        return None
-    else:
-        dtype = x.dtype
-    return dtype if _takes_onednn(dtype) else None
+    dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
+    return dtype if onednn_is_faster(dtype) and onednn_multiplies(dtype) else None
 
 
 def onednn_is_faster(dtype: torch.dtype) -> bool:
@@ -78,14 +69,18 @@ def onednn_is_faster(dtype: torch.dtype) -> bool:
     """
     if dtype != torch.float32:
         return dtype == torch.bfloat16
-    return "AMD" in torch.cpu.get_capabilities().get("cpu_name", "") and torch.cpu.get_capabilities().get(
-        "avx512_f", False
-    )
+    cpu = torch.cpu.get_capabilities()
+    return "AMD" in cpu.get("cpu_name", "") and cpu.get("avx512_f", False)
 
 
-def _takes_onednn(dtype: torch.dtype) -> bool:
-    # In bf16, torch itself calls oneDNN.
-    return onednn_is_faster(dtype) and (dtype == torch.bfloat16 or onednn_multiplies(dtype))
+@cache
+def onednn_multiplies(dtype: torch.dtype) -> bool:
+    """Return whether this torch, on this processor, has oneDNN's product, which is an unstable interface."""
+    ones = torch.ones(32, 64, dtype=dtype)
+    try:
+        return bool(_onednn(ones, ones).eq(64).all())
+    except (AttributeError, TypeError, RuntimeError):
+        return False
 
 
 def is_cpu_autocast(x: Tensor) -> bool:
@@ -93,74 +88,22 @@ def is_cpu_autocast(x: Tensor) -> bool:
     return x.device.type == "cpu" and torch.is_autocast_enabled("cpu")
 
 
-# Tensor cores read rows of this many values at once, and products are slower if the rows of a matrix have
-# another size (NVIDIA, Matrix Multiplication Background User's Guide, section 2.1.1).
-OUTPUTS_TOGETHER = {"cuda": 8}
-
-
-def pad_outputs(weight: Tensor) -> Tensor:
-    """Add zero outputs to a weight ``(out, in)``, up to a number that its device is fast with."""
-    num_added = -len(weight) % OUTPUTS_TOGETHER.get(weight.device.type, 1)
-    return F.pad(weight, (0, 0, 0, num_added)) if num_added else weight
-
-
-def pad_rows(x: Tensor) -> Tensor:
-    """Flatten ``(..., D)`` to ``(N, D)`` with rows of zeros if oneDNN multiplies; else return ``x``."""
-    dtype = onednn_dtype(x)
+def pad_rows(x: Tensor, dtype: torch.dtype | None) -> Tensor:
+    """Flatten ``(..., D)`` to ``(N, D)`` in ``dtype`` with rows of zeros; None returns ``x`` as it is."""
     if dtype is None:
         return x
-    rows = x.flatten(0, -2)
-    if rows.dtype == dtype and len(rows) == padded_length(len(rows)):
-        return rows
-    return _PadRows.apply(rows, dtype)  # type: ignore[no-untyped-call, no-any-return]
+    rows = x.flatten(0, -2).to(dtype)
+    # A multiple of an eighth of the next lower power of two, and of 32.
+    unit = max(32, 1 << len(rows).bit_length() >> 4)
+    num_added = -len(rows) % unit if len(rows) else unit
+    return F.pad(rows, (0, 0, 0, num_added)) if num_added else rows
 
 
 def on_rows(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """Apply a function of rows to ``(..., D)``, whose rows are padded once for all of its products."""
-    rows = function(pad_rows(x))
-    if onednn_dtype(x) is None:
-        return rows
-    return rows[: x.numel() // x.size(-1)].view(*x.shape[:-1], rows.size(-1))
-
-
-class _PadRows(torch.autograd.Function):
-    """Cast to ``dtype`` and append rows of zeros in one pass instead of two."""
-
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor, dtype: torch.dtype) -> Tensor:
-        """``(N, D)`` -> ``(N', D)`` in ``dtype``, where the rows from N on are zero."""
-        ctx.num_rows, ctx.dtype = len(rows), rows.dtype
-        return as_rows(rows, dtype)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        return gradients[0][: ctx.num_rows].to(ctx.dtype), None
-
-
-def padded_length(number: int, fewest: int = _FEWEST_ROWS) -> int:
-    """Round up to a multiple of an eighth of the next lower power of two, or of ``fewest`` if more."""
-    unit = max(fewest, 1 << number.bit_length() >> 4)
-    return max(1, -(-number // unit)) * unit
-
-
-def as_rows(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Flatten ``(..., D)`` to ``(N, D)`` in ``dtype``, and append rows of zeros up to `padded_length`."""
-    rows = x.flatten(0, -2)
-    length = padded_length(len(rows))
-    if rows.dtype == dtype and len(rows) == length:
-        return rows
-    # Cast and appended in one pass instead of two.
-    result = rows.new_empty(length, rows.size(1), dtype=dtype)
-    result[: len(rows)] = rows
-    result[len(rows) :] = 0
-    return result
-
-
-def onednn_linear(
-    x: Tensor, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, *, relu: bool = False
-) -> Tensor:
-    """``x @ weight.t() + bias`` in ``dtype``, then ReLU if requested: ``(..., D)`` -> ``(..., E)``."""
-    return _OneDnnProduct.apply(x, weight, bias, dtype, relu)  # type: ignore[no-untyped-call, no-any-return]
+    dtype = onednn_dtype(x)
+    rows = function(pad_rows(x, dtype))
+    return rows if dtype is None else rows[: x.numel() // x.size(-1)].view(*x.shape[:-1], rows.size(-1))
 
 
 class _OneDnnProduct(torch.autograd.Function):
@@ -171,9 +114,9 @@ class _OneDnnProduct(torch.autograd.Function):
         ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, relu: bool
     ) -> Tensor:
         """Multiply ``(..., D)`` by the transpose of the weight ``(E, D)``: ``(..., E)`` in ``dtype``."""
-        rows, weight_dtype = as_rows(x, dtype), weight.dtype
+        rows, weight_dtype = pad_rows(x, dtype), weight.dtype
         weight = weight.to(dtype)
-        y = _multiply(rows, weight, None if bias is None else bias.to(dtype), relu)
+        y = _onednn(rows, weight, None if bias is None else bias.to(dtype), relu=relu)
         ctx.x_shape, ctx.dtypes, ctx.has_bias = x.shape, (x.dtype, weight_dtype), bias is not None
         ctx.save_for_backward(rows, weight, y if relu else None)
         return y[: x.numel() // x.size(-1)].view(*x.shape[:-1], y.size(-1))
@@ -186,7 +129,7 @@ class _OneDnnProduct(torch.autograd.Function):
         rows, weight, y = ctx.saved_tensors
         x_dtype, weight_dtype = ctx.dtypes
         needs_x, needs_weight, needs_bias, *_ = ctx.needs_input_grad
-        gradient = as_rows(gradients[0], rows.dtype)
+        gradient = pad_rows(gradients[0], rows.dtype)
         if y is not None:
             gradient = torch.ops.aten.threshold_backward(gradient, y, 0)
         num_rows = ctx.x_shape.numel() // ctx.x_shape[-1]
@@ -201,21 +144,9 @@ class _OneDnnProduct(torch.autograd.Function):
 
 def product(a: Tensor, b: Tensor) -> Tensor:
     """Compute ``a @ b`` for two matrices of one type with the faster library."""
-    if a.dtype == torch.float32 and a.device.type == "cpu" and _takes_onednn(a.dtype):
-        return _onednn(a, b.t(), None, relu=False)
+    if a.device.type == "cpu" and onednn_is_faster(a.dtype) and onednn_multiplies(a.dtype):
+        return _onednn(a, b.t())
     return a @ b
-
-
-def projection(weight: Tensor, num_rows: int) -> Callable[[Tensor], Tensor]:
-    """Prepare ``x @ weight.t()`` for several ``x`` of ``num_rows`` rows.
-
-    oneDNN would bring the weight into its own layout for each of them, which takes as long as a sixth of a
-    product of 524 x 256 x 8,000 in float32.
-    """
-    if weight.device.type == "cpu" and _takes_onednn(weight.dtype) and onednn_multiplies(weight.dtype):
-        packed = _reorder(weight, num_rows)
-        return lambda x: _onednn(x, packed, None, relu=False)
-    return lambda x: x @ weight.t()
 
 
 def transposed_product(gradient: Tensor, rows: Tensor) -> Tensor:
@@ -239,35 +170,6 @@ def transposed_product(gradient: Tensor, rows: Tensor) -> Tensor:
     return gradient.t() @ rows
 
 
-def _multiply(rows: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
-    if onednn_multiplies(rows.dtype):
-        return _onednn(rows, weight, bias, relu)
-    y = F.linear(rows, weight, bias)
-    return y.relu_() if relu else y
-
-
-def _onednn(rows: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
+def _onednn(rows: Tensor, weight: Tensor, bias: Tensor | None = None, *, relu: bool = False) -> Tensor:
     y: Tensor = torch.ops.mkldnn._linear_pointwise(rows, weight, bias, "relu" if relu else "none", [], "")
     return y
-
-
-def _reorder(weight: Tensor, num_rows: int) -> Tensor:
-    reordered: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight, num_rows)
-    return reordered
-
-
-@cache
-def onednn_multiplies(dtype: torch.dtype) -> bool:
-    """Return whether this torch has oneDNN's product, an unstable interface, with correct results."""
-    generator = torch.Generator().manual_seed(0)
-    rows, weight = (torch.randn(32, 64, generator=generator).to(dtype) for _ in range(2))
-    bias = weight[:, 0].contiguous()
-    expected = F.linear(rows.float(), weight.float(), bias.float())
-    try:
-        errors = [
-            _onednn(rows, weight, bias, relu=False) - expected,
-            _onednn(rows, _reorder(weight, len(rows)), bias, relu=True) - expected.relu(),
-        ]
-    except (AttributeError, TypeError, RuntimeError):
-        return False
-    return all(bool((error.abs() < OFF_BY_LESS[dtype]).all()) for error in errors)
