@@ -8,17 +8,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from mt.attention_maps.alignment import attention_maps as attention
     from mt.config.config import Config as Config
     from mt.config.load import load_config as load_config
     from mt.errors import MtError as MtError
-    from mt.evaluation.evaluate import run_evaluation
+    from mt.evaluation.compare import run_comparison as compare
+    from mt.evaluation.evaluate import run_evaluation as evaluate
+    from mt.export.run import export_run as export_run
     from mt.inference.translator import Translator as Translator
+    from mt.preflight.check import preflight as check
     from mt.search.strategy import Beam as Beam
     from mt.search.strategy import Constraints as Constraints
     from mt.search.strategy import Sampling as Sampling
-    from mt.training.run import run_training
-
-    evaluate, train = run_evaluation, run_training
+    from mt.training.average import average_checkpoints as average
+    from mt.training.run import run_training as train
+    from mt.transformer.build import build_transformer as build_transformer
 
 __version__ = "0.2.0"
 
@@ -29,11 +33,33 @@ _WHERE = {
     "MtError": ("mt.errors", "MtError"),
     "Sampling": ("mt.search.strategy", "Sampling"),
     "Translator": ("mt.inference.translator", "Translator"),
+    "attention": ("mt.attention_maps.alignment", "attention_maps"),
+    "average": ("mt.training.average", "average_checkpoints"),
+    "build_transformer": ("mt.transformer.build", "build_transformer"),
+    "check": ("mt.preflight.check", "preflight"),
+    "compare": ("mt.evaluation.compare", "run_comparison"),
     "evaluate": ("mt.evaluation.evaluate", "run_evaluation"),
+    "export_run": ("mt.export.run", "export_run"),
     "load_config": ("mt.config.load", "load_config"),
     "train": ("mt.training.run", "run_training"),
 }
-__all__ = list(_WHERE)
+__all__ = [
+    "Beam",
+    "Config",
+    "Constraints",
+    "MtError",
+    "Sampling",
+    "Translator",
+    "attention",
+    "average",
+    "build_transformer",
+    "check",
+    "compare",
+    "evaluate",
+    "export_run",
+    "load_config",
+    "train",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -26,7 +26,7 @@ def test_the_page_runs_literally(
     Path("configs").mkdir()
     shutil.copy(trained.config_file, "configs/quickstart.yaml")
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 6
+    assert len(blocks) == 7
     names: dict[str, object] = {}
     for block in blocks:
         exec(block, names)
@@ -56,9 +56,25 @@ def test_a_run_is_given_by_its_path_and_a_device_by_its_name(
     assert translator.engine.device == "cpu"
 
 
-def test_a_single_string_is_not_taken_for_a_list_of_letters(trained: RunDirectory) -> None:
+def test_a_single_string_has_a_single_translation(trained: RunDirectory) -> None:
+    translator = mt.Translator.from_run(trained)
+    assert translator.translate("Anna buys milk.") == "Anna kauft Milch."
     with pytest.raises(TypeError, match="texts must be a sequence of lines, not a single string"):
-        mt.Translator.from_run(trained, device="cpu").translate("the dog sees a house.")
+        translator.n_best("Anna buys milk.")
+    assert repr(translator).startswith("<Translator en to de: step_0000")
+    assert "on cpu>" in repr(translator)
+
+
+def test_metrics_go_to_a_callback_as_to_tensorboard(trained: RunDirectory, tmp_path: Path) -> None:
+    config = mt.load_config(trained.config_file, ["training.max_steps=20", "training.log_every_steps=10"])
+    points: list[tuple[int, dict[str, float]]] = []
+    outcome = mt.train(
+        config, tmp_path / "new", on_metrics=lambda step, metrics: points.append((step, dict(metrics)))
+    )
+    assert [(step, "train/loss" in metrics, "validation/bleu" in metrics) for step, metrics in points] == [
+        (10, True, False), (20, True, False), (20, False, True),
+    ]  # fmt: skip
+    assert repr(outcome).startswith("<Outcome: training.max_steps (20) reached, after 20 steps; best ")
 
 
 def test_arguments_out_of_their_range_are_value_errors(trained: RunDirectory) -> None:

@@ -6,13 +6,16 @@ The rules are normalizers of the library, so that a tokenizer.json holds them to
 import re
 from collections.abc import Iterable
 from itertools import product
-from typing import NamedTuple, Self, get_args
+from typing import TYPE_CHECKING, NamedTuple, Self
 from unicodedata import is_normalized
 
 from tokenizers import Regex, normalizers
 
-from mt.config.data import CleaningConfig, Invisible, UnicodeForm
+if TYPE_CHECKING:
+    from mt.config.data import CleaningConfig, Invisible, UnicodeForm
 
+_UNICODE_FORMS: tuple["UnicodeForm", ...] = ("NFC", "NFKC", "none")
+_INVISIBLE: tuple["Invisible", ...] = ("drop", "keep")
 _EMOJI = r"\p{Extended_Pictographic}"
 _SKIN_TONES = r"\x{1F3FB}-\x{1F3FF}"
 _TAGS = r"[\x{E0000}-\x{E007F}]"
@@ -48,12 +51,12 @@ _UNESCAPE_HTML: list[normalizers.Normalizer] = [
 class TextForm(NamedTuple):
     """What the ``cleaning`` section rewrites in each text."""
 
-    unicode_form: UnicodeForm = "none"
-    invisible: Invisible = "keep"
+    unicode_form: "UnicodeForm" = "none"
+    invisible: "Invisible" = "keep"
     unescape_html: bool = False
 
     @classmethod
-    def of(cls, cleaning: CleaningConfig) -> Self:
+    def of(cls, cleaning: "CleaningConfig") -> Self:
         """The form that a config asks for."""
         return cls(cleaning.unicode_form, cleaning.invisible, cleaning.unescape_html)
 
@@ -63,8 +66,7 @@ class TextForm(NamedTuple):
         steps = [] if normalizer is None else [normalizer]
         if isinstance(normalizer, normalizers.Sequence):
             steps = [normalizer[i] for i in range(len(normalizer))]
-        options = product(get_args(UnicodeForm), get_args(Invisible), (True, False))
-        forms = [cls(*fields) for fields in options]
+        forms = [cls(*fields) for fields in product(_UNICODE_FORMS, _INVISIBLE, (True, False))]
         fitting = [form for form in forms if repr(steps[: len(form.steps())]) == repr(form.steps())]
         form = max(fitting, key=lambda form: len(form.steps()))
         return form, normalizers.Sequence(steps[len(form.steps()) :])

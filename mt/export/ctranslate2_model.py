@@ -38,7 +38,7 @@ def _load(folder: Path) -> Translate:
     return lambda texts, strategy: translator.translate(texts, strategy=strategy)
 
 
-CTRANSLATE2 = Library(
+LIBRARY = Library(
     "ctranslate2",
     tuple(QUANTIZATIONS),
     differences=(

@@ -209,7 +209,7 @@ def _write_tokenizer(tokenizer: Tokenizer, folder: Path, max_length: int) -> Non
     ).save_pretrained(folder)
 
 
-TRANSFORMERS = Library(
+LIBRARY = Library(
     "transformers",
     tuple(DTYPES),
     differences=(

@@ -5,7 +5,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
 from mt import processes
 from mt.data.tokenizers.tokenizer import Tokenizer
@@ -160,11 +160,23 @@ class Translator:
         engine = self.engine
         return f"engine: {engine.name}, {engine.precision} on {engine.device}, because {engine.why}"
 
-    def translate(self, texts: Sequence[str], **options: Any) -> list[str]:
-        """Translate texts and return the best translation of each, in order; that of an empty line is empty.
+    def __repr__(self) -> str:
+        engine, model = self.engine, f"{self.src} to {self.tgt}: {self.checkpoint}"
+        return f"<Translator {model} by {engine.name}, {engine.precision} on {engine.device}>"
 
-        The options and the errors are those of `n_best`.
+    @overload
+    def translate(self, texts: str, **options: Any) -> str: ...
+
+    @overload
+    def translate(self, texts: Sequence[str], **options: Any) -> list[str]: ...
+
+    def translate(self, texts: str | Sequence[str], **options: Any) -> str | list[str]:
+        """Translate texts and return the best translation of each, in order, or that of a single string.
+
+        That of an empty line is empty. The options and the errors are those of `n_best`.
         """
+        if isinstance(texts, str):
+            return self.translate([texts], **options)[0]
         return [best.text for best, *_ in self.n_best(texts, with_scores=False, **options)]
 
     def n_best(

@@ -3,6 +3,7 @@
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -40,7 +41,7 @@ from mt.preflight.text import (
     unknown_words,
 )
 from mt.preflight.trial import FIXED_SECONDS, LargestStep, ModelSize, Sample, Trial
-from mt.run_directory import RunDirectory
+from mt.run_directory import RunDirectory, as_run
 from mt.training.counters import Counters
 from mt.training.init_from import with_origin
 from mt.training.resume import as_begun, find_resume_point
@@ -65,9 +66,20 @@ class Conclusion(NamedTuple):
     warnings: Sequence[str] = ()
 
 
-def preflight(config: Config, run: RunDirectory, show: Callable[[Section], object]) -> Conclusion:
-    """Find out what training with ``config`` in ``run`` will be like; show each section once it is known."""
-    started = time.perf_counter()
+def preflight(
+    config: Config, run: str | Path | RunDirectory, show: Callable[[Section], object] = lambda section: None
+) -> Conclusion:
+    """Find out what training will be like, and time a few steps; only the cache is written.
+
+    Args:
+        config: The config of the run.
+        run: The run directory, which need not exist.
+        show: Called with each section of the report, once it is known.
+
+    Raises:
+        MtError: If the run cannot begin or continue.
+    """
+    started, run = time.perf_counter(), as_run(run)
     config = with_origin(as_begun(config, run), run)
     device = choose_device(config.training.device)
     precision = Precision(config.training.precision, device, tf32=config.training.tf32)

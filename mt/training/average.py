@@ -1,6 +1,7 @@
 """Averages several checkpoints of a run into one to translate with."""
 
 import logging
+from pathlib import Path
 
 from mt.checkpoint.directory import BEST
 from mt.checkpoint.record import Checkpoint
@@ -8,14 +9,23 @@ from mt.checkpoint.store import CheckpointStore
 from mt.config.load import load_config
 from mt.display import counted
 from mt.errors import CheckpointError
-from mt.run_directory import RunDirectory
+from mt.run_directory import RunDirectory, as_run
 
 LOG = logging.getLogger(__name__)
 
 
-def average_checkpoints(run: RunDirectory, number: int, *, best: bool) -> Checkpoint:
-    """Average the last ``number`` checkpoints, or the best ones; all of them if there are fewer."""
-    run.require()
+def average_checkpoints(run: str | Path | RunDirectory, number: int = 5, *, best: bool = False) -> Checkpoint:
+    """Average checkpoints into one, which is saved in the run under a name of its own.
+
+    Args:
+        run: The run directory.
+        number: How many checkpoints; all if there are fewer.
+        best: Whether to take those with the best validation scores instead of the last ones.
+
+    Raises:
+        MtError: If there are fewer than two, or one is damaged.
+    """
+    run = as_run(run).require()
     store, config = CheckpointStore(run.checkpoints_dir), load_config(run.config_file)
     with run.lock():
         store.tidy_up()

@@ -7,7 +7,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from torch.utils.tensorboard import SummaryWriter
@@ -31,6 +31,10 @@ SPIKE = 1.0
 BAR = "{desc}{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} steps{postfix}"
 
 
+OnMetrics = Callable[[int, Mapping[str, float]], object]
+"""Called with a step and its metrics by name, such as ``train/loss`` and ``validation/bleu``."""
+
+
 class Sample(NamedTuple):
     """A validation sentence with its translation."""
 
@@ -43,7 +47,13 @@ class Progress(contextlib.ExitStack):
     """Writes each metric to both TensorBoard and `metrics.jsonl`, and shows the progress of the run."""
 
     def __init__(
-        self, run: RunDirectory, *, counters: Counters, total_steps: int | None, metric: str
+        self,
+        run: RunDirectory,
+        *,
+        counters: Counters,
+        total_steps: int | None,
+        metric: str,
+        on_metrics: OnMetrics | None = None,
     ) -> None:
         """Open the files at the step of ``counters``; entries of later steps are removed."""
         super().__init__()
@@ -58,7 +68,7 @@ class Progress(contextlib.ExitStack):
         self._bar = tqdm(
             total=total_steps,
             initial=counters.step,
-            disable=not sys.stderr.isatty(),
+            disable=not (sys.stderr.isatty() or "ipykernel" in sys.modules),
             bar_format="{desc}step {n_fmt}{postfix}" if total_steps is None else BAR,
             dynamic_ncols=True,
         )
@@ -66,6 +76,7 @@ class Progress(contextlib.ExitStack):
         self.callback(self._bar.close)
         self._total_steps = total_steps
         self._metric = metric
+        self._on_metrics = on_metrics
         self._newest_loss = ""
         self._signatures_logged = False
         self._started = self._since = self._last_line = time.perf_counter()
@@ -148,8 +159,11 @@ class Progress(contextlib.ExitStack):
         self._started += seconds
 
     def _write(self, group: str, counters: Counters, values: dict[str, float]) -> None:
-        for name, value in values.items():
-            self._tensorboard.add_scalar(f"{group}/{name}", value, counters.step)
+        metrics = {f"{group}/{name}": value for name, value in values.items()}
+        for name, value in metrics.items():
+            self._tensorboard.add_scalar(name, value, counters.step)
+        if self._on_metrics is not None:
+            self._on_metrics(counters.step, metrics)
         line = {
             "step": counters.step,
             "epoch": counters.epoch,

@@ -31,7 +31,7 @@ from mt.training.freeze import freeze
 from mt.training.init_from import load_initial_weights, with_origin
 from mt.training.interruption import Interruption
 from mt.training.loop import train
-from mt.training.progress import Progress
+from mt.training.progress import OnMetrics, Progress
 from mt.training.run_log import log_file, record_session
 from mt.training.session import Session
 from mt.training.step import explain_out_of_memory
@@ -40,7 +40,7 @@ from mt.training.train_state import TrainState, new_train_state
 LOG = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Outcome:
     """How a session of training ended."""
 
@@ -53,6 +53,11 @@ class Outcome:
     was_started: bool = True
     """False if it was interrupted before an old run was moved aside, or a new one was branched off."""
 
+    def __repr__(self) -> str:
+        best = "" if self.counters.best_value is None else f"; best {self.counters.best_value:.2f}"
+        how = self.finished or "interrupted, and can be resumed"
+        return f"<Outcome: {how}, after {self.counters.step:,} steps{best}>"
+
 
 def run_training(
     config: Config,
@@ -61,6 +66,7 @@ def run_training(
     restart: bool = False,
     from_checkpoint: str | Path | None = None,
     max_seconds: float | None = None,
+    on_metrics: OnMetrics | None = None,
 ) -> Outcome:
     """Start a run, resume it, or find that it is finished.
 
@@ -70,6 +76,7 @@ def run_training(
         restart: Move an existing run aside, once the corpus is known to be usable, and start over.
         from_checkpoint: Start a new run that continues from this checkpoint of another run.
         max_seconds: The time limit of this session, after which the run is saved and can be resumed.
+        on_metrics: Called with the step and the metrics of each point of the curves, such as ``train/loss``.
 
     Raises:
         MtError: If config, corpus, checkpoints or device cannot be used; no existing file is lost.
@@ -85,7 +92,7 @@ def run_training(
     ):
         resume.check_equal_processes(config, resume.describe_environment(precision))
         if not processes.is_first():
-            return _train(config, run, precision, interruption, None)
+            return _train(config, run, precision, interruption)
         if (size := processes.size()) > (shares := config.training.num_micro_batches):
             raise ConfigError(
                 f"{size} processes cannot share a step of {shares} micro-batches. For steps as large, set "
@@ -99,7 +106,7 @@ def run_training(
             _report_end(None, Counters(), config, interruption)
             return Outcome(None, Counters(), interruption.exit_code, was_started=False)
         with run.lock():
-            outcome = _train(config, run, precision, interruption, corpus)
+            outcome = _train(config, run, precision, interruption, corpus, on_metrics)
         if outcome.finished is not None and not outcome.was_finished:
             _prepare_engine(run, interruption)
         return outcome
@@ -123,7 +130,12 @@ def _make_room(
 
 
 def _train(
-    config: Config, run: RunDirectory, precision: Precision, interruption: Interruption, corpus: Corpus | None
+    config: Config,
+    run: RunDirectory,
+    precision: Precision,
+    interruption: Interruption,
+    corpus: Corpus | None = None,
+    on_metrics: OnMetrics | None = None,
 ) -> Outcome:
     """Train in one process: the first begins or resumes the run, and the others do what it does."""
     is_first = processes.is_first()
@@ -140,7 +152,8 @@ def _train(
         return Outcome(finished, counters, was_finished=True)
     with log_file(run, is_session=is_first), explain_out_of_memory(config):
         try:
-            with _ready(config, run, precision, interruption, point, corpus) as (state, batches, session):
+            ready = _ready(config, run, precision, interruption, point, corpus, on_metrics)
+            with ready as (state, batches, session):
                 counters = state.counters
                 finished = train(state, batches, session)
         except Interrupted:
@@ -161,6 +174,7 @@ def _ready(
     interruption: Interruption,
     point: resume.ResumePoint | None,
     corpus: Corpus | None,
+    on_metrics: OnMetrics | None,
 ) -> Iterator[tuple[TrainState, BatchStream, Session]]:
     """Prepare the data, and build or restore the model, for the duration of the ``with`` block."""
     is_first = processes.is_first()
@@ -200,7 +214,8 @@ def _ready(
     distributed.barrier_after(lambda: batches.epoch(state.counters.epoch))
     if processes.are_several():
         state.try_out(distributed.barrier_after(lambda: batches.largest_batch(state.counters.epoch)))
-    with _progress(config, run, batches, state.counters) if is_first else nullcontext() as progress:
+    shown = _progress(config, run, batches, state.counters, on_metrics) if is_first else nullcontext()
+    with shown as progress:
         newest = point.checkpoint if point else None
         session = Session(config, run, prepared, environment, interruption, progress, newest)
         if is_first:
@@ -212,14 +227,21 @@ def _ready(
             yield state, batches, session
 
 
-def _progress(config: Config, run: RunDirectory, batches: BatchStream, counters: Counters) -> Progress:
+def _progress(
+    config: Config,
+    run: RunDirectory,
+    batches: BatchStream,
+    counters: Counters,
+    on_metrics: OnMetrics | None,
+) -> Progress:
     training, num_steps = config.training, batches.num_steps(counters.epoch)
     # Other limits only give about the number of steps.
     epochs = (training.max_target_tokens or math.inf) / batches.num_target_tokens(counters.epoch)
     epochs = min(epochs, training.max_epochs or math.inf)
     expected = min(training.max_steps or math.inf, epochs * num_steps)
     total_steps = round(expected) if math.isfinite(expected) else None
-    progress = Progress(run, counters=counters, total_steps=total_steps, metric=config.validation.metric)
+    metric = config.validation.metric
+    progress = Progress(run, counters=counters, total_steps=total_steps, metric=metric, on_metrics=on_metrics)
     if counters.step == 0:
         progress.show_options(fixed_options(config))
     return progress

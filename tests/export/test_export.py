@@ -43,12 +43,12 @@ MATRIX = [
 def library_of(name: str) -> Library:
     pytest.importorskip(name)
     if name == "ctranslate2":
-        from mt.export.ctranslate2_model import CTRANSLATE2
+        from mt.export import ctranslate2_model
 
-        return CTRANSLATE2
-    from mt.export.transformers_model import TRANSFORMERS
+        return ctranslate2_model.LIBRARY
+    from mt.export import transformers_model
 
-    return TRANSFORMERS
+    return transformers_model.LIBRARY
 
 
 def export(

@@ -199,7 +199,7 @@ def test_an_imported_run_is_adapted_exported_and_imported_again(
     pieces: dict[str, Path],
     tmp_path: Path,
 ) -> None:
-    from mt.export.transformers_model import TRANSFORMERS
+    from mt.export.transformers_model import LIBRARY
 
     original = make_original(tmp_path / "original", pieces, scale_embedding=is_scaled)
     loaded = imported(original, tmp_path / "run")
@@ -225,7 +225,7 @@ def test_an_imported_run_is_adapted_exported_and_imported_again(
     assert "output.bias" in changed
     assert not any(name.startswith("encoder.") for name in changed)
     pairs = list(zip(sentences(0, 30), sentences(1, 30), strict=True))
-    export_model(adapted, "adapted", pairs, tmp_path / "exported", TRANSFORMERS)
+    export_model(adapted, "adapted", pairs, tmp_path / "exported", LIBRARY)
     again = imported(Original(tmp_path / "exported", None, None), tmp_path / "again", "xx", "yy")
     assert again.src_tokenizer.to_json() == adapted.src_tokenizer.to_json()
     assert again.model.weights().keys() == after.keys()
