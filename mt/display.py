@@ -15,8 +15,8 @@ T = TypeVar("T")
 
 SECONDS_BETWEEN_LINES = 10.0
 
-draws_bars = False
-"""Whether progress is drawn, which the command line sets: a library does not draw on its user's terminal."""
+new_bar: Callable[..., Any] | None = None
+"""tqdm, once the command line has set it: a library does not draw on its user's terminal."""
 
 # C0 except tab and line feed, DEL, C1, bidirectional controls, and surrogates, which UTF-8 cannot hold.
 _HIDDEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -77,15 +77,13 @@ def progress(
     total: int | None, *, unit: str, description: str, shown: bool = True
 ) -> Iterator[Callable[[int], object]]:
     """A bar on stderr that the yielded function advances; without a terminal, drawn every ten seconds."""
-    if not (draws_bars and shown):
+    if new_bar is None or not shown:
         yield lambda count: None
         return
-    from tqdm import tqdm  # Importing it takes as long as translating a sentence.
-
     options: dict[str, Any] = {"dynamic_ncols": True}
     if not sys.stderr.isatty():
         options = {"delay": SECONDS_BETWEEN_LINES, "mininterval": SECONDS_BETWEEN_LINES, "smoothing": 0}
-    with tqdm(total=total, desc=description, unit=f" {unit}", leave=False, **options) as drawn:
+    with new_bar(total=total, desc=description, unit=f" {unit}", leave=False, **options) as drawn:
         yield drawn.update
 
 

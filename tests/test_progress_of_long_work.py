@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
+from tqdm import tqdm
 
 from mt import display
 from mt.config.config import Config
@@ -70,7 +71,7 @@ def always_drawn(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixtu
     """Each unit at once: otherwise what takes no time is drawn once, and logged never."""
     caplog.set_level(logging.INFO, "mt")
     monkeypatch.setattr(display, "SECONDS_BETWEEN_LINES", 0.0)
-    monkeypatch.setattr(display, "draws_bars", True)
+    monkeypatch.setattr(display, "new_bar", tqdm)
 
 
 def prepare(make_config: MakeConfig, run: RunDirectory) -> None:

@@ -30,7 +30,7 @@ def say(text: str) -> None:
 def show_logs() -> None:
     """Show log lines and progress bars of the first process, and log only errors of the others."""
     is_first = processes.is_first()
-    display.draws_bars = is_first
+    display.new_bar = _new_bar if is_first else None
     logger = logging.getLogger("mt")
     logger.setLevel(logging.INFO if is_first else logging.ERROR)
     logger.propagate = False
@@ -41,6 +41,12 @@ def invite_typing(how: str) -> None:
     """Say on stderr how to type the input, if standard input is a terminal."""
     if os.isatty(STDIN):
         say(f"{how} Ctrl-D ends.")
+
+
+def _new_bar(**options: Any) -> Any:
+    from tqdm import tqdm  # Importing it takes as long as translating a sentence.
+
+    return tqdm(**options)
 
 
 class _BesideProgressBar(logging.Handler):

@@ -100,10 +100,7 @@ def _read(path: Path) -> str:
     except OSError as error:
         remedy = ""
         if path.stem in recipe_files():
-            remedy = (
-                f" There is a recipe named {path.stem}. Write it to a file with "
-                f"mt init --recipe {path.stem} > {path.name}."
-            )
+            remedy = f" There is a recipe named {path.stem}: mt init --recipe {path.stem} > {path.name}."
         elif name := closest(path.name, {file.name for file in path.parent.glob("*.yaml")} - {path.name}):
             remedy = f" Did you mean {path.with_name(name)}?"
         raise ConfigError(f"{path}: this file cannot be read: {error.strerror}.{remedy}") from error

@@ -60,7 +60,10 @@ def kinds_of(field: FieldInfo) -> tuple[Any, ...]:
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:
-    """The most similar of ``known``."""
-    spellings = {name.lower(): name for name in known}
-    similar = get_close_matches(word.lower(), spellings, n=1)
+    """The most similar of ``known``, or else one that begins with ``word`` or is its beginning."""
+    spellings = {name.lower(): name for name in known if name}
+    word = word.lower()
+    similar = get_close_matches(word, spellings, n=1)
+    if len(word) > 1:
+        similar += [name for name in spellings if name.startswith(word) or word.startswith(name)]
     return spellings[similar[0]] if similar else None
