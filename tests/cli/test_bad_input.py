@@ -53,9 +53,10 @@ def test_what_init_needs_is_named(arguments: str, refuse: Callable[..., str]) ->
     assert "give --data, --src and --tgt, such as: mt init --data" in refuse("init", *arguments.split())
 
 
-def test_options_that_are_empty(refuse: Callable[..., str], tiny_config_file: Path) -> None:
+def test_options_that_are_empty_or_given_twice(refuse: Callable[..., str], tiny_config_file: Path) -> None:
     assert "--run is empty" in refuse("train", "-c", tiny_config_file, "--run", "")
     assert "--run is empty" in refuse("train", "-c", tiny_config_file, "--run=")
+    assert "--run was given 2 times" in refuse("evaluate", "--run", "a", "--run", "b")
     assert not Path("config.yaml").exists()
 
 
