@@ -270,21 +270,16 @@ def _report(
     leaks: LeakCheck,
 ) -> CorpusReport:
     sources = [
-        MixedSourceReport(
-            *(config.path, source.kind, config.name, config.src, config.tgt, source.revision),
-            weight=weight,
-            pairs=len(table),
-            fingerprint=table.fingerprint,
-        )
-        for (config, weight, source), table in zip(found, trains, strict=True)
+        MixedSourceReport(*each.identity, each.weight, len(table), table.fingerprint)
+        for each, table in zip(found, trains, strict=True)
     ]
-    config, _, source = found[0]
+    source = found[0].source
     origin: Literal["generated", "given"] = "generated" if source.kind == "built-in" else "given"
     dropped = cleaner.dropped.most_frequent_first()
     joined = " ".join(table.fingerprint for table in trains)
     train = TrainingSplitReport(
         origin=origin,
-        parts=[part.where for _, _, mixed in found for part in mixed.splits["train"]],
+        parts=[part.where for each in found for part in each.source.splits["train"]],
         pairs=sum(map(len, trains)),
         dropped=dropped,
         fingerprint=hashlib.blake2b(joined.encode(), digest_size=8).hexdigest() if trains[1:] else joined,
@@ -302,7 +297,7 @@ def _report(
         for split, table in held_out.items()
     )
     return CorpusReport(
-        *(config.path, source.kind, config.name, config.src, config.tgt, source.revision),
+        *found[0].identity,
         sources=sources,
         splits=SplitReports(train, validation, test),
         leaks=leaks.report(),

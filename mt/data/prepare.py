@@ -17,7 +17,7 @@ from mt.data.batches.pairs import EncodedPairs
 from mt.data.corpus import Corpus, load_corpus, other_validation_splits, pairs_of
 from mt.data.corpus_report import cleaning_table, leak_sentence, recorded_fingerprints, to_json
 from mt.data.suspicions import corpus_warnings
-from mt.data.text_form import DOTLESS, TextForm, dotless_steps, has_dotless_i
+from mt.data.text_form import DOTLESS, DOTLESS_STEPS, TextForm, has_dotless_i
 from mt.data.tokenizers.external import external_tokenizer
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.tokenizers.train import PIECES, extended, train_tokenizer
@@ -149,7 +149,7 @@ def _make_tokenizers(texts: "_Texts", config: Config) -> list[Tokenizer]:
     for i, column in enumerate(texts.columns):
         if column in texts.dotless:
             by_column[i] = Tokenizer.from_json(made.to_json().encode())
-            by_column[i].begin_with(dotless_steps())
+            by_column[i].begin_with(DOTLESS_STEPS)
     for tokenizer in by_column:
         if tokenizer.form != form:
             tokenizer.begin_with(form.steps())

@@ -103,11 +103,7 @@ AS_IT_IS = TextForm()
 
 DOTLESS = {"İ": "i", "I": "ı"}
 """Capital letters that have another lower case in Turkish and Azeri than elsewhere."""
-
-
-def dotless_steps() -> list[normalizers.Normalizer]:
-    """The normalizers that write `DOTLESS` letters in lower case."""
-    return [normalizers.Replace(capital, small) for capital, small in DOTLESS.items()]
+DOTLESS_STEPS = [normalizers.Replace(capital, small) for capital, small in DOTLESS.items()]
 
 
 def has_dotless_i(language: str) -> bool:

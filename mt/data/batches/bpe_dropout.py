@@ -1,7 +1,5 @@
 """BPE-dropout: each epoch segments a word differently (Provilkov et al. 2020, algorithm 1)."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 import tokenizers
@@ -39,7 +37,11 @@ class BpeDropout:
         self._ranks = np.argsort(keys)
         self._keys = keys[self._ranks]
         self._library = tokenizer.library
-        self._spellings = _spellings(merges, tokenizer.size)
+        # The base symbols of each id; the id itself if no merge produces it.
+        spellings = [[token_id] for token_id in range(tokenizer.size)]
+        for first, second, product in merges:
+            spellings[product] = spellings[first] + spellings[second]
+        self._spellings = EncodedSentences.of(spellings)
 
     def __call__(self, sentences: EncodedSentences, generator: np.random.Generator) -> EncodedSentences:
         """Segment each sentence again, in memory, with a progress bar if it takes long."""
@@ -100,14 +102,6 @@ class BpeDropout:
 
     def _key(self, left: _Array, right: _Array) -> _Array:
         return left * self._num_ids + right
-
-
-def _spellings(merges: Sequence[tuple[int, int, int]], num_ids: int) -> EncodedSentences:
-    """The base symbols of each id; the id itself if no merge produces it."""
-    spellings = [[token_id] for token_id in range(num_ids)]
-    for left, right, product in merges:
-        spellings[product] = spellings[left] + spellings[right]
-    return EncodedSentences.of(spellings)
 
 
 def _first_in_rank(places: _Array, ranks: _Array, words: _Array) -> tuple[_Array, _Array]:

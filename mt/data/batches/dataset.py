@@ -83,16 +83,14 @@ def write_pairs(
                 dropped[reason] += reasons.count(reason)
             is_kept[rows] = [reason is None for reason in reasons]
             for (ids, lengths), sentences in zip(files, (src, tgt), strict=True):
-                kept = EncodedSentences.of([*compress(sentences, is_kept[rows])])
-                ids.write(kept.ids.data)
-                lengths.write(kept.lengths.data)
+                encoded = EncodedSentences.of([*compress(sentences, is_kept[rows])])
+                ids.write(encoded.ids.data)
+                lengths.write(encoded.lengths.data)
     for side in _SIDES:
         offsets_of(mapped(folder / f"{side}_lengths", np.int32) - 1).tofile(folder / f"{side}_offsets")
-    of_sources = np.split(is_kept, np.cumsum([share.num_pairs for share in shares], dtype=np.int64))
-    kept_shares = [
-        Share(int(part.sum()), share.weight) for part, share in zip(of_sources, shares, strict=False)
-    ]
-    facts = {"dropped": dropped, "shares": kept_shares}
+    parts = np.split(is_kept, np.cumsum([share.num_pairs for share in shares], dtype=np.int64))
+    kept = [share._replace(num_pairs=int(part.sum())) for share, part in zip(shares, parts, strict=False)]
+    facts = {"dropped": dropped, "shares": kept}
     (folder / _FACTS).write_text(json.dumps(facts), encoding="utf-8")
 
 

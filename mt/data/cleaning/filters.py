@@ -33,11 +33,13 @@ class Cleaner:
         self.dropped = Dropped()
         self.num_rewritten = 0
         self._seen = SeenPairs()
+        nothing = pa.array([], pa.large_string())
+        self._has_filters = any(True for _ in filters(config, nothing, nothing))
 
     def clean(self, pairs: Pairs) -> Pairs:
         """The pairs that are kept, in order and in the form of the config."""
         pairs = self._rewritten(pairs)
-        if pairs:
+        if pairs and self._has_filters:
             src, tgt = (pa.array(side, pa.large_string()) for side in zip(*pairs, strict=True))
             is_kept = np.ones(len(pairs), dtype=np.bool_)
             for reason, is_dropped in filters(self.config, src, tgt):

@@ -39,11 +39,11 @@ class LeakCheck:
         self._keys = set[bytes](), set[bytes]()
         self._found = {kind: set[int]() for kind in KINDS}
         for split, dataset in evaluation.items():
-            sides = [
-                pa.chunked_array([form.rewrite(dataset[side])], pa.large_string()) for side in ("src", "tgt")
-            ]
-            self._known[split] = _hashes(*sides)
-            for keys, side in zip(self._keys, sides, strict=True):
+            texts = dataset[:]
+            rewritten = (form.rewrite(texts[side]) for side in ("src", "tgt"))
+            src, tgt = (pa.chunked_array([side], pa.large_string()) for side in rewritten)
+            self._known[split] = _hashes(src, tgt)
+            for keys, side in zip(self._keys, (src, tgt), strict=True):
                 keys.update(_keys(side))
         self._all = {kind: set(chain(*(known[kind] for known in self._known.values()))) for kind in KINDS}
 

@@ -53,7 +53,9 @@ def _make_ours(content: dict[str, Any], *, lowercase: bool) -> None:
         unknown = model.get("unk_token")
         names = sorted(model["vocab"], key=model["vocab"].__getitem__)
     added = sorted(content.get("added_tokens") or [], key=lambda token: token["id"])
-    special = {token["content"] for token in added if token["special"]} - _merged(model)
+    merges = [each.split(" ") if isinstance(each, str) else each for each in model.get("merges") or []]
+    needed = {entry for left, right in merges for entry in (left, right, left + right)}
+    special = {token["content"] for token in added if token["special"]} - needed
     left_out = {*SPECIAL_TOKENS, unknown, *special}
     names = [*SPECIAL_TOKENS, *(name for name in names if name not in left_out)]
     ids = {name: i for i, name in enumerate(names)}
@@ -73,9 +75,3 @@ def _make_ours(content: dict[str, Any], *, lowercase: bool) -> None:
     if lowercase:
         first = [{"type": "Lowercase"}, *([content["normalizer"]] if content.get("normalizer") else [])]
         content["normalizer"] = {"type": "Sequence", "normalizers": first}
-
-
-def _merged(model: dict[str, Any]) -> set[str]:
-    """The entries that BPE merges need."""
-    pairs = (merge.split(" ") if isinstance(merge, str) else merge for merge in model.get("merges") or [])
-    return {entry for left, right in pairs for entry in (left, right, left + right)}
