@@ -35,9 +35,8 @@ class RecordedAttention:
 def recording_attention(model: Transformer) -> Iterator[RecordedAttention]:
     """Record the attention weights of everything that ``model`` computes inside the ``with`` block.
 
-    The outputs of the model are not changed. The weights are computed from the same queries, keys and masks
-    that its attention modules use, in addition to the fused kernel, which does not return them. Outside the
-    block there is no cost.
+    They are computed from the queries, keys and masks of its attention modules, in addition to the fused
+    kernel, which does not return them.
 
         with recording_attention(model) as recorded:
             model(src_ids, src_mask, tgt_ids, tgt_mask)

@@ -42,22 +42,19 @@ def _projected_loss(
     bias: Tensor | None = None,
     elements: int = _CHUNK_ELEMENTS_ELSEWHERE,
 ) -> Tensor:
-    """Project ``hidden`` ``(N, D)`` and sum the losses of all chunks, each of an even number of rows.
+    """Project ``hidden`` ``(N, D)`` and sum the losses of all chunks, each of an even number of rows."""
+    # Inside `forward`, gradients are always disabled, so this must be determined here.
+    inputs = (hidden, weight, bias, labels, row_losses, elements, torch.is_grad_enabled())
+    return _ProjectedLoss.apply(*inputs)  # type: ignore[no-untyped-call, no-any-return]
+
+
+class _ProjectedLoss(torch.autograd.Function):
+    """Computes the gradient together with the loss; `backward` only scales it.
 
     The logits of all tokens at once would be the largest tensor of training. They are computed in chunks
     instead (of ``elements`` numbers, except on a CPU), replaced by their gradient in place, multiplied into
     the gradients of the hidden states and of the projection, and discarded.
     """
-    # Inside `forward`, gradients are always disabled, so this must be determined here.
-    with_gradient = torch.is_grad_enabled()
-    loss: Tensor = _ProjectedLoss.apply(  # type: ignore[no-untyped-call]
-        hidden, weight, bias, labels, row_losses, elements, with_gradient
-    )
-    return loss
-
-
-class _ProjectedLoss(torch.autograd.Function):
-    """Computes the gradient together with the loss; `backward` only scales it."""
 
     @staticmethod
     def forward(
@@ -163,7 +160,13 @@ def r_drop_loss(
     def row_losses(logits: Tensor, labels: Tensor, needs_gradient: bool) -> Tensor:
         # Each row has a weight of one half, because there are two rows for each token.
         weights = (labels != PAD_ID).to(logits.dtype) / 2
-        both, log_total, gap = _compare_passes(logits)
+        # Probabilities and log-normalisers of all rows, and log-ratios between the two passes of a token.
+        logits.sub_(logits.amax(-1, keepdim=True))
+        both = logits.exp()
+        total = both.sum(-1)
+        both.div_(total[:, None])
+        log_total = total.log()
+        gap = (logits[::2] - logits[1::2]).sub_((log_total[::2] - log_total[1::2])[:, None])
         of_label = logits.gather(-1, labels[:, None])[:, 0]
         losses = log_total - (1 - smoothing) * of_label - smoothing * logits.mean(-1)
         p, q = both[::2], both[1::2]
@@ -188,17 +191,6 @@ def r_drop_loss(
     # Ordered by token, not by pass, so that a chunk has both passes of its tokens.
     rows = hidden.transpose(0, 1).reshape(-1, hidden.size(-1))
     return _projected_loss(rows, weight, labels.repeat_interleave(2), row_losses, bias=bias)
-
-
-def _compare_passes(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Of rows ``(2N, V)`` that alternate between passes: probabilities, log-normalisers, log-ratios."""
-    logits.sub_(logits.amax(-1, keepdim=True))
-    both = logits.exp()
-    total = both.sum(-1)
-    both.div_(total[:, None])
-    log_total = total.log()
-    gap = (logits[::2] - logits[1::2]).sub_((log_total[::2] - log_total[1::2])[:, None])
-    return both, log_total, gap
 
 
 def smoothed_cross_entropy(
@@ -227,16 +219,13 @@ def smoothed_cross_entropy(
             _subtract_target(logits, labels, is_real, smoothing)
         return losses * is_real
 
-    if fused is not None and torch.is_grad_enabled():
-        return _projected_loss(
-            hidden,
-            weight,
-            labels,
-            lambda rows, of_rows, _: fused(rows, of_rows, smoothing),
-            bias=bias,
-            elements=_CHUNK_ELEMENTS_COMPILED,
-        )
-    return _projected_loss(hidden, weight, labels, row_losses, bias=bias)
+    if fused is None or not torch.is_grad_enabled():
+        return _projected_loss(hidden, weight, labels, row_losses, bias=bias)
+
+    def compiled(logits: Tensor, labels: Tensor, needs_gradient: bool) -> Tensor:
+        return fused(logits, labels, smoothing)
+
+    return _projected_loss(hidden, weight, labels, compiled, bias=bias, elements=_CHUNK_ELEMENTS_COMPILED)
 
 
 def _subtract_target(probabilities: Tensor, labels: Tensor, weights: Tensor, smoothing: float) -> None:
