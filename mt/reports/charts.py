@@ -107,4 +107,7 @@ def _short(value: float) -> str:
     for unit, name in ((1e6, "M"), (1e3, "k")):
         if abs(value) >= 10 * unit:
             return f"{value / unit:g}{name}"
+    if 0 < abs(value) < 0.001:
+        digits, exponent = f"{value:.5e}".split("e")
+        return f"{float(digits):g}e{int(exponent)}"
     return f"{value:g}"

@@ -38,8 +38,6 @@ from mt.training.metrics_file import read_points
 
 T = TypeVar("T")
 State = Literal["running", "stopped", "finished", "damaged", "imported"]
-Curve = list[tuple[int, float]]
-"""Steps and finite values of a metric, by step."""
 
 
 @dataclass(frozen=True)
@@ -89,15 +87,11 @@ def inspect_checkpoint(folder: Path) -> SavedCheckpoint:
     record, num_parameters, problem = None, None, None
     try:
         record = read_record(folder)
-        for part in record.parts:
-            with explain_unreadable(part):
-                if part == VALUES:
-                    (folder / part).stat()
-                    continue
-                with safe_open(folder / part, framework="numpy") as tensors:
-                    shapes = [tensors.get_slice(name).get_shape() for name in tensors.keys()]  # noqa: SIM118
-                if part == MODEL:
-                    num_parameters = sum(map(math.prod, shapes))
+        for part in [part for part in record.parts if part != VALUES]:
+            with explain_unreadable(part), safe_open(folder / part, framework="numpy") as tensors:
+                shapes = [tensors.get_slice(name).get_shape() for name in tensors.keys()]  # noqa: SIM118
+            if part == MODEL:
+                num_parameters = sum(map(math.prod, shapes))
     except CheckpointError as error:
         problem = str(error)
     except SafetensorError:
@@ -113,14 +107,6 @@ def num_bytes(folder: Path) -> int:
             with contextlib.suppress(OSError):  # Training removes old checkpoints.
                 total += os.lstat(f"{parent}/{file}").st_size
     return total
-
-
-def read_counters(checkpoint: Checkpoint) -> Counters:
-    """Where training was when this checkpoint was saved."""
-    try:
-        return SavedValues.model_validate_json(read_part(checkpoint, VALUES)).counters
-    except ValidationError as error:
-        raise DamagedError(f"{VALUES} was not written by mt") from error
 
 
 class RunFacts:
@@ -178,8 +164,8 @@ class RunFacts:
         # Training removes old ones.
         self.checkpoints = [inspect_checkpoint(folder) for folder in folders if folder.is_dir()]
 
-    def curve(self, kind: str, name: str) -> Curve:
-        """A metric of training (``train``) or ``validation``."""
+    def curve(self, kind: str, name: str) -> list[tuple[int, float]]:
+        """Steps and finite values of a metric of training (``train``) or ``validation``, by step."""
         values = {p.step: p.figures[name] for p in self.points if p.kind == kind and name in p.figures}
         return sorted((step, value) for step, value in values.items() if math.isfinite(value))
 
@@ -255,12 +241,13 @@ class RunFacts:
         """Where training was when the latest checkpoint was saved."""
         if self.latest is None:
             return None
-        record = self.latest.record
-        is_trained = record and not self.imported_from
-        counters = self._read(record.folder, lambda: read_counters(record)) if record and is_trained else None
         tokenizers = self.run.src_tokenizer_file, self.run.tgt_tokenizer_file
         self.problems += [f"{file.name} is missing" for file in tokenizers if not file.is_file()]
-        return counters
+        record = self.latest.record
+        if record is None or self.imported_from:
+            return None
+        saved = SavedValues.model_validate_json
+        return self._read(record.folder / VALUES, lambda: saved(read_part(record, VALUES)).counters)
 
     def _state(self, counters: Counters | None, holder: str | None) -> tuple[State, str | None]:
         """The state; and which process is training, why the run is finished, or what is damaged."""

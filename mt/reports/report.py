@@ -29,7 +29,6 @@ _FOLDER = Path(__file__).parent
 _LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z]{2,4})?", re.ASCII)
 # The names that the Hugging Face Hub has for sacreBLEU's metrics.
 _METRICS = {"bleu": "bleu", "chrf": "chrf", "chrfpp": "chrf", "ter": "ter"}
-_MAX_CHARACTERS = 2000
 _TOKENS = re.compile(r"\w+|\s+|[^\w\s]+")
 
 
@@ -61,12 +60,10 @@ def render(
         raise RunError(f"{facts.run.path} cannot be reported: {'; '.join(facts.problems)}.")
 
     def finalize(value: object) -> Markup:
-        """Shorten and escape whatever a template inserts."""
+        """Escape whatever a template inserts."""
         if isinstance(value, Markup):
             return value
-        text = str(value)
-        text = text if len(text) <= _MAX_CHARACTERS else text[: _MAX_CHARACTERS - 1] + "…"
-        return escape(visible(text)) if format == "html" else Markup(_markdown(text))
+        return escape(visible(str(value))) if format == "html" else Markup(_markdown(str(value)))
 
     environment = Environment(
         loader=FileSystemLoader(_FOLDER),

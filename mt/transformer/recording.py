@@ -18,9 +18,8 @@ from mt.transformer.transformer import Transformer
 class RecordedAttention:
     """Attention weights by kind of attention: ``kind[layer][call]``, layers from the bottom up.
 
-    The weights are float32, without gradient and before dropout. Rows are queries and columns are keys:
-    each row sums to 1, keys that the mask excludes (padding, future tokens) have exactly 0, and a row
-    without any key to attend to is all zeros. Encoding and teacher-forced decoding are one call each.
+    The weights are those of `attention_weights`, in float32, without gradient and before dropout. Encoding
+    and teacher-forced decoding are one call each.
     """
 
     encoder_self: list[list[Tensor]] = field(default_factory=list)

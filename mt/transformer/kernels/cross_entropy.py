@@ -13,14 +13,12 @@ from torch.nn import functional as F
 from mt.special_tokens import PAD_ID
 from mt.transformer.kernels.linear import onednn_dtype, pad_rows, product, transposed_product
 
-# 16 MB of logits at a time. Products are faster with many rows: in bf16, where each chunk's part of the
-# weight's gradient is converted to float32, half as many chunks save 1 % of a step.
+# 16 MB of logits at a time; products are faster with many rows.
 _CHUNK_BYTES = 2**24
 # A GPU is faster with few large products, and has room for 512 MB of logits in float32. Compiled losses
 # convert them only in registers; four times as many made 1.13 times as many tokens a second on an H100.
 _CHUNK_ELEMENTS_ELSEWHERE, _CHUNK_ELEMENTS_COMPILED = 2**27, 2**29
-# The loss passes over its logits ten times, so on a CPU it processes as many rows at a time as fit into the
-# caches of two cores. That halves its time; half or twice as many rows are within 5 % of it.
+# The loss passes over its logits ten times: as many rows at a time as fit into a CPU's caches halve its time.
 _BLOCK_ELEMENTS = 2**19
 # Tensor cores read rows of this many values at once, and products are slower if the rows of a matrix have
 # another size (NVIDIA, Matrix Multiplication Background User's Guide, section 2.1.1).
@@ -235,10 +233,7 @@ def _subtract_target(probabilities: Tensor, labels: Tensor, weights: Tensor, smo
 
 
 def fused_losses(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
-    """The cross-entropy of each row ``(N,)``, as formulas that a compiler fuses into two passes.
-
-    The logits ``(N, V)`` are replaced by the gradient of the summed loss; rows with PAD do not count.
-    """
+    """A form of `RowLosses` for cross-entropy, with a gradient, that a compiler fuses into two passes."""
     exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
     log_total = exact.logsumexp(-1, keepdim=True)
     is_label = torch.arange(exact.size(-1), device=exact.device) == labels[:, None]
