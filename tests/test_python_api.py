@@ -83,7 +83,7 @@ def test_arguments_out_of_their_range_are_value_errors(trained: RunDirectory) ->
         translator.n_best(["milk.", "the dog."], prefixes=["ein"])
     with pytest.raises(ValueError, match="size must be at least 1, not 0"):
         mt.Beam(0)
-    with pytest.raises(ValueError, match="length_penalty must be a finite number of at least 0, not nan"):
+    with pytest.raises(ValueError, match="length_penalty must be finite and at least 0, not nan"):
         mt.Beam(2, length_penalty=math.nan)
     for name in ("precision", "engine"):
         unknown: Any = {name: "foo"}

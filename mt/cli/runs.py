@@ -23,12 +23,12 @@ def runs(
     BLEU is measured in validation. The age is the time since training last wrote metrics or a checkpoint,
     and the speed is in target tokens. A damaged run is listed with what is wrong with it.
     """
+    from mt.reports.facts import RunFacts
     from mt.reports.runs import differences_table, differing_options, find_runs, runs_json, runs_table
-    from mt.reports.summary import RunSummary
 
     now = time.time()
     summaries = {
-        str(run.path) if paths else run.path.name: RunSummary(run, now=now)
+        str(run.path) if paths else run.path.name: RunFacts(run, now=now)
         for run in find_runs(map(named_run, paths or [RUNS]))
     }
     usable = {name: summary.config for name, summary in summaries.items() if summary.config}

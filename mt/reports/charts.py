@@ -104,9 +104,10 @@ def _ticks(low: float, high: float) -> list[float]:
 
 def _short(value: float) -> str:
     """The label of a tick."""
-    if value and abs(value) < 0.001:
+    for unit, name in ((1e6, "M"), (1e3, "k")):
+        if abs(value) >= 10 * unit:
+            return f"{value / unit:g}{name}"
+    if 0 < abs(value) < 0.001:
         digits, exponent = f"{value:.5e}".split("e")
         return f"{float(digits):g}e{int(exponent)}"
-    if abs(value) >= 10_000_000:
-        return f"{value / 1e6:g}M"
-    return f"{value / 1000:g}k" if abs(value) >= 10_000 else f"{round(value, 6):g}"
+    return f"{value:g}"

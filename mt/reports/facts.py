@@ -1,17 +1,43 @@
-"""All facts about a run that `mt show` and `mt report` need, gathered once."""
+"""All facts about a run, gathered once for each of its views: the table, the terminal, the page, the card.
 
+A run may be training, or damaged in any way: what cannot be read is None or empty, and named in the problems.
+"""
+
+import contextlib
+import math
+import os
+import statistics
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeVar
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
+from safetensors import SafetensorError, safe_open
 
-from mt.checkpoint.directory import CheckpointDirectory
+from mt.checkpoint.directory import BEST, LATEST, CheckpointDirectory
+from mt.checkpoint.record import (
+    MODEL,
+    VALUES,
+    Checkpoint,
+    DamagedError,
+    explain_unreadable,
+    read_part,
+    read_record,
+)
+from mt.config.explain import first_complaint
+from mt.config.load import load_config
 from mt.data.corpus_report import CorpusReport
 from mt.display import counted
+from mt.errors import CheckpointError, ConfigError
 from mt.evaluation.record import read_evaluations
-from mt.reports.checkpoints import inspect_checkpoint
 from mt.reports.sessions import STILL_RUNNING, read_sessions
-from mt.reports.summary import RunSummary, short_duration, written
 from mt.run_directory import RunDirectory
+from mt.training.counters import Counters, SavedValues
+from mt.training.metrics_file import read_points
+
+T = TypeVar("T")
+State = Literal["running", "stopped", "finished", "damaged", "imported"]
 
 
 @dataclass(frozen=True)
@@ -43,25 +69,105 @@ class CorpusFacts(CorpusReport):
 _CORPUS = TypeAdapter(CorpusFacts)
 
 
-class RunFacts(RunSummary):
-    """What `mt show` and `mt report` show: everything that a run has recorded about itself."""
+@dataclass(frozen=True)
+class SavedCheckpoint:
+    """A checkpoint, sound or not."""
+
+    name: str
+    record: Checkpoint | None
+    """None if it cannot be read."""
+    num_bytes: int
+    num_parameters: int | None
+    """Weights of the model; tied ones count once."""
+    problem: str | None
+
+
+def inspect_checkpoint(folder: Path) -> SavedCheckpoint:
+    """Read the record of a checkpoint and the headers of its tensors, by which their length is checked."""
+    record, num_parameters, problem = None, None, None
+    try:
+        record = read_record(folder)
+        for part in [part for part in record.parts if part != VALUES]:
+            with explain_unreadable(part), safe_open(folder / part, framework="numpy") as tensors:
+                shapes = [tensors.get_slice(name).get_shape() for name in tensors.keys()]  # noqa: SIM118
+            if part == MODEL:
+                num_parameters = sum(map(math.prod, shapes))
+    except CheckpointError as error:
+        problem = str(error)
+    except SafetensorError:
+        problem = f"{part} is not what was saved (wrong header or length)"
+    return SavedCheckpoint(folder.name, record, num_bytes(folder), num_parameters, problem)
+
+
+def num_bytes(folder: Path) -> int:
+    """The size of all files below a folder; links are not followed."""
+    total = 0
+    for parent, _, files in os.walk(folder):
+        for file in files:
+            with contextlib.suppress(OSError):  # Training removes old checkpoints.
+                total += os.lstat(f"{parent}/{file}").st_size
+    return total
+
+
+class RunFacts:
+    """Everything that a run has recorded about itself, read when this is created.
+
+    ``now`` is in seconds since 1970.
+    """
 
     def __init__(self, run: RunDirectory, *, now: float) -> None:
-        super().__init__(run, now=now)
-        # An imported run has none.
-        self.corpus = self.read(
+        self.run = run
+        self.problems: list[str] = []
+        self.config = self._read(run.config_file, lambda: load_config(run.config_file))
+        self.points = self._read(run.metrics_file, lambda: read_points(run.metrics_file)) or []
+        # What to resume from, and what to translate with: until a validation has marked one, the latest.
+        self.latest, self.best = self._pointed_at()
+        counters, holder = self._counters(), run.holder()
+        self.state, self.detail = self._state(counters, holder)
+        newest = {name: x for point in self.points for name, x in point.figures.items() if math.isfinite(x)}
+        # Where it would resume; for a run in training, the newest known step.
+        progress: tuple[int | None, ...] = (None, None, None)
+        if self.points and (holder or counters is None):
+            numbers = (int(newest.get(name, 0)) for name in ("epoch", "num_target_tokens"))
+            progress = (max(point.step for point in self.points), *numbers)
+        elif counters is not None:
+            progress = (counters.step, counters.epoch, counters.num_target_tokens)
+        self.step, self.epochs, self.num_target_tokens = progress
+        # Of training and validation, up to the newest point.
+        self.seconds = newest.get("minutes", 0.0) * 60 if self.points else None
+        speeds = [speed for _, speed in self.curve("train", "tokens_per_second")]
+        # The median, because single points can be slow on a busy machine.
+        self.tokens_per_second = statistics.median(speeds[-20:]) if speeds else None
+        scores = self.curve("validation", "bleu")
+        if not scores and self.best and self.best.record and "bleu" in self.best.record.metrics:
+            scores = [(self.best.record.step, self.best.record.metrics["bleu"])]
+        # The first of equal ones.
+        best = max(scores, key=lambda point: point[1], default=None)
+        self.best_bleu_step = best[0] if best else None
+        self.best_bleu = best[1] if best else None
+        files = [file for file in (run.metrics_file, run.config_file, run.checkpoints_dir) if file.exists()]
+        age = now - max((file.stat().st_mtime for file in files), default=math.nan)
+        self.age_seconds = round(max(0.0, age)) if files else None
+        self.num_bytes = num_bytes(run.path)
+        # After the state, which problems with these do not change.
+        self.corpus = self._read(
             run.corpus_file,
             lambda: None if self.imported_from else _CORPUS.validate_json(run.read_corpus_report()),
         )
-        self.sessions = self.read(run.sessions_file, lambda: read_sessions(run)) or []
-        if self.sessions and self.state == "running":
+        self.sessions = self._read(run.sessions_file, lambda: read_sessions(run)) or []
+        if self.sessions and holder:
             self.sessions[-1].outcome = STILL_RUNNING
         # From the oldest to the newest.
-        self.evaluations = self.read(run.evaluations_file, lambda: read_evaluations(run)) or []
+        self.evaluations = self._read(run.evaluations_file, lambda: read_evaluations(run)) or []
         store = CheckpointDirectory(run.checkpoints_dir)
         folders = [store.directory / name for name in (*store.names(), *store.averages())]
         # Training removes old ones.
         self.checkpoints = [inspect_checkpoint(folder) for folder in folders if folder.is_dir()]
+
+    def curve(self, kind: str, name: str) -> list[tuple[int, float]]:
+        """Steps and finite values of a metric of training (``train``) or ``validation``, by step."""
+        values = {p.step: p.figures[name] for p in self.points if p.kind == kind and name in p.figures}
+        return sorted((step, value) for step, value in values.items() if math.isfinite(value))
 
     @property
     def environment(self) -> dict[str, str | int]:
@@ -99,3 +205,82 @@ class RunFacts(RunSummary):
             "time": short_duration(self.seconds) if self.seconds else "unknown",
             "speed": written(self.tokens_per_second, "{:,.0f} target tokens per second"),
         }
+
+    def _read(self, file: Path, reader: Callable[[], T]) -> T | None:
+        """What ``reader`` reads from the file; if it cannot, None, and the problem is added to the others."""
+        try:
+            return reader()
+        except (OSError, ConfigError, DamagedError) as error:
+            reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        except ValidationError as error:
+            reason = f"not what training wrote: {first_complaint(error)}"
+        self.problems.append(f"{file.name}: {reason.splitlines()[0]}")
+        return None
+
+    @property
+    def imported_from(self) -> str:
+        """Where the weights are from, if they were not trained by mt."""
+        return self.latest.record.imported_from if self.latest and self.latest.record else ""
+
+    def _pointed_at(self) -> tuple[SavedCheckpoint | None, SavedCheckpoint | None]:
+        """The latest checkpoint and the best one, if there are any."""
+        store = CheckpointDirectory(self.run.checkpoints_dir)
+        for pointer in (LATEST, BEST):
+            if store.pointer(pointer) is None and os.path.lexists(store.directory / pointer):
+                self.problems.append(f"checkpoints/{pointer} does not name a checkpoint")
+        # A process that was killed between writing the first checkpoint and the pointer has left no pointer.
+        latest = store.pointer(LATEST) or next(reversed(store.names()), None)
+        if latest is None:
+            return None, None
+        best = store.pointer(BEST) or latest
+        saved = {name: inspect_checkpoint(store.directory / name) for name in (best, latest)}
+        self.problems += [f"checkpoints/{name}: {one.problem}" for name, one in saved.items() if one.problem]
+        return saved[latest], saved[best]
+
+    def _counters(self) -> Counters | None:
+        """Where training was when the latest checkpoint was saved."""
+        if self.latest is None:
+            return None
+        tokenizers = self.run.src_tokenizer_file, self.run.tgt_tokenizer_file
+        self.problems += [f"{file.name} is missing" for file in tokenizers if not file.is_file()]
+        record = self.latest.record
+        if record is None or self.imported_from:
+            return None
+        saved = SavedValues.model_validate_json
+        return self._read(record.folder / VALUES, lambda: saved(read_part(record, VALUES)).counters)
+
+    def _state(self, counters: Counters | None, holder: str | None) -> tuple[State, str | None]:
+        """The state; and which process is training, why the run is finished, or what is damaged."""
+        if holder:
+            # Its files may be in the middle of a change.
+            return "running", holder
+        if self.problems or self.config is None:
+            return "damaged", "; ".join(self.problems)
+        if self.imported_from:
+            return "imported", f"from {self.imported_from}"
+        if counters is None or counters.owes_validation:
+            return "stopped", None
+        limit = counters.reached_limit(self.config.training, self.config.validation)
+        return ("finished" if limit else "stopped"), limit
+
+
+def written(number: float | None, form: str) -> str:
+    """The number in this format; ``unknown`` if it is None."""
+    return "unknown" if number is None else form.format(number)
+
+
+def short_count(number: float) -> str:
+    """A number with about three digits, such as ``950``, ``12.3k`` and ``2.32M``."""
+    rounded = float(f"{number:.3g}")
+    for unit, name in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if rounded >= unit:
+            return f"{rounded / unit:,g}{name}"
+    return f"{rounded:g}"
+
+
+def short_duration(seconds: float) -> str:
+    """A duration in the largest fitting unit, such as ``40 s``, ``12 min``, ``5 h`` or ``31 d``."""
+    for limit, unit, name in ((60, 1, "s"), (3600, 60, "min"), (48 * 3600, 3600, "h")):
+        if seconds < limit:
+            return f"{seconds // unit:.0f} {name}"
+    return f"{seconds // 86400:,.0f} d"

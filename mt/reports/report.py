@@ -8,10 +8,9 @@ import difflib
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -23,21 +22,17 @@ from mt.display import counted, markdown_text, origin_of_split, visible
 from mt.errors import RunError
 from mt.evaluation.scores import SCORE_NAMES, Score
 from mt.reports.charts import line_chart
-from mt.reports.facts import RunFacts
+from mt.reports.facts import RunFacts, short_count, short_duration
 from mt.reports.samples import RankedSamples
-from mt.reports.summary import series, short_count, short_duration
 
 _FOLDER = Path(__file__).parent
 _LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z]{2,4})?", re.ASCII)
 # The names that the Hugging Face Hub has for sacreBLEU's metrics.
 _METRICS = {"bleu": "bleu", "chrf": "chrf", "chrfpp": "chrf", "ter": "ter"}
-_MAX_CHARACTERS = 2000
-_MAX_DIFFED = 400
 _TOKENS = re.compile(r"\w+|\s+|[^\w\s]+")
 
 
-@dataclass(frozen=True)
-class _Row:
+class _Row(NamedTuple):
     """The scores of one evaluation, and what was evaluated."""
 
     data: str
@@ -65,12 +60,10 @@ def render(
         raise RunError(f"{facts.run.path} cannot be reported: {'; '.join(facts.problems)}.")
 
     def finalize(value: object) -> Markup:
-        """Shorten and escape whatever a template inserts."""
+        """Escape whatever a template inserts."""
         if isinstance(value, Markup):
             return value
-        text = str(value)
-        text = text if len(text) <= _MAX_CHARACTERS else text[: _MAX_CHARACTERS - 1] + "…"
-        return escape(visible(text)) if format == "html" else Markup(_markdown(text))
+        return escape(visible(str(value))) if format == "html" else Markup(_markdown(str(value)))
 
     environment = Environment(
         loader=FileSystemLoader(_FOLDER),
@@ -181,7 +174,7 @@ def _charts(facts: RunFacts, config: Config) -> list[Markup]:
     training = f"training, with label smoothing {smoothing:g}" if smoothing else "training"
 
     def chart(title: str, *names: tuple[str, str, str], unit: str = "") -> Markup:
-        curves = {label: series(facts.points, kind, name) for label, kind, name in names}
+        curves = {label: facts.curve(kind, name) for label, kind, name in names}
         return Markup(line_chart(title, curves, unit=unit))
 
     losses = ((training, "train", "loss"), ("validation", "validation", "loss"))
@@ -201,8 +194,6 @@ def _breakable(name: str) -> Markup:
 def compared(translation: str, reference: str) -> tuple[list[tuple[bool, str]], list[tuple[bool, str]]]:
     """Both as parts, with whether a part does not occur at that position in the other."""
     one, other = _TOKENS.findall(translation), _TOKENS.findall(reference)
-    if max(len(one), len(other)) > _MAX_DIFFED:
-        return [(False, translation)], [(False, reference)]
     parts: tuple[list[tuple[bool, str]], list[tuple[bool, str]]] = ([], [])
     matcher = difflib.SequenceMatcher(None, one, other, autojunk=False)
     for kind, start, end, other_start, other_end in matcher.get_opcodes():

@@ -10,10 +10,10 @@ from mt.config.config import Config
 from mt.config.write import all_options
 from mt.display import aligned, one_line, size
 from mt.errors import RunError
-from mt.reports.summary import RunSummary, short_count, short_duration
+from mt.reports.facts import RunFacts, short_count, short_duration
 from mt.run_directory import TRAIN_ONE, RunDirectory
 
-# The title of each column, the field of a summary, and how it is written.
+# The title of each column, the field of the facts, and how it is written.
 _COLUMNS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("state", "state", str),
     ("step", "step", "{:,}".format),
@@ -48,7 +48,7 @@ def is_run(path: Path) -> bool:
     return any(map(os.path.lexists, (run.config_file, run.checkpoints_dir, run.metrics_file)))
 
 
-def runs_table(summaries: Mapping[str, RunSummary]) -> str:
+def runs_table(summaries: Mapping[str, RunFacts]) -> str:
     """A header and one line for each run, then a sentence for each run that is training or damaged."""
     rows = [["name", *(title for title, _, _ in _COLUMNS)]]
     notes = []
@@ -75,7 +75,7 @@ def differences_table(differing: Mapping[str, Sequence[str]], names: Iterable[st
     return "\n".join(aligned([("option", *map(one_line, names)), *rows]))
 
 
-def runs_json(summaries: Mapping[str, RunSummary], differing: Mapping[str, Sequence[str]]) -> str:
+def runs_json(summaries: Mapping[str, RunFacts], differing: Mapping[str, Sequence[str]]) -> str:
     """The same facts as JSON in ASCII, with exact numbers in base units."""
     fields = ["detail", *(field for _, field, _ in _COLUMNS)]
     runs = [

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from mt.display import aligned, counted, origin_of_split, size, visible
 from mt.reports.charts import sparkline
 from mt.reports.facts import CorpusFacts, RunFacts
-from mt.reports.summary import series
 
 _MAX_ROWS = 20
 
@@ -59,7 +58,7 @@ def _curves(facts: RunFacts) -> Iterator[str]:
         ("BLEU", "validation", "bleu", 2),
         ("chrF2", "validation", "chrf", 2),
     ):
-        if points := series(facts.points, kind, name):
+        if points := facts.curve(kind, name):
             peak = (min if name == "loss" else max)(points, key=lambda point: point[1])
             first, last, best = (f"{y:.{digits}f} at step {x:,}" for x, y in (points[0], points[-1], peak))
             yield f"{label:15}  {sparkline(points):40}  {first} to {last}; best {best}"

@@ -31,9 +31,7 @@ class Beam:
         if self.size < 1:
             raise ValueError(f"size must be at least 1, not {self.size}")
         if not 0 <= self.length_penalty < math.inf:
-            raise ValueError(
-                f"length_penalty must be a finite number of at least 0, not {self.length_penalty}"
-            )
+            raise ValueError(f"length_penalty must be finite and at least 0, not {self.length_penalty}")
         if self.length_normalization not in (known := get_args(LengthNormalization)):
             raise ValueError(
                 f"length_normalization must be {' or '.join(known)}, not {self.length_normalization!r}"
@@ -67,8 +65,7 @@ class Sampling:
             raise ValueError(f"seed must be from 0 to {LARGEST_SEED}, not {self.seed}")
         if self.top_k < 0 or not 0 < self.top_p <= 1:
             raise ValueError(
-                "top_k must be 0 or above, and top_p above 0 and at most 1, "
-                f"not {self.top_k} and {self.top_p}"
+                f"top_k must be at least 0 and 0 < top_p <= 1, not {self.top_k} and {self.top_p}"
             )
 
 

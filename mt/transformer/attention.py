@@ -13,13 +13,8 @@ from mt.transformer.kernels.linear import Linear, project_together
 def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
     """Compute ``softmax(Q K^T / sqrt(K))`` (section 3.2.1): how much each query attends to each key.
 
-    Args:
-        query: ``(B, H, Tq, K)``.
-        key: ``(B, H, Tk, K)``.
-        mask: Boolean, True = may attend, broadcastable to ``(B, H, Tq, Tk)``; None lets all attend to all.
-
-    Returns:
-        ``(B, H, Tq, Tk)``. Each row sums to 1, except that a row without any key to attend to is all zeros.
+    From ``(B, H, Tq, K)`` and ``(B, H, Tk, K)``: ``(B, H, Tq, Tk)``. Each row sums to 1, except that a row
+    without any key to attend to is all zeros. The mask is boolean, or None if all attend to all.
     """
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))
     if mask is None:
@@ -71,16 +66,7 @@ class MultiHeadAttention(nn.Module):
         self.output = Linear(d_model, d_model, bias=bias)
 
     def forward(self, x: Tensor, memory: Tensor, mask: Mask) -> Tensor:
-        """Let each position of ``x`` attend to the positions of ``memory``.
-
-        Args:
-            x: ``(B, Tq, D)``, the input of the queries.
-            memory: ``(B, Tk, D)``, the input of the keys and values; ``x`` itself in self-attention.
-            mask: As in `mt.masks`, broadcastable to ``(B, H, Tq, Tk)``.
-
-        Returns:
-            ``(B, Tq, D)``.
-        """
+        """Let each position of ``x`` ``(B, Tq, D)`` attend to ``memory`` ``(B, Tk, D)``, perhaps itself."""
         if memory is x:
             queries, keys, values = project_together(x, self.query, self.key, self.value)
         else:
@@ -102,22 +88,16 @@ class MultiHeadAttention(nn.Module):
         )
         return output
 
-    def alignment_scores(self, x: Tensor, memory: Tensor, mask: Tensor | None) -> Tensor:
-        """Score each position of ``memory`` by the first head, before the softmax.
+    def first_keys(self, memory: Tensor) -> Tensor:
+        """Project ``(B, Tk, D)`` to the keys of the first head ``(B, Tk, K)``."""
+        return self.key.first_outputs(memory, self.key.out_features // self.num_heads)
 
-        Args:
-            x: ``(B, Tq, D)``, the input of the queries.
-            memory: ``(B, Tk, D)``, the input of the keys.
-            mask: ``(B, 1, 1, Tk)``, True = may attend, or a bias; None lets all attend to all.
+    def alignment_scores(self, x: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
+        """Score how well keys of the first head ``(B, Tk, K)`` match each position of ``x`` ``(B, Tq, D)``.
 
-        Returns:
-            ``(B, Tq, Tk)`` in float32 or higher; the lowest finite number where the mask is False.
+        The scores are those before the softmax, ``(B, Tq, Tk)`` in float32 or higher, and the lowest finite
+        number where the mask ``(B, 1, 1, Tk)`` is False, or minus infinity as a bias.
         """
-        keys = self.key.first_outputs(memory, self.key.out_features // self.num_heads)
-        return self.alignment_scores_of_keys(x, keys, mask)
-
-    def alignment_scores_of_keys(self, x: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
-        """Compute what `alignment_scores` does, from keys of the first head ``(B, Tk, K)``."""
         queries = self.query.first_outputs(x, keys.size(-1))
         # In float32 even under autocast: the product is small, and has another shape in each batch.
         with torch.autocast(x.device.type, enabled=False):

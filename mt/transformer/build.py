@@ -1,6 +1,6 @@
 """Builds a model and draws its initial weights: the only file in this folder that sees a config."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,11 +21,7 @@ def build_transformer(
 ) -> Transformer:
     """Build the model and draw its initial weights from torch's global generator.
 
-    Args:
-        config: The sizes and variants.
-        src_vocab_size: Size of the source vocabulary.
-        tgt_vocab_size: V, size of the target vocabulary.
-        max_length: Tokens in the longest sentence, on either side.
+    ``max_length`` is the number of tokens in the longest sentence, on either side.
     """
     shape = LayerShape(
         d_model=config.d_model,
@@ -64,16 +60,11 @@ def initialise(model: nn.Module, std: float | None) -> None:
     layer norms         gain 1, bias 0
     ==================  =====================================================================
 
-    Args:
-        model: The model.
-        std: If given, linear weights and embeddings are normal with this standard deviation instead.
+    With ``std``, linear weights and embeddings are normal with this standard deviation instead.
     """
     for module in model.modules():
         if isinstance(module, nn.Linear):
-            if std is None:
-                nn.init.xavier_uniform_(module.weight)
-            else:
-                nn.init.normal_(module.weight, std=std)
+            nn.init.normal_(module.weight, std=std) if std else nn.init.xavier_uniform_(module.weight)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
     # After the linear layers: a tied output projection is initialised as an embedding.
@@ -95,12 +86,6 @@ _DRAWING = (nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_, Tensor.
 class _NothingDrawn(TorchFunctionMode):
     """Skips random initialisation, for which torch would import its compiler on the meta device."""
 
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Sequence[type],
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call ``func``, unless it initialises at random, because that result is never used."""
         return None if func in _DRAWING else func(*args, **(kwargs or {}))

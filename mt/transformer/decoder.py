@@ -47,7 +47,8 @@ class DecoderLayer(nn.Module):
         def attend_to_source(h: Tensor) -> Tensor:
             nonlocal alignment_scores
             if with_alignment:
-                alignment_scores = self.cross_attention.alignment_scores(h, memory, src_mask)
+                keys = self.cross_attention.first_keys(memory)
+                alignment_scores = self.cross_attention.alignment_scores(h, keys, src_mask)
             attended: Tensor = self.cross_attention(h, memory, src_mask)
             return attended
 
@@ -72,7 +73,7 @@ class DecoderLayer(nn.Module):
             h = h.view(len(src_mask), -1, h.size(-1))
             if with_alignment:
                 keys = cache.src_keys[:, 0]
-                alignment_scores = self.cross_attention.alignment_scores_of_keys(h, keys, src_mask)
+                alignment_scores = self.cross_attention.alignment_scores(h, keys, src_mask)
             attended = self.cross_attention.attend(h, cache.src_keys, cache.src_values, src_mask)
             return attended.view_as(x)
 

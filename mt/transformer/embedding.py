@@ -13,12 +13,7 @@ _FIRST_POSITIONS = 1024
 def positional_encoding(num_positions: int, d_model: int) -> Tensor:
     """Compute ``PE(pos, 2i) = sin(pos / 10000^(2i/D))`` and ``PE(pos, 2i+1) = cos(pos / 10000^(2i/D))``.
 
-    Args:
-        num_positions: The number of positions, counted from 0.
-        d_model: D, which must be even.
-
-    Returns:
-        ``(num_positions, D)``, float32.
+    Positions count from 0, and D must be even: ``(num_positions, D)`` in float32.
     """
     position = torch.arange(num_positions, dtype=torch.float64)[:, None]
     frequency = torch.exp(torch.arange(0, d_model, 2, dtype=torch.float64) * (-math.log(10_000.0) / d_model))
@@ -53,19 +48,14 @@ class PositionalEmbedding(nn.Module):
         end = start + ids.size(1)
         # Read once: another thread may replace it.
         table = self.positions
+        if end > self.max_length:
+            # A slice beyond the table is short or empty, and broadcasting would hide it.
+            raise ValueError(f"position {end - 1} is beyond the {self.max_length} positions of the model")
         if end > len(table):
+            length = min(self.max_length, max(end, 2 * len(table), _FIRST_POSITIONS))
             # Training may use a table that was computed in validation.
             with torch.inference_mode(mode=False):
-                self.positions = table = longer_table(table, end, self.max_length)
+                self.positions = table = positional_encoding(length, table.size(1)).to(table)
         scales = self.word_dropout(self.tokens.weight.new_full((*ids.shape, 1), self.scale))
         embedded: Tensor = self.dropout(self.tokens(ids) * scales + table[start:end])
         return embedded
-
-
-def longer_table(positions: Tensor, num_positions: int, max_length: int) -> Tensor:
-    """Return encodings ``(P, D)`` of ``num_positions`` or more, at least twice the old length."""
-    if num_positions > max_length:
-        # A slice beyond the table is short or empty, and broadcasting would hide it.
-        raise ValueError(f"position {num_positions - 1} is beyond the {max_length} positions of the model")
-    length = min(max_length, max(num_positions, 2 * positions.size(0), _FIRST_POSITIONS))
-    return positional_encoding(length, positions.size(1)).to(positions)

@@ -18,9 +18,8 @@ from mt.transformer.transformer import Transformer
 class RecordedAttention:
     """Attention weights by kind of attention: ``kind[layer][call]``, layers from the bottom up.
 
-    The weights are float32, without gradient and before dropout. Rows are queries and columns are keys:
-    each row sums to 1, keys that the mask excludes (padding, future tokens) have exactly 0, and a row
-    without any key to attend to is all zeros. Encoding and teacher-forced decoding are one call each.
+    The weights are those of `attention_weights`, in float32, without gradient and before dropout. Encoding
+    and teacher-forced decoding are one call each.
     """
 
     encoder_self: list[list[Tensor]] = field(default_factory=list)
@@ -35,9 +34,8 @@ class RecordedAttention:
 def recording_attention(model: Transformer) -> Iterator[RecordedAttention]:
     """Record the attention weights of everything that ``model`` computes inside the ``with`` block.
 
-    The outputs of the model are not changed. The weights are computed from the same queries, keys and masks
-    that its attention modules use, in addition to the fused kernel, which does not return them. Outside the
-    block there is no cost.
+    They are computed from the queries, keys and masks of its attention modules, in addition to the fused
+    kernel, which does not return them.
 
         with recording_attention(model) as recorded:
             model(src_ids, src_mask, tgt_ids, tgt_mask)

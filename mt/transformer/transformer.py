@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-import torch
 from torch import Tensor, nn
 
 from mt.masks import Mask
@@ -31,16 +30,10 @@ class Transformer(nn.Module):
         self.output = output
 
     def forward(self, src_ids: Tensor, src_mask: Tensor, tgt_ids: Tensor, tgt_mask: Tensor) -> Tensor:
-        """Predict each next target token from the preceding ones (teacher forcing).
+        """Predict each next target token from the preceding ones (teacher forcing): logits ``(B, T, V)``.
 
-        Args:
-            src_ids: ``(B, S)``.
-            src_mask: ``(B, 1, 1, S)``, True where a source token is real.
-            tgt_ids: ``(B, T)``, beginning with BOS.
-            tgt_mask: ``(B, 1, T, T)``, True where a target token may attend.
-
-        Returns:
-            Logits ``(B, T, V)``.
+        The target ``(B, T)`` begins with BOS; its mask is ``(B, 1, T, T)``, and that of the source ``(B, S)``
+        is ``(B, 1, 1, S)``.
         """
         memory = self.encode(src_ids, src_mask)
         return self.project(self.decode(tgt_ids, memory, src_mask, tgt_mask).hidden)
@@ -74,8 +67,7 @@ class Transformer(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """Decode the newest token of each row ``(R,)``, by which the cache grows.
 
-        Returns:
-            Logits ``(R, V)`` of the next token, and its alignment scores ``(R, S)`` if requested.
+        It returns the logits ``(R, V)`` of the next token, and if requested its alignment scores ``(R, S)``.
         """
         x = self.tgt_embedding(ids[:, None], start=cache.length)
         decoded = self.decoder.decode_step(x, cache, with_alignment=with_alignment)
@@ -100,17 +92,12 @@ class Transformer(nn.Module):
     def adopt_weights(self, weights: Mapping[str, Tensor]) -> None:
         """Use these tensors as the parameters, without a copy, in a model that was built without memory."""
         self.check_shapes({name: tuple(weight.shape) for name, weight in weights.items()})
-        # By the old parameter, because tied ones have one name but several places.
-        new = {
-            parameter: nn.Parameter(weights[name].to(parameter.dtype))
-            for name, parameter in self.named_parameters()
-        }
-        for module in self.modules():
-            for name, parameter in list(module.named_parameters(recurse=False)):
-                setattr(module, name, new[parameter])
-            for name, buffer in list(module.named_buffers(recurse=False)):
-                # Buffers are empty before the model is used.
-                setattr(module, name, torch.empty(buffer.shape, dtype=buffer.dtype))
+        new = {own: nn.Parameter(weights[name].to(own.dtype)) for name, own in self.named_parameters()}
+        # Tied ones have several names here.
+        named = self.named_parameters(remove_duplicate=False)
+        self.load_state_dict({name: new[own] for name, own in named}, assign=True)
+        for embedding in (self.src_embedding, self.tgt_embedding):
+            embedding.positions = embedding.tokens.weight.detach()[:0]
 
     def check_shapes(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
         """Check that weights of these shapes would match; this also works on the meta device."""

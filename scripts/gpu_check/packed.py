@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from mt.device import choose_device
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID
 from mt.transformer.attention import MultiHeadAttention
-from mt.transformer.embedding import PositionalEmbedding, longer_table
+from mt.transformer.embedding import PositionalEmbedding, positional_encoding
 from mt.transformer.kernels.cross_entropy import FusedLosses, fused_losses, smoothed_cross_entropy
 from mt.transformer.transformer import Transformer
 from scripts.benchmark.sizes import SIZES
@@ -91,7 +91,7 @@ def _measure_model(name: str, vocabulary: int, device: torch.device) -> None:
         if isinstance(module, MultiHeadAttention):
             module.scaled_dot_product = PackedAttention()  # type: ignore[assignment]
         if isinstance(module, PositionalEmbedding):
-            module.positions = longer_table(module.positions, LONGEST, module.max_length)
+            module.positions = positional_encoding(LONGEST, module.positions.size(1)).to(module.positions)
     for layer in (*model.encoder.layers, *model.decoder.layers):
         layer.compile(dynamic=False)
     fused = torch.compile(fused_losses)

@@ -87,8 +87,8 @@ def test_score_is_the_log_probability_at_temperature_one(
         ({"temperature": 0.0}, "temperature .* above 0, not 0.0"),
         ({"temperature": math.nan}, "temperature .* above 0, not nan"),
         ({"seed": 2**32}, "seed must be from 0 to 4294967295"),
-        ({"top_k": -1}, "top_k must be 0 or above"),
-        ({"top_p": 1.1}, "top_p above 0 and at most 1"),
+        ({"top_k": -1}, "top_k must be at least 0"),
+        ({"top_p": 1.1}, "0 < top_p <= 1"),
     ],
 )
 def test_options_have_bounds(options: dict[str, Any], message: str) -> None:

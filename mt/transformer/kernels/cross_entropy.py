@@ -13,14 +13,12 @@ from torch.nn import functional as F
 from mt.special_tokens import PAD_ID
 from mt.transformer.kernels.linear import onednn_dtype, pad_rows, product, transposed_product
 
-# 16 MB of logits at a time. Products are faster with many rows: in bf16, where each chunk's part of the
-# weight's gradient is converted to float32, half as many chunks save 1 % of a step.
+# 16 MB of logits at a time; products are faster with many rows.
 _CHUNK_BYTES = 2**24
 # A GPU is faster with few large products, and has room for 512 MB of logits in float32. Compiled losses
 # convert them only in registers; four times as many made 1.13 times as many tokens a second on an H100.
 _CHUNK_ELEMENTS_ELSEWHERE, _CHUNK_ELEMENTS_COMPILED = 2**27, 2**29
-# The loss passes over its logits ten times, so on a CPU it processes as many rows at a time as fit into the
-# caches of two cores. That halves its time; half or twice as many rows are within 5 % of it.
+# The loss passes over its logits ten times: as many rows at a time as fit into a CPU's caches halve its time.
 _BLOCK_ELEMENTS = 2**19
 # Tensor cores read rows of this many values at once, and products are slower if the rows of a matrix have
 # another size (NVIDIA, Matrix Multiplication Background User's Guide, section 2.1.1).
@@ -42,22 +40,19 @@ def _projected_loss(
     bias: Tensor | None = None,
     elements: int = _CHUNK_ELEMENTS_ELSEWHERE,
 ) -> Tensor:
-    """Project ``hidden`` ``(N, D)`` and sum the losses of all chunks, each of an even number of rows.
+    """Project ``hidden`` ``(N, D)`` and sum the losses of all chunks, each of an even number of rows."""
+    # Inside `forward`, gradients are always disabled, so this must be determined here.
+    inputs = (hidden, weight, bias, labels, row_losses, elements, torch.is_grad_enabled())
+    return _ProjectedLoss.apply(*inputs)  # type: ignore[no-untyped-call, no-any-return]
+
+
+class _ProjectedLoss(torch.autograd.Function):
+    """Computes the gradient together with the loss; `backward` only scales it.
 
     The logits of all tokens at once would be the largest tensor of training. They are computed in chunks
     instead (of ``elements`` numbers, except on a CPU), replaced by their gradient in place, multiplied into
     the gradients of the hidden states and of the projection, and discarded.
     """
-    # Inside `forward`, gradients are always disabled, so this must be determined here.
-    with_gradient = torch.is_grad_enabled()
-    loss: Tensor = _ProjectedLoss.apply(  # type: ignore[no-untyped-call]
-        hidden, weight, bias, labels, row_losses, elements, with_gradient
-    )
-    return loss
-
-
-class _ProjectedLoss(torch.autograd.Function):
-    """Computes the gradient together with the loss; `backward` only scales it."""
 
     @staticmethod
     def forward(
@@ -163,7 +158,13 @@ def r_drop_loss(
     def row_losses(logits: Tensor, labels: Tensor, needs_gradient: bool) -> Tensor:
         # Each row has a weight of one half, because there are two rows for each token.
         weights = (labels != PAD_ID).to(logits.dtype) / 2
-        both, log_total, gap = _compare_passes(logits)
+        # Probabilities and log-normalisers of all rows, and log-ratios between the two passes of a token.
+        logits.sub_(logits.amax(-1, keepdim=True))
+        both = logits.exp()
+        total = both.sum(-1)
+        both.div_(total[:, None])
+        log_total = total.log()
+        gap = (logits[::2] - logits[1::2]).sub_((log_total[::2] - log_total[1::2])[:, None])
         of_label = logits.gather(-1, labels[:, None])[:, 0]
         losses = log_total - (1 - smoothing) * of_label - smoothing * logits.mean(-1)
         p, q = both[::2], both[1::2]
@@ -188,17 +189,6 @@ def r_drop_loss(
     # Ordered by token, not by pass, so that a chunk has both passes of its tokens.
     rows = hidden.transpose(0, 1).reshape(-1, hidden.size(-1))
     return _projected_loss(rows, weight, labels.repeat_interleave(2), row_losses, bias=bias)
-
-
-def _compare_passes(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Of rows ``(2N, V)`` that alternate between passes: probabilities, log-normalisers, log-ratios."""
-    logits.sub_(logits.amax(-1, keepdim=True))
-    both = logits.exp()
-    total = both.sum(-1)
-    both.div_(total[:, None])
-    log_total = total.log()
-    gap = (logits[::2] - logits[1::2]).sub_((log_total[::2] - log_total[1::2])[:, None])
-    return both, log_total, gap
 
 
 def smoothed_cross_entropy(
@@ -227,16 +217,13 @@ def smoothed_cross_entropy(
             _subtract_target(logits, labels, is_real, smoothing)
         return losses * is_real
 
-    if fused is not None and torch.is_grad_enabled():
-        return _projected_loss(
-            hidden,
-            weight,
-            labels,
-            lambda rows, of_rows, _: fused(rows, of_rows, smoothing),
-            bias=bias,
-            elements=_CHUNK_ELEMENTS_COMPILED,
-        )
-    return _projected_loss(hidden, weight, labels, row_losses, bias=bias)
+    if fused is None or not torch.is_grad_enabled():
+        return _projected_loss(hidden, weight, labels, row_losses, bias=bias)
+
+    def compiled(logits: Tensor, labels: Tensor, needs_gradient: bool) -> Tensor:
+        return fused(logits, labels, smoothing)
+
+    return _projected_loss(hidden, weight, labels, compiled, bias=bias, elements=_CHUNK_ELEMENTS_COMPILED)
 
 
 def _subtract_target(probabilities: Tensor, labels: Tensor, weights: Tensor, smoothing: float) -> None:
@@ -246,10 +233,7 @@ def _subtract_target(probabilities: Tensor, labels: Tensor, weights: Tensor, smo
 
 
 def fused_losses(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
-    """The cross-entropy of each row ``(N,)``, as formulas that a compiler fuses into two passes.
-
-    The logits ``(N, V)`` are replaced by the gradient of the summed loss; rows with PAD do not count.
-    """
+    """A form of `RowLosses` for cross-entropy, with a gradient, that a compiler fuses into two passes."""
     exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
     log_total = exact.logsumexp(-1, keepdim=True)
     is_label = torch.arange(exact.size(-1), device=exact.device) == labels[:, None]

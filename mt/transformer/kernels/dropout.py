@@ -12,10 +12,9 @@ _LEVELS = 2**16
 class Dropout(nn.Module):
     """Zero a share ``p`` of the elements in training and scale the rest by ``1 / (1 - p)``.
 
-    On a CPU, torch draws one random number for each element, one after the other, and so spends more time
-    on dropout than on any other layer. Here each 64-bit draw serves four elements with 16 bits each, which
-    rounds ``p`` to a multiple of 1/65536. The bits come from torch's own generator, so that its state is all
-    that resuming needs. On other devices, torch's own dropout is fast.
+    On a CPU, torch draws one random number for each element, which takes longer than any other layer. Here
+    each 64-bit draw of the same generator serves four elements with 16 bits each, which rounds ``p`` to a
+    multiple of 1/65536. On other devices, torch's own dropout is fast.
     """
 
     def __init__(self, p: float) -> None:
