@@ -1,5 +1,6 @@
 """`mt runs`: all runs as a table."""
 
+import shutil
 import time
 from pathlib import Path
 from typing import Annotated
@@ -14,29 +15,42 @@ def runs(
         list[Path] | None,
         Argument(metavar="PATH", help="Runs, or folders of runs.", show_default="runs/"),
     ] = None,
+    sort: Annotated[
+        str | None, Option(metavar="COLUMN", help="Sort by a column or option, such as 'test BLEU'.")
+    ] = None,
     json: Annotated[bool, Option("--json", help="Print JSON instead, with exact numbers.")] = False,
 ) -> None:
-    """List the runs: whether each is running or finished, how far it has got, and its best BLEU.
+    """List the runs: whether each is running or finished, how far it has got, its BLEU, and its settings.
 
-    With two or more PATHS, it also shows the options in which the runs differ.
+    Options in which the runs differ are further columns, as far as there is room; of two or more PATHs,
+    all of them are listed. Of runs that differ in their seed only, the mean of the scores is added.
 
-    BLEU is measured in validation. The age is the time since training last wrote metrics or a checkpoint,
-    and the speed is in target tokens. A damaged run is listed with what is wrong with it.
+    The best BLEU is that of validation, the test BLEU that of the newest mt evaluate. The age is the time
+    since training last wrote metrics or a checkpoint; tokens and speed are those of targets.
     """
     from mt.reports.facts import RunFacts
-    from mt.reports.runs import differences_table, differing_options, find_runs, runs_json, runs_table
+    from mt.reports.runs import (
+        differences_table,
+        differing_options,
+        find_runs,
+        runs_json,
+        runs_table,
+        sorted_by,
+    )
 
     now = time.time()
     summaries = {
         str(run.path) if paths else run.path.name: RunFacts(run, now=now)
         for run in find_runs(map(named_run, paths or [RUNS]))
     }
-    usable = {name: summary.config for name, summary in summaries.items() if summary.config}
-    is_comparing = paths is not None and len(paths) > 1 and len(usable) > 1
-    differing = differing_options(usable) if is_comparing else {}
+    differing = differing_options(summaries)
+    if sort is not None:
+        summaries = sorted_by(sort, summaries, differing)
     if json:
         echo(runs_json(summaries, differing))
         return
-    echo(runs_table(summaries))
-    if is_comparing:
-        echo("\n" + differences_table(differing, usable))
+    lists_all = len(paths or ()) > 1
+    width = shutil.get_terminal_size((160, 24)).columns
+    echo(runs_table(summaries, {} if lists_all else differing, width=width))
+    if lists_all:
+        echo("\n" + differences_table(differing))

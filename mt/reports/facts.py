@@ -164,6 +164,12 @@ class RunFacts:
         # Training removes old ones.
         self.checkpoints = [inspect_checkpoint(folder) for folder in folders if folder.is_dir()]
 
+    @property
+    def test_bleu(self) -> float | None:
+        """BLEU of the newest evaluation on a test split, of whatever checkpoint and search."""
+        scores = [each.scores.get("bleu") for each in self.evaluations if each.setting.startswith("test-")]
+        return scores[-1].value if scores and scores[-1] else None
+
     def curve(self, kind: str, name: str) -> list[tuple[int, float]]:
         """Steps and finite values of a metric of training (``train``) or ``validation``, by step."""
         values = {p.step: p.figures[name] for p in self.points if p.kind == kind and name in p.figures}

@@ -2,29 +2,34 @@
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from mt.config.config import Config
 from mt.config.write import all_options
-from mt.display import aligned, one_line, size
-from mt.errors import RunError
+from mt.display import aligned, counted, one_line, size
+from mt.errors import ConfigError, RunError
 from mt.reports.facts import RunFacts, short_count, short_duration
 from mt.run_directory import TRAIN_ONE, RunDirectory
 
-# The title of each column, the field of the facts, and how it is written.
+# The title of each column, the field of the facts, and how it is written; the most important ones first.
 _COLUMNS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("state", "state", str),
     ("step", "step", "{:,}".format),
-    ("epochs", "epochs", "{:,}".format),
-    ("target tokens", "num_target_tokens", short_count),
     ("best BLEU", "best_bleu", "{:.2f}".format),
-    ("at step", "best_bleu_step", "{:,}".format),
+    ("test BLEU", "test_bleu", "{:.2f}".format),
+    ("epochs", "epochs", "{:,}".format),
+    ("tokens", "num_target_tokens", short_count),
     ("tokens/s", "tokens_per_second", "{:,.0f}".format),
     ("age", "age_seconds", short_duration),
     ("size", "num_bytes", size),
 )
+_NUM_BEFORE_OPTIONS = 4
+_SEED = "training.seed"
+_MOST_CHARACTERS = 24
 
 
 def find_runs(paths: Iterable[Path]) -> list[RunDirectory]:
@@ -48,36 +53,109 @@ def is_run(path: Path) -> bool:
     return any(map(os.path.lexists, (run.config_file, run.checkpoints_dir, run.metrics_file)))
 
 
-def runs_table(summaries: Mapping[str, RunFacts]) -> str:
-    """A header and one line for each run, then a sentence for each run that is training or damaged."""
-    rows = [["name", *(title for title, _, _ in _COLUMNS)]]
-    notes = []
-    for name, summary in summaries.items():
-        values = [(getattr(summary, field), form) for _, field, form in _COLUMNS]
-        rows.append([one_line(name), *("-" if value is None else form(value) for value, form in values)])
-        if summary.detail is not None and summary.state in ("running", "damaged"):
-            notes.append(f"{one_line(name)}: {summary.state}, {one_line(summary.detail)}")
+def runs_table(
+    summaries: Mapping[str, RunFacts], differing: Mapping[str, Mapping[str, str]], *, width: int
+) -> str:
+    """A header and one line for each run, then sentences on runs in training or damaged, and on seeds.
+
+    Options that differ are columns, too, those with most values first. What does not fit is left out.
+    """
+    facts_of = summaries.values()
+    columns = [("name", [one_line(name) for name in summaries])]
+    for title, field, form in _COLUMNS:
+        values = [getattr(facts, field) for facts in facts_of]
+        columns.append((title, ["-" if value is None else form(value) for value in values]))
+    short = Counter(option.partition(".")[2] for option in differing)
+    options = []
+    for option, by_run in sorted(differing.items(), key=lambda item: -len({*item[1].values()})):
+        key = option.partition(".")[2]
+        cells = [one_line(by_run.get(name, "-"), _MOST_CHARACTERS) for name in summaries]
+        options.append((key if short[key] == 1 else option, cells))
+    columns[1 + _NUM_BEFORE_OPTIONS : 1 + _NUM_BEFORE_OPTIONS] = options
+    shown: list[tuple[str, list[str]]] = []
+    for title, cells in columns:
+        width -= max(map(len, (title, *cells))) + 2
+        if width < -2:
+            break
+        shown.append((title, cells))
+    num_left_out = len([column for column in options if column not in shown])
+    notes = [
+        f"{one_line(name)}: {facts.state}, {one_line(facts.detail)}"
+        for name, facts in summaries.items()
+        if facts.detail is not None and facts.state in ("running", "damaged")
+    ]
+    if num_left_out:
+        notes.append(
+            f"{counted(num_left_out, 'more option')} differ: mt runs RUN RUN lists those of two runs"
+        )
+    notes += _over_seeds(summaries)
+    rows = list(zip(*([title, *cells] for title, cells in shown), strict=True))
     return "\n".join([*aligned(rows, num_texts=2), *([""] if notes else []), *notes])
 
 
-def differing_options(configs: Mapping[str, Config]) -> dict[str, list[str]]:
-    """The options that are not the same in all these configs, with their value as YAML in each config."""
-    options = [all_options(config) for config in configs.values()]
-    rows = {key: [values[key] for values in options] for key in (options[0] if options else {})}
-    return {key: values for key, values in rows.items() if len(set(values)) > 1}
+def _over_seeds(summaries: Mapping[str, RunFacts]) -> Iterator[str]:
+    """The mean scores and their standard deviations of runs that differ in the seed only."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name, facts in summaries.items():
+        if facts.config is not None:
+            options = all_options(facts.config) | {_SEED: ""}
+            groups.setdefault(tuple(options.values()), []).append(name)
+    for names in groups.values():
+        means = []
+        for title, field, form in _COLUMNS:
+            values = [getattr(summaries[name], field) for name in names]
+            if title.endswith("BLEU") and len(values) > 1 and None not in values:
+                means.append(f"{title} {form(statistics.mean(values))} ± {form(statistics.stdev(values))}")
+        if means:
+            yield f"{counted(len(names), 'seed')} ({', '.join(map(one_line, names))}): {', '.join(means)}"
 
 
-def differences_table(differing: Mapping[str, Sequence[str]], names: Iterable[str]) -> str:
+def sorted_by(
+    column: str, summaries: Mapping[str, RunFacts], differing: Mapping[str, Mapping[str, str]]
+) -> dict[str, RunFacts]:
+    """The runs by a column of the table or an option that differs: the highest first, text alphabetically."""
+    fields = {title.lower(): field for title, field, _ in _COLUMNS}
+    options = {key: option for option in differing for key in (option, option.partition(".")[2])}
+    name, field, option = column.lower(), fields.get(column.lower()), options.get(column)
+    if name != "name" and field is None and option is None:
+        known = ", ".join(["name", *fields, *differing])
+        raise ConfigError(f"--sort: there is no column {column!r}, only {known}.")
+
+    def key(run: str) -> tuple[bool, float, str]:
+        value: object = run if name == "name" else getattr(summaries[run], field) if field else None
+        if option is not None and field is None:
+            value = differing[option].get(run)
+        with suppress(ValueError, TypeError):
+            return value is None, -float(value), ""  # type: ignore[arg-type]
+        return value is None, 0.0, str(value)
+
+    return {run: summaries[run] for run in sorted(summaries, key=key)}
+
+
+def differing_options(summaries: Mapping[str, RunFacts]) -> dict[str, dict[str, str]]:
+    """The options that are not the same in all runs, with their values as YAML by the names of the runs."""
+    options = {name: all_options(facts.config) for name, facts in summaries.items() if facts.config}
+    rows = {
+        key: {name: values[key] for name, values in options.items()}
+        for key in next(iter(options.values()), ())
+    }
+    return {key: values for key, values in rows.items() if len({*values.values()}) > 1}
+
+
+def differences_table(differing: Mapping[str, Mapping[str, str]]) -> str:
     """One line for each option, with its value in each run."""
     if not differing:
         return "no option differs"
-    rows = [(key, *(one_line(value, max_length=40) for value in values)) for key, values in differing.items()]
+    names = next(iter(differing.values()))
+    rows = [
+        (key, *(one_line(values[name], max_length=40) for name in names)) for key, values in differing.items()
+    ]
     return "\n".join(aligned([("option", *map(one_line, names)), *rows]))
 
 
-def runs_json(summaries: Mapping[str, RunFacts], differing: Mapping[str, Sequence[str]]) -> str:
+def runs_json(summaries: Mapping[str, RunFacts], differing: Mapping[str, Mapping[str, str]]) -> str:
     """The same facts as JSON in ASCII, with exact numbers in base units."""
-    fields = ["detail", *(field for _, field, _ in _COLUMNS)]
+    fields = ["detail", "best_bleu_step", *(field for _, field, _ in _COLUMNS)]
     runs = [
         {"name": name, "path": str(summary.run.path), **{field: getattr(summary, field) for field in fields}}
         for name, summary in summaries.items()

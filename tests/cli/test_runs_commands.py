@@ -29,12 +29,9 @@ def two_runs() -> None:
 def test_all_runs_are_listed_with_state_step_and_score(call: Call) -> None:
     code, out, err = call("runs")
     assert (code, err) == (0, "")
-    head, done, half = out.splitlines()
-    assert re.split(r"  +", head) == [
-        *("name", "state", "step", "epochs", "target tokens", "best BLEU", "at step", "tokens/s", "age"),
-        "size",
-    ]
-    assert re.split(r"  +", done)[:7] == ["done", "finished", "600", "200", "82.8k", "100.00", "600"]
+    head, done, half, *_ = out.splitlines()
+    assert re.split(r"  +", head)[:5] == ["name", "state", "step", "best BLEU", "test BLEU"]
+    assert re.split(r"  +", done)[:5] == ["done", "finished", "600", "100.00", "-"]
     assert re.split(r"  +", half)[:3] == ["half", "stopped", "605"]
 
 
@@ -45,10 +42,41 @@ def test_runs_that_are_named_are_compared(call: Call) -> None:
     assert rows[0] == ["option", "runs/done", "runs/half"]
     assert ["training.ema_decay", "null", "0.9"] in rows
     assert ["model.d_model", "8", "8"] not in rows
-    assert "option" not in call("runs").out
+    assert "option  " not in call("runs").out
     content = json.loads(call("runs", "--json", "runs/done", "runs/half").out)
     assert content["runs"][0]["num_target_tokens"] == 82_800
-    assert content["differing_options"]["training.ema_decay"] == ["null", "0.9"]
+    values = {"runs/done": "null", "runs/half": "0.9"}
+    assert content["differing_options"]["training.ema_decay"] == values
+
+
+def test_a_sweep_shows_its_option_its_test_scores_and_the_mean_over_seeds(
+    call: Call, trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Copies of a run, as if each had been trained with its config."""
+    assert call("evaluate", "--run", trained.path, "--scores-only").code == 0
+    config = trained.config_file.read_text()
+    for name, rate, seed in (("a", "0.01", 1), ("b", "0.02", 1), ("c", "0.02", 2)):
+        shutil.copytree(trained.path, f"sweep/{name}")
+        text = re.sub(r"  learning_rate: .*", f"  learning_rate: {rate}", config)
+        Path(f"sweep/{name}/config.yaml").write_text(re.sub(r"  seed: .*", f"  seed: {seed}", text))
+    monkeypatch.setenv("COLUMNS", "100")
+    head, *rows = call("runs", "sweep").out.splitlines()
+    titles = re.split(r"  +", head)
+    assert titles[5:7] == ["learning_rate", "seed"]
+    cells = [dict(zip(titles, re.split(r"  +", row), strict=True)) for row in rows[:3]]
+    assert [(row["name"], row["learning_rate"], row["seed"]) for row in cells] == [
+        ("sweep/a", "0.01", "1"), ("sweep/b", "0.02", "1"), ("sweep/c", "0.02", "2"),
+    ]  # fmt: skip
+    bleu = cells[0]["test BLEU"]
+    assert float(bleu) > 0
+    assert rows[-1].startswith("2 seeds (sweep/b, sweep/c): best BLEU ")
+    assert rows[-1].endswith(f"test BLEU {bleu} ± 0.00")
+    for column in ("learning_rate", "schedule.learning_rate"):
+        first, *_ = call("runs", "sweep", "--sort", column).out.splitlines()[1:]
+        assert first.startswith("sweep/b")
+    assert "only name, state" in call("runs", "sweep", "--sort", "colour").err
+    monkeypatch.setenv("COLUMNS", "50")
+    assert "2 more options differ" in call("runs", "sweep").out
 
 
 @pytest.mark.usefixtures("two_runs")
