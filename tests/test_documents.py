@@ -32,6 +32,10 @@ TINY = [
 ]  # fmt: skip
 # Names in the guides that need something large, or a network, and what takes their place.
 SUBSTITUTES = {
+    "lr-$rate": "lr-0.002",
+    "=$rate": "=0.002",
+    "lr-0.0005": "lr-0.002",
+    "lr-0.008": "lr-0.002",
     "step_0002000": "step_0000012",
     "step_0001000": "step_0000100",
     "average_0002000": "average_0000200",
@@ -47,7 +51,7 @@ EXTRAS = {"docs/export.md": ("ctranslate2", "transformers")}
 # The console blocks of this page show the figures of a machine.
 PAGE_RUN_ELSEWHERE = "docs/check.md"
 # These begin with a corpus alone, and make the run that they then use.
-PAGES_THAT_TRAIN = ("README.md", "docs/tutorial.md")
+PAGES_THAT_TRAIN = ("README.md", "docs/tutorial.md", "docs/experiments.md")
 
 
 @dataclass(frozen=True)

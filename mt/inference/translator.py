@@ -35,7 +35,7 @@ class Translator:
     """A trained model, or an ensemble of several, with its tokenizers.
 
     translator = Translator.from_run("runs/quickstart")
-    translator.translate(["the dog sees a house."], strategy=Beam(5))
+    translator.translate(["The dog sees a house."], strategy=Beam(5))
     """
 
     src = tgt = checkpoint = example = ""
