@@ -1,4 +1,4 @@
-"""The notebook docs/tour.ipynb: its code runs as it is, with less training, and shows what its text promises."""
+"""The notebook docs/tour.ipynb runs, with less training, and shows what its text promises."""
 
 import json
 import sys

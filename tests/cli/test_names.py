@@ -45,7 +45,7 @@ def test_a_path_comes_before_a_name(runs: Path, call: Call) -> None:
     assert call("translate", "--run", "tiny", "Anna")[0] == 2
 
 
-def test_show_describes_the_run_that_has_just_begun(runs: Path, call: Call) -> None:
+def test_show_describes_a_run_in_its_first_minutes(runs: Path, call: Call) -> None:
     begun = runs / "begun"
     begun.mkdir()
     shutil.copy(runs / "tiny" / "config.yaml", begun)
