@@ -118,5 +118,7 @@ def _what_to_do_next(outcome: "Outcome", run: "RunDirectory", config: "Config", 
     return (
         f'Translate with it:  mt translate --run {path} "..."\n'
         f"Score it:           mt evaluate --run {path} --split test\n"
-        f"Watch the curves:   tensorboard --logdir {quote(str(run.tensorboard_dir))}"
+        f"Watch the curves:   tensorboard --logdir {quote(str(run.tensorboard_dir))}  "
+        "# http://localhost:6006/#timeseries\n"
+        f"Compare runs:       tensorboard --logdir {quote(str(run.path.parent))}  # http://localhost:6006/#hparams"
     )

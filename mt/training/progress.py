@@ -29,6 +29,9 @@ LOG = logging.getLogger(__name__)
 # A loss one nat above its average means that the perplexity is e times as high, which is far beyond noise.
 SPIKE = 1.0
 BAR = "{desc}{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} steps{postfix}"
+# TensorBoard sorts options by name and shows five of them, first those that differ. These are named without
+# their section, and so come first.
+_SWEPT = ("model.dropout", "schedule.learning_rate", "training.batch_tokens", "training.label_smoothing")
 
 
 OnMetrics = Callable[[int, Mapping[str, float]], object]
@@ -86,9 +89,9 @@ class Progress(contextlib.ExitStack):
         """Show the options of a new run among TensorBoard's hyper-parameters."""
         writer = self._tensorboard.file_writer
         assert writer is not None  # Only a closed SummaryWriter has none.
-        known = {name: value for name, value in options.items() if value is not None}
+        shown = {name.partition(".")[2] if name in _SWEPT else name: value for name, value in options.items()}
         # At the first step, so that they appear once, however often the run is started.
-        writer.add_summary(hparams(known, {})[1], 1)
+        writer.add_summary(hparams(shown, {})[1], 1)
 
     def step(self, result: StepResult) -> None:
         """Show one more step, and its point of the training curve if it has one."""
@@ -145,7 +148,7 @@ class Progress(contextlib.ExitStack):
         table = markdown_table(Sample._fields, [[*map(markdown_text, sample)] for sample in samples])
         self._tensorboard.add_text("validation/samples", table, counters.step)
         if attention is not None:
-            self._tensorboard.add_image("attention", attention, counters.step, dataformats="HWC")
+            self._tensorboard.add_image("validation/attention", attention, counters.step, dataformats="HWC")
         self._tensorboard.flush()
 
     def sync(self) -> None:
@@ -160,8 +163,11 @@ class Progress(contextlib.ExitStack):
 
     def _write(self, group: str, counters: Counters, values: dict[str, float]) -> None:
         metrics = {f"{group}/{name}": value for name, value in values.items()}
-        for name, value in metrics.items():
-            self._tensorboard.add_scalar(name, value, counters.step)
+        for name, value in values.items():
+            # TensorBoard sorts charts by name, and opens the first two groups.
+            comes_first = group == "validation" or name == "loss"
+            tag = f"learning/{group}_{name}" if comes_first else f"{group}/{name}"
+            self._tensorboard.add_scalar(tag, value, counters.step)
         if self._on_metrics is not None:
             self._on_metrics(counters.step, metrics)
         line = {

@@ -21,7 +21,8 @@ def test_the_run_is_called_like_its_config(call: Call, tiny_config_file: Path) -
     assert "Finished: training.max_steps (2) reached, after 2 steps" in err
     assert "Best validation BLEU: " in err
     assert 'mt translate --run runs/tiny "..."' in err
-    assert "tensorboard --logdir runs/tiny/tensorboard" in err
+    assert "tensorboard --logdir runs/tiny/tensorboard  # http://localhost:6006/#timeseries" in err
+    assert "tensorboard --logdir runs  # http://localhost:6006/#hparams" in err
     assert Path("runs/tiny/checkpoints/step_0000002").is_dir()
     code, _, err = call("train", "--config", tiny_config_file, "--set", "training.max_steps=2")
     assert code == 0

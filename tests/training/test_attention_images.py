@@ -29,7 +29,7 @@ def test_one_pair_is_drawn_at_each_validation(
     train_until(make_config(), tmp_path / "run")
     events = EventAccumulator(str(tmp_path / "run/tensorboard"), size_guidance={"images": 0})
     events.Reload()
-    images = events.Images("attention")
+    images = events.Images("validation/attention")
     assert [image.step for image in images] == [4, 8, 12]
     # The same pair, so that one sees the model change and nothing else.
     assert len({(image.width, image.height) for image in images}) == 1

@@ -1,4 +1,4 @@
-"""What TensorBoard shows of a run: its options, and the text of its samples."""
+"""What TensorBoard shows of a run: first what matters most, once, and the text of its samples."""
 
 import html
 import re
@@ -20,7 +20,7 @@ with warnings.catch_warnings():
     from tensorboard.plugin_util import markdown_to_safe_html  # type: ignore[import-untyped]
 
 
-def test_the_options_of_a_run_are_among_the_hyper_parameters_once(
+def test_scores_losses_and_often_varied_options_are_shown_first_and_once(
     make_config: Callable[..., Config], train_until: Callable[..., object], tmp_path: Path
 ) -> None:
     train_until(make_config(), tmp_path / "run", step=5, crash=True)
@@ -28,8 +28,14 @@ def test_the_options_of_a_run_are_among_the_hyper_parameters_once(
     events = EventAccumulator(str(tmp_path / "run/tensorboard")).Reload()
     content = events.SummaryMetadata(metadata.SESSION_START_INFO_TAG).plugin_data.content
     options = metadata.parse_session_start_info_plugin_data(content).hparams
-    assert options["schedule.learning_rate"].number_value == 0.02
+    assert options["learning_rate"].number_value == 0.02
     assert options["tokenizer.kind"].string_value == "word"
+    # TensorBoard sorts by name, shows five options and five metrics, and opens two groups of charts.
+    assert sorted(options)[:4] == ["batch_tokens", "dropout", "label_smoothing", "learning_rate"]
+    assert sorted(events.Tags()["scalars"] + events.Tags()["images"])[:5] == [
+        "learning/train_loss",
+        *(f"learning/validation_{name}" for name in ("bleu", "chrf", "loss", "perplexity")),
+    ]
 
 
 @pytest.mark.parametrize(
