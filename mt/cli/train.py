@@ -66,6 +66,10 @@ def train(
     loaded, directory = load_config_and_run(config, overrides, run)
     if not (directory.exists or from_checkpoint) and (same := _run_with(loaded)):
         say(f"{same} has the same settings, and is another run: to continue it, add --run {same}")
+    if restart or not (directory.exists or from_checkpoint):
+        from mt.data.sources.find import check_sources
+
+        check_sources(loaded.data)
     # After the checks above, because importing torch is slow.
     from mt.training.run import run_training
 
