@@ -167,10 +167,11 @@ def test_every_room_has_its_floor() -> None:
     assert rooms == set(FLOORS)
 
 
-# What needs torch, the fast engine or `datasets` is imported where it is needed: translating needs none of
-# them, nor does finding a user's mistake.
+# What needs torch, the fast engine or tables is imported where it is needed: translating needs none of them,
+# nor does finding a mistake.
 IMPORTED_WHERE_NEEDED = {
     "mt.data.sources.find": {"mt.data.sources.hub"},
+    "mt.data.sources.read": {"pyarrow.parquet"},
     "mt.inference.translator": {"mt.inference.model_translator", "mt.inference.engine.choice"},
     "mt.training.run": {"mt.inference.engine.convert"},
 }

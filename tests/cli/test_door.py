@@ -75,7 +75,7 @@ def test_a_wrong_path_or_column_needs_no_library_that_trains(converted: Path, tm
         f"init --init-from {converted} --data table.csv",
         "train -c run.yaml --set data.path=builtin:primer --set data.mix=table.csv",
     ]
-    done = call(lines, ["torch", "datasets", "pandas"], tmp_path)
+    done = call(lines, [*TRAINING, "numpy", "pandas"], tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stderr.count("there is no file or folder 'nowhere'") == 3
     assert done.stderr.count("has no column 'en'") == 8
