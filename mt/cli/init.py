@@ -81,8 +81,8 @@ def init(
     file = output or Path("adapted.yaml" if init_from else f"{src}-{tgt}.yaml")
     if file.exists():
         raise ConfigError(f"{file} exists already. Choose another file with --output.")
-    if not file.parent.is_dir():
-        raise ConfigError(f"There is no folder {file.parent} for {file.name}. Choose one with --output.")
+    if not (file.parent.is_dir() and os.access(file.parent, os.W_OK)):
+        raise ConfigError(f"{file} cannot be written: choose a file in a folder of yours with --output.")
     options = {"path": data, "src": src, "tgt": tgt, "name": name, "columns": columns}
     options["delimiter"] = None if delimiter == "auto" else delimiter
     given = {key: value for key, value in options.items() if value is not None}
