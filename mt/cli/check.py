@@ -34,6 +34,11 @@ def check(
     """
     show_logs()
     loaded, directory = load_config_and_run(config, overrides, run)
+    if not directory.exists:
+        from mt.data.sources.find import check_sources
+
+        check_sources(loaded.data)
+    # After the checks above, because importing torch is slow.
     from mt.preflight.check import preflight
 
     def show(section: "Section") -> None:

@@ -1,21 +1,29 @@
 """`mt init`: write a config for the user's corpus, or print one that is known to work."""
 
 import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Option, echo
 
 from mt.cli.logs import say, show_logs
 from mt.cli.options import named_run
 from mt.config.sources import Delimiter
-from mt.errors import ConfigError
+from mt.errors import ConfigError, MtError
 from mt.files import write_atomically
+
+if TYPE_CHECKING:
+    from mt.config.data import DataConfig
 
 # Larger values are mistakes, and the arithmetic of longer runs would overflow.
 MOST_MINUTES = 10_000_000
 SCHEMA_FILE = "mt.schema.json"
+# An option of the config that is one of this command, too; and what precedes a pair of columns or files.
+_KEY = re.compile(r"\bdata\.(path|src|tgt|name|columns|delimiter)\b(=|: (?=[^ ]+,[^ ]))?")
 
 
 def init(
@@ -73,27 +81,30 @@ def init(
     file = output or Path("adapted.yaml" if init_from else f"{src}-{tgt}.yaml")
     if file.exists():
         raise ConfigError(f"{file} exists already. Choose another file with --output.")
-    if not file.parent.is_dir():
-        raise ConfigError(f"There is no folder {file.parent} for {file.name}. Choose one with --output.")
-    if init_from is not None:
-        from mt.config.init_from import parse_origin
-        from mt.preflight.adapt import propose_adaptation
+    if not (file.parent.is_dir() and os.access(file.parent, os.W_OK)):
+        raise ConfigError(f"{file} cannot be written: choose a file in a folder of yours with --output.")
+    options = {"path": data, "src": src, "tgt": tgt, "name": name, "columns": columns}
+    options["delimiter"] = None if delimiter == "auto" else delimiter
+    given = {key: value for key, value in options.items() if value is not None}
+    from mt.data.sources.find import check_sources
 
-        new = {"path": data, "src": src, "tgt": tgt, "name": name, "columns": columns}
-        new["delimiter"] = None if delimiter == "auto" else delimiter
-        proposal = propose_adaptation(parse_origin(init_from, named_run), new, minutes)
-    else:
-        from mt.preflight.init import propose_config
+    with _in_words_of_options():
+        origin = None
+        if init_from is not None:
+            from mt.config.init_from import parse_origin
 
-        proposal = propose_config(
-            str(data),
-            str(src),
-            str(tgt),
-            name=name,
-            columns=columns,
-            delimiter=delimiter,
-            minutes=minutes,
-        )
+            origin = parse_origin(init_from, named_run)
+        corpus = _corpus(given, None if origin is None else Path(str(origin.run)))
+        check_sources(corpus)
+        # After the checks above, because importing torch is slow.
+        if origin is None:
+            from mt.preflight.init import propose_config
+
+            proposal = propose_config(corpus, minutes)
+        else:
+            from mt.preflight.adapt import propose_adaptation
+
+            proposal = propose_adaptation(origin, corpus, minutes)
     yaml = proposal.yaml
     if Path(SCHEMA_FILE).is_file():
         yaml = f"# yaml-language-server: $schema={os.path.relpath(SCHEMA_FILE, file.parent)}\n{yaml}"
@@ -101,3 +112,37 @@ def init(
     for line in proposal.summary:
         say(line)
     say(f"Wrote {file}. Train with it:  mt train --config {quote(str(file))}")
+
+
+def _corpus(given: dict[str, str], origin: Path | None) -> "DataConfig":
+    """The corpus that the options describe; what they leave out is as in the run to begin from."""
+    from mt.config.data import DataConfig
+    from mt.config.sources import parse_columns
+
+    try:
+        parse_columns(given.get("columns", "src,tgt"))
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    if origin is None:
+        return DataConfig.model_validate(given)
+    from mt.config.load import load_config
+    from mt.run_directory import RunDirectory
+
+    old = load_config(RunDirectory(origin).require().config_file).data
+    if Path(given.get("path", old.path)).resolve() == Path(old.path).resolve():
+        return old.model_copy(update=given)
+    return DataConfig.model_validate({"src": old.src, "tgt": old.tgt} | given)
+
+
+@contextmanager
+def _in_words_of_options() -> Iterator[None]:
+    """Let errors name the options of this command instead of those of the config."""
+    try:
+        yield
+    except MtError as error:
+
+        def option(key: re.Match[str]) -> str:
+            return f"--{key[1].replace('path', 'data')}{' ' if key[2] else ''}"
+
+        error.args = (_KEY.sub(option, str(error)),)
+        raise

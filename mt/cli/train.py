@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Exit, Option
 
+from mt import processes
 from mt.cli.logs import say, show_logs
 from mt.cli.options import RUNS, OverridesOption, check_at_most_one, load_config_and_run, named_run
 from mt.errors import ConfigError, MtError
@@ -66,6 +67,11 @@ def train(
     loaded, directory = load_config_and_run(config, overrides, run)
     if not (directory.exists or from_checkpoint) and (same := _run_with(loaded)):
         say(f"{same} has the same settings, and is another run: to continue it, add --run {same}")
+    is_new = restart or not (directory.exists or from_checkpoint)
+    if is_new and processes.is_first():
+        from mt.data.sources.find import check_sources
+
+        check_sources(loaded.data)
     # After the checks above, because importing torch is slow.
     from mt.training.run import run_training
 

@@ -19,7 +19,8 @@ from mt.config.config import Config
 from mt.config.data import IMPORTED
 from mt.config.explain import first_complaint
 from mt.config.write import config_to_yaml
-from mt.data.sources.hub import HUB_ID, error_text, hub
+from mt.data.sources.find import HUB_ID
+from mt.data.sources.hub import error_text, hub
 from mt.data.tokenizers.sentencepiece import read_sentencepiece
 from mt.data.tokenizers.tokenizer import Tokenizer, read_tokenizer_file
 from mt.errors import DataError, RunError

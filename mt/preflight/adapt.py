@@ -27,16 +27,12 @@ OLD_SHARE = 1 / 2
 """Of what is shown, the share that comes from the old data, against forgetting."""
 
 
-def propose_adaptation(origin: InitFromConfig, new: dict[str, str | None], minutes: float | None) -> Proposal:
-    """Propose a config that begins with the weights of ``origin``, with these ``new`` options of ``data``."""
+def propose_adaptation(origin: InitFromConfig, data: DataConfig, minutes: float | None) -> Proposal:
+    """Propose a config that begins with the weights of ``origin`` and trains on ``data``."""
     run = RunDirectory(Path(str(origin.run))).require()
     old = load_config(run.config_file)
-    given = {key: value for key, value in new.items() if value is not None}
-    is_new = "path" in given and Path(given["path"]).resolve() != Path(old.data.path).resolve()
-    data, notes = old.data.model_copy(update=given), []
+    is_new, notes = Path(data.path).resolve() != Path(old.data.path).resolve(), list[str]()
     if is_new:
-        languages = {"src": old.data.src, "tgt": old.data.tgt}
-        data = DataConfig.model_validate(languages | given)
         num_pairs = len(load_corpus(data, old.cleaning).train)
         mix, note = _mix_of_old(old.data, run, num_pairs)
         data, notes = data.model_copy(update={"mix": mix}), [note]

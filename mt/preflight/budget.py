@@ -14,7 +14,6 @@ from mt.data.batches.dataset import encode_pairs
 from mt.data.batches.pairs import EncodedPairs
 from mt.data.cache import MANY_PAIRS
 from mt.data.corpus import Corpus
-from mt.errors import ConfigError
 from mt.preflight import rule
 from mt.preflight.forecast import MOST_DROPPED, Forecast, Pace, forecast
 from mt.preflight.rule import Budget
@@ -24,7 +23,7 @@ from mt.training.step import explain_out_of_memory
 
 LOG = logging.getLogger(__name__)
 
-# A run of fewer steps learns nothing.
+# A run is never proposed with fewer steps, which would learn nothing.
 FEWEST_STEPS = 20
 # Validations, with a checkpoint each, take at most this share of the time, if there is more than one.
 VALIDATION_SHARE, MOST_VALIDATIONS = 0.05, 12
@@ -110,15 +109,18 @@ def cost_of(sample: Sample) -> float:
 
 def fit(config: Config, minutes: float, pace: Pace) -> Plan:
     """Fix the number of steps of a run with this pace, from its start to its end."""
-    least = (pace.start_seconds + pace.pause_seconds + FEWEST_STEPS * pace.step_seconds) / 60
-    if minutes < least:
-        raise ConfigError(
-            f"{minutes:g} minutes are not enough on this machine, where a training step takes "
-            f"{pace.step_seconds:.2f} seconds. Give at least {math.ceil(10 * least) / 10:g} minutes."
-        )
     num_steps, num_validations = num_steps_within(60 * minutes - pace.start_seconds, pace)
     most_steps, note = math.ceil(rule.MOST_PASSES * pace.steps_per_epoch), ""
-    if num_steps > most_steps:
+    if num_steps < FEWEST_STEPS:
+        num_steps, num_validations = FEWEST_STEPS, 1
+        least = (pace.start_seconds + pace.pause_seconds + FEWEST_STEPS * pace.step_seconds) / 60
+        note = (
+            f"{minutes:g} minutes are too few: on this machine, starting, {FEWEST_STEPS} steps and a "
+            f"validation take about {math.ceil(10 * least) / 10:g} minutes, and so short a run learns "
+            "next to nothing. Give it more --minutes."
+        )
+        LOG.warning("%s", note)
+    elif num_steps > most_steps:
         num_steps = most_steps
         note = (
             f"The run ends after {rule.MOST_PASSES:,} passes over the corpus, before the budget is used up: "

@@ -8,14 +8,13 @@ from typing import NamedTuple, Self
 
 from mt.config.config import Config
 from mt.config.data import DataConfig
-from mt.config.sources import Delimiter, parse_columns
 from mt.config.training import TrainingConfig
 from mt.config.write import changed_options, config_to_yaml
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.suspicions import unsegmented_hint
 from mt.device import choose_device
 from mt.display import one_line
-from mt.errors import ConfigError, DataError, SplitError
+from mt.errors import DataError, SplitError
 from mt.preflight import rule
 from mt.preflight.budget import (
     Plan,
@@ -72,22 +71,8 @@ Tokenized = tuple[Config, str]
 """A config whose tokenizer is chosen, and why, if there is more to say than its name."""
 
 
-def propose_config(
-    path: str,
-    src: str,
-    tgt: str,
-    *,
-    name: str | None = None,
-    columns: str | None = None,
-    delimiter: Delimiter = "auto",
-    minutes: float | None = None,
-) -> Proposal:
-    """Propose a config for the corpus at ``path``, and a budget if none is given."""
-    try:
-        parse_columns("src,tgt" if columns is None else columns)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
-    data = DataConfig(path=path, src=src, tgt=tgt, name=name, columns=columns, delimiter=delimiter)
+def propose_config(data: DataConfig, minutes: float | None = None) -> Proposal:
+    """Propose a config for a corpus, and a budget if none is given."""
     corpus, data, load_seconds = _load(data)
     start = Config(data=data, training=TrainingConfig(max_steps=1, precision="auto"))
     num_words = num_running_words(corpus.train)
@@ -124,7 +109,7 @@ def propose_config(
     if minutes is None:
         notes.append("This budget is a proposal for a corpus of this size.")
     head = [
-        f"{path}: {len(corpus.train):,} training pairs, "
+        f"{data.path}: {len(corpus.train):,} training pairs, "
         f"{len(corpus.validation):,} validation, {len(corpus.test):,} test.",
         *_about_text(sample),
         *summary,

@@ -83,11 +83,11 @@ USUAL_MODEL = _small_model(256)
 # The target tokens per second that it is trained on, roughly, by the kind of device: the settings chosen with
 # these are timed, and chosen again, without timing others, if the machine is much faster or slower.
 USUAL_RATES = {"cpu": 1500.0, "mps": 10_000.0, "cuda": 50_000.0}
-# From small to large: for corpora that are soon memorised, the usual model, a wider one that has to be kept
-# from memorising by R-Drop, the one for IWSLT14, and the paper's base model.
+# From small to large: for corpora that are soon memorised and runs of a minute, the usual model, a wider one
+# that has to be kept from memorising by R-Drop, the one for IWSLT14, and the paper's base model.
 SHAPES = (
     Shape(0, 0, _small_model(128), 2.8e-3, muon=True),
-    Shape(0, 30_000, USUAL_MODEL, 2.4e-3, muon=True),
+    Shape(200_000, 30_000, USUAL_MODEL, 2.4e-3, muon=True),
     Shape(7.5e6, 250_000, _small_model(384, num_heads=6), 2.2e-3, muon=True, run_passes=16),
     Shape(120e6, 2e6, _deep_model(num_heads=4, d_ff=1024), 5e-4),
     Shape(400e6, 20e6, _deep_model(num_heads=8, d_ff=2048), 4e-4),

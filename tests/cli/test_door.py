@@ -62,6 +62,26 @@ def test_what_needs_no_library_imports_none(tmp_path: Path) -> None:
     assert done.stderr.count("unknown key 'data.lr'") == 2
 
 
+def test_a_wrong_path_or_column_needs_no_library_that_trains(converted: Path, tmp_path: Path) -> None:
+    (tmp_path / "table.csv").write_text("english,german\na dog,ein Hund\n")
+    (tmp_path / "rows.json").write_text('[{"english": "a dog", "german": "ein Hund"}]')
+    (tmp_path / "lines.txt").write_text("a dog\n")
+    config = "data: {src: en, tgt: de}\ntraining: {max_steps: 1}\n"
+    (tmp_path / "run.yaml").write_text(config)
+    paths = ["nowhere", "table.csv", "rows.json", "lines.txt"]
+    lines = [
+        *(f"init --src en --tgt de --data {path}" for path in paths),
+        *(f"{name} -c run.yaml --set data.path={path}" for name in ("train", "check") for path in paths),
+        f"init --init-from {converted} --data table.csv",
+        "train -c run.yaml --set data.path=builtin:primer --set data.mix=table.csv",
+    ]
+    done = call(lines, [*TRAINING, "numpy", "pandas"], tmp_path)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stderr.count("there is no file or folder 'nowhere'") == 3
+    assert done.stderr.count("has no column 'en'") == 8
+    assert done.stderr.count("lines.txt has no extension") == 3
+
+
 def test_translating_needs_no_library_that_trains(converted: Path, tmp_path: Path) -> None:
     (tmp_path / "test.en").write_text("the dog sees a house.\n" * 3)
     run = f"translate --run {converted}"

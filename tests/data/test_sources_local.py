@@ -12,6 +12,7 @@ import pytest
 
 from mt.config.data import DataConfig
 from mt.data.corpus import Corpus, load_corpus
+from mt.data.sources.find import check_sources
 from mt.errors import DataError
 
 Pairs = list[tuple[str, str]]
@@ -272,3 +273,23 @@ def test_a_small_file_that_unpacks_to_an_endless_line_is_refused(tmp_path: Path)
         for _ in range(260):
             file.write(b"[" * 2**20)
     loading_fails(tmp_path, "line 1 is longer than 268,435,456 bytes.* line of its own")
+
+
+def test_a_check_reads_the_first_pairs_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def check(path: Path | str, **fields: str) -> None:
+        check_sources(DataConfig.model_validate({"path": str(path), "src": "en", "tgt": "de", **fields}))
+
+    rows = [{"en": "a dog", "de": "ein Hund"}, {"en": "a cat"}]
+    (tmp_path / "rows.json").write_text(json.dumps(rows))
+    (tmp_path / "valid.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "train.jsonl").write_text('{"en": "a dog", "de": "ein Hund"}\n')
+    check(tmp_path)
+    check(tmp_path / "rows.json")
+    with pytest.raises(DataError, match=r"valid\.jsonl has no column 'fr'"):
+        check(tmp_path / "valid.jsonl", tgt="fr")
+    with pytest.raises(DataError, match=r"data\.mix, nowhere: .*there is no file"):
+        check(tmp_path, mix="nowhere")
+    # What takes longer is left to training: a corpus on the Hub, and a large file that is read as a whole.
+    check("someone/some-corpus", mix="wmt14")
+    monkeypatch.setattr("mt.data.sources.find.MOST_JSON_BYTES", 10)
+    check(tmp_path / "rows.json", tgt="fr")

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from mt.config.config import Config
+from mt.config.data import DataConfig
 from mt.config.init_from import InitFromConfig
 from mt.config.load import load_config
 from mt.data.prepare import load_tokenizers
@@ -24,8 +25,9 @@ def new_corpus(tiny_corpus: Path, tmp_path: Path) -> Path:
 
 
 def proposed(tmp_path: Path, run: RunDirectory, data: Path | None = None) -> tuple[Config, str]:
-    path = None if data is None else str(data)
-    proposal = propose_adaptation(InitFromConfig(run=str(run.path)), {"path": path}, 0.5)
+    old = load_config(run.config_file).data
+    corpus = old if data is None else DataConfig(path=str(data), src=old.src, tgt=old.tgt)
+    proposal = propose_adaptation(InitFromConfig(run=str(run.path)), corpus, 0.5)
     assert len(proposal.summary) == 4
     file = tmp_path / "adapted.yaml"
     file.write_text(proposal.yaml)

@@ -1,5 +1,6 @@
 """Runs that end within a budget, at a pace that the tests choose, so that nothing depends on a clock."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,10 +8,10 @@ from typing import Any
 import pytest
 
 from mt.config.config import Config
+from mt.config.data import DataConfig
 from mt.config.load import load_config
-from mt.errors import ConfigError
 from mt.preflight import init, rule
-from mt.preflight.budget import cost_of, num_steps_within
+from mt.preflight.budget import FEWEST_STEPS, cost_of, num_steps_within
 from mt.preflight.forecast import Pace
 from mt.preflight.init import propose_config
 from mt.preflight.trial import Sample, Speed
@@ -48,7 +49,7 @@ def set_pace(monkeypatch: pytest.MonkeyPatch) -> SetPace:
 
 
 def propose(corpus: Path, tmp_path: Path, **budget: Any) -> tuple[Config, str]:
-    proposal = propose_config(str(corpus), "en", "de", **budget)
+    proposal = propose_config(DataConfig(path=str(corpus), src="en", tgt="de"), **budget)
     file = tmp_path / "proposed.yaml"
     file.write_text(proposal.yaml, encoding="utf-8")
     return load_config(file), proposal.yaml.replace("\n# ", " ") + "\n".join(proposal.summary)
@@ -105,14 +106,19 @@ def test_the_rate_ends_at_zero_with_the_run_after_a_short_warmup(
         assert config.validation.every_steps <= steps
 
 
-def test_too_small_a_budget_is_an_error_that_names_one_that_is_enough(
-    tiny_corpus: Path, tmp_path: Path, set_pace: SetPace
+def test_too_small_a_budget_gets_the_smallest_run_and_a_warning_of_its_time(
+    tiny_corpus: Path, tmp_path: Path, set_pace: SetPace, caplog: pytest.LogCaptureFixture
 ) -> None:
     set_pace()
-    with pytest.raises(ConfigError, match=r"0.01 minutes are not enough .* at least 0\.\d minutes") as error:
-        propose(tiny_corpus, tmp_path, minutes=0.01)
-    enough = float(str(error.value).rsplit(" ", 2)[1])
-    assert propose(tiny_corpus, tmp_path, minutes=enough)[0].training.max_steps
+    config, text = propose(tiny_corpus, tmp_path, minutes=0.01)
+    assert config.training.max_steps == FEWEST_STEPS
+    [warning] = caplog.messages
+    assert warning in text
+    [(given, needed)] = re.findall(r"([\d.]+) minutes are too few: .* take about ([\d.]+) minutes", warning)
+    assert float(given) == 0.01
+    config, text = propose(tiny_corpus, tmp_path, minutes=float(needed))
+    assert (config.training.max_steps or 0) >= FEWEST_STEPS
+    assert "too few" not in text
 
 
 @pytest.mark.slow

@@ -25,12 +25,12 @@ WritePairs = Callable[[str, str], Path]
 
 def proposed(corpus: Path, src: str = "en", tgt: str = "de", minutes: float | None = None) -> str:
     """What is proposed for the corpus, with the lines of its comment joined."""
-    return propose_config(str(corpus), src, tgt, minutes=minutes).yaml.replace("\n# ", " ")
+    return propose_config(DataConfig(path=str(corpus), src=src, tgt=tgt), minutes).yaml.replace("\n# ", " ")
 
 
 def proposed_config(corpus: Path, tmp_path: Path, *options: str, src: str = "en", tgt: str = "de") -> Config:
     file = tmp_path / "proposed.yaml"
-    file.write_text(propose_config(str(corpus), src, tgt).yaml, encoding="utf-8")
+    file.write_text(propose_config(DataConfig(path=str(corpus), src=src, tgt=tgt)).yaml, encoding="utf-8")
     return load_config(file, options)
 
 
@@ -52,7 +52,7 @@ def write_corpus(folder: Path, num_pairs: int, num_words: int) -> None:
 
 
 def test_it_says_what_it_saw_and_what_each_option_means(tiny_corpus: Path) -> None:
-    text, summary = propose_config(str(tiny_corpus), "de", "en")
+    text, summary = propose_config(DataConfig(path=str(tiny_corpus), src="de", tgt="en"))
     assert "160 training pairs, 12 validation, 22 test." in text
     assert "# The validation split has 12 pairs: below 100, scores are mostly chance." in text
     assert re.search(r"Vocabulary: \d+ source and \d+ target entries", text)
@@ -186,7 +186,7 @@ def test_little_text_is_learnt_as_aligned_words_although_some_are_unknown(
     write_pairs: WritePairs, tmp_path: Path
 ) -> None:
     # The numbers, a word of seven or eight, are all different.
-    text, summary = propose_config(str(write_pairs("en", "de")), "en", "de")
+    text, summary = propose_config(DataConfig(path=str(write_pairs("en", "de")), src="en", tgt="de"))
     assert re.search(r"Tokenizer: words; up to 1\d\.\d% of those in the held-out text are unknown", text)
     assert "With so little text" in text.replace("\n# ", " ")
     assert re.search(r"up to 1\d\.\d% of the words .* copied", summary[3])

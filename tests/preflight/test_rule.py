@@ -12,6 +12,7 @@ from mt.preflight.rule import (
     MOST_PASSES,
     R_DROP_PASSES,
     SHAPES,
+    USUAL_RATES,
     Budget,
     choose,
     ema_decay,
@@ -99,6 +100,13 @@ def test_settings_grow_with_the_budget_and_regularisation_with_the_passes(
 def test_no_budget_has_a_narrower_model_than_a_smaller_one(corpus_tokens: float) -> None:
     widths = [chosen(10 ** (6 + step / 100), corpus_tokens, 12_000)["d_model"] for step in range(400)]
     assert widths == sorted(widths)
+
+
+@pytest.mark.parametrize("corpus_tokens", [70_000, 400_000])
+def test_a_run_of_a_minute_has_the_smallest_model(corpus_tokens: float) -> None:
+    smallest, usual = (shape.model.d_model for shape in SHAPES[:2])
+    assert chosen(60 * USUAL_RATES["cpu"], corpus_tokens)["d_model"] == smallest
+    assert chosen(600 * USUAL_RATES["cpu"], corpus_tokens)["d_model"] == usual
 
 
 def test_a_long_sentence_makes_the_batch_larger_and_the_rate_fits_it() -> None:

@@ -10,7 +10,6 @@ from mt.builtin.primer import MAX_TRAIN_PAIRS, PRIMER_VERSION, primer_pairs
 from mt.builtin.reverse import REVERSE_VERSION, reverse_pairs
 from mt.config.data import IMPORTED, DataConfig
 from mt.config.sources import parse_mix
-from mt.data.sources.hub import HUB_ID, hub_source, saved_splits
 from mt.data.sources.read import TABLE_FORMATS, parallel_part, table_format, table_part, text_lines
 from mt.data.sources.source import SPLIT_NAMES, Part, Source, Split, did_you_mean, listed, unreadable
 from mt.errors import ConfigError, DataError
@@ -22,6 +21,7 @@ REVERSE_CHARACTERS = "builtin:reverse-characters"
 # The usual number of training pairs.
 BUILT_IN = {PRIMER: 40_000, "builtin:reverse": 20_000, REVERSE_CHARACTERS: 20_000}
 
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 # Names from before Hub ids had a namespace, which tutorials still use.
 LEGACY_NAMES = {
     "opus_books": "Helsinki-NLP/opus_books",
@@ -35,6 +35,8 @@ LEGACY_NAMES = {
 # train.jsonl, train.csv.gz, or a shard of a large table: train-00000-of-00003.parquet
 TABLE_NAME = re.compile(r"(?P<split>.+?)(-\d+-of-\d+)?(?P<suffix>\.\w+?(\.gz)?)")
 WILDCARD = re.compile(r"[*?[]")
+# What is read of a .json file, which is read as a whole, to see whether it has the columns.
+MOST_JSON_BYTES = 2**22
 
 
 def mixed_sources(config: DataConfig) -> list[tuple[DataConfig, float]]:
@@ -61,15 +63,25 @@ class FoundSource(NamedTuple):
         return config.path, source.kind, config.name, config.src, config.tgt, source.revision
 
 
-def find_sources(config: DataConfig) -> list[FoundSource]:
-    """The source that ``data.path`` names, and those of ``data.mix``."""
+def find_sources(config: DataConfig, *, fast: bool = False) -> list[FoundSource]:
+    """The source that ``data.path`` names, and those of ``data.mix``; if ``fast``, without slow ones."""
     found: list[FoundSource] = []
-    for source_config, weight in mixed_sources(config):
+    for number, (source_config, weight) in enumerate(mixed_sources(config)):
         try:
-            found.append(FoundSource(source_config, weight, find_source(source_config)))
+            if not (fast and _needs_datasets(source_config)):
+                found.append(FoundSource(source_config, weight, find_source(source_config)))
         except (ConfigError, DataError) as error:
-            raise (type(error)(f"data.mix, {source_config.path}: {error}") if found else error) from None
+            raise (type(error)(f"data.mix, {source_config.path}: {error}") if number else error) from None
     return found
+
+
+def check_sources(config: DataConfig) -> None:
+    """Find a wrong path or column in a moment: read the first pair of each split that is on disk."""
+    for _, _, source in find_sources(config, fast=True):
+        for first, *_ in source.splits.values():
+            is_json = any(table_format(file) == ".json" for file in first.files)
+            if not is_json or first.files[0].stat().st_size <= MOST_JSON_BYTES:
+                next(iter(first.pairs), None)
 
 
 def training_files(config: DataConfig) -> set[Path]:
@@ -95,8 +107,10 @@ def find_source(config: DataConfig) -> Source:
         return _built_in(config)
     if source := _on_disk(config):
         return source
-    hub_id = LEGACY_NAMES.get(path, path)
-    if HUB_ID.fullmatch(hub_id) and table_format(Path(hub_id), config.delimiter) is None:
+    if hub_id := _hub_id(config):
+        # Only here, because importing `datasets` is slow, and files need nothing of it.
+        from mt.data.sources.hub import hub_source
+
         return hub_source(hub_id, config)
     missing = next((str(file) for file in _two_paths(path) if not file.exists()), path)
     beside = named_path(missing).parent
@@ -108,6 +122,23 @@ def find_source(config: DataConfig) -> Source:
         f"files as in en.txt,de.txt, a Hub id such as bentrevett/multi30k, or {', '.join(BUILT_IN)}."
         f"{did_you_mean(missing, known)}"
     )
+
+
+def _hub_id(config: DataConfig) -> str | None:
+    """The Hub id that ``config.path`` may be; None if it cannot."""
+    hub_id = LEGACY_NAMES.get(config.path, config.path)
+    is_table = table_format(Path(hub_id), config.delimiter) is not None
+    return hub_id if HUB_ID.fullmatch(hub_id) and not is_table else None
+
+
+def _is_saved(folder: Path) -> bool:
+    """Whether `datasets` has written the folder with ``save_to_disk``."""
+    return any((folder / name).is_file() for name in ("dataset_dict.json", "state.json"))
+
+
+def _needs_datasets(config: DataConfig) -> bool:
+    """Whether finding the source imports `datasets`."""
+    return _is_saved(named_path(config.path)) or (_hub_id(config) is not None and not _on_disk(config))
 
 
 def _on_disk(config: DataConfig) -> Source | None:
@@ -171,7 +202,12 @@ def _part(path: Path, config: DataConfig) -> Part:
 
 def _folder_splits(folder: Path, config: DataConfig) -> dict[Split, list[Part]]:
     """The splits in a folder, or in its only subfolder that has some, or its only parallel text."""
-    splits = saved_splits(folder, config) or _named_splits(folder, config)
+    if _is_saved(folder):
+        from mt.data.sources.hub import saved_splits
+
+        splits = saved_splits(folder, config)
+    else:
+        splits = _named_splits(folder, config)
     if "train" in splits:
         return splits
     inside = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))

@@ -18,7 +18,6 @@ from mt.errors import DataError
 
 LOG = logging.getLogger(__name__)
 
-HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
@@ -47,9 +46,7 @@ def hub_source(hub_id: str, config: DataConfig) -> Source:
 
 
 def saved_splits(folder: Path, config: DataConfig) -> dict[Split, list[Part]]:
-    """The splits in a folder that `datasets` has written with ``save_to_disk``; none in another folder."""
-    if not any((folder / name).is_file() for name in ("dataset_dict.json", "state.json")):
-        return {}
+    """The splits in a folder that `datasets` has written with ``save_to_disk``."""
     saved = datasets.load_from_disk(str(folder))
     loaded = saved if isinstance(saved, datasets.DatasetDict) else {"train": saved}
     return _splits(loaded, str(folder), config)

@@ -14,14 +14,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from itertools import chain, zip_longest
 from pathlib import Path
-
-import pyarrow as pa
-import pyarrow.parquet
+from typing import TYPE_CHECKING
 
 from mt.config.data import DataConfig
 from mt.config.sources import DELIMITERS, Delimiter, are_positions, parse_columns
 from mt.data.sources.source import BadRow, NumberedPair, Part, did_you_mean, listed, unreadable
 from mt.errors import DataError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 TABLE_FORMATS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 NESTED = "translation"
@@ -170,12 +171,12 @@ def _about_lists(row: Row, where: str) -> str:
     return f" There are lists in {listed(lists)}: give each pair a row of its own." if lists else ""
 
 
-def arrow_rows(batches: Iterable[pa.Table | pa.RecordBatch]) -> Iterator[tuple[int, Row | BadRow]]:
+def arrow_rows(batches: "Iterable[pa.Table | pa.RecordBatch]") -> Iterator[tuple[int, Row | BadRow]]:
     """The rows of Arrow tables, numbered from 1."""
     return enumerate((row for batch in batches for row in _python_rows(batch)), start=1)
 
 
-def _python_rows(batch: pa.Table | pa.RecordBatch) -> list[Row | BadRow]:
+def _python_rows(batch: "pa.Table | pa.RecordBatch") -> list[Row | BadRow]:
     """The rows as dicts; only now does Arrow notice a text that is not UTF-8, or a date beyond Python's."""
     try:
         rows: list[Row | BadRow] = batch.to_pylist()
@@ -283,6 +284,9 @@ def _object(value: object) -> Row | BadRow:
 
 
 def _parquet_rows(path: Path, config: DataConfig) -> Iterator[tuple[int, Row | BadRow]]:
+    # Only here, because importing it takes a third of the time in which a mistake in a text file is found.
+    import pyarrow.parquet
+
     try:
         # Opened here, because pyarrow takes some names for addresses.
         with path.open("rb") as opened, pyarrow.parquet.ParquetFile(opened) as file:
@@ -292,7 +296,7 @@ def _parquet_rows(path: Path, config: DataConfig) -> Iterator[tuple[int, Row | B
         raise DataError(
             f"{path}: the name of a column is not UTF-8 ({error}). Write the table again."
         ) from None
-    except (pa.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError) as error:
         raise unreadable(path, error) from None
 
 

@@ -8,7 +8,8 @@ from typing import Any
 from huggingface_hub import hf_hub_download
 
 from mt.config.data import TokenizerConfig
-from mt.data.sources.hub import HUB_ID, error_text, hub
+from mt.data.sources.find import HUB_ID
+from mt.data.sources.hub import error_text, hub
 from mt.data.tokenizers.tokenizer import Tokenizer, read_tokenizer_file
 from mt.errors import DataError
 from mt.files import named_path
