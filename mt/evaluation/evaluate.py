@@ -21,13 +21,8 @@ from mt.device import PrecisionName, choose_device
 from mt.display import progress, visible
 from mt.errors import ConfigError, DataError
 from mt.evaluation.analysis import Analysis, ScoredSentence, by_source_length, length_ratio, worst_sentences
-from mt.evaluation.record import RecordedEvaluation, name_in_setting, record_evaluation
-from mt.evaluation.scores import (
-    MAX_RESAMPLED_LINES,
-    Score,
-    exact_match,
-    score_with_confidence,
-)
+from mt.evaluation.record import RecordedEvaluation, Score, name_in_setting, record_evaluation
+from mt.evaluation.scores import MAX_RESAMPLED_LINES, exact_match, score_with_confidence
 from mt.evaluation.test_set import (
     EvaluationSet,
     load_evaluation_set,

@@ -7,7 +7,8 @@ import sacremoses  # type: ignore[import-untyped]
 from sacrebleu.metrics.bleu import BLEU
 
 from mt.display import visible
-from mt.evaluation.scores import Score, score_with_confidence
+from mt.evaluation.record import Score
+from mt.evaluation.scores import score_with_confidence
 
 
 def literature_tokens(lines: Sequence[str], language: str) -> list[str]:

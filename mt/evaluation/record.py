@@ -10,9 +10,23 @@ from pydantic import TypeAdapter, ValidationError
 from mt.checkpoint.record import Checkpoint, read_record
 from mt.display import in_precision
 from mt.errors import CheckpointError
-from mt.evaluation.scores import Score
 from mt.files import append_line, read_json_lines
 from mt.run_directory import RunDirectory
+
+
+@dataclass(frozen=True)
+class Score:
+    """A score in points; higher is better for BLEU and chrF, lower for TER."""
+
+    name: str
+    value: float
+    signature: str
+    interval: tuple[float, float] | None = None
+    """The 95 % confidence interval (bootstrap resampling; Koehn 2004)."""
+
+    def __str__(self) -> str:
+        interval = "" if self.interval is None else "  [{:.2f}, {:.2f}]".format(*self.interval)
+        return f"{self.name} {self.value:.2f}{interval}  ({self.signature})"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,27 +20,13 @@ from mt.data.tokenizers.tokenizer import normalise_spacing
 from mt.data.unsegmented_scripts import bleu_tokenizer
 from mt.display import track
 from mt.errors import DataError
+from mt.evaluation.record import Score
 
 NUM_RESAMPLES = 1000
 # sacreBLEU keeps the statistics of all resamples in memory: for this many lines chrF2++ takes 1 GB.
 MAX_RESAMPLED_LINES = 10_000
 # Below this p a difference is commonly called significant.
 SIGNIFICANT = 0.05
-
-
-@dataclass(frozen=True)
-class Score:
-    """A score in points; higher is better for BLEU and chrF, lower for TER."""
-
-    name: str
-    value: float
-    signature: str
-    interval: tuple[float, float] | None = None
-    """The 95 % confidence interval (bootstrap resampling; Koehn 2004)."""
-
-    def __str__(self) -> str:
-        interval = "" if self.interval is None else "  [{:.2f}, {:.2f}]".format(*self.interval)
-        return f"{self.name} {self.value:.2f}{interval}  ({self.signature})"
 
 
 def metrics_of_evaluation(references: Sequence[str]) -> dict[str, Metric]:

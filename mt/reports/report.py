@@ -20,7 +20,8 @@ from mt.config.config import Config
 from mt.config.write import all_options, changed_options, config_to_yaml
 from mt.display import counted, markdown_text, origin_of_split, visible
 from mt.errors import RunError
-from mt.evaluation.scores import SCORE_NAMES, Score
+from mt.evaluation.record import Score
+from mt.evaluation.scores import SCORE_NAMES
 from mt.reports.charts import line_chart
 from mt.reports.facts import RunFacts, short_count, short_duration
 from mt.reports.samples import RankedSamples

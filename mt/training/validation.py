@@ -14,7 +14,8 @@ from mt import distributed
 from mt.data.batches.batch import Batch
 from mt.device import Precision, split_on_out_of_memory
 from mt.errors import TrainingError
-from mt.evaluation.scores import Score, score_translations
+from mt.evaluation.record import Score
+from mt.evaluation.scores import score_translations
 from mt.training.loss import Objective
 
 LOG = logging.getLogger(__name__)

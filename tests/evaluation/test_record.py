@@ -7,8 +7,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from mt.evaluation.record import RecordedEvaluation, read_evaluations, record_evaluation
-from mt.evaluation.scores import Score
+from mt.evaluation.record import RecordedEvaluation, Score, read_evaluations, record_evaluation
 from mt.run_directory import RunDirectory
 
 HOUR = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

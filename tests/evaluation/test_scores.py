@@ -4,14 +4,8 @@ import pytest
 import sacrebleu
 
 from mt.errors import DataError
-from mt.evaluation.scores import (
-    SCORE_NAMES,
-    Score,
-    exact_match,
-    metrics_of_evaluation,
-    score_by,
-    score_translations,
-)
+from mt.evaluation.record import Score
+from mt.evaluation.scores import SCORE_NAMES, exact_match, metrics_of_evaluation, score_by, score_translations
 
 HYPOTHESES = ["Der Hund läuft schnell über die Straße.", "Das ist gut!", "Ein Mann liest ein altes Buch ."]
 REFERENCES = ["Der Hund rennt schnell über die Straße.", "Das ist gut!", "Ein Mann liest ein altes Buch."]

@@ -19,7 +19,7 @@ import pytest
 import torch
 
 from mt.device import DeferredRead
-from mt.evaluation.scores import Score
+from mt.evaluation.record import Score
 from mt.run_directory import RunDirectory
 from mt.training.counters import Counters
 from mt.training.progress import Progress, Sample

@@ -16,7 +16,7 @@ from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
 from mt.config.load import load_config
 from mt.errors import Interrupted
-from mt.evaluation.scores import Score
+from mt.evaluation.record import Score
 from mt.run_directory import RunDirectory
 from mt.training import validation
 from mt.training.counters import Counters

@@ -18,7 +18,7 @@ from mt.config.write import config_to_yaml
 from mt.data.text_form import AS_IT_IS, TextForm
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.errors import CheckpointError, DataError, DeviceError, RunError, TrainingError
-from mt.evaluation.scores import Score
+from mt.evaluation.record import Score
 from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
 from mt.special_tokens import UNK
