@@ -283,16 +283,6 @@ def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_taken(
     assert (run.checkpoints_dir / "latest").read_text() == "step_0000005\n"
 
 
-def test_no_sound_checkpoint_stops_the_run(make_config: MakeConfig, run: RunDirectory) -> None:
-    run_training(make_config("training.max_steps=2", "checkpoint.every_steps=1"), run)
-    for folder in run.checkpoints_dir.glob("step*"):
-        damage(folder / "model.safetensors")
-    before = contents(run.path)
-    with pytest.raises(CheckpointError, match=r"No checkpoint in .* is sound .*--restart"):
-        run_training(make_config("training.max_steps=3"), run)
-    assert contents(run.path) == before
-
-
 def scripted(values: Sequence[float]) -> Callable[..., ValidationResult]:
     """Stands for `validate`: BLEU, and for the loss as well, is the next of these values."""
     left: Iterator[float] = iter(values)
