@@ -35,7 +35,6 @@ class Terminal:
             stdout=theirs,
             stderr=theirs,
             env=environment(TERM="dumb", INPUTRC=os.devnull),
-            close_fds=True,
         )
         os.close(theirs)
         self._pending = ""
