@@ -2,13 +2,8 @@
 
 import io
 import logging
-import os
-import pty
 import re
-import termios
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import pytest
 from tqdm import tqdm
@@ -25,45 +20,11 @@ from mt.run_directory import RunDirectory
 MakeConfig = Callable[..., Config]
 
 
-class Screen:
-    """What was written to stderr."""
+class Terminal(io.StringIO):
+    """Stands for stderr on a terminal."""
 
-    content = b""
-
-    @property
-    def text(self) -> str:
-        # What has just arrived may end within a character.
-        return self.content.decode(errors="ignore")
-
-
-@contextmanager
-def terminal() -> Iterator[Screen]:
-    """Makes stderr a terminal, with log lines as the command line has them."""
-    ours, theirs = pty.openpty()
-    termios.tcsetwinsize(theirs, (24, 100))
-    screen = Screen()
-
-    def read() -> None:
-        try:
-            while some := os.read(ours, 4096):
-                screen.content += some
-        except OSError:  # Linux says so that nobody has the other end of a terminal any more.
-            pass
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    stream = io.TextIOWrapper(io.FileIO(theirs, "w"), write_through=True)
-    logger, handler = logging.getLogger("mt"), logging.StreamHandler(stream)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sys.stderr", stream)
-        logger.addHandler(handler)
-        try:
-            yield screen
-        finally:
-            logger.removeHandler(handler)
-            stream.close()
-            reader.join()
-            os.close(ours)
+    def isatty(self) -> bool:
+        return True
 
 
 @pytest.fixture(autouse=True)
@@ -94,14 +55,19 @@ WORK = {
 
 @pytest.mark.parametrize("work", WORK, ids=lambda work: str(work.__name__))
 def test_on_a_terminal_there_is_one_line_that_goes_away(
-    work: Callable[..., None], make_config: MakeConfig, trained: RunDirectory
+    work: Callable[..., None],
+    make_config: MakeConfig,
+    trained: RunDirectory,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with terminal() as screen:
-        work(make_config, trained)
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    work(make_config, trained)
+    text = terminal.getvalue()
     for description in WORK[work]:
         # Drawn over itself, and never left by a line feed.
-        drawn = re.findall(rf"\r(?:\x1b\[A)?{description}: [^\r\n]*", screen.text)
-        assert drawn, screen.text
-        assert not re.search(rf"{description}: [^\r\n\x1b]*\r?\n", screen.text)
+        drawn = re.findall(rf"\r(?:\x1b\[A)?{description}: [^\r\n]*", text)
+        assert drawn, text
+        assert not re.search(rf"{description}: [^\r\n\x1b]*\r?\n", text)
         if description != "reading":  # Nobody knows how much there is to read.
             assert any(re.search(r"\d/\d+ \[\d\d:\d\d<[\d?:]+, .+\]", line) for line in drawn)

@@ -138,9 +138,6 @@ def test_the_words_are_the_whole_text_wherever_its_normalizer_drops_a_character(
         assert "".join("".join(word.split()) for word in words) == "".join(text.split())
 
 
-# The Hub.
-
-
 def test_entries_keep_their_order_and_one_of_ours_stays_as_it_is(tmp_path: Path) -> None:
     theirs = gpt_like()
     theirs.save(str(tmp_path / "tokenizer.json"))

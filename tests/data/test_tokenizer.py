@@ -62,9 +62,6 @@ def test_tokens_by_hand(text: str, expected: str) -> None:
     assert tokenizer.tokens(tokenizer.encode(text)) == expected.split(" ")
 
 
-# The word of the text that an id encodes.
-
-
 def test_each_id_comes_with_its_word_by_hand() -> None:
     tokenizer = train_tokenizer(["er sagte : war nicht da ! 他 说"], FULL)
     ids, words = tokenizer.encode_with_words('  Er sagte:  "Zorblax-7 war nicht da!"\t他 说他')
@@ -84,9 +81,6 @@ def test_the_words_of_all_ids_are_the_text_without_its_spaces(train_on: list[str
         assert "".join(words) == "".join(text.split())
 
 
-# The tutorials' defects.
-
-
 @pytest.mark.parametrize("kind", ["word", "char", "bpe", "bpe_metaspace"])
 def test_after_a_load_too_a_declared_special_token_in_text_loses_nothing(kind: str, tmp_path: Path) -> None:
     text = "a</s>b <pad> <s><unk>"
@@ -98,9 +92,6 @@ def test_after_a_load_too_a_declared_special_token_in_text_loses_nothing(kind: s
     loaded = Tokenizer.load(tmp_path / "tokenizer.json")
     assert loaded.encode(text) == loaded.encode_with_words(text)[0] == made.encode(text)
     assert loaded.decode(loaded.encode(text)) == text
-
-
-# Vocabularies.
 
 
 @pytest.mark.parametrize("lowercase", [False, True])
@@ -131,9 +122,6 @@ def test_training_is_deterministic_and_knows_no_order_of_lines() -> None:
 def test_no_word_frequent_enough_is_an_error() -> None:
     with pytest.raises(DataError, match=r"no word that occurs 2 times or more \(tokenizer.min_frequency\)"):
         train_tokenizer(["a b c"], TokenizerConfig(min_frequency=2, max_size=100))
-
-
-# Files and bad input.
 
 
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:

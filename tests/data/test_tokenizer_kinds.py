@@ -123,9 +123,6 @@ def test_half_a_surrogate_pair_is_an_error(trained: dict[str, Tokenizer], kind: 
                 encode(text)
 
 
-# What the entries are.
-
-
 def test_characters_are_tokens_and_rare_ones_are_bytes() -> None:
     tokenizer = train_tokenizer(["aab  ab", "é"], config("char", min_frequency=2))
     assert tokenizer.tokens(range(tokenizer.size)) == [*SPECIAL_TOKENS, *BYTES, "▁", "a", "b"]
@@ -158,9 +155,6 @@ def test_the_vocabulary_has_at_most_the_requested_size(kind: str) -> None:
     rare = train_tokenizer(SAMPLES, config(kind, min_frequency=10**6))
     assert rare.size in (len(SPECIAL_TOKENS) + 256, len(SPECIAL_TOKENS) + 256 + 1)  # the space
     assert rare.decode(rare.encode(CHINESE[0])) == CHINESE[0]
-
-
-# Lower case.
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -108,10 +108,7 @@ def test_a_long_sentence_is_refused_by_its_line_or_cut(translator: ModelTranslat
     first, cut, last = translator.translate(lines)
     assert [first, last] == translator.translate([lines[0], lines[2]])
     assert cut == " ".join(translator.translate(["the car " * 7 + "the", "car" + " the car" * 2]))
-
-
-def test_a_sentence_of_the_longest_length_is_neither(translator: ModelTranslator) -> None:
-    # 15 words and EOS.
+    # 15 words and EOS are of the longest length, and are neither.
     assert translator.translate(["the car " * 7 + "the"], refuse_long=True)[0]
     with pytest.raises(DataError, match="of 17 tokens"):
         translator.translate(["the car " * 8], refuse_long=True)

@@ -149,18 +149,3 @@ def test_it_installs_again_when_it_was_left_half_made_or_versions_change(checkou
             for path in paths:
                 os.utime(path, (seconds, seconds))
         assert set_up(checkout)[2] == {str(environment)}
-
-
-@pytest.mark.parametrize("command", ["bench --help", "bench --race --help", "reproduce --help", "reproduce"])
-def test_help_installs_nothing(command: str, tmp_path: Path) -> None:
-    name, *arguments = command.split()
-    (tmp_path / "scripts").mkdir()
-    for file in (name, "environment"):
-        shutil.copy(ROOT / "scripts" / file, tmp_path / "scripts")
-    (tmp_path / "scripts" / "setup").write_text("touch installed; exit 9\n")
-    environment = {key: value for key, value in os.environ.items() if key != "MT_VENV"}
-    script = [str(tmp_path / "scripts" / name), *arguments]
-    ended = subprocess.run(script, env=environment, capture_output=True, text=True)
-    assert (ended.returncode, ended.stderr) == (0 if arguments else 2, "")
-    assert f"scripts/{name} " in ended.stdout
-    assert not (tmp_path / "installed").exists()

@@ -45,7 +45,6 @@ class ScriptedModel:
     def __init__(self, scripts: Sequence[Sequence[int]], unk: float = 9.0) -> None:
         self.scripts = scripts
         self.unk = unk
-        self.asked_for_alignment = 0
 
     def encode(self, src_ids: Tensor, src_mask: Tensor) -> Tensor:
         return src_ids
@@ -64,7 +63,6 @@ class ScriptedModel:
             else:
                 logits[row, EOS_ID] = 9.0
         cache.length += 1
-        self.asked_for_alignment += with_alignment
         return ScriptedStep(logits, scores if with_alignment else None)
 
 

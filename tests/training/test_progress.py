@@ -1,22 +1,19 @@
 """The figures of a run, read back as TensorBoard and anyone else would read them."""
 
-import contextlib
+import io
 import json
 import logging
 import math
-import os
-import pty
 import re
-import subprocess
-import sys
-import termios
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from tqdm import tqdm
 
 from mt.device import DeferredRead
 from mt.evaluation.record import Score
@@ -170,46 +167,26 @@ def test_log_lines_where_stderr_is_not_a_terminal(
     assert "\r" not in capsys.readouterr().err
 
 
-BAR = """
-import sys, time
-from pathlib import Path
-import mt.training.progress
-from mt.cli.logs import show_logs
-from mt.training.counters import Counters
-from tests.training.test_progress import Progress, RunDirectory, result_of
-show_logs()
-mt.training.progress.SECONDS_BETWEEN_LINES = 0
-state = Counters(best_value=31.5)
-with Progress(RunDirectory(Path(sys.argv[1])), counters=state, total_steps=3, metric="bleu") as progress:
-    for _ in range(3):
-        progress.step(result_of(state, 2.5))
-        time.sleep(0.2)  # A bar is not drawn more often.
-"""
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
 
-def watch(folder: Path, lines: int, columns: int) -> str:
-    """What a terminal of this size is sent."""
-    ours, theirs = pty.openpty()
-    termios.tcsetwinsize(theirs, (lines, columns))
-    with subprocess.Popen([sys.executable, "-c", BAR, str(folder)], stderr=theirs) as process:
-        os.close(theirs)
-        shown = b""
-        # Linux says by an error that nobody has the other end any more.
-        with contextlib.suppress(OSError):
-            while read := os.read(ours, 4096):
-                shown += read
-    os.close(ours)
-    assert process.returncode == 0
-    return shown.decode()
-
-
-@pytest.mark.slow
-def test_a_bar_where_stderr_is_a_terminal(tmp_path: Path) -> None:
-    text = watch(tmp_path, 24, 120)
-    shown = re.split(r"[\r\n]+", text)
+def test_a_bar_where_stderr_is_a_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "mt")
+    monkeypatch.setattr("mt.training.progress.SECONDS_BETWEEN_LINES", 0)
+    monkeypatch.setattr(tqdm, "__init__", partialmethod(tqdm.__init__, mininterval=0))
+    terminal, state = Terminal(), Counters(best_value=31.5)
+    monkeypatch.setattr("sys.stderr", terminal)
+    with Progress(RunDirectory(tmp_path), counters=state, total_steps=3, metric="bleu") as progress:
+        for _ in range(3):
+            progress.step(result_of(state, 2.5))
+    shown = re.split(r"[\r\n]+", terminal.getvalue())
     second = next(bar for bar in shown if "2/3" in bar)
     assert re.fullmatch(
         r"epoch 1   67%\|.*\| 2/3 steps, 00:00 left, best bleu 31\.50, loss 2\.500, [\d,]+ tokens/s *", second
     )
-    assert "3/3 steps, best" in text
-    assert "epoch 1  loss" not in text  # What the bar shows is not logged as well.
+    assert "3/3 steps, best" in terminal.getvalue()
+    assert caplog.messages == []  # What the bar shows is not logged as well.

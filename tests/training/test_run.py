@@ -24,7 +24,6 @@ from mt.run_directory import RunDirectory
 from mt.special_tokens import UNK
 from mt.training.loss import Objective
 from mt.training.run import run_training
-from mt.training.train_state import TrainState
 from mt.training.validation import ValidationResult
 
 MakeConfig = Callable[..., Config]
@@ -134,7 +133,10 @@ def test_restart_moves_the_old_run_aside(
     assert "mine.old-1" in caplog.text
     run_training(make_config("training.max_steps=1"), run, restart=True)
     assert contents(run.path.with_name("mine.old-1")) == before
-    assert run.path.with_name("mine.old-2").is_dir()
+    # Only the seed differs.
+    names = "mine", "mine.old-2"
+    files = [run.path.with_name(name) / "checkpoints/step_0000001/model.safetensors" for name in names]
+    assert files[0].read_bytes() != files[1].read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -199,23 +201,6 @@ def test_vocabularies_come_from_the_training_split_alone(
         assert set(words.split()) <= vocabulary.keys()
         assert "zebra" in (tiny_corpus / f"validation.{language}").read_text(encoding="utf-8").lower()
         assert not {"zebra", "Zebra"} & vocabulary.keys()
-
-
-def test_the_seed_determines_the_first_weights(
-    make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    drawn: list[torch.Tensor] = []
-
-    def note(train_state: TrainState, *_: object) -> None:
-        drawn.append(train_state.objective.model.weights()["src_embedding.tokens.weight"].clone())
-
-    monkeypatch.setattr(mt.training.run, "train", note)
-    for number, seed in enumerate((1, 1, 2)):
-        torch.manual_seed(number)  # Which must not matter.
-        run_training(make_config(f"training.seed={seed}"), tmp_path / str(number))
-    first, same, other = drawn
-    assert torch.equal(first, same)
-    assert not torch.allclose(first, other)
 
 
 def test_a_changed_corpus_is_refused_before_it_is_encoded(
@@ -298,16 +283,6 @@ def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_taken(
     assert (run.checkpoints_dir / "latest").read_text() == "step_0000005\n"
 
 
-def test_no_sound_checkpoint_stops_the_run(make_config: MakeConfig, run: RunDirectory) -> None:
-    run_training(make_config("training.max_steps=2", "checkpoint.every_steps=1"), run)
-    for folder in run.checkpoints_dir.glob("step*"):
-        damage(folder / "model.safetensors")
-    before = contents(run.path)
-    with pytest.raises(CheckpointError, match=r"No checkpoint in .* is sound .*--restart"):
-        run_training(make_config("training.max_steps=3"), run)
-    assert contents(run.path) == before
-
-
 def scripted(values: Sequence[float]) -> Callable[..., ValidationResult]:
     """Stands for `validate`: BLEU, and for the loss as well, is the next of these values."""
     left: Iterator[float] = iter(values)
@@ -336,15 +311,6 @@ def test_best_is_the_best_by_the_metric(
     assert checkpoints(run) == [f"step_{best:07}", "step_0000010"]
     record = json.loads((run.checkpoints_dir / f"step_{best:07}" / "checkpoint.json").read_text())
     assert record["metrics"][metric] == {6: 4, 8: 1}[best]
-
-
-def test_checkpoints_at_their_interval_and_the_last_to_keep(
-    make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(mt.training.session, "validate", scripted([1] * 9))
-    run_training(make_config("training.max_steps=11", "checkpoint.keep=3", "validation.every_steps=100"), run)
-    # Each third step, of which 6 and 9 are among the last three, and the last.
-    assert checkpoints(run) == ["step_0000006", "step_0000009", "step_0000011"]
 
 
 def test_nan_gradients_are_skipped_counted_and_in_the_end_an_error(
@@ -377,9 +343,6 @@ def test_what_the_device_cannot_do_is_refused_before_anything_is_written(
 ) -> None:
     with pytest.raises(DeviceError, match="fp16, which needs a CUDA device"):
         run_training(make_config("training.precision=fp16"), run)
-    if not torch.cuda.is_available():
-        with pytest.raises(DeviceError, match=r"no usable device 'cuda'\. Choose auto or cpu"):
-            run_training(make_config("training.device=cuda"), run)
     assert not run.path.exists()
 
 
