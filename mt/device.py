@@ -19,6 +19,8 @@ SEARCH_DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch
 """The type of the weights of a model that torch searches with."""
 PrecisionName = Literal["auto"] | SearchPrecision
 """A precision, or ``auto`` for the one that `choose_precision` selects."""
+TrainingPrecision = Literal["auto", "mixed", "float32", "bf16", "fp16"]
+"""A precision of training, or words for those that `Precision` selects."""
 
 Work = TypeVar("Work")
 Result = TypeVar("Result")
@@ -117,11 +119,16 @@ class DeferredRead:
 class Precision:
     """The precision of training: float32, or mixed with bf16 or fp16 (Micikevicius et al. 2018)."""
 
-    def __init__(self, name: PrecisionName, device: torch.device, *, tf32: bool = False) -> None:
-        """Choose the precision; ``tf32`` is for float32 products on CUDA, if the GPU supports it."""
-        self.is_automatic = name == "auto"
-        self.name = choose_precision(name, device)
+    def __init__(self, name: TrainingPrecision, device: torch.device, *, tf32: bool = False) -> None:
+        """Choose the precision: ``mixed`` is what is fast on this device, and so is ``auto`` on CUDA.
+
+        ``tf32`` is for float32 products on CUDA, if the GPU supports it.
+        """
+        if name == "auto" and device.type != "cuda":
+            name = "float32"
+        self.name = choose_precision("auto" if name == "mixed" else name, device)
         self.device = device
+        self.leaves_tensor_cores_idle = device.type == "cuda" and self.name == "float32" and not tf32
         self._dtype = None if self.name == "float32" else SEARCH_DTYPES[self.name]
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.name == "fp16")
         if device.type == "cuda":

@@ -98,8 +98,10 @@ def test_auto_takes_16_bits_where_that_is_faster(
     # Otherwise the scaler finds that there is no GPU.
     monkeypatch.setattr(torch.cuda.amp.common, "amp_definitely_not_available", lambda: False)
     assert choose_precision("auto", torch.device(device)) == expected
-    precision = Precision("auto", torch.device(device))
+    precision = Precision("mixed", torch.device(device))
     assert (precision.name, precision.scaler.is_enabled()) == (expected, expected == "fp16")
+    # A run that leaves it open trains with 16 bits on CUDA only.
+    assert Precision("auto", torch.device(device)).name == (expected if device == "cuda" else "float32")
 
 
 @pytest.mark.parametrize(
@@ -123,7 +125,8 @@ def test_a_precision_that_the_device_lacks_is_refused_with_a_remedy(
 def test_tf32_is_allowed_where_the_config_says_so_and_forbidden_again() -> None:
     matmul = torch.backends.cuda.matmul
     for tf32 in (True, False):
-        Precision("float32", torch.device("cuda"), tf32=tf32)
+        precision = Precision("float32", torch.device("cuda"), tf32=tf32)
+        assert precision.leaves_tensor_cores_idle == (not tf32)
         assert matmul.allow_tf32 == tf32
         assert matmul.fp32_precision == ("tf32" if tf32 else "ieee")
     Precision("float32", torch.device("cpu"), tf32=True)

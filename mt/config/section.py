@@ -51,7 +51,8 @@ def accepted(field: FieldInfo) -> str:
 
 def choices(field: FieldInfo) -> tuple[str, ...]:
     """The words that a field accepts; empty if it accepts other values."""
-    return get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
+    words = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
+    return tuple(word if isinstance(word, str) else str(word).lower() for word in words)
 
 
 def kinds_of(field: FieldInfo) -> tuple[Any, ...]:

@@ -49,14 +49,14 @@ class TrainingConfig(Section):
     device: Literal["auto", "cpu", "cuda", "mps"] = Field(default="auto", json_schema_extra=may_change)
     """auto uses CUDA if available, else Apple's MPS, else the CPU."""
 
-    precision: Literal["auto", "float32", "bf16", "fp16"] = "float32"
-    """bf16 and fp16 use mixed precision; auto chooses what is fast on this GPU or CPU."""
+    precision: Literal["auto", "mixed", "float32", "bf16", "fp16"] = "auto"
+    """auto is mixed on CUDA, else float32; mixed is bf16 if that is fast, or fp16 on CUDA, else float32."""
 
     tf32: bool = False
     """Allow TF32 for float32 matrix products on CUDA: faster since Ampere, with about 3 decimal digits."""
 
-    compile: bool = False
-    """Compile the model with torch.compile, which takes a minute or more, for faster steps on CUDA."""
+    compile: Literal["auto", True, False] = "auto"
+    """Compile the layers with torch.compile, on CUDA only; auto does so in runs of 10,000 steps or more."""
 
     batch_tokens: int = Field(default=4096, ge=1)
     """Batch size in tokens of the longer side, including padding."""

@@ -16,6 +16,8 @@ from mt.config.synonyms import MEANINGS
 from mt.errors import ConfigError
 
 _COMMENT_WIDTH = 100
+# Values that depend on the machine; when a run begins, others take their place.
+_DECIDED_ONCE = ("auto", "mixed")
 _OPTIONS = {f"{section}.{key}": field for section, keys in SECTIONS.items() for key, field in keys.items()}
 
 # Words that need no quotes in any version of YAML; in YAML 1.1, no, on and y are booleans.
@@ -71,14 +73,15 @@ def changed_options(config: Config) -> set[str]:
 
 
 def with_unset_from(old: Config, new: Config) -> Config:
-    """``new`` with the values of ``old`` for options that it does not set and that may not change."""
+    """``new`` with the values of ``old`` for options that it leaves open and that may not change."""
     sections = {}
     for name, fields in SECTIONS.items():
         section = getattr(new, name)
         kept = {
             key: _value(old, f"{name}.{key}")
             for key, field in fields.items()
-            if key not in section.model_fields_set and field.json_schema_extra is not may_change
+            if (key not in section.model_fields_set or getattr(section, key) in _DECIDED_ONCE)
+            and field.json_schema_extra is not may_change
         }
         sections[name] = section.model_copy(update=kept)
     return new.model_copy(update=sections)

@@ -217,7 +217,7 @@ def _config(theirs: _Marian, languages: tuple[str, str], *, shares_embeddings: b
             "tokenizer": {"kind": "imported", "shared": is_shared},
             "model": model,
             "schedule": {"kind": "constant", "learning_rate": _LEARNING_RATE},
-            "training": {"max_steps": 1, "precision": "auto"},
+            "training": {"max_steps": 1},
         }
     )
 

@@ -3,10 +3,12 @@
 import logging
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 
 from mt.config.config import Config
 from mt.data.batches.alignment import align
@@ -14,6 +16,7 @@ from mt.data.batches.dataset import encode_pairs
 from mt.data.batches.pairs import EncodedPairs
 from mt.data.cache import MANY_PAIRS
 from mt.data.corpus import Corpus
+from mt.device import usable_memory
 from mt.preflight import rule
 from mt.preflight.forecast import MOST_DROPPED, Forecast, Pace, forecast
 from mt.preflight.rule import Budget
@@ -82,6 +85,35 @@ def measure(sample: Sample, speed: Speed | None = None) -> tuple[Speed, Pace]:
             LOG.info("timing steps of the proposed run")
             speed = trial.time_steps()
         return speed, trial.pace(speed)
+
+
+def fill_device(sample: Sample, device: torch.device) -> Sample:
+    """On CUDA, the sample with the largest batches that fit into memory and make training clearly faster."""
+    if device.type != "cuda":
+        return sample
+    free = usable_memory(device) or 0
+
+    def time_steps(sample: Sample) -> tuple[float, bool]:
+        """Seconds for a target token, and whether there is memory for twice the batch."""
+        with explain_out_of_memory(sample.config):
+            trial = Trial(sample)
+            peak = trial.take_largest_step().peak or 0
+            return trial.time_steps().token_seconds, 2 * peak <= free
+
+    return with_largest_batches(sample, time_steps)
+
+
+def with_largest_batches(sample: Sample, time_steps: Callable[[Sample], tuple[float, bool]]) -> Sample:
+    """Double the batch as long as ``time_steps`` says that it fits and that tokens take clearly less time."""
+    LOG.info("finding the batch that fills this device")
+    seconds, fits = time_steps(sample)
+    while fits and 2 * sample.config.training.batch_tokens <= rule.largest_batch(sample.corpus_tokens):
+        larger = replace(sample, config=update(sample.config, **rule.twice_the_batch(sample.config)))
+        before, (seconds, fits) = seconds, time_steps(larger)
+        if before < rule.LEAST_GAIN * seconds:
+            break
+        sample = larger
+    return sample
 
 
 def make_budget(minutes: float | None, rate: float, corpus_tokens: float) -> Budget:

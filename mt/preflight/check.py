@@ -44,9 +44,10 @@ from mt.preflight.trial import FIXED_SECONDS, LargestStep, ModelSize, Sample, Tr
 from mt.run_directory import RunDirectory, as_run
 from mt.training.counters import Counters
 from mt.training.init_from import with_origin
-from mt.training.resume import as_begun, find_resume_point
+from mt.training.resume import as_begun, decided, find_resume_point
 from mt.training.schedule import has_ended
 from mt.training.step import explain_out_of_memory
+from mt.training.utilization import share_of_peak
 
 NUM_SAMPLES = 3
 
@@ -83,6 +84,7 @@ def preflight(
     config = with_origin(as_begun(config, run), run)
     device = choose_device(config.training.device)
     precision = Precision(config.training.precision, device, tf32=config.training.tf32)
+    config = decided(config, precision)
     exists = "which exists already" if run.exists else "which is new"
     show(Section("run", f"{run.path}, {exists}, on {device} in {precision.name}"))
     store = CheckpointStore(run.checkpoints_dir)
@@ -112,7 +114,7 @@ def preflight(
         show(_memory_section(trial.take_largest_step(), trial.size))
         pace = trial.pace(trial.time_steps())
     expected = forecast(config, pace)
-    show(_time_section(config, pace, expected, done))
+    show(_time_section(config, pace, expected, done, trial.peak_rate))
     folder = next(folder for folder in (run.path.absolute(), *run.path.absolute().parents) if folder.exists())
     one, free = trial.size.saved_bytes, shutil.disk_usage(folder).free
     # The ones that are kept, the best, and the one that is being saved, less those that exist.
@@ -208,13 +210,15 @@ def _memory_section(step: LargestStep, model_size: ModelSize) -> Section:
     )
 
 
-def _time_section(config: Config, pace: Pace, run: Forecast, done: Counters | None) -> Section:
+def _time_section(
+    config: Config, pace: Pace, run: Forecast, done: Counters | None, peak: float | None
+) -> Section:
     speed, epochs = pace.tokens_per_step / pace.step_seconds, run.num_steps / pace.steps_per_epoch
     not_compiled = ", not compiled" if config.training.compile else ""
     details = [
         ("step", f"{config.training.num_micro_batches} x {config.training.batch_tokens:,} tokens"),
         ("epoch", f"{counted(round(pace.steps_per_epoch), 'step')}; {epochs:.1f} in all"),
-        ("speed", f"{speed:,.0f} target tokens a second, measured{not_compiled}"),
+        ("speed", f"{speed:,.0f} target tokens a second, measured{not_compiled}{share_of_peak(speed, peak)}"),
         ("start", tqdm.format_interval(pace.start_seconds)),
         (counted(run.num_validations, "validation"), tqdm.format_interval(run.validating_seconds)),
     ]

@@ -19,6 +19,7 @@ from mt.preflight import rule
 from mt.preflight.budget import (
     Plan,
     cost_of,
+    fill_device,
     fit,
     make_budget,
     measure,
@@ -74,7 +75,7 @@ Tokenized = tuple[Config, str]
 def propose_config(data: DataConfig, minutes: float | None = None) -> Proposal:
     """Propose a config for a corpus, and a budget if none is given."""
     corpus, data, load_seconds = _load(data)
-    start = Config(data=data, training=TrainingConfig(max_steps=1, precision="auto"))
+    start = Config(data=data, training=TrainingConfig(max_steps=1, precision="mixed"))
     num_words = num_running_words(corpus.train)
     num_tokens = num_words + len(corpus.train)
     subwords = _subwords(corpus, start, num_words)
@@ -92,12 +93,14 @@ def propose_config(data: DataConfig, minutes: float | None = None) -> Proposal:
             samples[key] = take_sample(corpus, config, load_seconds)
         return with_settings(samples[key], budget), why, budget
 
-    sample, why, budget = choose(rule.USUAL_RATES[choose_device(start.training.device).type])
+    device = choose_device(start.training.device)
+    usual, why, budget = choose(rule.USUAL_RATES[device.type])
+    sample = fill_device(usual, device)
     speed, pace = measure(sample)
-    cost = cost_of(sample)
-    timed, (sample, why, budget) = sample, choose(cost / speed.token_seconds)
-    if sample.config != timed.config:
-        _, pace = measure(sample, speed.at_cost(cost_of(sample) / cost))
+    best, why, budget = choose(cost_of(usual) / speed.token_seconds)
+    if best.config != usual.config:
+        sample = fill_device(best, device)
+        _, pace = measure(sample, speed.at_cost(cost_of(best) / cost_of(usual)) if sample is best else None)
     plan = fit(sample.config, budget.minutes, pace)
     config, notes = plan.config, [why]
     if bleu_is_always_0(corpus.validation):

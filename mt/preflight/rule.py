@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from mt.config.config import Config
 from mt.config.model import ModelConfig
 
 # Most running words of the training text, and entries of a BPE vocabulary shared by both languages.
@@ -39,8 +40,10 @@ DECAY, DECAY_PASSES = 0.3, 8
 BATCHES = ((5_000_000, 1024), (40_000_000, 2048), (200_000_000, 4096), (math.inf, 8192))
 # A pass over a small corpus still has at least this many steps, as long as batches have this many tokens.
 STEPS_IN_A_PASS, SMALLEST_BATCH = 50, 256
-# The batch size that the learning rates of the shapes are for.
-USUAL_BATCH = 1024
+# The batch size that the learning rates of the shapes are for, and by which power of it they grow.
+USUAL_BATCH, RATE_BY_BATCH = 1024, 0.25
+# A GPU gets batches twice as large as long as each target token then takes this much less time.
+LEAST_GAIN = 1.2
 # The share of the steps that is warm-up, and its maximum number of steps.
 WARMUP_SHARE, MOST_WARMUP = 1 / 12, 4000
 # The moving average of the weights covers about this share of the steps.
@@ -146,7 +149,7 @@ def choose(budget: Budget, corpus_tokens: float, num_entries: int, longest: int)
     with_r_drop = budget.has_r_drop(corpus_tokens, cost)
     tokens = budget.target_tokens / (cost * R_DROP_COST if with_r_drop else cost)
     batch_tokens = batch_size(tokens, corpus_tokens, longest)
-    peak = shape.learning_rate * (batch_tokens / USUAL_BATCH) ** 0.25
+    peak = shape.learning_rate * (batch_tokens / USUAL_BATCH) ** RATE_BY_BATCH
     dropout = next(share for most, share in DROPOUTS if tokens <= most * corpus_tokens)
     return {
         "model": shape.model.model_dump(exclude_unset=True) | {"dropout": dropout},
@@ -164,7 +167,21 @@ def choose(budget: Budget, corpus_tokens: float, num_entries: int, longest: int)
 def batch_size(run_tokens: float, corpus_tokens: float, longest: int) -> int:
     """Tokens of a batch in a run of so many target tokens, on a corpus of so many."""
     usual = next(size for most, size in BATCHES if run_tokens <= most)
-    return max(SMALLEST_BATCH, longest, min(usual, int(corpus_tokens / STEPS_IN_A_PASS) // 64 * 64))
+    return max(SMALLEST_BATCH, longest, min(usual, largest_batch(corpus_tokens)))
+
+
+def largest_batch(corpus_tokens: float) -> int:
+    """The most tokens in a batch, for a pass of so many target tokens."""
+    return int(corpus_tokens / STEPS_IN_A_PASS) // 64 * 64
+
+
+def twice_the_batch(config: Config) -> Options:
+    """The options of a run with batches that are twice as large."""
+    rate = 2**RATE_BY_BATCH * config.schedule.learning_rate
+    return {
+        "training": {"batch_tokens": 2 * config.training.batch_tokens},
+        "schedule": {"learning_rate": float(f"{rate:.2g}")},
+    }
 
 
 def relative_cost(model: ModelConfig, num_entries: int) -> float:

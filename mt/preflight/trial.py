@@ -23,6 +23,7 @@ from mt.preflight.text import Text
 from mt.training.freeze import freeze
 from mt.training.optimizers import count_moments
 from mt.training.train_state import new_train_state
+from mt.training.utilization import peak_rate
 from mt.training.validation import validation_loss
 from mt.transformer.transformer import Transformer
 
@@ -141,6 +142,7 @@ class Trial:
         precision = Precision(config.training.precision, device, tf32=config.training.tf32)
         self.batches = training_batches(config, sample.pairs, text.tokenizers, sample.places)
         self._train_state = new_train_state(model.to(device), config, precision)
+        self.peak_rate = peak_rate(self._train_state.objective, device)
         self._sample, self._device = sample, device
 
     def take_largest_step(self) -> LargestStep:

@@ -23,6 +23,7 @@ from mt.training.counters import Counters, CurvePoint
 from mt.training.metrics_file import read_points
 from mt.training.run_log import record_session
 from mt.training.step import StepResult
+from mt.training.utilization import share_of_peak
 from mt.training.validation import ValidationResult
 
 LOG = logging.getLogger(__name__)
@@ -56,6 +57,7 @@ class Progress(contextlib.ExitStack):
         counters: Counters,
         total_steps: int | None,
         metric: str,
+        peak_rate: float | None = None,
         on_metrics: OnMetrics | None = None,
     ) -> None:
         """Open the files at the step of ``counters``; entries of later steps are removed."""
@@ -79,6 +81,7 @@ class Progress(contextlib.ExitStack):
         self.callback(self._bar.close)
         self._total_steps = total_steps
         self._metric = metric
+        self._peak_rate = peak_rate
         self._on_metrics = on_metrics
         self._newest_loss = ""
         self._signatures_logged = False
@@ -116,11 +119,12 @@ class Progress(contextlib.ExitStack):
         step, above = f"{counters.step:,}", point.above_average
         if above > SPIKE:
             LOG.warning("step %s: the loss jumped to %.3f, %.3f above its average", step, point.loss, above)
-        self._newest_loss = f"loss {point.loss:.3f}, {speed:,.0f} tokens/s"
+        pace = f"{speed:,.0f} tokens/s{share_of_peak(speed, self._peak_rate)}"
+        self._newest_loss = f"loss {point.loss:.3f}, {pace}"
         if self._bar.disable and now - self._last_line >= SECONDS_BETWEEN_LINES:
             self._last_line = now
             where = f"step {step}  epoch {counters.epoch + 1}"
-            shown = f"learning rate {result.learning_rate:.2e}  {speed:,.0f} tokens/s"
+            shown = f"learning rate {result.learning_rate:.2e}  {pace}"
             LOG.info("%s  loss %.3f  %s  %s", where, point.loss, shown, self._time_left(counters.step))
 
     def validation(

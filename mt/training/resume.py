@@ -136,6 +136,23 @@ def as_begun(config: Config, run: RunDirectory) -> Config:
     return with_unset_from(load_config(run.config_file), config)
 
 
+def decided(config: Config, precision: Precision) -> Config:
+    """``config`` with what it leaves to the device: its precision, and that only CUDA compiles."""
+    compiled, is_cpu = config.training.compile, precision.device.type == "cpu"
+    if is_cpu and compiled is True:
+        raise ConfigError(
+            "training.compile: true does not pay on a CPU. On a Zen 4, a small model had 2,150 target tokens "
+            "a second after 50 seconds of compiling, and 2,280 without it; in bf16 2,880 after two minutes, "
+            "and 3,500 without it. Leave it at auto."
+        )
+    return with_training(config, precision=precision.name, compile=False if is_cpu else compiled)
+
+
+def with_training(config: Config, **options: object) -> Config:
+    """``config`` with these options of its section ``training``."""
+    return config.model_copy(update={"training": config.training.model_copy(update=options)})
+
+
 def check_same_config(run: RunDirectory, config: Config) -> None:
     """Before a run is continued: check that no option has changed that affects the mathematics."""
     if changed := differences(load_config(run.config_file), config):

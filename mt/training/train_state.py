@@ -208,8 +208,7 @@ class TrainState:
         wrong = expected.keys() ^ tensors.keys()
         if (values.average is None) != (self.average is None):
             wrong |= {"average"}
-        # If the precision was `auto`, another machine may have chosen another one.
-        if (values.scaler is None) == self.precision.scaler.is_enabled() and not self.precision.is_automatic:
+        if (values.scaler is None) == self.precision.scaler.is_enabled():
             wrong |= {"scaler"}
         for name, tensor in tensors.items() if not wrong else ():
             # A square may overflow to infinity, but is neither negative nor NaN.

@@ -38,6 +38,8 @@ def refuse(call: Call) -> Callable[..., str]:
         ),
         ("model.num_heads=3", "model.d_model (16) must be a multiple of model.num_heads (3)"),
         ("training.precision=fp16", "fp16, which needs a CUDA device"),
+        ("training.compile=true", "training.compile: true does not pay on a CPU"),
+        ("training.compile=yes", "training.compile must be one of auto, true, false, not yes"),
         ("data.path=./nowhere/corpus", "there is no file or folder './nowhere/corpus'"),
         ("data.tgt=en", "data.src and data.tgt are both 'en'"),
     ],

@@ -8,6 +8,7 @@ from typing import Any
 from mt.config.config import Config
 from mt.config.explain import SECTIONS
 from mt.config.load import load_config
+from mt.config.located_yaml import plain_scalar
 from mt.config.section import choices
 from mt.config.write import changed_options, config_to_yaml, differences
 
@@ -49,7 +50,7 @@ def random_config(chance: random.Random) -> Config:
             if chance.random() < 0.5 or key in NEED_OTHERS:
                 continue
             if words := choices(field):
-                changes[f"{section}__{key}"] = chance.choice(words)
+                changes[f"{section}__{key}"] = plain_scalar(chance.choice(words))
             elif isinstance(old, bool):
                 changes[f"{section}__{key}"] = chance.random() < 0.5
             elif isinstance(old, int):

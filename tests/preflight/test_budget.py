@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,15 @@ import pytest
 from mt.config.config import Config
 from mt.config.data import DataConfig
 from mt.config.load import load_config
+from mt.data.corpus import load_corpus
 from mt.preflight import init, rule
-from mt.preflight.budget import FEWEST_STEPS, cost_of, num_steps_within
+from mt.preflight.budget import (
+    FEWEST_STEPS,
+    cost_of,
+    num_steps_within,
+    take_sample,
+    with_largest_batches,
+)
 from mt.preflight.forecast import Pace
 from mt.preflight.init import propose_config
 from mt.preflight.trial import Sample, Speed
@@ -89,6 +97,32 @@ def test_the_run_takes_the_given_minutes_and_is_timed_once(
     assert 0.97 * 60 * minutes <= seconds_of(config, 1.2) <= 60 * minutes
     assert f"steps    {config.training.max_steps:,} of" in text
     [_] = timed
+
+
+def test_a_gpu_gets_the_largest_batch_that_fits_and_is_clearly_faster(
+    tiny_corpus: Path, make_config: Callable[..., Config]
+) -> None:
+    config = make_config("training.batch_tokens=256", "schedule.learning_rate=1e-3")
+    sample = take_sample(load_corpus(config.data), config, 0.0)
+    # A pass of a thousand steps.
+    sample = replace(sample, text=replace(sample.text, scale=256_000 / sample.corpus_tokens))
+    for full, fitting, expected in (
+        (1500, 10**6, 2048),
+        (1500, 512, 512),
+        (10**6, 10**6, 4096),
+        (100, 10**6, 256),
+    ):
+        # Up to the batch that fills it, the device takes the same time for each step.
+        def time_steps(sample: Sample, full: int = full, fitting: int = fitting) -> tuple[float, bool]:
+            tokens = sample.config.training.batch_tokens
+            return 0.01 / min(tokens, full), 2 * tokens <= fitting
+
+        filled = with_largest_batches(sample, time_steps).config
+        assert filled.training.batch_tokens == expected
+        # By the fourth root of the size.
+        assert filled.schedule.learning_rate == pytest.approx(1e-3 * (expected / 256) ** 0.25, rel=0.05)
+    # Steps are not as large as a fiftieth of a pass.
+    assert rule.largest_batch(256_000) == 5120
 
 
 def test_the_rate_ends_at_zero_with_the_run_after_a_short_warmup(

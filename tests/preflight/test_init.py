@@ -166,7 +166,7 @@ def test_a_check_does_not_warn_of_what_is_proposed(
     assert config.tokenizer.kind == kind
     assert config.copies_words == (kind == "word")
     # Whatever this machine computes fast.
-    assert config.training.precision == "auto"
+    assert config.training.precision == "mixed"
     warnings = preflight(config, RunDirectory(tmp_path / "run"), lambda section: None).warnings
     # It may warn of times on this machine, which the proposal did not measure.
     assert [warning for warning in warnings if "of the run's time" not in warning] == []

@@ -44,13 +44,22 @@ def reads_of_a_step(device: FakeCuda, state: TrainState, batches: Sequence[Batch
     return device.num_reads - before
 
 
+OPTIMIZERS: Sequence[dict[str, Any]] = [
+    {},
+    {"muon": True},
+    {"ema_decay": 0.9},
+    {"muon": True, "ema_decay": 0.9, "weight_decay": 0.1, "num_micro_batches": 2},
+]
+
+
+@pytest.mark.parametrize("training", OPTIMIZERS, ids=str)
 @pytest.mark.parametrize("precision", ["float32", "bf16", "fp16"])
 def test_steps_are_launched_without_waiting_for_the_one_before(
-    precision: Literal["float32", "bf16", "fp16"], make_batches: MakeBatches
+    precision: Literal["float32", "bf16", "fp16"], training: dict[str, Any], make_batches: MakeBatches
 ) -> None:
     batches = make_batches([4, 7])
     with fake_cuda() as device:
-        state = state_on_cuda(precision)
+        state = state_on_cuda(precision, **training)
         micro_batches = [device.on_host(batch) for batch in batches]
         launched = [state.launch(StepBatches.of(*micro_batches)) for _ in range(2)]
         assert device.num_reads == 0

@@ -1,6 +1,7 @@
 """The figures of a run, read back as TensorBoard and anyone else would read them."""
 
 import io
+import itertools
 import json
 import logging
 import math
@@ -75,6 +76,25 @@ def test_the_event_file_holds_every_tag(tmp_path: Path, read_curves: Callable[[P
     step, text = curves["validation/samples/text_summary"][0]
     assert step == 4
     assert all(sentence.encode() in text for sentence in SAMPLES[0])
+
+
+def test_the_speed_has_its_share_of_the_peak_where_that_is_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    # A step of ten tokens takes a few of these seconds.
+    monkeypatch.setattr("time.perf_counter", map(float, itertools.count()).__next__)
+    shares = []
+    for peak_rate in (40.0, None):
+        run = RunDirectory(tmp_path)
+        with Progress(
+            run, counters=Counters(), total_steps=2, metric="bleu", peak_rate=peak_rate
+        ) as progress:
+            progress.step(result_of(Counters(), 1.0))
+        shares += [re.findall(r"(\d+) tokens/s(?:, (\d+) % of the GPU's peak)?", capsys.readouterr().err)[-1]]
+    [(rate, share), (_, unknown)] = shares
+    assert int(share) == pytest.approx(100 * int(rate) / 40, abs=2)
+    assert unknown == ""
 
 
 def test_metrics_hold_the_same_figures(tmp_path: Path, read_curves: Callable[[Path], Any]) -> None:

@@ -194,18 +194,6 @@ def test_tensors_and_values_that_are_missing_or_too_many_are_refused(
             state.restore(evaluated(state), saved, read_values(saved, 2))
 
 
-def test_a_run_in_automatic_precision_may_move_between_machines_with_and_without_fp16(
-    make_state: Callable[..., TrainState],
-) -> None:
-    plain, scaled = make_state(steps=2), make_state(steps=2, fp16=True)
-    for state, other in ((plain, scaled), (scaled, plain)):
-        saved, scale = other.save(), state.precision.scaler.get_scale()
-        state.precision.is_automatic = True
-        state.restore(evaluated(other), saved, read_values(saved, 2))
-        assert state.counters.step == 2
-        assert state.precision.scaler.get_scale() == scale
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

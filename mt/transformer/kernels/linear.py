@@ -53,8 +53,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None, *, relu: bool = False
 
 def onednn_dtype(x: Tensor) -> torch.dtype | None:
     """Return the type in which oneDNN multiplies ``x``; None if torch decides how to multiply it."""
-    # A compiler chooses by itself how to multiply any number of rows.
-    if x.device.type != "cpu" or torch.compiler.is_compiling():
+    if x.device.type != "cpu":
         return None
     dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
     return dtype if onednn_is_faster(dtype) and onednn_multiplies(dtype) else None

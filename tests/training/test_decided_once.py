@@ -1,0 +1,71 @@
+"""What depends on the machine is decided when a run begins, and stays so wherever it is resumed."""
+
+from collections.abc import Callable
+
+import pytest
+
+import mt.training.run
+from mt.config.config import Config
+from mt.config.load import load_config
+from mt.config.training import TrainingConfig
+from mt.errors import Interrupted
+from mt.run_directory import RunDirectory
+from mt.training.compiling import is_compiled
+from mt.training.loss import Objective
+from mt.training.run import run_training
+
+MakeConfig = Callable[..., Config]
+
+
+def test_the_precision_is_that_of_the_machine_on_which_the_run_began(
+    make_config: MakeConfig,
+    run: RunDirectory,
+    unbroken: RunDirectory,
+    assert_same: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mt.device.multiplies_bf16_fast", lambda _: False)
+    run_training(make_config("training.precision=mixed", "training.max_steps=4"), run)
+    assert load_config(run.config_file).training.precision == "float32"
+    monkeypatch.setattr("mt.device.multiplies_bf16_fast", lambda _: True)
+    run_training(make_config("training.precision=mixed"), run)
+    assert_same(run, unbroken)
+
+
+@pytest.mark.parametrize(
+    ("options", "num_steps", "expected"),
+    [
+        ({}, 9_999, False),
+        ({}, 10_000, True),
+        ({"max_minutes": 5.0}, float("inf"), False),
+        ({"max_minutes": 60.0}, float("inf"), True),
+        ({"compile": True}, 10, True),
+        ({"compile": False}, 10**6, False),
+    ],
+)
+def test_a_run_is_compiled_if_it_is_long_enough(
+    options: dict[str, float], num_steps: float, expected: bool
+) -> None:
+    training = TrainingConfig.model_validate({"max_steps": 1} | options)
+    assert is_compiled(training, num_steps) == expected
+
+
+def test_whether_a_run_is_compiled_is_stored(
+    make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled: list[Objective] = []
+    monkeypatch.setattr(mt.training.run, "compile_objective", compiled.append)
+    # As on CUDA, which leaves it open until the number of steps is known.
+    monkeypatch.setattr(mt.training.resume, "decided", lambda config, precision: config)
+    config = make_config("training.max_steps=10000", "training.precision=float32")
+
+    def stop(step: int, metrics: object) -> None:
+        raise Interrupted
+
+    run_training(config, run, on_metrics=stop)
+    assert load_config(run.config_file).training.compile is True
+    # A shorter limit changes nothing any more.
+    shorter = make_config("training.max_steps=12", "training.precision=float32")
+    run_training(shorter, run)
+    assert load_config(run.config_file).training.compile is True
+    assert len(compiled) == 2
