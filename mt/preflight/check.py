@@ -44,10 +44,10 @@ from mt.preflight.trial import FIXED_SECONDS, LargestStep, ModelSize, Sample, Tr
 from mt.run_directory import RunDirectory, as_run
 from mt.training.counters import Counters
 from mt.training.init_from import with_origin
+from mt.training.peak import share_of_peak
 from mt.training.resume import as_begun, decided, find_resume_point
 from mt.training.schedule import has_ended
 from mt.training.step import explain_out_of_memory
-from mt.training.utilization import share_of_peak
 
 NUM_SAMPLES = 3
 

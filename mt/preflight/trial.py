@@ -22,8 +22,8 @@ from mt.preflight.forecast import Pace
 from mt.preflight.text import Text
 from mt.training.freeze import freeze
 from mt.training.optimizers import count_moments
+from mt.training.peak import peak_rate
 from mt.training.train_state import new_train_state
-from mt.training.utilization import peak_rate
 from mt.training.validation import validation_loss
 from mt.transformer.transformer import Transformer
 

@@ -21,9 +21,9 @@ from mt.run_directory import RunDirectory
 from mt.training.attention_images import Pixels
 from mt.training.counters import Counters, CurvePoint
 from mt.training.metrics_file import read_points
+from mt.training.peak import share_of_peak
 from mt.training.run_log import record_session
 from mt.training.step import StepResult
-from mt.training.utilization import share_of_peak
 from mt.training.validation import ValidationResult
 
 LOG = logging.getLogger(__name__)

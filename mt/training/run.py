@@ -31,12 +31,12 @@ from mt.training.freeze import freeze
 from mt.training.init_from import load_initial_weights, with_origin
 from mt.training.interruption import Interruption
 from mt.training.loop import train
+from mt.training.peak import peak_rate
 from mt.training.progress import OnMetrics, Progress
 from mt.training.run_log import log_file, record_session
 from mt.training.session import Session
 from mt.training.step import explain_out_of_memory
 from mt.training.train_state import TrainState, new_train_state
-from mt.training.utilization import peak_rate
 
 LOG = logging.getLogger(__name__)
 

@@ -1,7 +1,13 @@
 """torch.compile, by layer: few graphs for batches of all shapes, and the same losses and gradients."""
 
+import os
 import random
+import shutil
+import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,11 +15,14 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule
 
+from mt.config.model import ModelConfig
 from mt.data.batches.batch import Batch, collate
 from mt.masks import Mask, as_bias
 from mt.training import loss
 from mt.training.compiling import compile_objective
 from mt.training.loss import Objective
+from mt.transformer.build import build_transformer
+from mt.transformer.kernels import cross_entropy, linear
 
 MakeObjective = Callable[..., Objective]
 MOST_GRAPHS = {"losses": 2, "layers of the encoder": 4, "layers of the decoder": 4}
@@ -21,11 +30,19 @@ MOST_GRAPHS = {"losses": 2, "layers of the encoder": 4, "layers of the decoder":
 
 
 @pytest.fixture(autouse=True)
-def masks_of_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+def as_on_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    compute_as_on_cuda(monkeypatch.setattr)
+
+
+def compute_as_on_cuda(setattr: Callable[[object, str, object], None]) -> None:
+    """On CUDA masks are others, and torch multiplies."""
+
     def masks(batch: Batch, dtype: torch.dtype) -> tuple[Tensor | None, Mask]:
         return as_bias(batch.src_mask, dtype) if batch.has_src_padding else None, "causal"
 
-    monkeypatch.setattr(loss, "cheapest_masks", masks)
+    setattr(loss, "cheapest_masks", masks)
+    for module in (linear, cross_entropy):
+        setattr(module, "onednn_dtype", lambda x: None)
 
 
 def batches_of_all_shapes(number: int) -> list[Batch]:
@@ -79,3 +96,37 @@ def test_batches_of_all_shapes_take_few_graphs_and_give_the_same_gradients(
         for found, expected in zip(gradients(compiled, batch), gradients(plain, batch), strict=True):
             torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
     assert all(0 < number <= MOST_GRAPHS[kind] for kind, number in graphs.items()), graphs
+
+
+def step_by_inductor(cache: str) -> tuple[float, float]:
+    """How far loss and gradient of a compiled step are from those of a plain one, and its seconds."""
+    os.environ["MT_CACHE"] = cache
+    # Torch sets it in the first process that compiles, and this one inherits it.
+    os.environ.pop("TORCHINDUCTOR_CACHE_DIR", None)
+    compute_as_on_cuda(setattr)
+    torch.manual_seed(1)
+    sizes = ModelConfig(
+        d_model=16, num_heads=2, d_ff=24, num_encoder_layers=1, num_decoder_layers=1, dropout=0.0
+    )
+    objective = Objective(build_transformer(sizes, src_vocab_size=17, tgt_vocab_size=17, max_length=24))
+    [batch] = [batch for batch in batches_of_all_shapes(20) if batch.src_ids.shape == (8, 9)][:1]
+    expected = gradients(objective, batch)
+    compile_objective(objective)
+    started = time.perf_counter()
+    found = gradients(objective, batch)
+    seconds = time.perf_counter() - started
+    apart = max(float((one - other).abs().max()) for one, other in zip(found, expected, strict=True))
+    return apart / batch.num_target_tokens, seconds
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++, which Inductor needs")
+@pytest.mark.slow
+def test_inductor_gives_the_same_losses_and_what_it_compiled_is_kept_in_the_cache(tmp_path: Path) -> None:
+    starts = []
+    for _ in range(2):
+        with ProcessPoolExecutor(1, get_context("spawn")) as process:
+            starts.append(process.submit(step_by_inductor, str(tmp_path)).result())
+    assert list(tmp_path.rglob("*.so"))
+    assert max(difference for difference, _ in starts) <= 1e-5
+    (_, cold), (_, warm) = starts
+    assert warm < cold / 2
