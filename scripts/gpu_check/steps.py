@@ -25,14 +25,13 @@ from mt.data.batches.stream import BatchStream
 from mt.device import Precision, choose_device, settle_threads_and_memory
 from mt.special_tokens import PAD_ID
 from mt.training.compiling import compile_objective
+from mt.training.peak import peak_rate
 from mt.training.train_state import TrainState, new_train_state
 from mt.transformer.build import build_transformer
 from scripts.benchmark.sides.mt_train import model_config
 from scripts.benchmark.sizes import SIZES, Size
 from scripts.gpu_check.job import Job, head, row
 
-PEAKS = {"H100": 989e12, "H200": 989e12, "A100": 312e12}
-"""Operations a second in bf16 without sparsity, by the vendor's data sheets."""
 MODELS = {"cuda": (("base", 37_000), ("big", 37_000), ("base", 8_000)), "cpu": (("tiny", 300),)}
 """Names of sizes and numbers of words, the most important first."""
 COMPILERS = {"cuda": "inductor", "cpu": "aot_eager"}
@@ -69,11 +68,6 @@ class Model:
             pairs=self.pairs, batch_tokens=times * self.batch_tokens, num_micro_batches=1, seed=1
         )
 
-    def flops(self, num_tokens: float) -> float:
-        """Operations for so many tokens of each side: 6 for each weight that a token sees."""
-        d, f = self.size.d_model, self.size.d_ff
-        return 6 * num_tokens * (self.size.num_layers * (12 * d * d + 4 * d * f) + d * self.vocabulary)
-
 
 def main() -> int:
     job = Job.given()
@@ -90,7 +84,7 @@ def main() -> int:
         for side in SIDES:
             what = f"{name}, {vocabulary:,}"
             try:
-                measure(what, side, steps_of(side, model, state), model)
+                measure(what, side, steps_of(side, model, state), peak_rate(state.objective, device), device)
             # Whatever it is, the other sides are to be measured.
             except Exception as error:
                 row(what, side, f"**failed**: {type(error).__name__}: {error}")
@@ -184,15 +178,12 @@ def steps_of_marian(model: Model) -> Iterator[int]:
         yield batch.num_target_tokens
 
 
-def measure(what: str, side: str, steps: Iterator[int], model: Model) -> None:
+def measure(what: str, side: str, steps: Iterator[int], peak: float | None, device: torch.device) -> None:
     """Print the row of one side, and to stderr the kernels that take longest."""
-    device = model.device
     _, first_seconds = timed(steps, 1, device)
     timed(steps, WARM_UP, device)
     rounds = [timed(steps, STEPS, device) for _ in range(ROUNDS)]
     rates = [tokens / seconds for tokens, seconds in rounds]
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "a CPU"
-    peak = next((peak for kind, peak in PEAKS.items() if kind in name), None)
     kernels = kernels_of(steps, PROFILED) if device.type == "cuda" else []
     by_kind = dict.fromkeys((*KINDS, OTHERS), 0.0)
     for kernel in kernels:
@@ -202,7 +193,7 @@ def measure(what: str, side: str, steps: Iterator[int], model: Model) -> None:
         side,
         f"{1000 * sum(seconds for _, seconds in rounds) / ROUNDS / STEPS:.1f}",
         f"{median(rates):,.0f} ({min(rates):,.0f} to {max(rates):,.0f})",
-        f"{model.flops(median(rates)) / peak:.1%}" if peak else "-",
+        f"{median(rates) / peak:.1%}" if peak else "-",
         *(f"{milliseconds:.1f}" for milliseconds in by_kind.values()),
         f"{sum(kernel.calls for kernel in kernels):.0f}",
         f"{first_seconds:.0f}",

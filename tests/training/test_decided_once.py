@@ -3,15 +3,18 @@
 from collections.abc import Callable
 
 import pytest
+import torch
 
 import mt.training.run
 from mt.config.config import Config
 from mt.config.load import load_config
 from mt.config.training import TrainingConfig
+from mt.device import Precision
 from mt.errors import Interrupted
 from mt.run_directory import RunDirectory
 from mt.training.compiling import is_compiled
 from mt.training.loss import Objective
+from mt.training.resume import decided
 from mt.training.run import run_training
 
 MakeConfig = Callable[..., Config]
@@ -48,6 +51,14 @@ def test_a_run_is_compiled_if_it_is_long_enough(
 ) -> None:
     training = TrainingConfig.model_validate({"max_steps": 1} | options)
     assert is_compiled(training, num_steps) == expected
+
+
+@pytest.mark.parametrize(("device", "expected"), [("cpu", False), ("mps", False), ("cuda", "auto")])
+def test_only_cuda_leaves_open_whether_to_compile(
+    device: str, expected: object, make_config: MakeConfig
+) -> None:
+    precision = Precision("float32", torch.device(device))
+    assert decided(make_config(), precision).training.compile == expected
 
 
 def test_whether_a_run_is_compiled_is_stored(
