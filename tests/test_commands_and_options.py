@@ -8,7 +8,7 @@ from mt.config.config import Config
 COMMANDS = {
     "init": "--data --src --tgt --name --recipe --columns --minutes --delimiter --init-from --output -o",
     "check": "--config -c --set --run --verbose -v",
-    "train": "--config -c --set --run --max-time --restart --init-from --from-checkpoint",
+    "train": "--config -c --set --run --max-time --restart --init-from",
     "translate": (
         "SENTENCES --run --ensemble --file -f --on-error --beam --length-penalty "
         "--length-normalization --n-best --sample --temperature --top-k --top-p --seed --min-length "

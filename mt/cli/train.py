@@ -11,7 +11,7 @@ from typer import Exit, Option
 
 from mt import processes
 from mt.cli.logs import say, show_logs
-from mt.cli.options import RUNS, OverridesOption, check_at_most_one, load_config_and_run, named_run
+from mt.cli.options import RUNS, OverridesOption, load_config_and_run, named_run
 from mt.errors import ConfigError, MtError
 
 if TYPE_CHECKING:
@@ -32,10 +32,6 @@ def train(
         str | None,
         Option(help="Begin a new run with the weights of another: RUN or RUN@CHECKPOINT. Data may differ."),
     ] = None,
-    from_checkpoint: Annotated[
-        Path | None,
-        Option(help="Start a new --run from an older checkpoint, as runs/x/checkpoints/step_0002000."),
-    ] = None,
 ) -> None:
     """Train a model from a config file, into a run directory.
 
@@ -52,8 +48,6 @@ def train(
     143  stopped by SIGTERM: saved.
     """
     show_logs()
-    check_at_most_one(restart=restart, from_checkpoint=from_checkpoint)
-    check_at_most_one(init_from=init_from, from_checkpoint=from_checkpoint)
     if init_from is not None:
         from mt.config.init_from import parse_origin
 
@@ -65,21 +59,17 @@ def train(
         ]
     max_seconds = None if max_time is None else _seconds(max_time)
     loaded, directory = load_config_and_run(config, overrides, run)
-    if not (directory.exists or from_checkpoint) and (same := _run_with(loaded)):
+    if not directory.exists and (same := _run_with(loaded)):
         say(f"{same} has the same settings, and is another run: to continue it, add --run {same}")
-    is_new = restart or not (directory.exists or from_checkpoint)
-    if is_new and processes.is_first():
+    if (restart or not directory.exists) and processes.is_first():
         from mt.data.sources.find import check_sources
 
         check_sources(loaded.data)
     # After the checks above, because importing torch is slow.
     from mt.training.run import run_training
 
-    outcome = run_training(
-        loaded, directory, restart=restart, from_checkpoint=from_checkpoint, max_seconds=max_seconds
-    )
-    flag = "--restart" if restart else "--from-checkpoint" if from_checkpoint else None
-    say(_what_to_do_next(outcome, directory, loaded, flag))
+    outcome = run_training(loaded, directory, restart=restart, max_seconds=max_seconds)
+    say(_what_to_do_next(outcome, directory, loaded, restarted=restart))
     raise Exit(outcome.exit_code)
 
 
@@ -105,12 +95,12 @@ def _seconds(text: str) -> float:
     return float(seconds)
 
 
-def _what_to_do_next(outcome: "Outcome", run: "RunDirectory", config: "Config", flag: str | None) -> str:
-    """What to do next; ``flag`` is the option with which the run was started and which does not resume it."""
+def _what_to_do_next(outcome: "Outcome", run: "RunDirectory", config: "Config", *, restarted: bool) -> str:
+    """What to do next; ``restarted`` is whether the run began with an option that does not resume it."""
     from mt.training.schedule import has_ended
 
     if outcome.finished is None:
-        without = f" without {flag}" if flag and outcome.was_started else ""
+        without = " without --restart" if restarted and outcome.was_started else ""
         return f"The same command{without} resumes the run."
     if outcome.was_finished:
         limits = "that limit"

@@ -192,9 +192,3 @@ class Progress(contextlib.ExitStack):
             return ""
         seconds_per_step = (time.perf_counter() - self._started) / self._num_steps
         return f"{tqdm.format_interval(seconds_per_step * (self._total_steps - step))} left"
-
-
-def forget_later_steps(run: RunDirectory, step: int) -> None:
-    """Remove the metrics of later steps than this one."""
-    with Progress(run, counters=Counters(step=step), total_steps=None, metric=""):
-        pass

@@ -24,7 +24,6 @@ from mt.files import write_atomically
 from mt.inference.loaded_model import build_model
 from mt.run_directory import RunDirectory, as_run
 from mt.training import resume
-from mt.training.branch import branch_off
 from mt.training.compiling import compile_objective, is_compiled
 from mt.training.counters import Counters
 from mt.training.freeze import freeze
@@ -52,7 +51,7 @@ class Outcome:
     was_finished: bool = False
     """Whether the run was finished before this session, which therefore did nothing."""
     was_started: bool = True
-    """False if it was interrupted before an old run was moved aside, or a new one was branched off."""
+    """False if it was interrupted before an old run was moved aside."""
 
     def __repr__(self) -> str:
         best = "" if self.counters.best_value is None else f"; best {self.counters.best_value:.2f}"
@@ -65,7 +64,6 @@ def run_training(
     run: str | Path | RunDirectory,
     *,
     restart: bool = False,
-    from_checkpoint: str | Path | None = None,
     max_seconds: float | None = None,
     on_metrics: OnMetrics | None = None,
 ) -> Outcome:
@@ -75,7 +73,6 @@ def run_training(
         config: The config of the run.
         run: The run directory; it is created if it does not exist.
         restart: Move an existing run aside, once the corpus is known to be usable, and start over.
-        from_checkpoint: Start a new run that continues from this checkpoint of another run.
         max_seconds: The time limit of this session, after which the run is saved and can be resumed.
         on_metrics: Called with the step and the metrics of each point of the curves, such as ``train/loss``.
 
@@ -83,8 +80,7 @@ def run_training(
         MtError: If config, corpus, checkpoints or device cannot be used; no existing file is lost.
     """
     run = as_run(run)
-    begun = run if from_checkpoint is None else RunDirectory(Path(from_checkpoint).absolute().parent.parent)
-    config = with_origin(config if restart else resume.as_begun(config, begun), begun, restart=restart)
+    config = with_origin(config if restart else resume.as_begun(config, run), run, restart=restart)
     device = choose_device(config.training.device)
     precision = Precision(config.training.precision, device, tf32=config.training.tf32)
     config = resume.decided(config, precision)
@@ -102,8 +98,7 @@ def run_training(
                 f"training.batch_tokens={config.training.batch_tokens * shares // size}."
             )
         try:
-            origin = None if from_checkpoint is None else Path(from_checkpoint)
-            corpus = _make_room(config, run, interruption, restart, origin)
+            corpus = _make_room(config, run, interruption) if restart and run.exists else None
         except Interrupted:
             _report_end(None, Counters(), config, interruption)
             return Outcome(None, Counters(), interruption.exit_code, was_started=False)
@@ -114,14 +109,8 @@ def run_training(
         return outcome
 
 
-def _make_room(
-    config: Config, run: RunDirectory, interruption: Interruption, restart: bool, origin: Path | None
-) -> Corpus | None:
-    """Move an old run aside, or branch off a new one; return the corpus if it had to be loaded first."""
-    if origin is not None:
-        return branch_off(origin, run, config, interruption)
-    if not (restart and run.exists):
-        return None
+def _make_room(config: Config, run: RunDirectory, interruption: Interruption) -> Corpus:
+    """Move an old run aside, and return the corpus of the new one."""
     # All inputs are loaded first, so that a wrong path leaves the old run in its place.
     with interruption.at_once():
         corpus = load_corpus(config.data, config.cleaning)

@@ -43,24 +43,6 @@ def test_the_config_of_a_run_continues_it(call: Call, tiny_config_file: Path) ->
     assert not Path("runs/config").exists()
 
 
-def test_a_run_from_a_checkpoint_of_another(call: Call, tiny_config_file: Path) -> None:
-    assert call("train", "-c", tiny_config_file)[0] == 0
-    origin = ("--from-checkpoint", "runs/tiny/checkpoints/step_0000009")
-    assert call("train", "-c", tiny_config_file, *origin, "--restart")[0] == 2
-    code, _, err = call("train", "-c", tiny_config_file, *origin)
-    assert (code, "runs/tiny exists already" in err) == (2, True)
-    code, _, err = call("train", "-c", tiny_config_file, *origin, "--run", "runs/branch")
-    assert code == 0
-    assert "continuing in runs/branch from" in err
-    assert Path("runs/branch/checkpoints/step_0000012").is_dir()
-    # One whose limit is reached already can be trained further.
-    finished = ("--from-checkpoint", "runs/tiny/checkpoints/step_0000012")
-    assert call("train", "-c", tiny_config_file, *finished, "--run", "runs/same")[0] == 0
-    further = ("--run", "runs/same", "--set", "training.max_steps=13")
-    code, _, err = call("train", "-c", tiny_config_file, *further)
-    assert (code, "after 13 steps" in err) == (0, True)
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
 def test_a_signal_is_answered_with_its_exit_code(
     number: signal.Signals, call: Call, tiny_config_file: Path, monkeypatch: pytest.MonkeyPatch

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from mt.config.config import Config
 from mt.config.load import load_config
 from mt.errors import Interrupted
 from mt.evaluation.record import Score
+from mt.reports.sessions import read_sessions
 from mt.run_directory import RunDirectory
 from mt.training import validation
 from mt.training.counters import Counters
@@ -67,6 +69,23 @@ def test_signals_at_any_step(
     assert outcome is not None
     assert outcome.finished == "training.max_steps (12) reached"
     assert_same(RunDirectory(path), unbroken)
+
+
+def test_a_copy_without_the_newest_checkpoints_continues_from_an_older_one(
+    make_config: MakeConfig,
+    unbroken: RunDirectory,
+    tmp_path: Path,
+    assert_same: Callable[..., None],
+) -> None:
+    config, old, new = make_config("checkpoint.every_steps=3"), tmp_path / "old", tmp_path / "new"
+    run_training(config, old)
+    shutil.copytree(old, new)
+    for newer in ("step_0000009", "step_0000012"):
+        shutil.rmtree(new / "checkpoints" / newer)
+    outcome = run_training(config, new)
+    assert (outcome.was_finished, outcome.counters.step) == (False, 12)
+    assert_same(RunDirectory(new), unbroken)
+    assert [session.first_step for session in read_sessions(RunDirectory(new))][-1] == 8
 
 
 def test_limits_that_are_raised(
