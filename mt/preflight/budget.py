@@ -97,15 +97,16 @@ def fill_device(sample: Sample, device: torch.device) -> Sample:
         """Seconds for a target token, and whether there is memory for twice the batch."""
         with explain_out_of_memory(sample.config):
             trial = Trial(sample)
-            peak = trial.take_largest_step().peak or 0
-            return trial.time_steps().token_seconds, 2 * peak <= free
+            peak, seconds = trial.take_largest_step().peak or 0, trial.time_steps().token_seconds
+        size = f"{sample.config.training.batch_tokens:,}"
+        LOG.info("batches of %s tokens: %s target tokens/s", size, f"{1 / seconds:,.0f}")
+        return seconds, 2 * peak <= free
 
     return with_largest_batches(sample, time_steps)
 
 
 def with_largest_batches(sample: Sample, time_steps: Callable[[Sample], tuple[float, bool]]) -> Sample:
     """Double the batch as long as ``time_steps`` says that it fits and that tokens take clearly less time."""
-    LOG.info("finding the batch that fills this device")
     seconds, fits = time_steps(sample)
     while fits and 2 * sample.config.training.batch_tokens <= rule.largest_batch(sample.corpus_tokens):
         larger = replace(sample, config=update(sample.config, **rule.twice_the_batch(sample.config)))
