@@ -1,18 +1,23 @@
 """Engines, which find translations of token ids: one interface for all of them, without torch."""
 
+import logging
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 from mt.display import counted
 from mt.errors import LinesError
 from mt.search.hypothesis import Hypothesis
-from mt.search.strategy import NO_CONSTRAINTS, Constraints, Strategy
+from mt.search.strategy import NO_CONSTRAINTS, Beam, Constraints, Strategy
 
 if TYPE_CHECKING:
     from mt.device import SearchPrecision
 
+LOG = logging.getLogger(__name__)
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 EngineName = Literal["torch", "ctranslate2"]
 Check = Callable[[], None]
 After = Callable[[Sequence[int]], object]
@@ -49,6 +54,11 @@ class Rules:
     with_scores: bool = True
     """Whether greedy search and sampling compute scores, which are NaN otherwise."""
 
+    @property
+    def beam(self) -> Beam:
+        """The beam search; one of size 1 for greedy search and sampling."""
+        return self.strategy if isinstance(self.strategy, Beam) else Beam(1)
+
 
 class Engine(Protocol):
     """Searches for translations of sentences."""
@@ -61,9 +71,6 @@ class Engine(Protocol):
     """``cpu``, ``cuda`` or ``mps``."""
     batch_sentences: int
     """How many sentences that wait are best translated at once."""
-
-    def why_not(self, rules: Rules) -> str | None:
-        """What this engine cannot do of what is asked, in a few words; None if it can do all of it."""
 
     def search(
         self, sentences: Sequence[Sentence], rules: Rules, check: Check, after: After
@@ -101,6 +108,30 @@ def batches_by_length(
         batches.append(order[start : start + size])
         start += size
     return batches
+
+
+def in_halves(
+    compute: Callable[[Sequence[Item]], list[Result]],
+    batch: Sequence[Item],
+    too_large: Callable[[Item], LinesError],
+    is_out_of_memory: Callable[[RuntimeError], bool],
+) -> list[Result]:
+    """The result of each item of a batch, computed in halves if they do not fit into memory together."""
+    try:
+        return compute(batch)
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+    # Outside the handler, because the error keeps the tensors of all frames that it passed through alive.
+    if len(batch) == 1:
+        raise too_large(batch[0])
+    LOG.warning("out of memory: a batch of %d sentences was split in two.", len(batch))
+    middle = len(batch) // 2
+    return [
+        result
+        for half in (batch[:middle], batch[middle:])
+        for result in in_halves(compute, half, too_large, is_out_of_memory)
+    ]
 
 
 def too_large(sentence: Sentence) -> LinesError:

@@ -1,19 +1,26 @@
 """The reference engine: the searches of `mt.search` over a model of ours, or an ensemble, by torch."""
 
-import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from mt import distributed
 from mt.data.batches.batch import collate, pad
-from mt.device import OVERFLOW_REMEDY, SearchPrecision, split_on_out_of_memory
+from mt.device import OVERFLOW_REMEDY, SearchPrecision, is_out_of_memory
 from mt.errors import LinesError, OverflowedLinesError
-from mt.inference.engines import After, Check, EngineName, Rules, Sentence, batches_by_length, too_large
+from mt.inference.engines import (
+    After,
+    Check,
+    EngineName,
+    Rules,
+    Sentence,
+    batches_by_length,
+    in_halves,
+    too_large,
+)
 from mt.inference.score import label_log_probs
 from mt.search.beam import beam_search
 from mt.search.ensemble import Member
@@ -26,16 +33,12 @@ from mt.special_tokens import EOS_ID, UNK_ID
 from mt.transformer.recording import recording_attention
 from mt.transformer.transformer import Transformer
 
-LOG = logging.getLogger(__name__)
-
 _BATCH_TOKENS, _BEAM_TOKENS = 8192, 16_384
 """Source tokens in a batch, including padding; with a beam, those of a sentence count once for each of its
 hypotheses. A batch to score has fewer, because all of its logits are held at once."""
 _TIMES_ON_CUDA = 4
 """How many times as many they are on CUDA, where more sentences hardly lengthen a step."""
 _MOST_SCORED_TOKENS = 2048
-
-Result = TypeVar("Result")
 
 
 class TorchEngine:
@@ -62,16 +65,11 @@ class TorchEngine:
         self.precision: SearchPrecision = precision
         self.why = why
 
-    def why_not(self, rules: Rules) -> str | None:
-        """Nothing: it can do everything."""
-        return None
-
     def search(
         self, sentences: Sequence[Sentence], rules: Rules, check: Check, after: After
     ) -> list[list[Hypothesis]]:
         """Search as in `Engine`; several processes share the batches."""
-        beam_size = rules.strategy.size if isinstance(rules.strategy, Beam) else 1
-        most_tokens = min(_BATCH_TOKENS, _BEAM_TOKENS // beam_size)
+        most_tokens = min(_BATCH_TOKENS, _BEAM_TOKENS // rules.beam.size)
         most_tokens *= _TIMES_ON_CUDA if self.device == "cuda" else 1
         lengths = [len(sentence.ids) + 1 for sentence in sentences]
         batches = batches_by_length(lengths, most_tokens, self.batch_sentences)
@@ -80,19 +78,20 @@ class TorchEngine:
             found = []
             for batch in share:
                 check()
-                found.append(in_halves(search_some, batch, lambda index: too_large(sentences[index])))
+                some = [sentences[index] for index in batch]
+                found.append(in_halves(search_some, some, too_large, is_out_of_memory))
                 after(batch)
             return found
 
-        def search_some(indices: list[int]) -> list[list[Hypothesis]]:
-            return self._search([sentences[index] for index in indices], rules, check)
+        def search_some(some: Sequence[Sentence]) -> list[list[Hypothesis]]:
+            return self._search(some, rules, check)
 
         hypotheses = distributed.scatter(batches, search_share)
         by_index = dict(zip(chain.from_iterable(batches), chain.from_iterable(hypotheses), strict=True))
         return [by_index[index] for index in range(len(sentences))]
 
     @torch.inference_mode()
-    def _search(self, batch: list[Sentence], rules: Rules, check: Check) -> list[list[Hypothesis]]:
+    def _search(self, batch: Sequence[Sentence], rules: Rules, check: Check) -> list[list[Hypothesis]]:
         src_ids = pad([list(sentence.ids) for sentence in batch], last=EOS_ID).to(self.torch_device)
         has_prefix = any(sentence.prefix for sentence in batch)
         request = SearchRequest(
@@ -133,7 +132,7 @@ class TorchEngine:
     ) -> list[list[float]]:
         """The log-probabilities of the tokens of each target and its EOS; the ids have no BOS or EOS."""
 
-        def score_batch(indices: list[int]) -> list[list[float]]:
+        def score_batch(indices: Sequence[int]) -> list[list[float]]:
             batch = collate([sources[index] for index in indices], [targets[index] for index in indices])
             rows: list[list[float]] = label_log_probs(self.model, batch.to(self.torch_device)).tolist()
             return [row[: len(targets[index]) + 1] for index, row in zip(indices, rows, strict=True)]
@@ -149,7 +148,8 @@ class TorchEngine:
         lengths = [max(len(src), len(tgt)) + 1 for src, tgt in zip(sources, targets, strict=True)]
         by_index: dict[int, list[float]] = {}
         for batch in batches_by_length(lengths, min(batch_tokens, _MOST_SCORED_TOKENS)):
-            by_index |= zip(batch, in_halves(score_batch, batch, too_large_pair), strict=True)
+            scores = in_halves(score_batch, batch, too_large_pair, is_out_of_memory)
+            by_index |= zip(batch, scores, strict=True)
         return [by_index[index] for index in range(len(targets))]
 
     def attention(
@@ -176,17 +176,3 @@ class TorchEngine:
             return torch.stack([weights[0] for [weights] in layers]).cpu()
 
         return stacked(recorded.encoder_self), stacked(recorded.decoder_self), stacked(recorded.cross)
-
-
-def in_halves(
-    compute: Callable[[list[int]], list[Result]], batch: list[int], too_large: Callable[[int], LinesError]
-) -> list[Result]:
-    """The result of each sentence of a batch, computed in halves if they do not fit into memory together."""
-
-    def halves(batch: list[int]) -> tuple[list[int], list[int]]:
-        if len(batch) == 1:
-            raise too_large(batch[0])
-        LOG.warning("out of memory: a batch of %d sentences was split in two.", len(batch))
-        return batch[: len(batch) // 2], batch[len(batch) // 2 :]
-
-    return list(chain.from_iterable(split_on_out_of_memory(compute, batch, halves)))

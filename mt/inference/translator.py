@@ -17,7 +17,7 @@ from mt.inference.segments import Segment, Translation, join_parts, lines_of, re
 from mt.inference.source_reader import SourceReader
 from mt.run_directory import RunDirectory, as_run
 from mt.search.hypothesis import Hypothesis, cut_off, length_limit, normalised_score
-from mt.search.strategy import NO_CONSTRAINTS, Beam, Constraints, Strategy
+from mt.search.strategy import NO_CONSTRAINTS, Constraints, Sampling, Strategy
 
 if TYPE_CHECKING:
     import torch
@@ -257,9 +257,10 @@ class Translator:
                 raise
             reasons = {line: reason.replace("line", "text", 1) for line, reason in error.reasons.items()}
             raise type(error)(reasons) from error
+        penalty, normalization = rules.beam.length_penalty, rules.beam.length_normalization
         alternatives: list[list[list[tuple[Segment, Hypothesis, float]]]] = [[[]] for _ in texts]
         for segment, best_first in zip(segments, hypotheses, strict=True):
-            ranked = [(hypothesis, _ranking_score(hypothesis, strategy)) for hypothesis in best_first]
+            ranked = [(each, normalised_score(each, penalty, normalization)) for each in best_first]
             ranked = ranked if max_length is None else cut_off(ranked, max_length)
             of_text = alternatives[segment.index]
             if num_best > 1:
@@ -288,8 +289,9 @@ class Translator:
         )
 
     def _engine_for(self, rules: Rules) -> Engine:
-        reason = self.engine.why_not(rules)
-        return self.engine if reason is None else self._model(reason).engine
+        if isinstance(rules.strategy, Sampling) and self.engine.name != "torch":
+            return self._model("it does not sample by lines and seeds").engine
+        return self.engine
 
     def align(self, source: str, translations: Sequence[Translation]) -> list[list[tuple[int, int]] | None]:
         """Align the words of a text with those of translations that this translator has found.
@@ -329,8 +331,3 @@ class Translator:
                 LOG.debug("torch is loaded: %s", reason)
                 self._loaded_model = self._load_model()
         return self._loaded_model
-
-
-def _ranking_score(hypothesis: Hypothesis, strategy: Strategy) -> float:
-    beam = strategy if isinstance(strategy, Beam) else Beam(1)
-    return normalised_score(hypothesis, beam.length_penalty, beam.length_normalization)
