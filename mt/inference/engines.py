@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 
-Item = TypeVar("Item")
 Result = TypeVar("Result")
 EngineName = Literal["torch", "ctranslate2"]
 Check = Callable[[], None]
@@ -25,20 +24,20 @@ After = Callable[[Sequence[int]], object]
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence to translate."""
+    """A sentence to translate, or whose translation is given."""
 
     line: int
     """The number of its line, for messages."""
-    number: int
-    """Together with the seed it determines what is sampled."""
     ids: Sequence[int]
     """Its tokens, without EOS."""
-    limit: int
-    """The most tokens in its translation, including EOS, with room for its constraints."""
     prefix: Sequence[int] = ()
-    """The ids that its translation begins with, overriding the other rules."""
+    """The ids that its translation begins with, overriding the other rules; all of it, if that is scored."""
     prefix_copies: Sequence[int] = ()
     """The source position that each token of the prefix copies, or -1."""
+    limit: int = 0
+    """The most tokens in its translation, including EOS, with room for its constraints."""
+    number: int = 0
+    """Together with the seed it determines what is sampled."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +86,9 @@ class Engine(Protocol):
             LinesError: If a sentence does not fit into memory, or its logits are NaN or infinite.
         """
 
+    def score(self, sentences: Sequence[Sentence]) -> list[list[float]]:
+        """The log-probabilities of the tokens of each prefix, and of EOS after it."""
+
     def attention(
         self, source: Sequence[int], targets: Sequence[Sequence[int]]
     ) -> list[Sequence[Sequence[float]]]:
@@ -111,12 +113,11 @@ def batches_by_length(
 
 
 def in_halves(
-    compute: Callable[[Sequence[Item]], list[Result]],
-    batch: Sequence[Item],
-    too_large: Callable[[Item], LinesError],
+    compute: Callable[[Sequence[Sentence]], list[Result]],
+    batch: Sequence[Sentence],
     is_out_of_memory: Callable[[RuntimeError], bool],
 ) -> list[Result]:
-    """The result of each item of a batch, computed in halves if they do not fit into memory together."""
+    """The result of each sentence, computed in halves if they do not fit into memory together."""
     try:
         return compute(batch)
     except RuntimeError as error:
@@ -124,20 +125,16 @@ def in_halves(
             raise
     # Outside the handler, because the error keeps the tensors of all frames that it passed through alive.
     if len(batch) == 1:
-        raise too_large(batch[0])
+        [sentence] = batch
+        reason = (
+            f"line {sentence.line} has a sentence of {counted(len(sentence.ids), 'token')} that does not "
+            "fit into memory. Shorter sentences may fit, or compute on the CPU with --device cpu."
+        )
+        raise LinesError({sentence.line: reason})
     LOG.warning("out of memory: a batch of %d sentences was split in two.", len(batch))
     middle = len(batch) // 2
     return [
         result
         for half in (batch[:middle], batch[middle:])
-        for result in in_halves(compute, half, too_large, is_out_of_memory)
+        for result in in_halves(compute, half, is_out_of_memory)
     ]
-
-
-def too_large(sentence: Sentence) -> LinesError:
-    """The error of a sentence that does not fit into memory, even alone."""
-    reason = (
-        f"line {sentence.line} has a sentence of {counted(len(sentence.ids), 'token')} that does not "
-        "fit into memory. Shorter sentences may fit, or compute on the CPU with --device cpu."
-    )
-    return LinesError({sentence.line: reason})

@@ -3,28 +3,51 @@
 import math
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any, Self
 
 import torch
 
 from mt.device import (
-    OVERFLOW_REMEDY,
     SEARCH_DTYPES,
     PrecisionName,
     choose_device,
     choose_precision,
     settle_threads_and_memory,
 )
-from mt.errors import LinesError, OverflowedLinesError
+from mt.errors import LinesError
+from mt.inference.engines import Sentence
 from mt.inference.loaded_model import ModelOfText, load_ensemble
-from mt.inference.score import ScoredPair
 from mt.inference.source_reader import SourceReader
 from mt.inference.torch_engine import TorchEngine
 from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory, as_run
 from mt.search.ensemble import EnsembleModel, Member
 from mt.special_tokens import EOS_ID, UNK_ID
+
+
+@dataclass(frozen=True)
+class ScoredPair:
+    """A translation with the log-probabilities of its tokens."""
+
+    tokens: Sequence[str]
+    """The tokens of the vocabulary, including EOS."""
+    log_probs: Sequence[float]
+    """The natural log-probability of each token, given the source and the preceding tokens."""
+    num_unknown: int
+    """Tokens that are not in the vocabulary; they are scored as UNK."""
+
+    @property
+    def log_prob(self) -> float:
+        """The sum of ``log_probs``; search gives a little more, without the tokens that it may not write."""
+        return math.fsum(self.log_probs)
+
+
+def perplexity(log_prob: float, num_tokens: int) -> float:
+    """``exp(-log_prob / num_tokens)``."""
+    return math.exp(min(-log_prob / num_tokens, 700.0))
 
 
 class ModelTranslator(Translator):
@@ -110,15 +133,8 @@ class ModelTranslator(Translator):
         for line, (source, target) in enumerate(zip(sources, targets, strict=True), first_line):
             self.refuse_long(line, "source", len(source) + 1)
             self.refuse_long(line, "translation", len(target) + 1)
-        batch_tokens = self.config.training.batch_tokens
-        log_probs = self.engine.score(sources, targets, batch_tokens=batch_tokens, first_line=first_line)
-        for line, scores in enumerate(log_probs, first_line):
-            if not all(map(math.isfinite, scores)):
-                reason = (
-                    f"line {line}: the model's log-probabilities in {self.precision} are NaN or infinite. "
-                    f"{OVERFLOW_REMEDY}"
-                )
-                raise OverflowedLinesError({line: reason})
+        sentences = map(Sentence, count(first_line), sources, targets)
+        log_probs = self.engine.score([*sentences])
         return [
             ScoredPair(self.tgt_tokenizer.tokens([*ids, EOS_ID]), scores, ids.count(UNK_ID))
             for ids, scores in zip(targets, log_probs, strict=True)

@@ -3,14 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
+from math import isfinite
 
 import torch
 from torch import Tensor
 
 from mt import distributed
-from mt.data.batches.batch import collate, pad
+from mt.data.batches.batch import Batch, collate, pad
 from mt.device import OVERFLOW_REMEDY, SearchPrecision, is_out_of_memory
-from mt.errors import LinesError, OverflowedLinesError
+from mt.errors import OverflowedLinesError
 from mt.inference.engines import (
     After,
     Check,
@@ -19,14 +20,12 @@ from mt.inference.engines import (
     Sentence,
     batches_by_length,
     in_halves,
-    too_large,
 )
-from mt.inference.score import label_log_probs
 from mt.search.beam import beam_search
 from mt.search.ensemble import Member
 from mt.search.greedy import greedy_search
 from mt.search.hypothesis import Hypothesis, NotFiniteError
-from mt.search.request import SearchRequest
+from mt.search.request import SearchRequest, TeacherForced
 from mt.search.sampling import sample
 from mt.search.strategy import Beam, Sampling
 from mt.special_tokens import EOS_ID, UNK_ID
@@ -38,7 +37,7 @@ _BATCH_TOKENS, _BEAM_TOKENS = 8192, 16_384
 hypotheses. A batch to score has fewer, because all of its logits are held at once."""
 _TIMES_ON_CUDA = 4
 """How many times as many they are on CUDA, where more sentences hardly lengthen a step."""
-_MOST_SCORED_TOKENS = 2048
+_SCORED_TOKENS = 2048
 
 
 class TorchEngine:
@@ -79,7 +78,7 @@ class TorchEngine:
             for batch in share:
                 check()
                 some = [sentences[index] for index in batch]
-                found.append(in_halves(search_some, some, too_large, is_out_of_memory))
+                found.append(in_halves(search_some, some, is_out_of_memory))
                 after(batch)
             return found
 
@@ -114,43 +113,33 @@ class TorchEngine:
                     numbers = [sentence.number for sentence in batch]
                     return [[drawn] for drawn in sample(self.model, request, rules.strategy, numbers)]
         except NotFiniteError as error:
-            reasons = {
-                batch[index].line: f"line {batch[index].line} has a sentence for which the model's logits in "
-                f"{self.precision} are NaN or infinite. {OVERFLOW_REMEDY}"
-                for index in error.sentences
-            }
-            raise OverflowedLinesError(reasons) from error
+            raise self._overflow_of([batch[index] for index in error.sentences]) from error
 
     @torch.inference_mode()
-    def score(
-        self,
-        sources: Sequence[list[int]],
-        targets: Sequence[list[int]],
-        *,
-        batch_tokens: int = _MOST_SCORED_TOKENS,
-        first_line: int = 1,
-    ) -> list[list[float]]:
-        """The log-probabilities of the tokens of each target and its EOS; the ids have no BOS or EOS."""
+    def score(self, sentences: Sequence[Sentence]) -> list[list[float]]:
+        """The log-probabilities of the tokens of each prefix, and of EOS after it."""
 
-        def score_batch(indices: Sequence[int]) -> list[list[float]]:
-            batch = collate([sources[index] for index in indices], [targets[index] for index in indices])
+        def score_batch(some: Sequence[Sentence]) -> list[list[float]]:
+            batch = collate([each.ids for each in some], [each.prefix for each in some])
             rows: list[list[float]] = label_log_probs(self.model, batch.to(self.torch_device)).tolist()
-            return [row[: len(targets[index]) + 1] for index, row in zip(indices, rows, strict=True)]
+            return [row[: len(each.prefix) + 1] for each, row in zip(some, rows, strict=True)]
 
-        def too_large_pair(index: int) -> LinesError:
-            reason = (
-                f"line {first_line + index} has a pair of {len(sources[index]) + 1} source and "
-                f"{len(targets[index]) + 1} target tokens that does not fit into memory. "
-                "A shorter pair may fit, or compute on the CPU with --device cpu."
-            )
-            return LinesError({first_line + index: reason})
-
-        lengths = [max(len(src), len(tgt)) + 1 for src, tgt in zip(sources, targets, strict=True)]
+        lengths = [max(len(each.ids), len(each.prefix)) + 1 for each in sentences]
         by_index: dict[int, list[float]] = {}
-        for batch in batches_by_length(lengths, min(batch_tokens, _MOST_SCORED_TOKENS)):
-            scores = in_halves(score_batch, batch, too_large_pair, is_out_of_memory)
-            by_index |= zip(batch, scores, strict=True)
-        return [by_index[index] for index in range(len(targets))]
+        for batch in batches_by_length(lengths, _SCORED_TOKENS):
+            some = [sentences[index] for index in batch]
+            by_index |= zip(batch, in_halves(score_batch, some, is_out_of_memory), strict=True)
+        overflowed = [each for index, each in enumerate(sentences) if not all(map(isfinite, by_index[index]))]
+        if overflowed:
+            raise self._overflow_of(overflowed)
+        return [by_index[index] for index in range(len(sentences))]
+
+    def _overflow_of(self, sentences: Sequence[Sentence]) -> OverflowedLinesError:
+        reason = (
+            f"has a sentence for which the model's logits in {self.precision} are NaN or infinite. "
+            f"{OVERFLOW_REMEDY}"
+        )
+        return OverflowedLinesError({each.line: f"line {each.line} {reason}" for each in sentences})
 
     def attention(
         self, source: Sequence[int], targets: Sequence[Sequence[int]]
@@ -176,3 +165,13 @@ class TorchEngine:
             return torch.stack([weights[0] for [weights] in layers]).cpu()
 
         return stacked(recorded.encoder_self), stacked(recorded.decoder_self), stacked(recorded.cross)
+
+
+def label_log_probs(model: TeacherForced, batch: Batch) -> Tensor:
+    """Compute the log-probability of each label, given the preceding ones (forced decoding).
+
+    ``(B, T)`` natural logarithms over the whole vocabulary, meaningless where a label is PAD.
+    """
+    logits = model.forward(batch.src_ids, batch.src_mask, batch.tgt_ids, batch.tgt_mask).float()
+    # A log-softmax would need more memory, and only one of its V values would be used.
+    return logits.gather(-1, batch.labels[..., None])[..., 0] - logits.logsumexp(-1)

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     import torch
 
     from mt.device import PrecisionName, SearchPrecision
-    from mt.inference.model_translator import ModelTranslator
-    from mt.inference.score import ScoredPair
+    from mt.inference.model_translator import ModelTranslator, ScoredPair
 
 LOG = logging.getLogger(__name__)
 
@@ -280,12 +279,12 @@ class Translator:
         limit = min(max(limit, least + 1) if least else limit, most)
         return Sentence(
             first_line + segment.index,
-            # Segments of one line, and neighbouring lines, get numbers that are far apart.
-            first_line + segment.index + segment.number * 1_000_000_007,
             [token.id for token in segment.tokens],
-            limit,
             [token.id for token in segment.prefix],
             segment.prefix_copies() if segment.prefix else (),
+            limit,
+            # Segments of one line, and neighbouring lines, get numbers that are far apart.
+            first_line + segment.index + segment.number * 1_000_000_007,
         )
 
     def _engine_for(self, rules: Rules) -> Engine:

@@ -6,7 +6,7 @@ import random
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from itertools import chain, islice
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from mt.inference.engine.ctranslate2_engine import CTranslate2Engine
 from mt.inference.engine.folders import REFUSED, checksums_of, find_engine, remove_stale
 from mt.inference.engine.specification import write_ctranslate2
 from mt.inference.engine.verification import bleu, translator_of, verify
+from mt.inference.engines import Sentence
 from mt.inference.exported_folder import ExportPrecision, record_of, write_export_record
 from mt.inference.loaded_model import LoadedModel, load_model
 from mt.inference.model_translator import ModelTranslator
@@ -134,8 +135,8 @@ def _compare_scores(loaded: LoadedModel, engine: CTranslate2Engine) -> float:
         ]
         for size in (loaded.src_tokenizer.size, loaded.tgt_tokenizer.size)
     )
-    ours = ModelTranslator(loaded, device=CPU).engine.score(sources, targets)
-    theirs = engine.score(sources, targets)
+    sentences = [*map(Sentence, count(1), sources, targets)]
+    ours, theirs = ModelTranslator(loaded, device=CPU).engine.score(sentences), engine.score(sentences)
     pairs = zip(chain.from_iterable(ours), chain.from_iterable(theirs), strict=True)
     worst = max(abs(one - other) for one, other in pairs)
     if not worst <= _MAX_DIFFERENCE:

@@ -16,16 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import ctranslate2
 
 from mt.errors import CheckpointError
-from mt.inference.engines import (
-    After,
-    Check,
-    EngineName,
-    Rules,
-    Sentence,
-    batches_by_length,
-    in_halves,
-    too_large,
-)
+from mt.inference.engines import After, Check, EngineName, Rules, Sentence, batches_by_length, in_halves
 from mt.search.hypothesis import Hypothesis, normalised_score
 from mt.search.strategy import Beam
 from mt.special_tokens import BOS, EOS, EOS_ID, PAD, UNK_ID
@@ -131,9 +122,7 @@ class CTranslate2Engine:
 
     def _search(self, sentences: Sequence[Sentence], rules: Rules, kind: _Kind) -> list[list[Hypothesis]]:
         """Search for some sentences, and once more for each whose translation breaks a rule."""
-        results = in_halves(
-            lambda some: self._translate(some, rules, kind), sentences, too_large, _is_out_of_memory
-        )
+        results = in_halves(lambda some: self._translate(some, rules, kind), sentences, _is_out_of_memory)
         found: dict[int, list[Hypothesis]] = {}
         again: dict[_Kind, dict[int, Sentence]] = defaultdict(dict)
         prefix_scores = self._prefix_scores(sentences, rules)
@@ -152,7 +141,7 @@ class CTranslate2Engine:
         given = {index: each for index, each in enumerate(sentences) if each.prefix}
         if not given or not (rules.with_scores or rules.beam.size > 1):
             return {}
-        scores = self.score([each.ids for each in given.values()], [each.prefix for each in given.values()])
+        scores = self.score([*given.values()])
         # Without EOS.
         return {index: math.fsum(row[:-1]) for index, row in zip(given, scores, strict=True)}
 
@@ -211,11 +200,11 @@ class CTranslate2Engine:
             kept.sort(key=lambda each: -normalised_score(each, penalty, normalization))
         return kept[: beam.size]
 
-    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[list[float]]:
-        """The log-probabilities of the tokens of each target and of its EOS."""
+    def score(self, sentences: Sequence[Sentence]) -> list[list[float]]:
+        """The log-probabilities of the tokens of each prefix, and of EOS after it."""
         results = self._translator.score_batch(
-            _named(self._src_names, sources),
-            _named(self._tgt_names, targets),
+            _named(self._src_names, (sentence.ids for sentence in sentences)),
+            _named(self._tgt_names, (sentence.prefix for sentence in sentences)),
             max_input_length=0,
             max_batch_size=_BATCH_TOKENS[self.device],
             batch_type="tokens",

@@ -222,7 +222,7 @@ def test_a_model_that_translates_otherwise_is_refused_once(
 
 
 def test_copies_are_read_from_the_aligning_head() -> None:
-    sentence = Sentence(1, 1, [UNK_ID, 7, UNK_ID], 10)
+    sentence = Sentence(1, [UNK_ID, 7, UNK_ID])
     first, known, last, end = [0.6, 0.3, 0.1], [0.1, 0.8, 0.1], [0.5, 0.1, 0.4], [0.4, 0.5, 0.1]
     sound = Hypothesis([UNK_ID, 8, UNK_ID], -1.0, True)
     # The third attends most to the first word, which is taken, and then to the last.
@@ -237,7 +237,7 @@ def test_copies_are_read_from_the_aligning_head() -> None:
         _, again = copies_of(hypothesis, sentence, attention)
         assert again == replace(sentence, prefix=prefix, prefix_copies=copies)
     # A word that the prefix has taken is not taken again.
-    given = Sentence(1, 1, [UNK_ID, 7, UNK_ID], 10, [8, UNK_ID], [-1, 2])
+    given = Sentence(1, [UNK_ID, 7, UNK_ID], [8, UNK_ID], [-1, 2])
     continued = Hypothesis([8, UNK_ID, UNK_ID], -1.0, False)
     assert copies_of(continued, given, [first, first, last]) == ([2, 0], None)
 
