@@ -75,7 +75,7 @@ def attention(
     maps = AttentionMaps(sentence_attention(translator, *pairs), heads)
     check_shows_something(maps)
     if made == "html":
-        options.write_output([attention_page(maps, f"{found.name}, {translator.checkpoint}")], out)
+        options.write_output([attention_page(maps, f"{found.name}, {translator.facts.checkpoint}")], out)
     else:
         from mt.attention_maps.picture import picture
 

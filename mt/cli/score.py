@@ -68,7 +68,7 @@ def score(
         say(
             f"{counted(num_pairs, 'translation')}, {counted(num_tokens, 'token')}, {num_unknown:,} of them "
             f"unknown: log-probability {log_prob:.4f}, perplexity {perplexity(log_prob, num_tokens):.4f}"
-            f"{in_precision(translator.precision)}"
+            f"{in_precision(translator.engine.precision)}"
         )
 
 

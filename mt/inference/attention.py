@@ -62,7 +62,7 @@ def sentence_attention(
     if targets is None:
         check_recordable(translator, sources, None, first_line=first_line)
         best = translator.n_best(sources, strategy=strategy, join_lines=True, first_line=first_line)
-        max_length = translator.max_length
+        max_length = translator.facts.max_length
         pairs = [
             (
                 label_read(translator.reader, source),

@@ -63,8 +63,6 @@ class Engine(Protocol):
     """Searches for translations of sentences."""
 
     name: EngineName
-    why: str
-    """Why this engine was chosen, in a few words."""
     precision: "SearchPrecision"
     device: str
     """``cpu``, ``cuda`` or ``mps``."""

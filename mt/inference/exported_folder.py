@@ -24,24 +24,32 @@ ExportPrecision = Literal["float32", "bf16", "int8"]
 
 
 @dataclass(frozen=True)
-class ExportRecord:
-    """The content of ``mt_export.json``: what translating with the folder needs besides its model."""
+class ModelFacts:
+    """What translating with a model needs to know besides its weights and its tokenizers."""
+
+    src: str
+    tgt: str
+    max_length: int
+    """The most tokens that it reads or writes, including EOS."""
+    copies_words: bool
+    """Whether it has learnt to copy unknown words."""
+    target_ratio: float
+    """Target tokens per source token in the training data, for `mt.search.hypothesis.length_limit`."""
+    example: str = ""
+    """A sentence in the source language, if one is known."""
+    checkpoint: str = ""
+    """The name of its checkpoint."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportRecord(ModelFacts):
+    """The content of ``mt_export.json``."""
 
     mt_version: str
     target: str
     run: str
-    checkpoint: str
-    src: str
-    tgt: str
     precision: str
     """The precision of the weights in the folder."""
-    max_length: int
-    """The most tokens that it reads or writes, including EOS."""
-    target_ratio: float
-    """Target tokens per source token in the training data, for `mt.search.hypothesis.length_limit`."""
-    copies_words: bool
-    example: str = ""
-    """A sentence in the source language, if one is known."""
     weights: str = ""
     """SHA-256 of the checkpoint's weights."""
     made_from: Mapping[str, str] = field(default_factory=dict)
@@ -64,7 +72,6 @@ def read_export_record(folder: Path) -> ExportRecord:
         content = json.loads(read_bytes(file, max_bytes=_MAX_RECORD_BYTES))
         if content.pop("format_version") != _FORMAT_VERSION:
             raise ValueError("it has another format")
-        content.pop("copies_well", None)  # Earlier versions wrote it.
         record = ExportRecord(**content)
         if record.max_length < 1 or not 0 < record.target_ratio < math.inf:
             raise ValueError("its lengths are impossible")
@@ -102,18 +109,11 @@ def write_export_record(folder: Path, record: ExportRecord) -> None:
 
 def record_of(loaded: "LoadedModel", target: str, run_name: str, precision: ExportPrecision) -> ExportRecord:
     """The record of a converted model."""
-    config = loaded.config
     return ExportRecord(
+        **vars(loaded.facts),
         mt_version=__version__,
         target=target,
         run=run_name,
-        checkpoint=loaded.checkpoint.name,
-        src=config.data.src,
-        tgt=config.data.tgt,
         precision=precision,
-        max_length=config.data.max_length,
-        target_ratio=loaded.target_ratio,
-        copies_words=config.copies_words,
-        example=loaded.example,
         weights=loaded.checkpoint.checksums["model.safetensors"],
     )

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Any, Self
@@ -63,7 +63,6 @@ class ModelTranslator(Translator):
         others: Sequence[ModelOfText] = (),
         precision: PrecisionName = "float32",
         dictionary: Mapping[str, str] | None = None,
-        why: str = "",
     ) -> None:
         """Translate with a model, in evaluation mode and on this device, or where it is.
 
@@ -80,8 +79,6 @@ class ModelTranslator(Translator):
             models = [deepcopy(each).to(SEARCH_DTYPES[chosen]) for each in models]
         widths = [each.output.in_features for each in models]
         self.config = loaded.config
-        self.src, self.tgt = loaded.config.data.src, loaded.config.data.tgt
-        self.example = loaded.example
         self.model: Member = EnsembleModel(models, widths) if others else models[0]
         super().__init__(
             TorchEngine(
@@ -90,17 +87,18 @@ class ModelTranslator(Translator):
                 batch_sentences=loaded.config.validation.batch_sentences,
                 precision=chosen,
                 aligning_heads=loaded.config.aligning_heads,
-                why=why,
+            ),
+            replace(
+                loaded.facts,
+                max_length=min(each.data.max_length for each in configs),
+                copies_words=all(each.copies_words for each in configs),
             ),
             loaded.src_tokenizer,
             loaded.tgt_tokenizer,
-            max_length=min(each.data.max_length for each in configs),
-            target_ratio=loaded.target_ratio,
-            copies_words=all(each.copies_words for each in configs),
             dictionary=dictionary,
         )
         # For translations to score: read like sources, so that a copied word is one UNK on both sides.
-        self.tgt_reader = SourceReader(loaded.tgt_tokenizer, {}, copies=self.copies_words)
+        self.tgt_reader = SourceReader(loaded.tgt_tokenizer, {}, copies=self.facts.copies_words)
 
     @classmethod
     def from_run(
@@ -115,9 +113,7 @@ class ModelTranslator(Translator):
         """Load a run's model as `Translator.from_run` does, into torch."""
         device = choose_device(device)
         first, *rest = load_ensemble([as_run(each) for each in (run, *others)], checkpoint)
-        translator = cls(first, device=device, others=rest, **options)
-        translator.checkpoint = first.checkpoint.name
-        return translator
+        return cls(first, device=device, others=rest, **options)
 
     @property
     def device(self) -> torch.device:
@@ -142,9 +138,9 @@ class ModelTranslator(Translator):
 
     def refuse_long(self, line: int, side: str, num_tokens: int) -> None:
         """Check that a source or translation has no more tokens, with EOS, than the model reads."""
-        if num_tokens > self.max_length:
+        if num_tokens > self.facts.max_length:
             reason = (
                 f"line {line}: the {side} has {num_tokens} tokens, including EOS, but this model reads at "
-                f"most {self.max_length} (data.max_length when it was trained). Leave it out."
+                f"most {self.facts.max_length} (data.max_length when it was trained). Leave it out."
             )
             raise LinesError({line: reason})

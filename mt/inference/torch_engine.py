@@ -53,7 +53,6 @@ class TorchEngine:
         batch_sentences: int,
         precision: SearchPrecision = "float32",
         aligning_heads: tuple[int, int] = (-1, 1),
-        why: str = "",
     ) -> None:
         """Search with ``model``, which is on ``device``, at most ``batch_sentences`` at once."""
         self.model = model
@@ -62,7 +61,6 @@ class TorchEngine:
         self.device = device.type
         self.batch_sentences = batch_sentences
         self.precision: SearchPrecision = precision
-        self.why = why
 
     def search(
         self, sentences: Sequence[Sentence], rules: Rules, check: Check, after: After

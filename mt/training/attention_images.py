@@ -18,7 +18,7 @@ _CELL, _MARGIN, _LONGEST_LABEL = 18, 120, 16
 
 def attention_image(translator: ModelTranslator, rows: Sequence[Mapping[str, Any]]) -> Pixels | None:
     """Draw the cross-attention, the mean of all heads, over the first suitable pair of ``rows``."""
-    suitable = range(4, min(31, translator.max_length))
+    suitable = range(4, min(31, translator.facts.max_length))
     encoders = {"src": translator.src_tokenizer.encode, "tgt": translator.tgt_tokenizer.encode}
     for row in islice(rows, 500):
         if all(len(encode(row[side])) in suitable for side, encode in encoders.items()):

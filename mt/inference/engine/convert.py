@@ -4,7 +4,6 @@ import logging
 import platform
 import random
 import shutil
-from collections.abc import Sequence
 from dataclasses import asdict, replace
 from itertools import chain, count, islice
 from pathlib import Path
@@ -28,7 +27,6 @@ from mt.inference.exported_folder import ExportPrecision, record_of, write_expor
 from mt.inference.loaded_model import LoadedModel, load_model
 from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
-from mt.search.strategy import Strategy
 from mt.special_tokens import SPECIAL_TOKENS
 
 LOG = logging.getLogger(__name__)
@@ -64,7 +62,7 @@ def convert(run: RunDirectory, checkpoint: str) -> Path:
                 partial.mkdir()
                 (partial / REFUSED).write_text(f"CTranslate2 does not translate as torch does: {error}")
     remove_stale(run)
-    return folder
+    return find_engine(run, weights) or folder
 
 
 def validation_pairs(config: Config, most: int) -> list[tuple[str, str]]:
@@ -95,9 +93,6 @@ def _make(folder: Path, run: RunDirectory, loaded: LoadedModel) -> str:
     def engine(compute_type: str) -> CTranslate2Engine:
         return CTranslate2Engine(folder / "float32", *names, compute_type=compute_type)
 
-    def translate(texts: Sequence[str], strategy: Strategy) -> list[str]:
-        return fast.translate(texts, strategy=strategy)
-
     write("float32")
     exact = engine("float32")
     fast = translator_of(loaded, exact)
@@ -106,7 +101,7 @@ def _make(folder: Path, run: RunDirectory, loaded: LoadedModel) -> str:
     sources, references = [src for src, _ in pairs], [tgt for _, tgt in pairs]
     conclusion = "verified against torch"
     if pairs:
-        facts["agreements"] = [asdict(each) for each in verify(loaded, translate, sources, references)]
+        facts["agreements"] = [asdict(each) for each in verify(loaded, fast.translate, sources, references)]
     if len(pairs) >= _FEWEST_VALIDATED:
         lower = translator_of(loaded, engine("int8"))
         before, after = (bleu(each.translate(sources), references) for each in (fast, lower))

@@ -64,11 +64,9 @@ class CTranslate2Engine:
         *,
         device: str = "cpu",
         compute_type: str = "default",
-        why: str = "",
     ) -> None:
         """Load the model in ``folder``, whose tokens have these names, by id."""
         self.device = device
-        self.why = why
         self._num_workers = 1 if device == "cuda" else _num_threads()
         self.batch_sentences = _SERVED_AT_ONCE * self._num_workers
         try:

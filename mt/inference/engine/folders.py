@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from mt.data.cache import locked
-from mt.errors import CheckpointError
+from mt.errors import CheckpointError, ExportError
 from mt.files import read_bytes, remove_folder_atomically, sha256
 from mt.inference.exported_folder import read_export_record
 from mt.run_directory import RunDirectory
@@ -36,10 +36,10 @@ def weights_of(run: RunDirectory, checkpoint: str) -> str | None:
 def find_engine(run: RunDirectory, weights: str) -> Path | None:
     """The folder of the engine of these weights, made from the run as it is now; None if there is none."""
     folder = run.engine_dir / weights
+    if (folder / REFUSED).is_file():
+        raise ExportError((folder / REFUSED).read_text(encoding="utf-8"))
     with contextlib.suppress(OSError, CheckpointError):
-        if (folder / REFUSED).is_file() or (
-            read_export_record(folder / "float32").made_from == checksums_of(run)
-        ):
+        if read_export_record(folder / "float32").made_from == checksums_of(run):
             return folder
     return None
 

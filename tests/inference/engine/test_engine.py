@@ -96,7 +96,7 @@ def test_it_is_the_default_and_says_why(
     ]
     assert translator.score([("Anna buys milk.", "Anna kauft Milch.")])[0].log_prob > -1
     monkeypatch.setenv("MT_ENGINE", "torch")
-    assert Translator.from_run(converted).engine.why == "MT_ENGINE is torch"
+    assert Translator.from_run(converted).why == "MT_ENGINE is torch"
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_with_a_run_that_cannot_be_written_torch_translates(
     monkeypatch.delenv("MT_ENGINE")
     # A file where the folder would be, because the superuser may write anywhere.
     trained.engine_dir.write_text("")
-    assert "cannot be written" in Translator.from_run(trained).engine.why
+    assert "cannot be written" in Translator.from_run(trained).why
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "src_tokenizer.json", "engine"])
@@ -184,7 +184,7 @@ def test_while_a_run_is_training_torch_translates(
     monkeypatch.delenv("MT_ENGINE")
     # The lock of this process is not seen by itself.
     monkeypatch.setattr(RunDirectory, "holder", lambda self: "process 1 on there")
-    assert "trained" in Translator.from_run(trained).engine.why
+    assert "trained" in Translator.from_run(trained).why
     assert not trained.engine_dir.exists()
 
 
@@ -214,7 +214,7 @@ def test_a_model_that_translates_otherwise_is_refused_once(
     monkeypatch.setattr(conversion, "write_ctranslate2", spoilt)
     translator = Translator.from_run(trained)
     assert isinstance(translator, ModelTranslator)
-    assert "log-probabilities of random sentences differ" in translator.engine.why
+    assert "log-probabilities of random sentences differ" in translator.why
     [engine] = trained.engine_dir.iterdir()
     assert [path.name for path in engine.iterdir()] == [REFUSED]
     monkeypatch.setattr(conversion, "convert", None)
@@ -249,7 +249,7 @@ def test_int8_is_used_if_it_loses_no_quality(
     scores = iter([30.0, lower])
     monkeypatch.setattr(conversion, "validation_pairs", lambda config, most: tiny_pairs()[:100])
     monkeypatch.setattr(conversion, "bleu", lambda hypotheses, references: next(scores))
-    assert Translator.from_run(trained, engine="ctranslate2").precision == used
+    assert Translator.from_run(trained, engine="ctranslate2").engine.precision == used
 
 
 def test_its_alignment_is_that_of_torch(converted: Path) -> None:
