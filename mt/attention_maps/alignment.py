@@ -34,7 +34,7 @@ class AligningHeads:
 
     def words(self, sentence: SentenceAttention) -> list[tuple[int, int]]:
         """The result of `aligned_words`."""
-        return aligned_words(sentence.src_tokens, sentence.tgt_tokens, self.weights(sentence).tolist())
+        return aligned_words(sentence.src.tokens, sentence.tgt.tokens, self.weights(sentence).tolist())
 
 
 @dataclass(frozen=True)

@@ -23,17 +23,10 @@ class SentenceAttention:
 
     line: int
     """The number of its line."""
-    source: str
-    """The source as the model reads it; its words are separated by spaces."""
-    target: str
-    src_tokens: Sequence[Token]
-    """S tokens, the last one EOS: rows and columns of ``encoder_self``, columns of ``cross``."""
-    tgt_tokens: Sequence[Token]
-    """T tokens, the last one EOS: rows of ``decoder_self`` and ``cross``."""
-    src_ids: Sequence[int]
-    """The ids of the source without EOS."""
-    tgt_ids: Sequence[int]
-    """The ids of the target without BOS and EOS."""
+    src: Labelled
+    """The source as the model reads it: rows and columns of ``encoder_self``, columns of ``cross``."""
+    tgt: Labelled
+    """The translation: rows of ``decoder_self`` and ``cross``."""
     encoder_self: Tensor
     """``(L, H, S, S)`` float32 on the CPU, like the others."""
     decoder_self: Tensor
@@ -44,7 +37,7 @@ class SentenceAttention:
     @property
     def tgt_inputs(self) -> list[Token]:
         """The decoder's input: BOS and all target tokens except EOS, the columns of ``decoder_self``."""
-        return [Token(BOS, None), *self.tgt_tokens[:-1]]
+        return [Token(BOS, None), *self.tgt.tokens[:-1]]
 
 
 def sentence_attention(
@@ -59,26 +52,16 @@ def sentence_attention(
 
     Without ``targets``, the model finds the translations with ``strategy``. An empty source has only EOS.
     """
+    pairs = check_recordable(translator, sources, targets, first_line=first_line)
     if targets is None:
-        check_recordable(translator, sources, None, first_line=first_line)
         best = translator.n_best(sources, strategy=strategy, join_lines=True, first_line=first_line)
-        max_length = translator.facts.max_length
-        pairs = [
-            (
-                label_read(translator.reader, source),
-                label_translation(translator.tgt_tokenizer, found, max_length),
-            )
-            for source, [found] in zip(sources, best, strict=True)
-        ]
-    else:
-        pairs = check_recordable(translator, sources, targets, first_line=first_line)
+        most = translator.facts.max_length
+        written = (label_translation(translator.tgt_tokenizer, found, most) for [found] in best)
+        pairs = [(src, tgt) for (src, _), tgt in zip(pairs, written, strict=True)]
     return [
-        SentenceAttention(
-            line, src.text, tgt.text, src.tokens, tgt.tokens, src.ids, tgt.ids,
-            *translator.engine.record(src.ids, tgt.ids),
-        )
+        SentenceAttention(line, src, tgt, *translator.engine.record(src.ids, tgt.ids))
         for line, (src, tgt) in enumerate(pairs, first_line)
-    ]  # fmt: skip
+    ]
 
 
 def check_recordable(

@@ -1,21 +1,29 @@
-"""An exported folder: a model for another library, its tokenizers, and a record that describes it."""
+"""Exported folders: a model for another library, its tokenizers and a record. A run keeps its engines so."""
 
+import contextlib
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from mt import __version__
+from mt.data.cache import locked
 from mt.data.tokenizers.tokenizer import Tokenizer
-from mt.errors import CheckpointError
-from mt.files import read_bytes, sha256
+from mt.errors import CheckpointError, ExportError
+from mt.files import read_bytes, remove_folder_atomically, sha256
+from mt.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from mt.inference.loaded_model import LoadedModel
 
 RECORD = "mt_export.json"
+REFUSED = "refused"
+"""A file in place of an engine that was made, and found not to translate as torch does; it says why."""
+_MADE_FROM = ("config.yaml", "src_tokenizer.json", "tgt_tokenizer.json")
+"""What an engine depends on besides the weights, in the run directory."""
 _MAX_RECORD_BYTES = 1_000_000
 _FORMAT_VERSION = 2
 
@@ -117,3 +125,45 @@ def record_of(loaded: "LoadedModel", target: str, run_name: str, precision: Expo
         precision=precision,
         weights=loaded.checkpoint.checksums["model.safetensors"],
     )
+
+
+def weights_of(run: RunDirectory, checkpoint: str) -> str | None:
+    """The SHA-256 of a checkpoint's weights by its record, which is not verified; None if there is none."""
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+        name = checkpoint
+        if name in ("best", "latest"):
+            name = read_bytes(run.checkpoints_dir / name, max_bytes=100).decode().strip()
+        if re.fullmatch(r"(step|average)_\d{7,18}", name):
+            record = read_bytes(run.checkpoints_dir / name / "checkpoint.json", max_bytes=_MAX_RECORD_BYTES)
+            checksum: str = json.loads(record)["checksums"]["model.safetensors"]
+            if re.fullmatch(r"[0-9a-f]{64}", checksum):
+                return checksum
+    return None
+
+
+def find_engine(run: RunDirectory, weights: str) -> Path | None:
+    """The folder of the engine of these weights, made from the run as it is now; None if there is none."""
+    folder = run.engine_dir / weights
+    if (folder / REFUSED).is_file():
+        raise ExportError((folder / REFUSED).read_text(encoding="utf-8"))
+    with contextlib.suppress(OSError, CheckpointError):
+        if read_export_record(folder / "float32").made_from == checksums_of(run):
+            return folder
+    return None
+
+
+def checksums_of(run: RunDirectory) -> dict[str, str]:
+    """The SHA-256 of what an engine depends on besides the weights."""
+    return {name: sha256(run.path / name) for name in _MADE_FROM}
+
+
+def remove_stale(run: RunDirectory) -> None:
+    """Remove the engines of checkpoints that are gone, and all but the newest two of the others."""
+    with contextlib.suppress(OSError), locked(run.engine_dir):
+        weights = {weights_of(run, path.name) for path in run.checkpoints_dir.iterdir()}
+        engines = [path for path in run.engine_dir.iterdir() if re.fullmatch(r"[0-9a-f]{64}", path.name)]
+        # Those of checkpoints that are gone come last.
+        engines.sort(key=lambda path: (path.name in weights, path.stat().st_mtime), reverse=True)
+        num_living = sum(path.name in weights for path in engines)
+        for engine in engines[min(2, num_living) :]:
+            remove_folder_atomically(engine)

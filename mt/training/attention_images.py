@@ -31,7 +31,7 @@ def attention_image(translator: ModelTranslator, rows: Sequence[Mapping[str, Any
     font = ImageFont.load_default(13)
     columns = Image.new("L", (_MARGIN, cells.width), 255)
     labelled = Image.new("L", (_MARGIN + cells.width, _MARGIN + cells.height), 255)
-    sides = (labelled, sentence.tgt_tokens, _MARGIN), (columns, sentence.src_tokens[::-1], 0)
+    sides = (labelled, sentence.tgt.tokens, _MARGIN), (columns, sentence.src.tokens[::-1], 0)
     for image, tokens, top in sides:
         for number, token in enumerate(tokens):
             # The font that comes with Pillow only has ASCII.

@@ -266,4 +266,4 @@ def test_attention_with_a_dictionary(copying: RunDirectory) -> None:
     translator = ModelTranslator.from_run(copying, device=CPU, dictionary={"zebra": "gestreiftes Pferd"})
     for targets in (None, ["das Pferd."]):
         [sentence] = sentence_attention(translator, ["the zebra sees milk."], targets)
-        assert [token.label for token in sentence.src_tokens][:3] == ["the", "zebra", "sees"]
+        assert [token.label for token in sentence.src.tokens][:3] == ["the", "zebra", "sees"]

@@ -15,8 +15,7 @@ import ctranslate2
 from mt.errors import CheckpointError, DeviceError, ExportError
 from mt.files import remove_folder_atomically
 from mt.inference.engine.ctranslate2_engine import CTranslate2Engine
-from mt.inference.engine.folders import find_engine, weights_of
-from mt.inference.exported_folder import open_exported
+from mt.inference.exported_folder import find_engine, open_exported, weights_of
 from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
 

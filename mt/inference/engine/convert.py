@@ -19,11 +19,18 @@ from mt.data.corpus import load_split
 from mt.errors import ExportError, MtError
 from mt.files import make_folder, new_folder, remove_leftovers
 from mt.inference.engine.ctranslate2_engine import CTranslate2Engine
-from mt.inference.engine.folders import REFUSED, checksums_of, find_engine, remove_stale
 from mt.inference.engine.specification import write_ctranslate2
 from mt.inference.engine.verification import bleu, translator_of, verify
 from mt.inference.engines import Sentence
-from mt.inference.exported_folder import ExportPrecision, record_of, write_export_record
+from mt.inference.exported_folder import (
+    REFUSED,
+    ExportPrecision,
+    checksums_of,
+    find_engine,
+    record_of,
+    remove_stale,
+    write_export_record,
+)
 from mt.inference.loaded_model import LoadedModel, load_model
 from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory

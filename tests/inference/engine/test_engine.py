@@ -18,8 +18,8 @@ from mt.errors import CheckpointError, ConfigError, MtError
 from mt.inference.engine import convert as conversion
 from mt.inference.engine import specification
 from mt.inference.engine.ctranslate2_engine import copies_of
-from mt.inference.engine.folders import REFUSED, remove_stale, weights_of
 from mt.inference.engines import Sentence
+from mt.inference.exported_folder import REFUSED, remove_stale, weights_of
 from mt.inference.loaded_model import LoadedModel
 from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
