@@ -130,14 +130,12 @@ def record_of(loaded: "LoadedModel", target: str, run_name: str, precision: Expo
 def weights_of(run: RunDirectory, checkpoint: str) -> str | None:
     """The SHA-256 of a checkpoint's weights by its record, which is not verified; None if there is none."""
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
-        name = checkpoint
-        if name in ("best", "latest"):
-            name = read_bytes(run.checkpoints_dir / name, max_bytes=100).decode().strip()
-        if re.fullmatch(r"(step|average)_\d{7,18}", name):
-            record = read_bytes(run.checkpoints_dir / name / "checkpoint.json", max_bytes=_MAX_RECORD_BYTES)
-            checksum: str = json.loads(record)["checksums"]["model.safetensors"]
-            if re.fullmatch(r"[0-9a-f]{64}", checksum):
-                return checksum
+        pointer = run.checkpoints_dir / checkpoint
+        name = pointer.read_text().strip() if pointer.is_file() else checkpoint
+        record = read_bytes(run.checkpoints_dir / name / "checkpoint.json", max_bytes=_MAX_RECORD_BYTES)
+        checksum: str = json.loads(record)["checksums"]["model.safetensors"]
+        if re.fullmatch(r"[0-9a-f]{64}", checksum):
+            return checksum
     return None
 
 

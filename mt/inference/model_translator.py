@@ -79,10 +79,10 @@ class ModelTranslator(Translator):
             models = [deepcopy(each).to(SEARCH_DTYPES[chosen]) for each in models]
         widths = [each.output.in_features for each in models]
         self.config = loaded.config
-        self.model: Member = EnsembleModel(models, widths) if others else models[0]
+        model: Member = EnsembleModel(models, widths) if others else models[0]
         super().__init__(
             TorchEngine(
-                self.model,
+                model,
                 device,
                 batch_sentences=loaded.config.validation.batch_sentences,
                 precision=chosen,
@@ -114,11 +114,6 @@ class ModelTranslator(Translator):
         device = choose_device(device)
         first, *rest = load_ensemble([as_run(each) for each in (run, *others)], checkpoint)
         return cls(first, device=device, others=rest, **options)
-
-    @property
-    def device(self) -> torch.device:
-        """The device of the model."""
-        return self.engine.torch_device
 
     def score(self, pairs: Sequence[tuple[str, str]], *, first_line: int = 1) -> list[ScoredPair]:
         """Compute how probable the model finds given translations, as in `Translator`."""

@@ -4,6 +4,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
@@ -247,18 +248,15 @@ class Translator:
             reasons = {line: reason.replace("line", "text", 1) for line, reason in error.reasons.items()}
             raise type(error)(reasons) from error
         penalty, normalization = rules.beam.length_penalty, rules.beam.length_normalization
-        alternatives: list[list[list[tuple[Segment, Hypothesis, float]]]] = [[[]] for _ in texts]
+        # For each text, the best of each of its segments; there is an n-best list for one segment only.
+        ranked: list[list[list[tuple[Segment, Hypothesis, float]]]] = [[] for _ in texts]
         for segment, best_first in zip(segments, hypotheses, strict=True):
-            ranked = [(each, normalised_score(each, penalty, normalization)) for each in best_first]
-            ranked = ranked if max_length is None else cut_off(ranked, max_length)
-            of_text = alternatives[segment.index]
-            if num_best > 1:
-                of_text[:] = [[(segment, *each)] for each in ranked[:num_best]]
-            else:
-                of_text[0].append((segment, *ranked[0]))
+            scored = [(each, normalised_score(each, penalty, normalization)) for each in best_first]
+            scored = scored if max_length is None else cut_off(scored, max_length)
+            ranked[segment.index].append([(segment, *each) for each in scored[:num_best]])
         return [
-            [join_parts(len(lines), parts, self.tgt_tokenizer) for parts in of_text]
-            for lines, of_text in zip(by_text, alternatives, strict=True)
+            [join_parts(len(lines), parts, self.tgt_tokenizer) for parts in product(*of_text)]
+            for lines, of_text in zip(by_text, ranked, strict=True)
         ]
 
     def _sentence(self, segment: Segment, rules: Rules, most: int, first_line: int) -> Sentence:

@@ -55,7 +55,7 @@ def test_each_row_sums_to_one_and_padding_has_no_column(translator: ModelTransla
 
 def test_a_row_belongs_to_the_token_that_the_same_position_predicts(translator: ModelTranslator) -> None:
     [sentence] = sentence_attention(translator, SENTENCES[:1])
-    model = translator.model
+    model = translator.engine.model
     assert isinstance(model, Transformer)
     see_all = torch.ones(1, 1, 1, 1, dtype=torch.bool)
     inputs = torch.tensor([[BOS_ID, *sentence.tgt.ids]])
@@ -99,7 +99,7 @@ def test_what_is_too_long_is_named_by_its_line(translator: ModelTranslator) -> N
 
 
 def test_a_compiled_model_is_recorded_too(translator: ModelTranslator) -> None:
-    model = translator.model
+    model = translator.engine.model
     assert isinstance(model, Transformer)
     expected = translator.engine.record([5, 6, 7], [8, 9])
     # In evaluation it runs its own code, which calls the recording hooks.

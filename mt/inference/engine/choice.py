@@ -25,14 +25,6 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 
-_COMPUTE_TYPES = {
-    "cpu": {"auto": "default", "float32": "float32", "int8": "int8"},
-    "cuda": {
-        "auto": "float16", "fp16": "float16", "bf16": "bfloat16", "float32": "float32", "int8": "int8_float16"
-    },
-}  # fmt: skip
-"""CTranslate2's names of our precisions."""
-
 
 def load_converted(run: RunDirectory, checkpoint: str, **options: Any) -> Translator:
     """Load the engine of a checkpoint, converted first if that was not done; an error says why it cannot be.
@@ -72,8 +64,6 @@ def load_exported(
     kind = device.partition(":")[0]
     if kind == "auto":
         kind = "cuda" if ctranslate2.get_cuda_device_count() else "cpu"
-    if kind not in _COMPUTE_TYPES or precision not in _COMPUTE_TYPES[kind]:
-        raise DeviceError(f"CTranslate2 does not compute in {precision} on {kind}. Use --device cpu.")
     if kind == "cuda":
         _load_cublas()
     if (folder / "float32").is_dir():
@@ -85,10 +75,8 @@ def load_exported(
             f"{folder} was exported for {record.target}: load it there, as its README.md shows, or export "
             "the run to ctranslate2."
         )
-    names = [tokenizer.tokens(range(tokenizer.size)) for tokenizer in tokenizers]
-    compute_type = _COMPUTE_TYPES[kind][precision]
     try:
-        engine = CTranslate2Engine(folder, *names, device=kind, compute_type=compute_type)
+        engine = CTranslate2Engine(folder, *tokenizers, device=kind, precision=precision)
         if kind == "cuda":
             # The first product loads the libraries of CUDA 12, which are not those of torch.
             engine.attention([], [[]])

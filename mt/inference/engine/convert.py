@@ -91,14 +91,14 @@ def _make(folder: Path, run: RunDirectory, loaded: LoadedModel) -> str:
         "torch": torch.__version__,
         "processor": platform.processor() or platform.machine(),
     }
-    names = [each.tokens(range(each.size)) for each in (loaded.src_tokenizer, loaded.tgt_tokenizer)]
+    tokenizers = loaded.src_tokenizer, loaded.tgt_tokenizer
 
     def write(precision: ExportPrecision) -> None:
         (folder / precision).mkdir()
         write_ctranslate2(loaded, folder / precision, precision)
 
-    def engine(compute_type: str) -> CTranslate2Engine:
-        return CTranslate2Engine(folder / "float32", *names, compute_type=compute_type)
+    def engine(precision: ExportPrecision) -> CTranslate2Engine:
+        return CTranslate2Engine(folder / "float32", *tokenizers, precision=precision)
 
     write("float32")
     exact = engine("float32")

@@ -15,16 +15,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ctranslate2
 
-from mt.errors import CheckpointError
+from mt.data.tokenizers.tokenizer import Tokenizer
+from mt.errors import CheckpointError, DeviceError
 from mt.inference.engines import After, Check, EngineName, Rules, Sentence, batches_by_length, in_halves
 from mt.search.hypothesis import Hypothesis, normalised_score
 from mt.search.strategy import Beam
 from mt.special_tokens import BOS, EOS, EOS_ID, PAD, UNK_ID
 
 if TYPE_CHECKING:
-    from mt.device import SearchPrecision
+    from mt.device import PrecisionName, SearchPrecision
 
-# CTranslate2's names of what it computes in; all that are not listed have weights of 8 bits.
+_COMPUTE_TYPES = {
+    "cpu": {"auto": "default", "float32": "float32", "int8": "int8"},
+    "cuda": {
+        "auto": "float16", "fp16": "float16", "bf16": "bfloat16", "float32": "float32", "int8": "int8_float16"
+    },
+}  # fmt: skip
+"""CTranslate2's names of our precisions."""
+# And ours of what it computes in; all that are not listed have weights of 8 bits.
 _PRECISIONS: "dict[str, SearchPrecision]" = {"float32": "float32", "float16": "fp16", "bfloat16": "bf16"}
 _USUAL_LENGTH = 20
 """Tokens in a typical sentence. CTranslate2 has one length penalty for all sentences of a call, and it must
@@ -59,13 +67,15 @@ class CTranslate2Engine:
     def __init__(
         self,
         folder: Path,
-        src_names: Sequence[str],
-        tgt_names: Sequence[str],
+        src_tokenizer: Tokenizer,
+        tgt_tokenizer: Tokenizer,
         *,
         device: str = "cpu",
-        compute_type: str = "default",
+        precision: "PrecisionName" = "auto",
     ) -> None:
-        """Load the model in ``folder``, whose tokens have these names, by id."""
+        """Load the model in ``folder``, which has the vocabularies of these tokenizers."""
+        if precision not in _COMPUTE_TYPES.get(device, ()):
+            raise DeviceError(f"CTranslate2 does not compute in {precision} on {device}. Use --device cpu.")
         self.device = device
         self._num_workers = 1 if device == "cuda" else _num_threads()
         self.batch_sentences = _SERVED_AT_ONCE * self._num_workers
@@ -76,14 +86,16 @@ class CTranslate2Engine:
                 inter_threads=self._num_workers,
                 intra_threads=1,
                 device=device,
-                compute_type=compute_type,
+                compute_type=_COMPUTE_TYPES[device][precision],
             )
         # These are its only errors for everything that may be wrong with the files.
         except (RuntimeError, ValueError) as error:
             raise CheckpointError(f"CTranslate2 cannot load {folder}: {error}.") from error
         self.precision: SearchPrecision = _PRECISIONS.get(self._translator.compute_type, "int8")
-        self._src_names, self._tgt_names = src_names, tgt_names
-        self._tgt_ids = {name: number for number, name in enumerate(tgt_names)}
+        self._src_names, self._tgt_names = (
+            tokenizer.tokens(range(tokenizer.size)) for tokenizer in (src_tokenizer, tgt_tokenizer)
+        )
+        self._tgt_ids = {name: number for number, name in enumerate(self._tgt_names)}
 
     def search(
         self, sentences: Sequence[Sentence], rules: Rules, check: Check, after: After

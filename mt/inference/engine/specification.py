@@ -15,11 +15,6 @@ from mt.transformer.encoder import EncoderLayer
 
 QUANTIZATIONS: dict[ExportPrecision, str] = {"float32": "float32", "bf16": "bfloat16", "int8": "int8"}
 """CTranslate2's names of our precisions."""
-_ACTIVATIONS = {
-    "relu": common_spec.Activation.RELU,
-    "gelu": common_spec.Activation.GELU,
-    "swish": common_spec.Activation.SWISH,
-}
 
 
 def write_ctranslate2(loaded: LoadedModel, folder: Path, precision: ExportPrecision) -> None:
@@ -30,7 +25,7 @@ def write_ctranslate2(loaded: LoadedModel, folder: Path, precision: ExportPrecis
         (config.num_encoder_layers, config.num_decoder_layers),
         config.num_heads,
         pre_norm=config.norm_first,
-        activation=_ACTIVATIONS[config.activation],
+        activation=common_spec.Activation[config.activation.upper()],
         alignment_layer=alignment_layer,
         alignment_heads=alignment_heads,
     )
@@ -81,11 +76,8 @@ def _cross_attention(spec: transformer_spec.TransformerDecoderLayerSpec, layer: 
 
 def _linear(spec: common_spec.LinearSpec, *layers: nn.Linear) -> None:
     spec.weight = np.concatenate([_array(layer.weight) for layer in layers])
-    # Zeros are equivalent to a layer without a bias.
-    biases = [
-        layer.weight.new_zeros(len(layer.weight)) if layer.bias is None else layer.bias for layer in layers
-    ]
-    spec.bias = np.concatenate([_array(bias) for bias in biases])
+    if all(layer.bias is not None for layer in layers):
+        spec.bias = np.concatenate([_array(layer.bias) for layer in layers])
 
 
 def _norm(spec: common_spec.LayerNormSpec, norm: nn.LayerNorm) -> None:

@@ -11,7 +11,7 @@ from mt.data.unsegmented_scripts import bleu_tokenizer
 from mt.errors import ExportError
 from mt.inference.engines import Engine
 from mt.inference.loaded_model import LoadedModel
-from mt.inference.torch_engine import TorchEngine
+from mt.inference.model_translator import ModelTranslator
 from mt.inference.translator import Translator
 from mt.search.strategy import Beam, Strategy
 
@@ -47,9 +47,7 @@ def verify(
     exact: Collection[str] = tuple(STRATEGIES),
 ) -> list[Agreement]:
     """Compare translations of validation sentences; ``exact`` names the strategies that must agree."""
-    batch_sentences = loaded.config.validation.batch_sentences
-    engine = TorchEngine(loaded.model.eval(), torch.device("cpu"), batch_sentences=batch_sentences)
-    own = translator_of(loaded, engine)
+    own = translator_of(loaded, ModelTranslator(loaded, device=torch.device("cpu")).engine)
     agreements = []
     for name, strategy in STRATEGIES.items():
         texts = sources[: _NUM_SENTENCES[name]]
