@@ -18,8 +18,8 @@ from torch import Tensor
 from mt.attention_maps.alignment import AttentionMaps
 from mt.display import visible
 from mt.errors import DataError
-from mt.inference.attention import SentenceAttention
 from mt.inference.labels import Token
+from mt.inference.model_translator import SentenceAttention
 
 LOG = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from torch import Tensor
 
 from mt.attention_maps.alignment import AligningHeads
-from mt.inference.attention import SentenceAttention
+from mt.inference.model_translator import SentenceAttention
 
 # Decimal places of a weight; rows still sum to 1 to six digits.
 _DIGITS = 8

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from mt.export.export import Library
 from mt.inference.engine.choice import load_exported
-from mt.inference.engine.specification import QUANTIZATIONS, write_ctranslate2
+from mt.inference.engine.convert import QUANTIZATIONS, write_ctranslate2
 from mt.inference.engine.verification import STRATEGIES, Translate
 
 EXAMPLE = """\

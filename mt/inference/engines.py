@@ -4,22 +4,25 @@ import logging
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 from mt.display import counted
 from mt.errors import LinesError
-from mt.search.hypothesis import Hypothesis
 from mt.search.strategy import NO_CONSTRAINTS, Beam, Constraints, Strategy
 
 if TYPE_CHECKING:
-    from mt.device import SearchPrecision
+    from mt.inference.engine.ctranslate2_engine import CTranslate2Engine
+    from mt.inference.torch_engine import TorchEngine
 
 LOG = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
+Engine: TypeAlias = "TorchEngine | CTranslate2Engine"
 EngineName = Literal["torch", "ctranslate2"]
 Check = Callable[[], None]
+"""Called often, in any thread; may raise to stop."""
 After = Callable[[Sequence[int]], object]
+"""Called with the indices of sentences that are done."""
 
 
 @dataclass(frozen=True)
@@ -57,40 +60,6 @@ class Rules:
     def beam(self) -> Beam:
         """The beam search; one of size 1 for greedy search and sampling."""
         return self.strategy if isinstance(self.strategy, Beam) else Beam(1)
-
-
-class Engine(Protocol):
-    """Searches for translations of sentences."""
-
-    name: EngineName
-    precision: "SearchPrecision"
-    device: str
-    """``cpu``, ``cuda`` or ``mps``."""
-    batch_sentences: int
-    """How many sentences that wait are best translated at once."""
-
-    def search(
-        self, sentences: Sequence[Sentence], rules: Rules, check: Check, after: After
-    ) -> list[list[Hypothesis]]:
-        """Find the translations of each sentence, the best first; one each unless the strategy is a beam.
-
-        Args:
-            sentences: The sentences, in any order and number.
-            rules: How to translate them.
-            check: Called often, in any thread; may raise to stop.
-            after: Called with the indices of sentences that are done.
-
-        Raises:
-            LinesError: If a sentence does not fit into memory, or its logits are NaN or infinite.
-        """
-
-    def score(self, sentences: Sequence[Sentence]) -> list[list[float]]:
-        """The log-probabilities of the tokens of each prefix, and of EOS after it."""
-
-    def attention(
-        self, source: Sequence[int], targets: Sequence[Sequence[int]]
-    ) -> list[Sequence[Sequence[float]]]:
-        """How much each token of each target attends to each token of the source, by the heads that align."""
 
 
 def batches_by_length(

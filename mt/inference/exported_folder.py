@@ -84,11 +84,9 @@ def read_export_record(folder: Path) -> ExportRecord:
         if record.max_length < 1 or not 0 < record.target_ratio < math.inf:
             raise ValueError("its lengths are impossible")
         return record
-    except OSError as error:
-        raise CheckpointError(f"cannot read {file}: {error.strerror}.") from error
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise CheckpointError(
-            f"{file} is damaged, or was written by another version of mt ({error}). Export the run again."
+            f"{file} cannot be read, or was written by another version of mt ({error}). Export the run again."
         ) from error
 
 

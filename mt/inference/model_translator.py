@@ -1,4 +1,4 @@
-"""Translates and scores text by torch, with the model of a run or an ensemble of several."""
+"""Translates and scores text by torch, and records attention, with the model of a run or an ensemble."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import torch
+from torch import Tensor
 
 from mt.device import (
     SEARCH_DTYPES,
@@ -19,13 +20,15 @@ from mt.device import (
 )
 from mt.errors import LinesError
 from mt.inference.engines import Sentence
+from mt.inference.labels import Labelled, Token, label_read, label_translation
 from mt.inference.loaded_model import ModelOfText, load_ensemble
 from mt.inference.source_reader import SourceReader
 from mt.inference.torch_engine import TorchEngine
 from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory, as_run
 from mt.search.ensemble import EnsembleModel, Member
-from mt.special_tokens import EOS_ID, UNK_ID
+from mt.search.strategy import Strategy
+from mt.special_tokens import BOS, EOS_ID, UNK_ID
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,34 @@ class ScoredPair:
 def perplexity(log_prob: float, num_tokens: int) -> float:
     """``exp(-log_prob / num_tokens)``."""
     return math.exp(min(-log_prob / num_tokens, 700.0))
+
+
+@dataclass(frozen=True)
+class SentenceAttention:
+    """A sentence, its translation, and the weights of every attention of one teacher-forced pass over both.
+
+    L is the number of layers of the encoder or decoder, S that of source tokens and T that of target tokens,
+    both with EOS. Row t of the decoder is the position that *predicts* target token t: its input is the
+    preceding token.
+    """
+
+    line: int
+    """The number of its line."""
+    src: Labelled
+    """The source as the model reads it: rows and columns of ``encoder_self``, columns of ``cross``."""
+    tgt: Labelled
+    """The translation: rows of ``decoder_self`` and ``cross``."""
+    encoder_self: Tensor
+    """``(L, H, S, S)`` float32 on the CPU, like the others."""
+    decoder_self: Tensor
+    """``(L, H, T, T)``; nothing above the diagonal."""
+    cross: Tensor
+    """``(L, H, T, S)``."""
+
+    @property
+    def tgt_inputs(self) -> list[Token]:
+        """The decoder's input: BOS and all target tokens except EOS, the columns of ``decoder_self``."""
+        return [Token(BOS, None), *self.tgt.tokens[:-1]]
 
 
 class ModelTranslator(Translator):
@@ -139,3 +170,50 @@ class ModelTranslator(Translator):
                 f"most {self.facts.max_length} (data.max_length when it was trained). Leave it out."
             )
             raise LinesError({line: reason})
+
+    def attention(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str] | None = None,
+        *,
+        strategy: Strategy = None,
+        first_line: int = 1,
+    ) -> list[SentenceAttention]:
+        """Record what a model, not an ensemble, attends to in each sentence and its translation.
+
+        Without ``targets``, the model finds the translations with ``strategy``. An empty source has only EOS.
+        """
+        pairs = self.check_recordable(sources, targets, first_line=first_line)
+        if targets is None:
+            best = self.n_best(sources, strategy=strategy, join_lines=True, first_line=first_line)
+            most = self.facts.max_length
+            written = (label_translation(self.tgt_tokenizer, found, most) for [found] in best)
+            pairs = [(src, tgt) for (src, _), tgt in zip(pairs, written, strict=True)]
+        return [
+            SentenceAttention(line, src, tgt, *self.engine.record(src.ids, tgt.ids))
+            for line, (src, tgt) in enumerate(pairs, first_line)
+        ]
+
+    def check_recordable(
+        self, sources: Sequence[str], targets: Sequence[str] | None, *, first_line: int = 1
+    ) -> list[tuple[Labelled, Labelled]]:
+        """Check that sentences, and their translations if given, are short enough for `attention`.
+
+        Given translations are read like sources, so that a copied word is a single UNK on both sides.
+        """
+        pairs = [
+            (label_read(self.reader, source), label_read(self.tgt_reader, target))
+            for source, target in zip(sources, targets or [""] * len(sources), strict=True)
+        ]
+        for line, pair in enumerate(pairs, first_line):
+            for name, side in zip(("source", "translation"), pair, strict=True):
+                self.refuse_long(line, name, len(side.tokens))
+        return pairs
+
+    def is_recordable(self, source: str, target: str) -> bool:
+        """Whether a sentence and its translation are short enough for `attention`."""
+        try:
+            self.check_recordable([source], [target])
+        except LinesError:
+            return False
+        return True

@@ -41,7 +41,7 @@ _SCORED_TOKENS = 2048
 
 
 class TorchEngine:
-    """An `mt.inference.engines.Engine` that can do everything, and the reference for the others."""
+    """The engine that can do everything, and the reference for the other."""
 
     name: EngineName = "torch"
 
@@ -60,12 +60,16 @@ class TorchEngine:
         self.torch_device = device
         self.device = device.type
         self.batch_sentences = batch_sentences
+        """How many sentences that wait are best translated at once."""
         self.precision: SearchPrecision = precision
 
     def search(
         self, sentences: Sequence[Sentence], rules: Rules, check: Check, after: After
     ) -> list[list[Hypothesis]]:
-        """Search as in `Engine`; several processes share the batches."""
+        """Find the translations of each sentence, the best first; one each unless the strategy is a beam.
+
+        Several processes share the batches.
+        """
         most_tokens = min(_BATCH_TOKENS, _BEAM_TOKENS // rules.beam.size)
         most_tokens *= _TIMES_ON_CUDA if self.device == "cuda" else 1
         lengths = [len(sentence.ids) + 1 for sentence in sentences]

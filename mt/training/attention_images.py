@@ -9,7 +9,6 @@ import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
 from mt.display import visible
-from mt.inference.attention import sentence_attention
 from mt.inference.model_translator import ModelTranslator
 
 Pixels = npt.NDArray[np.uint8]
@@ -22,7 +21,7 @@ def attention_image(translator: ModelTranslator, rows: Sequence[Mapping[str, Any
     encoders = {"src": translator.src_tokenizer.encode, "tgt": translator.tgt_tokenizer.encode}
     for row in islice(rows, 500):
         if all(len(encode(row[side])) in suitable for side, encode in encoders.items()):
-            [sentence] = sentence_attention(translator, [row["src"]], [row["tgt"]])
+            [sentence] = translator.attention([row["src"]], [row["tgt"]])
             break
     else:
         return None

@@ -10,9 +10,8 @@ from mt.attention_maps.text_formats import as_pharaoh
 from mt.config.load import load_config
 from mt.data.corpus import load_split
 from mt.errors import ConfigError
-from mt.inference.attention import SentenceAttention
 from mt.inference.labels import Labelled, Token
-from mt.inference.model_translator import ModelTranslator
+from mt.inference.model_translator import ModelTranslator, SentenceAttention
 from mt.training.run import run_training
 
 ROOT = Path(__file__).parent.parent.parent

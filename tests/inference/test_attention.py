@@ -9,7 +9,6 @@ from mt.config.data import TokenizerConfig
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.tokenizers.train import train_tokenizer
 from mt.errors import LinesError
-from mt.inference.attention import sentence_attention
 from mt.inference.labels import Labelled, label_read, label_written
 from mt.inference.model_translator import ModelTranslator
 from mt.inference.source_reader import SourceReader
@@ -34,14 +33,14 @@ def translator(trained: RunDirectory) -> ModelTranslator:
 def test_the_sentence_is_shown_as_the_model_translates_it(
     translator: ModelTranslator, strategy: Beam | None
 ) -> None:
-    recorded = sentence_attention(translator, SENTENCES, strategy=strategy)
+    recorded = translator.attention(SENTENCES, strategy=strategy)
     assert [each.src.text for each in recorded] == SENTENCES
     assert [each.tgt.text for each in recorded] == translator.translate(SENTENCES, strategy=strategy)
     assert [each.line for each in recorded] == [1, 2, 3]
 
 
 def test_each_row_sums_to_one_and_padding_has_no_column(translator: ModelTranslator) -> None:
-    for sentence in sentence_attention(translator, SENTENCES):
+    for sentence in translator.attention(SENTENCES):
         num_src, num_tgt = len(sentence.src.ids) + 1, len(sentence.tgt.ids) + 1
         assert len(sentence.src.tokens) == num_src
         assert len(sentence.tgt.tokens) == len(sentence.tgt_inputs) == num_tgt
@@ -54,7 +53,7 @@ def test_each_row_sums_to_one_and_padding_has_no_column(translator: ModelTransla
 
 
 def test_a_row_belongs_to_the_token_that_the_same_position_predicts(translator: ModelTranslator) -> None:
-    [sentence] = sentence_attention(translator, SENTENCES[:1])
+    [sentence] = translator.attention(SENTENCES[:1])
     model = translator.engine.model
     assert isinstance(model, Transformer)
     see_all = torch.ones(1, 1, 1, 1, dtype=torch.bool)
@@ -72,7 +71,7 @@ def test_a_row_belongs_to_the_token_that_the_same_position_predicts(translator: 
 def test_a_given_translation_is_forced_and_unknown_words_are_shown_as_written(
     translator: ModelTranslator,
 ) -> None:
-    [sentence] = sentence_attention(translator, ["the zebra sees milk."], ["das Zebra sieht Milch."])
+    [sentence] = translator.attention(["the zebra sees milk."], ["das Zebra sieht Milch."])
     assert sentence.src.text == "the zebra sees milk."
     assert sentence.tgt.text == "das Zebra sieht Milch."
     for tokens, ids, word in (
@@ -94,7 +93,7 @@ def test_what_is_too_long_is_named_by_its_line(translator: ModelTranslator) -> N
         (["milk", "milk", "milk " * 16], ["Milch"] * 3, 3),
     ):
         with pytest.raises(LinesError, match=f"line {wrong}") as error:
-            sentence_attention(translator, sources, targets)
+            translator.attention(sources, targets)
         assert set(error.value.reasons) == {wrong}
 
 

@@ -56,7 +56,7 @@ class _Kind(NamedTuple):
 
 
 class CTranslate2Engine:
-    """An `mt.inference.engines.Engine` over a folder that CTranslate2 loads.
+    """Searches, as `TorchEngine` does, with a model in a folder that CTranslate2 loads.
 
     As in our search, PAD and BOS are never written, UNK only as a copy, a translation may be empty, and each
     sentence has its own limit, at which finished hypotheses are preferred.
@@ -100,7 +100,7 @@ class CTranslate2Engine:
     def search(
         self, sentences: Sequence[Sentence], rules: Rules, check: Check, after: After
     ) -> list[list[Hypothesis]]:
-        """Search as in `Engine`: batches of like length are translated at once, a worker for each thread."""
+        """Search as `TorchEngine` does: batches of like length at once, a worker for each thread."""
         by_kind: dict[_Kind, list[int]] = defaultdict(list)
         for index, sentence in enumerate(sentences):
             copies = rules.copies_words and not rules.keep_unk and UNK_ID in sentence.ids

@@ -16,7 +16,6 @@ import mt
 from mt import Beam, Constraints, Sampling, Translator
 from mt.errors import CheckpointError, ConfigError, MtError
 from mt.inference.engine import convert as conversion
-from mt.inference.engine import specification
 from mt.inference.engine.ctranslate2_engine import copies_of
 from mt.inference.engines import Sentence
 from mt.inference.exported_folder import REFUSED, remove_stale, weights_of
@@ -202,7 +201,7 @@ def test_a_model_that_translates_otherwise_is_refused_once(
     trained: RunDirectory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.delenv("MT_ENGINE")
-    written = specification.write_ctranslate2
+    written = conversion.write_ctranslate2
 
     def spoilt(loaded: LoadedModel, *arguments: Any) -> None:
         weight = loaded.model.output.weight
