@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from mt.errors import ConfigError
-from mt.inference.attention import SentenceAttention, check_recordable, sentence_attention
 from mt.inference.labels import aligned_words
-from mt.inference.model_translator import ModelTranslator
+from mt.inference.model_translator import ModelTranslator, SentenceAttention
 from mt.search.strategy import Strategy
 
 # The weights of a base model are 0.4 MB for a pair of 26 tokens each, and 9.4 MB for one of 128.
@@ -34,7 +33,7 @@ class AligningHeads:
 
     def words(self, sentence: SentenceAttention) -> list[tuple[int, int]]:
         """The result of `aligned_words`."""
-        return aligned_words(sentence.src_tokens, sentence.tgt_tokens, self.weights(sentence).tolist())
+        return aligned_words(sentence.src.tokens, sentence.tgt.tokens, self.weights(sentence).tolist())
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ def attention_maps(
     the decoder layer to align with, counted from 0.
     """
     heads = aligning_heads(translator, layer)
-    return AttentionMaps(sentence_attention(translator, sources, targets, strategy=strategy), heads)
+    return AttentionMaps(translator.attention(sources, targets, strategy=strategy), heads)
 
 
 def attention_line_by_line(
@@ -90,9 +89,9 @@ def attention_line_by_line(
             yield start + 1, sources[block], None if targets is None else targets[block]
 
     for first, some, theirs in blocks():
-        check_recordable(translator, some, theirs, first_line=first)
+        translator.check_recordable(some, theirs, first_line=first)
     return (
         sentence
         for first, some, theirs in blocks()
-        for sentence in sentence_attention(translator, some, theirs, first_line=first)
+        for sentence in translator.attention(some, theirs, first_line=first)
     )

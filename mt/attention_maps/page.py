@@ -18,8 +18,8 @@ from torch import Tensor
 from mt.attention_maps.alignment import AttentionMaps
 from mt.display import visible
 from mt.errors import DataError
-from mt.inference.attention import SentenceAttention
 from mt.inference.labels import Token
+from mt.inference.model_translator import SentenceAttention
 
 LOG = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ def _data(maps: AttentionMaps) -> str:
 
 
 def _has_text(sentence: SentenceAttention) -> bool:
-    return bool(sentence.src_ids and sentence.tgt_ids)
+    return bool(sentence.src.ids and sentence.tgt.ids)
 
 
 def check_shows_something(maps: AttentionMaps) -> None:
@@ -109,10 +109,10 @@ def check_shows_something(maps: AttentionMaps) -> None:
 def _sentence(sentence: SentenceAttention) -> dict[str, object]:
     return {
         "line": sentence.line,
-        "source": visible(sentence.source),
-        "target": visible(sentence.target),
-        "src": _tokens(sentence.src_tokens),
-        "tgt": _tokens(sentence.tgt_tokens),
+        "source": visible(sentence.src.text),
+        "target": visible(sentence.tgt.text),
+        "src": _tokens(sentence.src.tokens),
+        "tgt": _tokens(sentence.tgt.tokens),
         "bos": visible(sentence.tgt_inputs[0].label),
         "maps": {
             "cross": _packed(sentence.cross),

@@ -40,7 +40,7 @@ def picture(maps: AttentionMaps, format: Literal["png", "svg"]) -> bytes:
     fonts = ["DejaVu Sans", *(font for font in _MORE_FONTS if font in installed)]
     with matplotlib.rc_context({"font.family": fonts, "svg.hashsalt": "mt", "axes.linewidth": 0.6}):
         weights = maps.heads.weights(sentence)
-        return _saved(_drawn(weights, _labels(sentence.tgt_tokens), _labels(sentence.src_tokens)), format)
+        return _saved(_drawn(weights, _labels(sentence.tgt.tokens), _labels(sentence.src.tokens)), format)
 
 
 def _labels(tokens: Sequence[Token]) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from torch import Tensor
 
 from mt.attention_maps.alignment import AligningHeads
-from mt.inference.attention import SentenceAttention
+from mt.inference.model_translator import SentenceAttention
 
 # Decimal places of a weight; rows still sum to 1 to six digits.
 _DIGITS = 8
@@ -27,13 +27,13 @@ def as_json(heads: AligningHeads, sentences: Iterable[SentenceAttention]) -> Ite
 def _as_dict(heads: AligningHeads, sentence: SentenceAttention) -> dict[str, object]:
     return {
         "line": sentence.line,
-        "source": sentence.source,
-        "target": sentence.target,
-        "src_tokens": [token.label for token in sentence.src_tokens],
-        "tgt_tokens": [token.label for token in sentence.tgt_tokens],
+        "source": sentence.src.text,
+        "target": sentence.tgt.text,
+        "src_tokens": [token.label for token in sentence.src.tokens],
+        "tgt_tokens": [token.label for token in sentence.tgt.tokens],
         "tgt_inputs": [token.label for token in sentence.tgt_inputs],
-        "src_words": [token.word for token in sentence.src_tokens],
-        "tgt_words": [token.word for token in sentence.tgt_tokens],
+        "src_words": [token.word for token in sentence.src.tokens],
+        "tgt_words": [token.word for token in sentence.tgt.tokens],
         "alignment": heads.words(sentence),
         "encoder_self": _rounded(sentence.encoder_self),
         "decoder_self": _rounded(sentence.decoder_self),

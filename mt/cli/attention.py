@@ -58,7 +58,6 @@ def attention(
     pairs = _read(sentences, file, target_column)
     _check_number(made, len(pairs[0]))
     from mt.attention_maps.alignment import AttentionMaps, aligning_heads, attention_line_by_line
-    from mt.inference.attention import sentence_attention
     from mt.inference.model_translator import ModelTranslator
 
     translator = ModelTranslator.from_run(found, checkpoint=checkpoint, device=device)
@@ -72,10 +71,10 @@ def attention(
         return
     from mt.attention_maps.page import attention_page, check_shows_something
 
-    maps = AttentionMaps(sentence_attention(translator, *pairs), heads)
+    maps = AttentionMaps(translator.attention(*pairs), heads)
     check_shows_something(maps)
     if made == "html":
-        options.write_output([attention_page(maps, f"{found.name}, {translator.checkpoint}")], out)
+        options.write_output([attention_page(maps, f"{found.name}, {translator.facts.checkpoint}")], out)
     else:
         from mt.attention_maps.picture import picture
 

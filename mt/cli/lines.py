@@ -159,7 +159,7 @@ class LineTranslator:
         """The warnings about what was counted, and begin to count from 0 again."""
         if self.num_unknown:
             words = ", ".join(one_line(word, MOST_CHARACTERS) for word in self.unknown[:NUM_NAMED])
-            copies = self.translator.copies_words and not self.options["keep_unk"]
+            copies = self.translator.facts.copies_words and not self.options["keep_unk"]
             yield (
                 f"the model does not know {counted(self.num_unknown, 'word')}: {words}"
                 f"{' and others' if len(self.unknown) > NUM_NAMED else ''}. "

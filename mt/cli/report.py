@@ -74,7 +74,6 @@ def _samples(
     """Ranked translations, and what the model attended to in the best of them, as HTML."""
     from mt.attention_maps.alignment import attention_maps
     from mt.attention_maps.page import attention_html
-    from mt.inference.attention import is_recordable
     from mt.inference.loaded_model import load_model
     from mt.inference.model_translator import ModelTranslator
     from mt.reports.samples import rank_samples
@@ -83,7 +82,7 @@ def _samples(
     translator = ModelTranslator(loaded, device=device)
     samples = rank_samples(run, loaded, translator, num_sentences=num_sentences)
     # Sentences that were translated in parts, or cut off, have no single attention map.
-    drawable = (each for each in samples.short if is_recordable(translator, each.source, each.translation))
+    drawable = (each for each in samples.short if translator.is_recordable(each.source, each.translation))
     shown = list(islice(drawable, num_attention))
     if not shown:
         return samples, ""

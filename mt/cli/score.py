@@ -13,8 +13,7 @@ from mt.errors import LinesError
 from mt.inference.arriving_lines import STDIN_NAME, arriving, lines_of
 
 if TYPE_CHECKING:
-    from mt.inference.model_translator import ModelTranslator
-    from mt.inference.score import ScoredPair
+    from mt.inference.model_translator import ModelTranslator, ScoredPair
 
 
 def score(
@@ -37,8 +36,7 @@ def score(
     """
     show_logs()
     found = options.find_run(run)
-    from mt.inference.model_translator import ModelTranslator
-    from mt.inference.score import perplexity
+    from mt.inference.model_translator import ModelTranslator, perplexity
 
     translator = ModelTranslator.from_run(
         found,
@@ -70,7 +68,7 @@ def score(
         say(
             f"{counted(num_pairs, 'translation')}, {counted(num_tokens, 'token')}, {num_unknown:,} of them "
             f"unknown: log-probability {log_prob:.4f}, perplexity {perplexity(log_prob, num_tokens):.4f}"
-            f"{in_precision(translator.precision)}"
+            f"{in_precision(translator.engine.precision)}"
         )
 
 

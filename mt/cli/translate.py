@@ -122,8 +122,8 @@ def translate(
         return
     at_once = 2 if translator.engine.name == "ctranslate2" else 1
     _translate_all(source, lines, at_once)
-    if n_best is not None and translator.precision != "float32":
-        say(f"scores{in_precision(translator.precision)}")
+    if n_best is not None and translator.engine.precision != "float32":
+        say(f"scores{in_precision(translator.engine.precision)}")
 
 
 def _translate_all(source: Input, lines: LineTranslator, at_once: int) -> None:

@@ -201,7 +201,7 @@ def translate_set(
         )
     )
     name = translator.engine.name
-    setting = setting_name(loaded.checkpoint, test_set, beam, translator.precision, name)
+    setting = setting_name(loaded.checkpoint, test_set, beam, translator.engine.precision, name)
     if others:
         weights = " ".join(other.checkpoint.checksums[MODEL] for other in others)
         checksum = hashlib.blake2b(weights.encode(), digest_size=2).hexdigest()
@@ -216,7 +216,7 @@ def translate_set(
     file = run.hypotheses_file(setting)
     write_lines(run.references_file(test_set.name), test_set.references)
     write_lines(file, lines)
-    return Translations(setting, name, translator.precision, lines, file)
+    return Translations(setting, name, translator.engine.precision, lines, file)
 
 
 def setting_name(

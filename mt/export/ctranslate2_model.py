@@ -1,10 +1,11 @@
 """Exporting to CTranslate2."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from mt.export.export import Library
 from mt.inference.engine.choice import load_exported
-from mt.inference.engine.specification import QUANTIZATIONS, write_ctranslate2
+from mt.inference.engine.convert import QUANTIZATIONS, write_ctranslate2
 from mt.inference.engine.verification import STRATEGIES, Translate
 
 EXAMPLE = """\
@@ -34,8 +35,8 @@ for line in sys.stdin:
 def _load(folder: Path) -> Translate:
     translator = load_exported(folder)
     # The example does not copy unknown words.
-    translator.copies_words = False
-    return lambda texts, strategy: translator.translate(texts, strategy=strategy)
+    translator.facts = replace(translator.facts, copies_words=False)
+    return translator.translate
 
 
 LIBRARY = Library(

@@ -5,11 +5,9 @@ from importlib import import_module
 from pathlib import Path
 
 from mt.display import visible
-from mt.errors import ExportError
 from mt.evaluation.test_set import load_evaluation_set
 from mt.export.export import Library, check_folder, export_model
 from mt.inference.engine.convert import convert
-from mt.inference.engine.folders import REFUSED
 from mt.inference.engine.verification import Agreement
 from mt.inference.exported_folder import ExportPrecision, ExportRecord, Target
 from mt.inference.loaded_model import load_model
@@ -46,16 +44,9 @@ def export_run(
     check_folder(folder)
     loaded = load_model(run, checkpoint)
     is_converted = to == "ctranslate2" and precision == "float32" and data_path is None
-    converted = _converted(run, checkpoint) if is_converted else None
+    # Verified when it was made.
+    converted = convert(run, checkpoint) / "float32" if is_converted else None
     sentences = load_evaluation_set(loaded.config, "validation", path=data_path, leave_out_empty=True)
     pairs = list(zip(sentences.sources, sentences.references, strict=True))
     name = visible(run.path.resolve().name)
     return export_model(loaded, name, pairs, folder, library, precision, converted)
-
-
-def _converted(run: RunDirectory, checkpoint: str) -> Path:
-    """The folder of the fast engine of this checkpoint, which was verified when it was made."""
-    folder = convert(run, checkpoint)
-    if (folder / REFUSED).exists():
-        raise ExportError((folder / REFUSED).read_text(encoding="utf-8"))
-    return folder / "float32"

@@ -1,39 +1,46 @@
 """Engines, which find translations of token ids: one interface for all of them, without torch."""
 
+import logging
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 from mt.display import counted
 from mt.errors import LinesError
-from mt.search.hypothesis import Hypothesis
-from mt.search.strategy import NO_CONSTRAINTS, Constraints, Strategy
+from mt.search.strategy import NO_CONSTRAINTS, Beam, Constraints, Strategy
 
 if TYPE_CHECKING:
-    from mt.device import SearchPrecision
+    from mt.inference.engine.ctranslate2_engine import CTranslate2Engine
+    from mt.inference.torch_engine import TorchEngine
 
+LOG = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+Engine: TypeAlias = "TorchEngine | CTranslate2Engine"
 EngineName = Literal["torch", "ctranslate2"]
 Check = Callable[[], None]
+"""Called often, in any thread; may raise to stop."""
 After = Callable[[Sequence[int]], object]
+"""Called with the indices of sentences that are done."""
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence to translate."""
+    """A sentence to translate, or whose translation is given."""
 
     line: int
     """The number of its line, for messages."""
-    number: int
-    """Together with the seed it determines what is sampled."""
     ids: Sequence[int]
     """Its tokens, without EOS."""
-    limit: int
-    """The most tokens in its translation, including EOS, with room for its constraints."""
     prefix: Sequence[int] = ()
-    """The ids that its translation begins with, overriding the other rules."""
+    """The ids that its translation begins with, overriding the other rules; all of it, if that is scored."""
     prefix_copies: Sequence[int] = ()
     """The source position that each token of the prefix copies, or -1."""
+    limit: int = 0
+    """The most tokens in its translation, including EOS, with room for its constraints."""
+    number: int = 0
+    """Together with the seed it determines what is sampled."""
 
 
 @dataclass(frozen=True)
@@ -49,41 +56,10 @@ class Rules:
     with_scores: bool = True
     """Whether greedy search and sampling compute scores, which are NaN otherwise."""
 
-
-class Engine(Protocol):
-    """Searches for translations of sentences."""
-
-    name: EngineName
-    why: str
-    """Why this engine was chosen, in a few words."""
-    precision: "SearchPrecision"
-    device: str
-    """``cpu``, ``cuda`` or ``mps``."""
-    batch_sentences: int
-    """How many sentences that wait are best translated at once."""
-
-    def why_not(self, rules: Rules) -> str | None:
-        """What this engine cannot do of what is asked, in a few words; None if it can do all of it."""
-
-    def search(
-        self, sentences: Sequence[Sentence], rules: Rules, check: Check, after: After
-    ) -> list[list[Hypothesis]]:
-        """Find the translations of each sentence, the best first; one each unless the strategy is a beam.
-
-        Args:
-            sentences: The sentences, in any order and number.
-            rules: How to translate them.
-            check: Called often, in any thread; may raise to stop.
-            after: Called with the indices of sentences that are done.
-
-        Raises:
-            LinesError: If a sentence does not fit into memory, or its logits are NaN or infinite.
-        """
-
-    def attention(
-        self, source: Sequence[int], targets: Sequence[Sequence[int]]
-    ) -> list[Sequence[Sequence[float]]]:
-        """How much each token of each target attends to each token of the source, by the heads that align."""
+    @property
+    def beam(self) -> Beam:
+        """The beam search; one of size 1 for greedy search and sampling."""
+        return self.strategy if isinstance(self.strategy, Beam) else Beam(1)
 
 
 def batches_by_length(
@@ -103,10 +79,29 @@ def batches_by_length(
     return batches
 
 
-def too_large(sentence: Sentence) -> LinesError:
-    """The error of a sentence that does not fit into memory, even alone."""
-    reason = (
-        f"line {sentence.line} has a sentence of {counted(len(sentence.ids), 'token')} that does not "
-        "fit into memory. Shorter sentences may fit, or compute on the CPU with --device cpu."
-    )
-    return LinesError({sentence.line: reason})
+def in_halves(
+    compute: Callable[[Sequence[Sentence]], list[Result]],
+    batch: Sequence[Sentence],
+    is_out_of_memory: Callable[[RuntimeError], bool],
+) -> list[Result]:
+    """The result of each sentence, computed in halves if they do not fit into memory together."""
+    try:
+        return compute(batch)
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+    # Outside the handler, because the error keeps the tensors of all frames that it passed through alive.
+    if len(batch) == 1:
+        [sentence] = batch
+        reason = (
+            f"line {sentence.line} has a sentence of {counted(len(sentence.ids), 'token')} that does not "
+            "fit into memory. Shorter sentences may fit, or compute on the CPU with --device cpu."
+        )
+        raise LinesError({sentence.line: reason})
+    LOG.warning("out of memory: a batch of %d sentences was split in two.", len(batch))
+    middle = len(batch) // 2
+    return [
+        result
+        for half in (batch[:middle], batch[middle:])
+        for result in in_halves(compute, half, is_out_of_memory)
+    ]

@@ -1,21 +1,29 @@
-"""An exported folder: a model for another library, its tokenizers, and a record that describes it."""
+"""Exported folders: a model for another library, its tokenizers and a record. A run keeps its engines so."""
 
+import contextlib
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from mt import __version__
+from mt.data.cache import locked
 from mt.data.tokenizers.tokenizer import Tokenizer
-from mt.errors import CheckpointError
-from mt.files import read_bytes, sha256
+from mt.errors import CheckpointError, ExportError
+from mt.files import read_bytes, remove_folder_atomically, sha256
+from mt.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from mt.inference.loaded_model import LoadedModel
 
 RECORD = "mt_export.json"
+REFUSED = "refused"
+"""A file in place of an engine that was made, and found not to translate as torch does; it says why."""
+_MADE_FROM = ("config.yaml", "src_tokenizer.json", "tgt_tokenizer.json")
+"""What an engine depends on besides the weights, in the run directory."""
 _MAX_RECORD_BYTES = 1_000_000
 _FORMAT_VERSION = 2
 
@@ -24,24 +32,32 @@ ExportPrecision = Literal["float32", "bf16", "int8"]
 
 
 @dataclass(frozen=True)
-class ExportRecord:
-    """The content of ``mt_export.json``: what translating with the folder needs besides its model."""
+class ModelFacts:
+    """What translating with a model needs to know besides its weights and its tokenizers."""
+
+    src: str
+    tgt: str
+    max_length: int
+    """The most tokens that it reads or writes, including EOS."""
+    copies_words: bool
+    """Whether it has learnt to copy unknown words."""
+    target_ratio: float
+    """Target tokens per source token in the training data, for `mt.search.hypothesis.length_limit`."""
+    example: str = ""
+    """A sentence in the source language, if one is known."""
+    checkpoint: str = ""
+    """The name of its checkpoint."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportRecord(ModelFacts):
+    """The content of ``mt_export.json``."""
 
     mt_version: str
     target: str
     run: str
-    checkpoint: str
-    src: str
-    tgt: str
     precision: str
     """The precision of the weights in the folder."""
-    max_length: int
-    """The most tokens that it reads or writes, including EOS."""
-    target_ratio: float
-    """Target tokens per source token in the training data, for `mt.search.hypothesis.length_limit`."""
-    copies_words: bool
-    example: str = ""
-    """A sentence in the source language, if one is known."""
     weights: str = ""
     """SHA-256 of the checkpoint's weights."""
     made_from: Mapping[str, str] = field(default_factory=dict)
@@ -64,16 +80,13 @@ def read_export_record(folder: Path) -> ExportRecord:
         content = json.loads(read_bytes(file, max_bytes=_MAX_RECORD_BYTES))
         if content.pop("format_version") != _FORMAT_VERSION:
             raise ValueError("it has another format")
-        content.pop("copies_well", None)  # Earlier versions wrote it.
         record = ExportRecord(**content)
         if record.max_length < 1 or not 0 < record.target_ratio < math.inf:
             raise ValueError("its lengths are impossible")
         return record
-    except OSError as error:
-        raise CheckpointError(f"cannot read {file}: {error.strerror}.") from error
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise CheckpointError(
-            f"{file} is damaged, or was written by another version of mt ({error}). Export the run again."
+            f"{file} cannot be read, or was written by another version of mt ({error}). Export the run again."
         ) from error
 
 
@@ -102,18 +115,51 @@ def write_export_record(folder: Path, record: ExportRecord) -> None:
 
 def record_of(loaded: "LoadedModel", target: str, run_name: str, precision: ExportPrecision) -> ExportRecord:
     """The record of a converted model."""
-    config = loaded.config
     return ExportRecord(
+        **vars(loaded.facts),
         mt_version=__version__,
         target=target,
         run=run_name,
-        checkpoint=loaded.checkpoint.name,
-        src=config.data.src,
-        tgt=config.data.tgt,
         precision=precision,
-        max_length=config.data.max_length,
-        target_ratio=loaded.target_ratio,
-        copies_words=config.copies_words,
-        example=loaded.example,
         weights=loaded.checkpoint.checksums["model.safetensors"],
     )
+
+
+def weights_of(run: RunDirectory, checkpoint: str) -> str | None:
+    """The SHA-256 of a checkpoint's weights by its record, which is not verified; None if there is none."""
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+        pointer = run.checkpoints_dir / checkpoint
+        name = pointer.read_text().strip() if pointer.is_file() else checkpoint
+        record = read_bytes(run.checkpoints_dir / name / "checkpoint.json", max_bytes=_MAX_RECORD_BYTES)
+        checksum: str = json.loads(record)["checksums"]["model.safetensors"]
+        if re.fullmatch(r"[0-9a-f]{64}", checksum):
+            return checksum
+    return None
+
+
+def find_engine(run: RunDirectory, weights: str) -> Path | None:
+    """The folder of the engine of these weights, made from the run as it is now; None if there is none."""
+    folder = run.engine_dir / weights
+    if (folder / REFUSED).is_file():
+        raise ExportError((folder / REFUSED).read_text(encoding="utf-8"))
+    with contextlib.suppress(OSError, CheckpointError):
+        if read_export_record(folder / "float32").made_from == checksums_of(run):
+            return folder
+    return None
+
+
+def checksums_of(run: RunDirectory) -> dict[str, str]:
+    """The SHA-256 of what an engine depends on besides the weights."""
+    return {name: sha256(run.path / name) for name in _MADE_FROM}
+
+
+def remove_stale(run: RunDirectory) -> None:
+    """Remove the engines of checkpoints that are gone, and all but the newest two of the others."""
+    with contextlib.suppress(OSError), locked(run.engine_dir):
+        weights = {weights_of(run, path.name) for path in run.checkpoints_dir.iterdir()}
+        engines = [path for path in run.engine_dir.iterdir() if re.fullmatch(r"[0-9a-f]{64}", path.name)]
+        # Those of checkpoints that are gone come last.
+        engines.sort(key=lambda path: (path.name in weights, path.stat().st_mtime), reverse=True)
+        num_living = sum(path.name in weights for path in engines)
+        for engine in engines[min(2, num_living) :]:
+            remove_folder_atomically(engine)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mt.checkpoint.record import Checkpoint
 from mt.checkpoint.store import CheckpointStore
@@ -11,6 +11,7 @@ from mt.config.load import load_config
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.errors import CheckpointError, RunError
 from mt.files import sha256
+from mt.inference.exported_folder import ModelFacts
 from mt.run_directory import RunDirectory
 from mt.transformer.build import build_transformer, without_memory
 from mt.transformer.transformer import Transformer
@@ -39,6 +40,12 @@ class ModelOfText:
     example: str = ""
     """A sentence in the source language, if one is known."""
 
+    @property
+    def facts(self) -> ModelFacts:
+        """What translating with it needs to know."""
+        data, copies = self.config.data, self.config.copies_words
+        return ModelFacts(data.src, data.tgt, data.max_length, copies, self.target_ratio, self.example)
+
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedModel(ModelOfText):
@@ -46,6 +53,11 @@ class LoadedModel(ModelOfText):
 
     checkpoint: Checkpoint
     """The record of the checkpoint: its name, step and metrics."""
+
+    @property
+    def facts(self) -> ModelFacts:
+        """What translating with it needs to know, with the name of the checkpoint."""
+        return replace(super().facts, checkpoint=self.checkpoint.name)
 
 
 def load_model(run: RunDirectory, checkpoint: str) -> LoadedModel:
@@ -99,13 +111,7 @@ def _corpus_facts(run: RunDirectory) -> tuple[float, str]:
 
 def tokenizer_checksums(run: RunDirectory) -> dict[str, str]:
     """Compute the SHA-256 of both tokenizer files, as ``src`` and ``tgt``; each checkpoint records them."""
-    try:
-        return {"src": sha256(run.src_tokenizer_file), "tgt": sha256(run.tgt_tokenizer_file)}
-    except OSError as error:
-        raise RunError(
-            f"cannot read the tokenizer {error.filename}: {error.strerror}. A copy of the run may still have "
-            "it. Otherwise start over with --restart, which moves the old run aside."
-        ) from error
+    return {"src": sha256(run.src_tokenizer_file), "tgt": sha256(run.tgt_tokenizer_file)}
 
 
 def check_tokenizers(run: RunDirectory, checkpoint: Checkpoint) -> None:

@@ -1,30 +1,84 @@
-"""Translates and scores text by torch, with the model of a run or an ensemble of several."""
+"""Translates and scores text by torch, and records attention, with the model of a run or an ensemble."""
 
 import math
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Any, Self
 
 import torch
+from torch import Tensor
 
 from mt.device import (
-    OVERFLOW_REMEDY,
     SEARCH_DTYPES,
     PrecisionName,
     choose_device,
     choose_precision,
     settle_threads_and_memory,
 )
-from mt.errors import LinesError, OverflowedLinesError
+from mt.errors import LinesError
+from mt.inference.engines import Sentence
+from mt.inference.labels import Labelled, Token, label_read, label_translation
 from mt.inference.loaded_model import ModelOfText, load_ensemble
-from mt.inference.score import ScoredPair
 from mt.inference.source_reader import SourceReader
 from mt.inference.torch_engine import TorchEngine
 from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory, as_run
 from mt.search.ensemble import EnsembleModel, Member
-from mt.special_tokens import EOS_ID, UNK_ID
+from mt.search.strategy import Strategy
+from mt.special_tokens import BOS, EOS_ID, UNK_ID
+
+
+@dataclass(frozen=True)
+class ScoredPair:
+    """A translation with the log-probabilities of its tokens."""
+
+    tokens: Sequence[str]
+    """The tokens of the vocabulary, including EOS."""
+    log_probs: Sequence[float]
+    """The natural log-probability of each token, given the source and the preceding tokens."""
+    num_unknown: int
+    """Tokens that are not in the vocabulary; they are scored as UNK."""
+
+    @property
+    def log_prob(self) -> float:
+        """The sum of ``log_probs``; search gives a little more, without the tokens that it may not write."""
+        return math.fsum(self.log_probs)
+
+
+def perplexity(log_prob: float, num_tokens: int) -> float:
+    """``exp(-log_prob / num_tokens)``."""
+    return math.exp(min(-log_prob / num_tokens, 700.0))
+
+
+@dataclass(frozen=True)
+class SentenceAttention:
+    """A sentence, its translation, and the weights of every attention of one teacher-forced pass over both.
+
+    L is the number of layers of the encoder or decoder, S that of source tokens and T that of target tokens,
+    both with EOS. Row t of the decoder is the position that *predicts* target token t: its input is the
+    preceding token.
+    """
+
+    line: int
+    """The number of its line."""
+    src: Labelled
+    """The source as the model reads it: rows and columns of ``encoder_self``, columns of ``cross``."""
+    tgt: Labelled
+    """The translation: rows of ``decoder_self`` and ``cross``."""
+    encoder_self: Tensor
+    """``(L, H, S, S)`` float32 on the CPU, like the others."""
+    decoder_self: Tensor
+    """``(L, H, T, T)``; nothing above the diagonal."""
+    cross: Tensor
+    """``(L, H, T, S)``."""
+
+    @property
+    def tgt_inputs(self) -> list[Token]:
+        """The decoder's input: BOS and all target tokens except EOS, the columns of ``decoder_self``."""
+        return [Token(BOS, None), *self.tgt.tokens[:-1]]
 
 
 class ModelTranslator(Translator):
@@ -40,7 +94,6 @@ class ModelTranslator(Translator):
         others: Sequence[ModelOfText] = (),
         precision: PrecisionName = "float32",
         dictionary: Mapping[str, str] | None = None,
-        why: str = "",
     ) -> None:
         """Translate with a model, in evaluation mode and on this device, or where it is.
 
@@ -57,27 +110,26 @@ class ModelTranslator(Translator):
             models = [deepcopy(each).to(SEARCH_DTYPES[chosen]) for each in models]
         widths = [each.output.in_features for each in models]
         self.config = loaded.config
-        self.src, self.tgt = loaded.config.data.src, loaded.config.data.tgt
-        self.example = loaded.example
-        self.model: Member = EnsembleModel(models, widths) if others else models[0]
+        model: Member = EnsembleModel(models, widths) if others else models[0]
         super().__init__(
             TorchEngine(
-                self.model,
+                model,
                 device,
                 batch_sentences=loaded.config.validation.batch_sentences,
                 precision=chosen,
                 aligning_heads=loaded.config.aligning_heads,
-                why=why,
+            ),
+            replace(
+                loaded.facts,
+                max_length=min(each.data.max_length for each in configs),
+                copies_words=all(each.copies_words for each in configs),
             ),
             loaded.src_tokenizer,
             loaded.tgt_tokenizer,
-            max_length=min(each.data.max_length for each in configs),
-            target_ratio=loaded.target_ratio,
-            copies_words=all(each.copies_words for each in configs),
             dictionary=dictionary,
         )
         # For translations to score: read like sources, so that a copied word is one UNK on both sides.
-        self.tgt_reader = SourceReader(loaded.tgt_tokenizer, {}, copies=self.copies_words)
+        self.tgt_reader = SourceReader(loaded.tgt_tokenizer, {}, copies=self.facts.copies_words)
 
     @classmethod
     def from_run(
@@ -92,14 +144,7 @@ class ModelTranslator(Translator):
         """Load a run's model as `Translator.from_run` does, into torch."""
         device = choose_device(device)
         first, *rest = load_ensemble([as_run(each) for each in (run, *others)], checkpoint)
-        translator = cls(first, device=device, others=rest, **options)
-        translator.checkpoint = first.checkpoint.name
-        return translator
-
-    @property
-    def device(self) -> torch.device:
-        """The device of the model."""
-        return self.engine.torch_device
+        return cls(first, device=device, others=rest, **options)
 
     def score(self, pairs: Sequence[tuple[str, str]], *, first_line: int = 1) -> list[ScoredPair]:
         """Compute how probable the model finds given translations, as in `Translator`."""
@@ -110,15 +155,8 @@ class ModelTranslator(Translator):
         for line, (source, target) in enumerate(zip(sources, targets, strict=True), first_line):
             self.refuse_long(line, "source", len(source) + 1)
             self.refuse_long(line, "translation", len(target) + 1)
-        batch_tokens = self.config.training.batch_tokens
-        log_probs = self.engine.score(sources, targets, batch_tokens=batch_tokens, first_line=first_line)
-        for line, scores in enumerate(log_probs, first_line):
-            if not all(map(math.isfinite, scores)):
-                reason = (
-                    f"line {line}: the model's log-probabilities in {self.precision} are NaN or infinite. "
-                    f"{OVERFLOW_REMEDY}"
-                )
-                raise OverflowedLinesError({line: reason})
+        sentences = map(Sentence, count(first_line), sources, targets)
+        log_probs = self.engine.score([*sentences])
         return [
             ScoredPair(self.tgt_tokenizer.tokens([*ids, EOS_ID]), scores, ids.count(UNK_ID))
             for ids, scores in zip(targets, log_probs, strict=True)
@@ -126,9 +164,56 @@ class ModelTranslator(Translator):
 
     def refuse_long(self, line: int, side: str, num_tokens: int) -> None:
         """Check that a source or translation has no more tokens, with EOS, than the model reads."""
-        if num_tokens > self.max_length:
+        if num_tokens > self.facts.max_length:
             reason = (
                 f"line {line}: the {side} has {num_tokens} tokens, including EOS, but this model reads at "
-                f"most {self.max_length} (data.max_length when it was trained). Leave it out."
+                f"most {self.facts.max_length} (data.max_length when it was trained). Leave it out."
             )
             raise LinesError({line: reason})
+
+    def attention(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str] | None = None,
+        *,
+        strategy: Strategy = None,
+        first_line: int = 1,
+    ) -> list[SentenceAttention]:
+        """Record what a model, not an ensemble, attends to in each sentence and its translation.
+
+        Without ``targets``, the model finds the translations with ``strategy``. An empty source has only EOS.
+        """
+        pairs = self.check_recordable(sources, targets, first_line=first_line)
+        if targets is None:
+            best = self.n_best(sources, strategy=strategy, join_lines=True, first_line=first_line)
+            most = self.facts.max_length
+            written = (label_translation(self.tgt_tokenizer, found, most) for [found] in best)
+            pairs = [(src, tgt) for (src, _), tgt in zip(pairs, written, strict=True)]
+        return [
+            SentenceAttention(line, src, tgt, *self.engine.record(src.ids, tgt.ids))
+            for line, (src, tgt) in enumerate(pairs, first_line)
+        ]
+
+    def check_recordable(
+        self, sources: Sequence[str], targets: Sequence[str] | None, *, first_line: int = 1
+    ) -> list[tuple[Labelled, Labelled]]:
+        """Check that sentences, and their translations if given, are short enough for `attention`.
+
+        Given translations are read like sources, so that a copied word is a single UNK on both sides.
+        """
+        pairs = [
+            (label_read(self.reader, source), label_read(self.tgt_reader, target))
+            for source, target in zip(sources, targets or [""] * len(sources), strict=True)
+        ]
+        for line, pair in enumerate(pairs, first_line):
+            for name, side in zip(("source", "translation"), pair, strict=True):
+                self.refuse_long(line, name, len(side.tokens))
+        return pairs
+
+    def is_recordable(self, source: str, target: str) -> bool:
+        """Whether a sentence and its translation are short enough for `attention`."""
+        try:
+            self.check_recordable([source], [target])
+        except LinesError:
+            return False
+        return True

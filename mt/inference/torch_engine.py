@@ -1,45 +1,47 @@
 """The reference engine: the searches of `mt.search` over a model of ours, or an ensemble, by torch."""
 
-import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import TypeVar
+from math import isfinite
 
 import torch
 from torch import Tensor
 
 from mt import distributed
-from mt.data.batches.batch import collate, pad
-from mt.device import OVERFLOW_REMEDY, SearchPrecision, split_on_out_of_memory
-from mt.errors import LinesError, OverflowedLinesError
-from mt.inference.engines import After, Check, EngineName, Rules, Sentence, batches_by_length, too_large
-from mt.inference.score import label_log_probs
+from mt.data.batches.batch import Batch, collate, pad
+from mt.device import OVERFLOW_REMEDY, SearchPrecision, is_out_of_memory
+from mt.errors import OverflowedLinesError
+from mt.inference.engines import (
+    After,
+    Check,
+    EngineName,
+    Rules,
+    Sentence,
+    batches_by_length,
+    in_halves,
+)
 from mt.search.beam import beam_search
 from mt.search.ensemble import Member
 from mt.search.greedy import greedy_search
 from mt.search.hypothesis import Hypothesis, NotFiniteError
-from mt.search.request import SearchRequest
+from mt.search.request import SearchRequest, TeacherForced
 from mt.search.sampling import sample
 from mt.search.strategy import Beam, Sampling
 from mt.special_tokens import EOS_ID, UNK_ID
 from mt.transformer.recording import recording_attention
 from mt.transformer.transformer import Transformer
 
-LOG = logging.getLogger(__name__)
-
 _BATCH_TOKENS, _BEAM_TOKENS = 8192, 16_384
 """Source tokens in a batch, including padding; with a beam, those of a sentence count once for each of its
 hypotheses. A batch to score has fewer, because all of its logits are held at once."""
 _TIMES_ON_CUDA = 4
 """How many times as many they are on CUDA, where more sentences hardly lengthen a step."""
-_MOST_SCORED_TOKENS = 2048
-
-Result = TypeVar("Result")
+_SCORED_TOKENS = 2048
 
 
 class TorchEngine:
-    """An `mt.inference.engines.Engine` that can do everything, and the reference for the others."""
+    """The engine that can do everything, and the reference for the other."""
 
     name: EngineName = "torch"
 
@@ -51,7 +53,6 @@ class TorchEngine:
         batch_sentences: int,
         precision: SearchPrecision = "float32",
         aligning_heads: tuple[int, int] = (-1, 1),
-        why: str = "",
     ) -> None:
         """Search with ``model``, which is on ``device``, at most ``batch_sentences`` at once."""
         self.model = model
@@ -59,19 +60,17 @@ class TorchEngine:
         self.torch_device = device
         self.device = device.type
         self.batch_sentences = batch_sentences
+        """How many sentences that wait are best translated at once."""
         self.precision: SearchPrecision = precision
-        self.why = why
-
-    def why_not(self, rules: Rules) -> str | None:
-        """Nothing: it can do everything."""
-        return None
 
     def search(
         self, sentences: Sequence[Sentence], rules: Rules, check: Check, after: After
     ) -> list[list[Hypothesis]]:
-        """Search as in `Engine`; several processes share the batches."""
-        beam_size = rules.strategy.size if isinstance(rules.strategy, Beam) else 1
-        most_tokens = min(_BATCH_TOKENS, _BEAM_TOKENS // beam_size)
+        """Find the translations of each sentence, the best first; one each unless the strategy is a beam.
+
+        Several processes share the batches.
+        """
+        most_tokens = min(_BATCH_TOKENS, _BEAM_TOKENS // rules.beam.size)
         most_tokens *= _TIMES_ON_CUDA if self.device == "cuda" else 1
         lengths = [len(sentence.ids) + 1 for sentence in sentences]
         batches = batches_by_length(lengths, most_tokens, self.batch_sentences)
@@ -80,19 +79,20 @@ class TorchEngine:
             found = []
             for batch in share:
                 check()
-                found.append(in_halves(search_some, batch, lambda index: too_large(sentences[index])))
+                some = [sentences[index] for index in batch]
+                found.append(in_halves(search_some, some, is_out_of_memory))
                 after(batch)
             return found
 
-        def search_some(indices: list[int]) -> list[list[Hypothesis]]:
-            return self._search([sentences[index] for index in indices], rules, check)
+        def search_some(some: Sequence[Sentence]) -> list[list[Hypothesis]]:
+            return self._search(some, rules, check)
 
         hypotheses = distributed.scatter(batches, search_share)
         by_index = dict(zip(chain.from_iterable(batches), chain.from_iterable(hypotheses), strict=True))
         return [by_index[index] for index in range(len(sentences))]
 
     @torch.inference_mode()
-    def _search(self, batch: list[Sentence], rules: Rules, check: Check) -> list[list[Hypothesis]]:
+    def _search(self, batch: Sequence[Sentence], rules: Rules, check: Check) -> list[list[Hypothesis]]:
         src_ids = pad([list(sentence.ids) for sentence in batch], last=EOS_ID).to(self.torch_device)
         has_prefix = any(sentence.prefix for sentence in batch)
         request = SearchRequest(
@@ -115,42 +115,33 @@ class TorchEngine:
                     numbers = [sentence.number for sentence in batch]
                     return [[drawn] for drawn in sample(self.model, request, rules.strategy, numbers)]
         except NotFiniteError as error:
-            reasons = {
-                batch[index].line: f"line {batch[index].line} has a sentence for which the model's logits in "
-                f"{self.precision} are NaN or infinite. {OVERFLOW_REMEDY}"
-                for index in error.sentences
-            }
-            raise OverflowedLinesError(reasons) from error
+            raise self._overflow_of([batch[index] for index in error.sentences]) from error
 
     @torch.inference_mode()
-    def score(
-        self,
-        sources: Sequence[list[int]],
-        targets: Sequence[list[int]],
-        *,
-        batch_tokens: int = _MOST_SCORED_TOKENS,
-        first_line: int = 1,
-    ) -> list[list[float]]:
-        """The log-probabilities of the tokens of each target and its EOS; the ids have no BOS or EOS."""
+    def score(self, sentences: Sequence[Sentence]) -> list[list[float]]:
+        """The log-probabilities of the tokens of each prefix, and of EOS after it."""
 
-        def score_batch(indices: list[int]) -> list[list[float]]:
-            batch = collate([sources[index] for index in indices], [targets[index] for index in indices])
+        def score_batch(some: Sequence[Sentence]) -> list[list[float]]:
+            batch = collate([each.ids for each in some], [each.prefix for each in some])
             rows: list[list[float]] = label_log_probs(self.model, batch.to(self.torch_device)).tolist()
-            return [row[: len(targets[index]) + 1] for index, row in zip(indices, rows, strict=True)]
+            return [row[: len(each.prefix) + 1] for each, row in zip(some, rows, strict=True)]
 
-        def too_large_pair(index: int) -> LinesError:
-            reason = (
-                f"line {first_line + index} has a pair of {len(sources[index]) + 1} source and "
-                f"{len(targets[index]) + 1} target tokens that does not fit into memory. "
-                "A shorter pair may fit, or compute on the CPU with --device cpu."
-            )
-            return LinesError({first_line + index: reason})
-
-        lengths = [max(len(src), len(tgt)) + 1 for src, tgt in zip(sources, targets, strict=True)]
+        lengths = [max(len(each.ids), len(each.prefix)) + 1 for each in sentences]
         by_index: dict[int, list[float]] = {}
-        for batch in batches_by_length(lengths, min(batch_tokens, _MOST_SCORED_TOKENS)):
-            by_index |= zip(batch, in_halves(score_batch, batch, too_large_pair), strict=True)
-        return [by_index[index] for index in range(len(targets))]
+        for batch in batches_by_length(lengths, _SCORED_TOKENS):
+            some = [sentences[index] for index in batch]
+            by_index |= zip(batch, in_halves(score_batch, some, is_out_of_memory), strict=True)
+        overflowed = [each for index, each in enumerate(sentences) if not all(map(isfinite, by_index[index]))]
+        if overflowed:
+            raise self._overflow_of(overflowed)
+        return [by_index[index] for index in range(len(sentences))]
+
+    def _overflow_of(self, sentences: Sequence[Sentence]) -> OverflowedLinesError:
+        reason = (
+            f"has a sentence for which the model's logits in {self.precision} are NaN or infinite. "
+            f"{OVERFLOW_REMEDY}"
+        )
+        return OverflowedLinesError({each.line: f"line {each.line} {reason}" for each in sentences})
 
     def attention(
         self, source: Sequence[int], targets: Sequence[Sequence[int]]
@@ -178,15 +169,11 @@ class TorchEngine:
         return stacked(recorded.encoder_self), stacked(recorded.decoder_self), stacked(recorded.cross)
 
 
-def in_halves(
-    compute: Callable[[list[int]], list[Result]], batch: list[int], too_large: Callable[[int], LinesError]
-) -> list[Result]:
-    """The result of each sentence of a batch, computed in halves if they do not fit into memory together."""
+def label_log_probs(model: TeacherForced, batch: Batch) -> Tensor:
+    """Compute the log-probability of each label, given the preceding ones (forced decoding).
 
-    def halves(batch: list[int]) -> tuple[list[int], list[int]]:
-        if len(batch) == 1:
-            raise too_large(batch[0])
-        LOG.warning("out of memory: a batch of %d sentences was split in two.", len(batch))
-        return batch[: len(batch) // 2], batch[len(batch) // 2 :]
-
-    return list(chain.from_iterable(split_on_out_of_memory(compute, batch, halves)))
+    ``(B, T)`` natural logarithms over the whole vocabulary, meaningless where a label is PAD.
+    """
+    logits = model.forward(batch.src_ids, batch.src_mask, batch.tgt_ids, batch.tgt_mask).float()
+    # A log-softmax would need more memory, and only one of its V values would be used.
+    return logits.gather(-1, batch.labels[..., None])[..., 0] - logits.logsumexp(-1)

@@ -2,29 +2,30 @@
 
 import logging
 import os
-import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
 from mt import processes
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.display import counted
-from mt.errors import ConfigError, LinesError
+from mt.errors import ConfigError, DeviceError, ExportError, LinesError
 from mt.inference.engines import Engine, Rules, Sentence
+from mt.inference.exported_folder import ModelFacts
 from mt.inference.labels import aligned_words, label_read, label_translation
 from mt.inference.segments import Segment, Translation, join_parts, lines_of, read_segments
 from mt.inference.source_reader import SourceReader
 from mt.run_directory import RunDirectory, as_run
 from mt.search.hypothesis import Hypothesis, cut_off, length_limit, normalised_score
-from mt.search.strategy import NO_CONSTRAINTS, Beam, Constraints, Strategy
+from mt.search.strategy import NO_CONSTRAINTS, Constraints, Sampling, Strategy
 
 if TYPE_CHECKING:
     import torch
 
-    from mt.device import PrecisionName, SearchPrecision
-    from mt.inference.model_translator import ModelTranslator
-    from mt.inference.score import ScoredPair
+    from mt.device import PrecisionName
+    from mt.inference.model_translator import ModelTranslator, ScoredPair
 
 LOG = logging.getLogger(__name__)
 
@@ -38,43 +39,33 @@ class Translator:
     translator.translate(["The dog sees a house."], strategy=Beam(5))
     """
 
-    src = tgt = checkpoint = example = ""
-    """The languages, the name of the checkpoint, and a sentence in the source language, if one is known."""
+    why = ""
+    """Why its engine was chosen, in a few words."""
 
     def __init__(
         self,
         engine: Engine,
+        facts: ModelFacts,
         src_tokenizer: Tokenizer,
         tgt_tokenizer: Tokenizer,
         *,
-        max_length: int,
-        target_ratio: float = 1.0,
-        copies_words: bool = False,
         dictionary: Mapping[str, str] | None = None,
         load_model: "Callable[[], ModelTranslator] | None" = None,
     ) -> None:
         """Combine an engine with the tokenizers of its model.
 
-        ``target_ratio`` is target tokens per source token in the training data, for `length_limit`;
-        ``copies_words`` whether the model has learnt to copy unknown words; ``load_model`` loads it into
-        torch, for what the engine cannot do.
+        ``load_model`` loads it into torch, for what the engine cannot do.
         """
-        if dictionary and not copies_words:
+        if dictionary and not facts.copies_words:
             raise ConfigError(
                 "a dictionary needs a model that copies unknown words: one with tokenizer.kind: word that "
                 "was trained with training.guided_alignment above 0."
             )
-        self.engine = engine
-        self.max_length = max_length
-        self.copies_words = copies_words
+        self.engine, self.facts = engine, facts
         self.src_tokenizer, self.tgt_tokenizer = src_tokenizer, tgt_tokenizer
-        self.reader = SourceReader(src_tokenizer, dictionary or {}, copies=copies_words)
+        self.reader = SourceReader(src_tokenizer, dictionary or {}, copies=facts.copies_words)
         self._prefix_reader = SourceReader(tgt_tokenizer, {}, copies=True)
-        self._target_ratio = target_ratio
         self._load_model = load_model
-        self._loaded_model: ModelTranslator | None = None
-        self._lock = threading.Lock()
-        """Several threads may translate at once, but only one loads the model."""
 
     @classmethod
     def from_run(
@@ -106,23 +97,25 @@ class Translator:
         """
         run = as_run(run)
 
-        def load_model(why: str = "the other engine cannot do all of it") -> "ModelTranslator":
+        @cache
+        def load_model() -> "ModelTranslator":
             # The one import of torch in the modules that translate.
             from mt.inference.model_translator import ModelTranslator
 
-            how: dict[str, Any] = {
-                "dictionary": dictionary,
-                "others": others,
-                "precision": precision,
-                "why": why,
-            }
-            return ModelTranslator.from_run(run, checkpoint=checkpoint, device=device, **how)
+            return ModelTranslator.from_run(
+                run,
+                checkpoint=checkpoint,
+                device=device,
+                dictionary=dictionary,
+                others=others,
+                precision=precision,
+            )
 
         if engine not in (known := get_args(EngineChoice)):
             raise ValueError(f"engine must be {', '.join(known[:-1])} or {known[-1]}, not {engine!r}")
         if engine == "torch":
-            return load_model("it was asked for")
-        if others:
+            why = "it was asked for"
+        elif others:
             why = "an ensemble translates"
         elif processes.are_several():
             why = "several processes share the work"
@@ -131,10 +124,8 @@ class Translator:
         else:
             try:
                 from mt.inference.engine.choice import load_converted
-            except ImportError as error:
-                why = f"{error.name} is not installed"
-            else:
-                loaded = load_converted(
+
+                translator: Translator = load_converted(
                     run,
                     checkpoint,
                     device=str(device),
@@ -142,27 +133,25 @@ class Translator:
                     dictionary=dictionary,
                     load_model=load_model if engine == "auto" else None,
                 )
-                if not isinstance(loaded, str):
-                    return loaded
-                why = loaded
+                translator.why = "it is the fastest and was verified"
+                return translator
+            except ImportError as error:
+                why = f"{error.name} is not installed"
+            except OSError as error:
+                why = f"the fast engine cannot be written: {error.strerror}"
+            except (DeviceError, ExportError) as error:
+                why = str(error).removesuffix(".")
         if engine == "ctranslate2":
             raise ConfigError(f"CTranslate2 cannot translate with {run.path}: {why}. Leave the engine to mt.")
-        return load_model(why)
-
-    @property
-    def precision(self) -> "SearchPrecision":
-        """What the engine computes in."""
-        return self.engine.precision
+        translator = load_model()
+        translator.why = why
+        return translator
 
     @property
     def described(self) -> str:
         """Which engine translates, in what, and why."""
         engine = self.engine
-        return f"engine: {engine.name}, {engine.precision} on {engine.device}, because {engine.why}"
-
-    def __repr__(self) -> str:
-        engine, model = self.engine, f"{self.src} to {self.tgt}: {self.checkpoint}"
-        return f"<Translator {model} by {engine.name}, {engine.precision} on {engine.device}>"
+        return f"engine: {engine.name}, {engine.precision} on {engine.device}, because {self.why}"
 
     @overload
     def translate(self, texts: str, **options: Any) -> str: ...
@@ -224,14 +213,15 @@ class Translator:
         """
         if isinstance(texts, str):
             raise TypeError("texts must be a sequence of lines, not a single string")
-        limit = self.max_length if max_length is None else min(self.max_length, max_length + 1)
+        limit = self.facts.max_length
+        limit = limit if max_length is None else min(limit, max_length + 1)
         if constraints.min_length >= limit:
             raise ConfigError(
                 f"translations of at least {counted(constraints.min_length, 'token')} and EOS are longer "
                 f"than the {limit} tokens that may be written: lower the minimum, or raise the maximum up to "
                 "data.max_length of the model."
             )
-        rules = Rules(strategy, constraints, keep_unk, self.copies_words, with_scores)
+        rules = Rules(strategy, constraints, keep_unk, self.facts.copies_words, with_scores)
         by_text = [[text] if join_lines else lines_of(text) for text in texts]
         prefix_tokens = self._prefix_reader.read_batch(prefixes) if any(prefixes) else [[]] * len(texts)
         try:
@@ -239,7 +229,7 @@ class Translator:
                 by_text,
                 prefix_tokens,
                 self.reader,
-                max_length=self.max_length,
+                max_length=self.facts.max_length,
                 first_line=first_line,
                 refuse_long=refuse_long,
                 most_in_prefix=limit - 1,
@@ -257,39 +247,40 @@ class Translator:
                 raise
             reasons = {line: reason.replace("line", "text", 1) for line, reason in error.reasons.items()}
             raise type(error)(reasons) from error
-        alternatives: list[list[list[tuple[Segment, Hypothesis, float]]]] = [[[]] for _ in texts]
+        penalty, normalization = rules.beam.length_penalty, rules.beam.length_normalization
+        # For each text, the best of each of its segments; there is an n-best list for one segment only.
+        ranked: list[list[list[tuple[Segment, Hypothesis, float]]]] = [[] for _ in texts]
         for segment, best_first in zip(segments, hypotheses, strict=True):
-            ranked = [(hypothesis, _ranking_score(hypothesis, strategy)) for hypothesis in best_first]
-            ranked = ranked if max_length is None else cut_off(ranked, max_length)
-            of_text = alternatives[segment.index]
-            if num_best > 1:
-                of_text[:] = [[(segment, *each)] for each in ranked[:num_best]]
-            else:
-                of_text[0].append((segment, *ranked[0]))
+            scored = [(each, normalised_score(each, penalty, normalization)) for each in best_first]
+            scored = scored if max_length is None else cut_off(scored, max_length)
+            ranked[segment.index].append([(segment, *each) for each in scored[:num_best]])
         return [
-            [join_parts(len(lines), parts, self.tgt_tokenizer) for parts in of_text]
-            for lines, of_text in zip(by_text, alternatives, strict=True)
+            [join_parts(len(lines), parts, self.tgt_tokenizer) for parts in product(*of_text)]
+            for lines, of_text in zip(by_text, ranked, strict=True)
         ]
 
     def _sentence(self, segment: Segment, rules: Rules, most: int, first_line: int) -> Sentence:
         """What the engine gets of a segment; its translation has at most ``most`` tokens, including EOS."""
-        limit = length_limit(len(segment.tokens) + 1, self.max_length, target_ratio=self._target_ratio)
+        limit = length_limit(
+            len(segment.tokens) + 1, self.facts.max_length, target_ratio=self.facts.target_ratio
+        )
         # Room for the tokens that must be written, and for EOS after them.
         least = max(rules.constraints.min_length, len(segment.prefix))
         limit = min(max(limit, least + 1) if least else limit, most)
         return Sentence(
             first_line + segment.index,
-            # Segments of one line, and neighbouring lines, get numbers that are far apart.
-            first_line + segment.index + segment.number * 1_000_000_007,
             [token.id for token in segment.tokens],
-            limit,
             [token.id for token in segment.prefix],
             segment.prefix_copies() if segment.prefix else (),
+            limit,
+            # Segments of one line, and neighbouring lines, get numbers that are far apart.
+            first_line + segment.index + segment.number * 1_000_000_007,
         )
 
     def _engine_for(self, rules: Rules) -> Engine:
-        reason = self.engine.why_not(rules)
-        return self.engine if reason is None else self._model(reason).engine
+        if isinstance(rules.strategy, Sampling) and self.engine.name != "torch":
+            return self._model("it does not sample by lines and seeds").engine
+        return self.engine
 
     def align(self, source: str, translations: Sequence[Translation]) -> list[list[tuple[int, int]] | None]:
         """Align the words of a text with those of translations that this translator has found.
@@ -300,7 +291,9 @@ class Translator:
         """
         if any(len(translation.parts) > 1 for translation in translations):
             return [None] * len(translations)
-        written = [label_translation(self.tgt_tokenizer, each, self.max_length) for each in translations]
+        written = [
+            label_translation(self.tgt_tokenizer, each, self.facts.max_length) for each in translations
+        ]
         read = label_read(self.reader, source)
         weights = self.engine.attention(read.ids, [each.ids for each in written])
         return [
@@ -324,13 +317,5 @@ class Translator:
         """The model in torch, for what the engine cannot do for this reason."""
         if self._load_model is None:
             raise ConfigError(f"{self.engine.name} cannot do this: {reason}. Give the run, with any engine.")
-        with self._lock:
-            if self._loaded_model is None:
-                LOG.debug("torch is loaded: %s", reason)
-                self._loaded_model = self._load_model()
-        return self._loaded_model
-
-
-def _ranking_score(hypothesis: Hypothesis, strategy: Strategy) -> float:
-    beam = strategy if isinstance(strategy, Beam) else Beam(1)
-    return normalised_score(hypothesis, beam.length_penalty, beam.length_normalization)
+        LOG.debug("torch is loaded: %s", reason)
+        return self._load_model()

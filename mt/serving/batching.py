@@ -54,7 +54,7 @@ class BatchedTranslator:
         """Called with the number of texts in each batch."""
         self._load = load
         self.translator = load()
-        self.src, self.tgt = self.translator.src, self.translator.tgt
+        self.src, self.tgt = self.translator.facts.src, self.translator.facts.tgt
         self._max_waiting = max_waiting
         self._jobs: list[_Job] = []
         # The same thread for all batches, because each thread that uses torch gets its own OpenMP threads.
@@ -70,7 +70,7 @@ class BatchedTranslator:
             return
         # Between two batches.
         self._thread.submit(setattr, self, "translator", translator).result()
-        LOG.info("%s: serving %s", self.name, translator.checkpoint)
+        LOG.info("%s: serving %s", self.name, translator.facts.checkpoint)
 
     def health(self) -> dict[str, str | int]:
         """What translates, and how many texts are waiting for it."""
@@ -79,12 +79,12 @@ class BatchedTranslator:
             "run": self.name,
             "src": self.src,
             "tgt": self.tgt,
-            "example": self.translator.example,
-            "checkpoint": self.translator.checkpoint,
+            "example": self.translator.facts.example,
+            "checkpoint": self.translator.facts.checkpoint,
             "engine": engine.name,
             "precision": engine.precision,
             "device": engine.device,
-            "why": engine.why,
+            "why": self.translator.why,
             "waiting": self.num_waiting(),
         }
 

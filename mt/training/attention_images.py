@@ -9,7 +9,6 @@ import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
 from mt.display import visible
-from mt.inference.attention import sentence_attention
 from mt.inference.model_translator import ModelTranslator
 
 Pixels = npt.NDArray[np.uint8]
@@ -18,11 +17,11 @@ _CELL, _MARGIN, _LONGEST_LABEL = 18, 120, 16
 
 def attention_image(translator: ModelTranslator, rows: Sequence[Mapping[str, Any]]) -> Pixels | None:
     """Draw the cross-attention, the mean of all heads, over the first suitable pair of ``rows``."""
-    suitable = range(4, min(31, translator.max_length))
+    suitable = range(4, min(31, translator.facts.max_length))
     encoders = {"src": translator.src_tokenizer.encode, "tgt": translator.tgt_tokenizer.encode}
     for row in islice(rows, 500):
         if all(len(encode(row[side])) in suitable for side, encode in encoders.items()):
-            [sentence] = sentence_attention(translator, [row["src"]], [row["tgt"]])
+            [sentence] = translator.attention([row["src"]], [row["tgt"]])
             break
     else:
         return None
@@ -31,7 +30,7 @@ def attention_image(translator: ModelTranslator, rows: Sequence[Mapping[str, Any
     font = ImageFont.load_default(13)
     columns = Image.new("L", (_MARGIN, cells.width), 255)
     labelled = Image.new("L", (_MARGIN + cells.width, _MARGIN + cells.height), 255)
-    sides = (labelled, sentence.tgt_tokens, _MARGIN), (columns, sentence.src_tokens[::-1], 0)
+    sides = (labelled, sentence.tgt.tokens, _MARGIN), (columns, sentence.src.tokens[::-1], 0)
     for image, tokens, top in sides:
         for number, token in enumerate(tokens):
             # The font that comes with Pillow only has ASCII.

@@ -15,7 +15,7 @@ from mt.data.batches.sampler import ordered_batches
 from mt.data.prepare import Prepared
 from mt.display import progress
 from mt.errors import OverflowedLinesError, TrainingError
-from mt.inference.engine.folders import remove_stale
+from mt.inference.exported_folder import remove_stale
 from mt.inference.loaded_model import ModelOfText, tokenizer_checksums
 from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory

@@ -10,9 +10,8 @@ from mt.attention_maps.text_formats import as_pharaoh
 from mt.config.load import load_config
 from mt.data.corpus import load_split
 from mt.errors import ConfigError
-from mt.inference.attention import SentenceAttention
-from mt.inference.labels import Token
-from mt.inference.model_translator import ModelTranslator
+from mt.inference.labels import Labelled, Token
+from mt.inference.model_translator import ModelTranslator, SentenceAttention
 from mt.training.run import run_training
 
 ROOT = Path(__file__).parent.parent.parent
@@ -45,7 +44,7 @@ def test_reversing_is_aligned_along_the_anti_diagonal(tmp_path: Path) -> None:
     num_right = num_tokens = 0
     for sentence in maps.sentences:
         places = maps.heads.weights(sentence)[:-1, :-1].argmax(-1).tolist()
-        expected = range(len(sentence.src_ids) - 1, -1, -1)
+        expected = range(len(sentence.src.ids) - 1, -1, -1)
         num_tokens += len(places)
         num_right += sum(place == right for place, right in zip(places, expected, strict=False))
     assert num_tokens >= 800
@@ -87,5 +86,5 @@ def test_subwords_are_joined_to_words_and_eos_is_left_out() -> None:
     # Two heads, whose mean counts.
     cross = torch.stack([weights * 2, weights * 0])[None]
     nothing = torch.zeros(1, 1, 1, 1)
-    sentence = SentenceAttention(1, "", "", src, tgt, [], [], nothing, nothing, cross)
+    sentence = SentenceAttention(1, Labelled([], src, ""), Labelled([], tgt, ""), nothing, nothing, cross)
     assert list(as_pharaoh(AligningHeads(0, 2), [sentence])) == ["0-0 0-1 2-2\n"]

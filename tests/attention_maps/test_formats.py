@@ -17,9 +17,9 @@ def test_json_has_the_recorded_weights_whose_rows_sum_to_one(maps: AttentionMaps
     assert data["alignment_layer"] == maps.heads.layer + 1
     for read, sentence in zip(data["sentences"], maps.sentences, strict=True):
         assert (read["line"], read["source"], read["target"]) == (
-            sentence.line, sentence.source, sentence.target,
+            sentence.line, sentence.src.text, sentence.tgt.text,
         )  # fmt: skip
-        assert read["src_tokens"] == [token.label for token in sentence.src_tokens]
+        assert read["src_tokens"] == [token.label for token in sentence.src.tokens]
         for name in ("encoder_self", "decoder_self", "cross"):
             weights = torch.tensor(read[name])
             torch.testing.assert_close(weights, getattr(sentence, name), atol=1e-7, rtol=0)
@@ -35,8 +35,8 @@ def test_pharaoh_has_a_line_for_each_line(translator: ModelTranslator) -> None:
         links = [tuple(map(int, link.split("-"))) for link in line.split()]
         assert links == sorted(links)
         # Each target word has one source word, by the spaces of both sentences.
-        assert sorted(j for _, j in links) == list(range(len(sentence.target.split())))
-        assert all(i < len(sentence.source.split()) for i, _ in links)
+        assert sorted(j for _, j in links) == list(range(len(sentence.tgt.text.split())))
+        assert all(i < len(sentence.src.text.split()) for i, _ in links)
 
 
 pictures = pytest.mark.skipif(find_spec("matplotlib") is None, reason="there is no matplotlib")
@@ -51,6 +51,6 @@ def test_a_picture_is_one_whatever_the_text_and_always_the_same(translator: Mode
     assert ElementTree.fromstring(svg).tag == "{http://www.w3.org/2000/svg}svg"
     # Labels are drawn as shapes, with their text in a comment.
     assert all(
-        token.label in svg.decode() for token in maps.sentences[0].tgt_tokens if token.word is not None
+        token.label in svg.decode() for token in maps.sentences[0].tgt.tokens if token.word is not None
     )
     assert svg == picture(maps, "svg")

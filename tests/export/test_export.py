@@ -20,7 +20,7 @@ from mt.inference.engine.verification import Agreement
 from mt.inference.engines import Rules, Sentence
 from mt.inference.loaded_model import LoadedModel
 from mt.inference.model_translator import ModelTranslator
-from mt.inference.score import label_log_probs
+from mt.inference.torch_engine import label_log_probs
 from mt.search.strategy import Beam
 
 MakeLoaded = Callable[..., LoadedModel]
@@ -212,7 +212,7 @@ def test_ctranslate2_keeps_the_limit_of_each_sentence(
     export(loaded, library_of("ctranslate2"), pairs, tmp_path / "out")
     exported = load_exported(tmp_path / "out")
     sentences = [
-        Sentence(1, 1, loaded.src_tokenizer.encode(text), limit=1 + index % 12)
+        Sentence(1, loaded.src_tokenizer.encode(text), limit=1 + index % 12)
         for index, text in enumerate(pairs[0][:40])
     ]
     ours, theirs = (

@@ -9,7 +9,6 @@ from mt.config.data import TokenizerConfig
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.tokenizers.train import train_tokenizer
 from mt.errors import LinesError
-from mt.inference.attention import sentence_attention
 from mt.inference.labels import Labelled, label_read, label_written
 from mt.inference.model_translator import ModelTranslator
 from mt.inference.source_reader import SourceReader
@@ -34,17 +33,17 @@ def translator(trained: RunDirectory) -> ModelTranslator:
 def test_the_sentence_is_shown_as_the_model_translates_it(
     translator: ModelTranslator, strategy: Beam | None
 ) -> None:
-    recorded = sentence_attention(translator, SENTENCES, strategy=strategy)
-    assert [each.source for each in recorded] == SENTENCES
-    assert [each.target for each in recorded] == translator.translate(SENTENCES, strategy=strategy)
+    recorded = translator.attention(SENTENCES, strategy=strategy)
+    assert [each.src.text for each in recorded] == SENTENCES
+    assert [each.tgt.text for each in recorded] == translator.translate(SENTENCES, strategy=strategy)
     assert [each.line for each in recorded] == [1, 2, 3]
 
 
 def test_each_row_sums_to_one_and_padding_has_no_column(translator: ModelTranslator) -> None:
-    for sentence in sentence_attention(translator, SENTENCES):
-        num_src, num_tgt = len(sentence.src_ids) + 1, len(sentence.tgt_ids) + 1
-        assert len(sentence.src_tokens) == num_src
-        assert len(sentence.tgt_tokens) == len(sentence.tgt_inputs) == num_tgt
+    for sentence in translator.attention(SENTENCES):
+        num_src, num_tgt = len(sentence.src.ids) + 1, len(sentence.tgt.ids) + 1
+        assert len(sentence.src.tokens) == num_src
+        assert len(sentence.tgt.tokens) == len(sentence.tgt_inputs) == num_tgt
         assert sentence.encoder_self.shape == (1, 2, num_src, num_src)
         assert sentence.decoder_self.shape == (1, 2, num_tgt, num_tgt)
         assert sentence.cross.shape == (1, 2, num_tgt, num_src)
@@ -54,36 +53,36 @@ def test_each_row_sums_to_one_and_padding_has_no_column(translator: ModelTransla
 
 
 def test_a_row_belongs_to_the_token_that_the_same_position_predicts(translator: ModelTranslator) -> None:
-    [sentence] = sentence_attention(translator, SENTENCES[:1])
-    model = translator.model
+    [sentence] = translator.attention(SENTENCES[:1])
+    model = translator.engine.model
     assert isinstance(model, Transformer)
     see_all = torch.ones(1, 1, 1, 1, dtype=torch.bool)
-    inputs = torch.tensor([[BOS_ID, *sentence.tgt_ids]])
+    inputs = torch.tensor([[BOS_ID, *sentence.tgt.ids]])
     causal = torch.ones(inputs.size(1), inputs.size(1), dtype=torch.bool).tril()[None, None]
-    logits = model.forward(torch.tensor([[*sentence.src_ids, EOS_ID]]), see_all, inputs, causal)
+    logits = model.forward(torch.tensor([[*sentence.src.ids, EOS_ID]]), see_all, inputs, causal)
     predicted = logits[0].argmax(-1).tolist()
-    assert translator.tgt_tokenizer.decode(predicted[:-1]) == sentence.target
+    assert translator.tgt_tokenizer.decode(predicted[:-1]) == sentence.tgt.text
     assert predicted[-1] == EOS_ID
     assert [token.label for token in sentence.tgt_inputs] == [
-        "<s>", *(token.label for token in sentence.tgt_tokens[:-1])
+        "<s>", *(token.label for token in sentence.tgt.tokens[:-1])
     ]  # fmt: skip
 
 
 def test_a_given_translation_is_forced_and_unknown_words_are_shown_as_written(
     translator: ModelTranslator,
 ) -> None:
-    [sentence] = sentence_attention(translator, ["the zebra sees milk."], ["das Zebra sieht Milch."])
-    assert sentence.source == "the zebra sees milk."
-    assert sentence.target == "das Zebra sieht Milch."
+    [sentence] = translator.attention(["the zebra sees milk."], ["das Zebra sieht Milch."])
+    assert sentence.src.text == "the zebra sees milk."
+    assert sentence.tgt.text == "das Zebra sieht Milch."
     for tokens, ids, word in (
-        (sentence.src_tokens, sentence.src_ids, "zebra"),
-        (sentence.tgt_tokens, sentence.tgt_ids, "Zebra"),
+        (sentence.src.tokens, sentence.src.ids, "zebra"),
+        (sentence.tgt.tokens, sentence.tgt.ids, "Zebra"),
     ):
         [unknown] = [token for token in tokens if token.is_unknown]
         assert unknown.label == word
         assert ids[1] == UNK_ID
-    assert [token.label for token in sentence.src_tokens] == ["the", "zebra", "sees", "milk", ".", "</s>"]
-    assert [token.word for token in sentence.src_tokens] == [0, 1, 2, 3, 3, None]
+    assert [token.label for token in sentence.src.tokens] == ["the", "zebra", "sees", "milk", ".", "</s>"]
+    assert [token.word for token in sentence.src.tokens] == [0, 1, 2, 3, 3, None]
 
 
 def test_what_is_too_long_is_named_by_its_line(translator: ModelTranslator) -> None:
@@ -94,12 +93,12 @@ def test_what_is_too_long_is_named_by_its_line(translator: ModelTranslator) -> N
         (["milk", "milk", "milk " * 16], ["Milch"] * 3, 3),
     ):
         with pytest.raises(LinesError, match=f"line {wrong}") as error:
-            sentence_attention(translator, sources, targets)
+            translator.attention(sources, targets)
         assert set(error.value.reasons) == {wrong}
 
 
 def test_a_compiled_model_is_recorded_too(translator: ModelTranslator) -> None:
-    model = translator.model
+    model = translator.engine.model
     assert isinstance(model, Transformer)
     expected = translator.engine.record([5, 6, 7], [8, 9])
     # In evaluation it runs its own code, which calls the recording hooks.

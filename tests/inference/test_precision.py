@@ -35,7 +35,7 @@ def test_a_sentence_alone_is_translated_as_in_a_batch_of_64(
     assert "batch_sentences: 8" in text
     trained.config_file.write_text(text.replace("batch_sentences: 8", "batch_sentences: 64"))
     translator = ModelTranslator.from_run(trained, device=CPU, precision=precision)
-    assert translator.precision == precision
+    assert translator.engine.precision == precision
     together = [best for best, *_ in translator.n_best(sources, strategy=strategy)]
     assert len(sources) == 64
     for source, expected in zip(sources, together, strict=True):

@@ -15,7 +15,6 @@ from mt.data.text_form import TextForm
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.tokenizers.train import train_tokenizer
 from mt.errors import DataError
-from mt.inference.attention import sentence_attention
 from mt.inference.model_translator import ModelTranslator
 from mt.inference.segments import Segment
 from mt.inference.source_reader import SourceReader, read_dictionary
@@ -265,5 +264,5 @@ def test_a_dictionary_overrides_the_model(load: Callable[..., Translator]) -> No
 def test_attention_with_a_dictionary(copying: RunDirectory) -> None:
     translator = ModelTranslator.from_run(copying, device=CPU, dictionary={"zebra": "gestreiftes Pferd"})
     for targets in (None, ["das Pferd."]):
-        [sentence] = sentence_attention(translator, ["the zebra sees milk."], targets)
-        assert [token.label for token in sentence.src_tokens][:3] == ["the", "zebra", "sees"]
+        [sentence] = translator.attention(["the zebra sees milk."], targets)
+        assert [token.label for token in sentence.src.tokens][:3] == ["the", "zebra", "sees"]

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -303,7 +304,7 @@ def test_the_length_limit_follows_from_the_training_data(
 
     monkeypatch.setattr("mt.inference.torch_engine.greedy_search", note)
     translator = ModelTranslator.from_run(trained, device=CPU)
-    translator.max_length = 100
+    translator.facts = replace(translator.facts, max_length=100)
     translator.translate(["the dog sees milk."])
     # Five tokens and EOS.
     assert limits == [factor * 6 + 10]

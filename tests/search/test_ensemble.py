@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mt.config.model import ModelConfig
 from mt.data.batches.batch import collate
-from mt.inference.score import label_log_probs
+from mt.inference.torch_engine import label_log_probs
 from mt.masks import padding_mask, target_mask
 from mt.search.beam import beam_search
 from mt.search.ensemble import EnsembleModel

@@ -57,7 +57,7 @@ def test_a_search_is_given_up_before_any_step(strategy: Strategy, table_model: M
     engine = TorchEngine(model, torch.device("cpu"), batch_sentences=1)
     # It is called before the batch, too.
     with pytest.raises(InterruptedError):
-        engine.search([Sentence(1, 1, [A], limit=10)], Rules(strategy), stop_before_the_third, len)
+        engine.search([Sentence(1, [A], limit=10)], Rules(strategy), stop_before_the_third, len)
     assert len(model.batch_sizes) == 2
 
 

@@ -5,6 +5,7 @@ import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -286,7 +287,7 @@ def test_a_reload_serves_what_is_loaded_then_or_what_was_there(
     translator: ModelTranslator, caplog: pytest.LogCaptureFixture
 ) -> None:
     newer = copy(translator)
-    newer.checkpoint = "step_9"
+    newer.facts = replace(newer.facts, checkpoint="step_9")
     loaded = iter([translator, newer])
 
     def load() -> Translator:
@@ -297,7 +298,7 @@ def test_a_reload_serves_what_is_loaded_then_or_what_was_there(
 
     batched = BatchedTranslator(load, "tiny", max_waiting=9)
     with client_of(batched) as client:
-        for checkpoint in (translator.checkpoint, "step_9", "step_9"):
+        for checkpoint in (translator.facts.checkpoint, "step_9", "step_9"):
             assert client.post("/translate", json={"text": SENTENCE}).status_code == 200
             assert client.get("/health").json()["runs"][0]["checkpoint"] == checkpoint
             batched.reload()

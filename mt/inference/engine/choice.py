@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import ctranslate2
 
-from mt.errors import CheckpointError, DeviceError
+from mt.errors import CheckpointError, DeviceError, ExportError
 from mt.files import remove_folder_atomically
 from mt.inference.engine.ctranslate2_engine import CTranslate2Engine
-from mt.inference.engine.folders import REFUSED, find_engine, weights_of
-from mt.inference.exported_folder import open_exported
+from mt.inference.exported_folder import find_engine, open_exported, weights_of
 from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
 
@@ -26,50 +25,31 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 
-_COMPUTE_TYPES = {
-    "cpu": {"auto": "default", "float32": "float32", "int8": "int8"},
-    "cuda": {
-        "auto": "float16", "fp16": "float16", "bf16": "bfloat16", "float32": "float32", "int8": "int8_float16"
-    },
-}  # fmt: skip
-"""CTranslate2's names of our precisions."""
 
-
-def load_converted(run: RunDirectory, checkpoint: str, **options: Any) -> Translator | str:
-    """Load the engine of a checkpoint, converted first if that was not done; or why torch translates.
+def load_converted(run: RunDirectory, checkpoint: str, **options: Any) -> Translator:
+    """Load the engine of a checkpoint, converted first if that was not done; an error says why it cannot be.
 
     The options are those of `load_exported`.
     """
-
-    def load(folder: Path) -> Translator | str:
-        if (folder / REFUSED).exists():
-            return (folder / REFUSED).read_text(encoding="utf-8")
-        return load_exported(folder, **options, why="it is the fastest and was verified")
-
     weights = weights_of(run, checkpoint)
     if weights is None:
-        return "the checkpoint cannot be read"
-    try:
-        folder = find_engine(run, weights)
-        if folder is not None:
-            try:
-                return load(folder)
-            except CheckpointError as error:
-                LOG.warning("the fast engine is made again: %s", error)
-                remove_folder_atomically(folder)
-        if run.holder() is not None:
-            return "the run is being trained, and its checkpoints change"
-        if importlib.util.find_spec("torch") is None:
-            raise CheckpointError(
-                f"{checkpoint} of {run.path} was not yet converted for translating without torch. Translate "
-                "a sentence with it once where torch is installed, and copy the run again."
-            )
-        # Imported by its name, because it needs torch.
-        return load(import_module("mt.inference.engine.convert").convert(run, checkpoint))
-    except DeviceError as error:
-        return str(error).removesuffix(".")
-    except OSError as error:
-        return f"the fast engine cannot be written: {error.strerror}"
+        raise ExportError("the checkpoint cannot be read")
+    folder = find_engine(run, weights)
+    if folder is not None:
+        try:
+            return load_exported(folder, **options)
+        except CheckpointError as error:
+            LOG.warning("the fast engine is made again: %s", error)
+            remove_folder_atomically(folder)
+    if run.holder() is not None:
+        raise ExportError("the run is being trained, and its checkpoints change")
+    if importlib.util.find_spec("torch") is None:
+        raise CheckpointError(
+            f"{checkpoint} of {run.path} was not yet converted for translating without torch. Translate "
+            "a sentence with it once where torch is installed, and copy the run again."
+        )
+    # Imported by its name, because it needs torch.
+    return load_exported(import_module("mt.inference.engine.convert").convert(run, checkpoint), **options)
 
 
 def load_exported(
@@ -79,14 +59,11 @@ def load_exported(
     precision: "PrecisionName" = "auto",
     dictionary: Mapping[str, str] | None = None,
     load_model: "Callable[[], ModelTranslator] | None" = None,
-    why: str = "it is an exported folder",
 ) -> Translator:
     """Load a model that was converted for CTranslate2; the folder may have one for each precision."""
     kind = device.partition(":")[0]
     if kind == "auto":
         kind = "cuda" if ctranslate2.get_cuda_device_count() else "cpu"
-    if kind not in _COMPUTE_TYPES or precision not in _COMPUTE_TYPES[kind]:
-        raise DeviceError(f"CTranslate2 does not compute in {precision} on {kind}. Use --device cpu.")
     if kind == "cuda":
         _load_cublas()
     if (folder / "float32").is_dir():
@@ -98,26 +75,15 @@ def load_exported(
             f"{folder} was exported for {record.target}: load it there, as its README.md shows, or export "
             "the run to ctranslate2."
         )
-    names = [tokenizer.tokens(range(tokenizer.size)) for tokenizer in tokenizers]
-    compute_type = _COMPUTE_TYPES[kind][precision]
     try:
-        engine = CTranslate2Engine(folder, *names, device=kind, compute_type=compute_type, why=why)
+        engine = CTranslate2Engine(folder, *tokenizers, device=kind, precision=precision)
         if kind == "cuda":
             # The first product loads the libraries of CUDA 12, which are not those of torch.
             engine.attention([], [[]])
     except RuntimeError as error:
         raise DeviceError(f"CTranslate2 cannot compute on {kind}: {error}. Use --device cpu.") from error
-    translator = Translator(
-        engine,
-        *tokenizers,
-        max_length=record.max_length,
-        target_ratio=record.target_ratio,
-        copies_words=record.copies_words,
-        dictionary=dictionary,
-        load_model=load_model,
-    )
-    translator.src, translator.tgt, translator.checkpoint = record.src, record.tgt, record.checkpoint
-    translator.example = record.example
+    translator = Translator(engine, record, *tokenizers, dictionary=dictionary, load_model=load_model)
+    translator.why = "it is an exported folder"
     return translator
 
 

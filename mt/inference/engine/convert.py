@@ -4,14 +4,16 @@ import logging
 import platform
 import random
 import shutil
-from collections.abc import Sequence
 from dataclasses import asdict, replace
-from itertools import chain, islice
+from itertools import chain, count, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import ctranslate2
+import numpy as np
 import torch
+from ctranslate2.specs import TransformerSpec, common_spec, transformer_spec
+from torch import Tensor, nn
 
 from mt.checkpoint.record import MODEL
 from mt.config.config import Config
@@ -20,18 +22,29 @@ from mt.data.corpus import load_split
 from mt.errors import ExportError, MtError
 from mt.files import make_folder, new_folder, remove_leftovers
 from mt.inference.engine.ctranslate2_engine import CTranslate2Engine
-from mt.inference.engine.folders import REFUSED, checksums_of, find_engine, remove_stale
-from mt.inference.engine.specification import write_ctranslate2
 from mt.inference.engine.verification import bleu, translator_of, verify
-from mt.inference.exported_folder import ExportPrecision, record_of, write_export_record
+from mt.inference.engines import Sentence
+from mt.inference.exported_folder import (
+    REFUSED,
+    ExportPrecision,
+    checksums_of,
+    find_engine,
+    record_of,
+    remove_stale,
+    write_export_record,
+)
 from mt.inference.loaded_model import LoadedModel, load_model
 from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
-from mt.search.strategy import Strategy
 from mt.special_tokens import SPECIAL_TOKENS
+from mt.transformer.decoder import DecoderLayer
+from mt.transformer.embedding import positional_encoding
+from mt.transformer.encoder import EncoderLayer
 
 LOG = logging.getLogger(__name__)
 
+QUANTIZATIONS: dict[ExportPrecision, str] = {"float32": "float32", "bf16": "bfloat16", "int8": "int8"}
+"""CTranslate2's names of our precisions."""
 CPU = torch.device("cpu")
 _NUM_RANDOM, _RANDOM_LENGTH = 64, 30
 _MAX_DIFFERENCE = 1e-4
@@ -63,7 +76,7 @@ def convert(run: RunDirectory, checkpoint: str) -> Path:
                 partial.mkdir()
                 (partial / REFUSED).write_text(f"CTranslate2 does not translate as torch does: {error}")
     remove_stale(run)
-    return folder
+    return find_engine(run, weights) or folder
 
 
 def validation_pairs(config: Config, most: int) -> list[tuple[str, str]]:
@@ -85,17 +98,14 @@ def _make(folder: Path, run: RunDirectory, loaded: LoadedModel) -> str:
         "torch": torch.__version__,
         "processor": platform.processor() or platform.machine(),
     }
-    names = [each.tokens(range(each.size)) for each in (loaded.src_tokenizer, loaded.tgt_tokenizer)]
+    tokenizers = loaded.src_tokenizer, loaded.tgt_tokenizer
 
     def write(precision: ExportPrecision) -> None:
         (folder / precision).mkdir()
         write_ctranslate2(loaded, folder / precision, precision)
 
-    def engine(compute_type: str) -> CTranslate2Engine:
-        return CTranslate2Engine(folder / "float32", *names, compute_type=compute_type)
-
-    def translate(texts: Sequence[str], strategy: Strategy) -> list[str]:
-        return fast.translate(texts, strategy=strategy)
+    def engine(precision: ExportPrecision) -> CTranslate2Engine:
+        return CTranslate2Engine(folder / "float32", *tokenizers, precision=precision)
 
     write("float32")
     exact = engine("float32")
@@ -105,7 +115,7 @@ def _make(folder: Path, run: RunDirectory, loaded: LoadedModel) -> str:
     sources, references = [src for src, _ in pairs], [tgt for _, tgt in pairs]
     conclusion = "verified against torch"
     if pairs:
-        facts["agreements"] = [asdict(each) for each in verify(loaded, translate, sources, references)]
+        facts["agreements"] = [asdict(each) for each in verify(loaded, fast.translate, sources, references)]
     if len(pairs) >= _FEWEST_VALIDATED:
         lower = translator_of(loaded, engine("int8"))
         before, after = (bleu(each.translate(sources), references) for each in (fast, lower))
@@ -134,10 +144,84 @@ def _compare_scores(loaded: LoadedModel, engine: CTranslate2Engine) -> float:
         ]
         for size in (loaded.src_tokenizer.size, loaded.tgt_tokenizer.size)
     )
-    ours = ModelTranslator(loaded, device=CPU).engine.score(sources, targets)
-    theirs = engine.score(sources, targets)
+    sentences = [*map(Sentence, count(1), sources, targets)]
+    ours, theirs = ModelTranslator(loaded, device=CPU).engine.score(sentences), engine.score(sentences)
     pairs = zip(chain.from_iterable(ours), chain.from_iterable(theirs), strict=True)
     worst = max(abs(one - other) for one, other in pairs)
     if not worst <= _MAX_DIFFERENCE:
         raise ExportError(f"log-probabilities of random sentences differ by {worst:.2g}.")
     return worst
+
+
+def write_ctranslate2(loaded: LoadedModel, folder: Path, precision: ExportPrecision) -> None:
+    """Write a model, which is on the CPU and in float32, and its tokenizers into an existing folder."""
+    model, config = loaded.model, loaded.config.model
+    alignment_layer, alignment_heads = loaded.config.aligning_heads
+    spec = TransformerSpec.from_config(
+        (config.num_encoder_layers, config.num_decoder_layers),
+        config.num_heads,
+        pre_norm=config.norm_first,
+        activation=common_spec.Activation[config.activation.upper()],
+        alignment_layer=alignment_layer,
+        alignment_heads=alignment_heads,
+    )
+    # By default, there is no EOS after the source, and the epsilon is 1e-6.
+    spec.config.add_source_eos = True
+    spec.config.layer_norm_epsilon = nn.LayerNorm(1).eps
+    for tokenizer, register, name in (
+        (loaded.src_tokenizer, spec.register_source_vocabulary, "src_tokenizer.json"),
+        (loaded.tgt_tokenizer, spec.register_target_vocabulary, "tgt_tokenizer.json"),
+    ):
+        register(tokenizer.tokens(range(tokenizer.size)))
+        tokenizer.save(folder / name)
+    spec.encoder.embeddings[0].weight = _array(model.src_embedding.tokens.weight)
+    spec.decoder.embeddings.weight = _array(model.tgt_embedding.tokens.weight)
+    _linear(spec.decoder.projection, model.output)
+    # CTranslate2's own positions have all sines before all cosines, and count from 1.
+    positions = _array(positional_encoding(loaded.config.data.max_length, config.d_model))
+    for stack, written in ((model.encoder, spec.encoder), (model.decoder, spec.decoder)):
+        written.position_encodings.encodings = positions
+        if isinstance(stack.norm, nn.LayerNorm):
+            _norm(written.layer_norm, stack.norm)
+        for layer, written_layer in zip(stack.layers, written.layer, strict=True):
+            _layer(written_layer, cast(EncoderLayer, layer))
+    for layer, written_layer in zip(model.decoder.layers, spec.decoder.layer, strict=True):
+        _cross_attention(written_layer, cast(DecoderLayer, layer))
+    spec.validate()
+    spec.optimize(quantization=QUANTIZATIONS[precision])
+    spec.save(str(folder))
+
+
+def _layer(spec: transformer_spec.TransformerEncoderLayerSpec, layer: EncoderLayer) -> None:
+    attention = layer.self_attention
+    _linear(spec.self_attention.linear[0], attention.query, attention.key, attention.value)
+    _linear(spec.self_attention.linear[1], attention.output)
+    _norm(spec.self_attention.layer_norm, layer.self_attention_residual.norm)
+    _linear(spec.ffn.linear_0, layer.feed_forward.inner)
+    _linear(spec.ffn.linear_1, layer.feed_forward.outer)
+    _norm(spec.ffn.layer_norm, layer.feed_forward_residual.norm)
+
+
+def _cross_attention(spec: transformer_spec.TransformerDecoderLayerSpec, layer: DecoderLayer) -> None:
+    attention = layer.cross_attention
+    _linear(spec.attention.linear[0], attention.query)
+    _linear(spec.attention.linear[1], attention.key, attention.value)
+    _linear(spec.attention.linear[2], attention.output)
+    _norm(spec.attention.layer_norm, layer.cross_attention_residual.norm)
+
+
+def _linear(spec: common_spec.LinearSpec, *layers: nn.Linear) -> None:
+    spec.weight = np.concatenate([_array(layer.weight) for layer in layers])
+    if all(layer.bias is not None for layer in layers):
+        spec.bias = np.concatenate([_array(layer.bias) for layer in layers])
+
+
+def _norm(spec: common_spec.LayerNormSpec, norm: nn.LayerNorm) -> None:
+    spec.gamma = _array(norm.weight)
+    spec.beta = np.zeros_like(spec.gamma) if norm.bias is None else _array(norm.bias)
+
+
+def _array(weight: Tensor) -> np.ndarray:
+    # A copy, because saving quantizes in place.
+    array: np.ndarray = weight.detach().float().numpy().copy()
+    return array

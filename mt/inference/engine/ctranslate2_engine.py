@@ -3,31 +3,36 @@
 It needs no torch: only ids go in, and hypotheses come out.
 """
 
-import logging
 import math
 import os
-import time
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from itertools import chain, repeat
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ctranslate2
 
-from mt.errors import CheckpointError
-from mt.inference.engines import After, Check, EngineName, Rules, Sentence, batches_by_length, too_large
+from mt.data.tokenizers.tokenizer import Tokenizer
+from mt.errors import CheckpointError, DeviceError
+from mt.inference.engines import After, Check, EngineName, Rules, Sentence, batches_by_length, in_halves
 from mt.search.hypothesis import Hypothesis, normalised_score
-from mt.search.strategy import Beam, Sampling
+from mt.search.strategy import Beam
 from mt.special_tokens import BOS, EOS, EOS_ID, PAD, UNK_ID
 
 if TYPE_CHECKING:
-    from mt.device import SearchPrecision
+    from mt.device import PrecisionName, SearchPrecision
 
-LOG = logging.getLogger(__name__)
-
-# CTranslate2's names of what it computes in; all that are not listed have weights of 8 bits.
+_COMPUTE_TYPES = {
+    "cpu": {"auto": "default", "float32": "float32", "int8": "int8"},
+    "cuda": {
+        "auto": "float16", "fp16": "float16", "bf16": "bfloat16", "float32": "float32", "int8": "int8_float16"
+    },
+}  # fmt: skip
+"""CTranslate2's names of our precisions."""
+# And ours of what it computes in; all that are not listed have weights of 8 bits.
 _PRECISIONS: "dict[str, SearchPrecision]" = {"float32": "float32", "float16": "fp16", "bfloat16": "bf16"}
 _USUAL_LENGTH = 20
 """Tokens in a typical sentence. CTranslate2 has one length penalty for all sentences of a call, and it must
@@ -36,7 +41,6 @@ _BATCH_TOKENS, _FEWEST_TOKENS = {"cpu": 2048, "cuda": 16_384}, 64
 """Source tokens in a batch, with padding; with a beam, those of a sentence count once for each hypothesis."""
 _SERVED_AT_ONCE = 32
 """Sentences for each worker that the service translates at once."""
-_WAIT_SECONDS = 0.001
 _OUT_OF_MEMORY = "out of memory", "failed to allocate memory"
 """What its errors on CUDA and on the CPU contain."""
 
@@ -52,7 +56,7 @@ class _Kind(NamedTuple):
 
 
 class CTranslate2Engine:
-    """An `mt.inference.engines.Engine` over a folder that CTranslate2 loads.
+    """Searches, as `TorchEngine` does, with a model in a folder that CTranslate2 loads.
 
     As in our search, PAD and BOS are never written, UNK only as a copy, a translation may be empty, and each
     sentence has its own limit, at which finished hypotheses are preferred.
@@ -63,16 +67,16 @@ class CTranslate2Engine:
     def __init__(
         self,
         folder: Path,
-        src_names: Sequence[str],
-        tgt_names: Sequence[str],
+        src_tokenizer: Tokenizer,
+        tgt_tokenizer: Tokenizer,
         *,
         device: str = "cpu",
-        compute_type: str = "default",
-        why: str = "",
+        precision: "PrecisionName" = "auto",
     ) -> None:
-        """Load the model in ``folder``, whose tokens have these names, by id."""
+        """Load the model in ``folder``, which has the vocabularies of these tokenizers."""
+        if precision not in _COMPUTE_TYPES.get(device, ()):
+            raise DeviceError(f"CTranslate2 does not compute in {precision} on {device}. Use --device cpu.")
         self.device = device
-        self.why = why
         self._num_workers = 1 if device == "cuda" else _num_threads()
         self.batch_sentences = _SERVED_AT_ONCE * self._num_workers
         try:
@@ -82,113 +86,86 @@ class CTranslate2Engine:
                 inter_threads=self._num_workers,
                 intra_threads=1,
                 device=device,
-                compute_type=compute_type,
+                compute_type=_COMPUTE_TYPES[device][precision],
             )
         # These are its only errors for everything that may be wrong with the files.
         except (RuntimeError, ValueError) as error:
             raise CheckpointError(f"CTranslate2 cannot load {folder}: {error}.") from error
         self.precision: SearchPrecision = _PRECISIONS.get(self._translator.compute_type, "int8")
-        self._src_names, self._tgt_names = list(src_names), list(tgt_names)
-        self._tgt_ids = {name: number for number, name in enumerate(tgt_names)}
-
-    def why_not(self, rules: Rules) -> str | None:
-        """What it cannot do: sampling with a seed for each line."""
-        return "it does not sample by lines and seeds" if isinstance(rules.strategy, Sampling) else None
+        self._src_names, self._tgt_names = (
+            tokenizer.tokens(range(tokenizer.size)) for tokenizer in (src_tokenizer, tgt_tokenizer)
+        )
+        self._tgt_ids = {name: number for number, name in enumerate(self._tgt_names)}
 
     def search(
         self, sentences: Sequence[Sentence], rules: Rules, check: Check, after: After
     ) -> list[list[Hypothesis]]:
-        """Search as in `Engine`: batches of like length are translated at once, a worker for each thread."""
-        sentences = list(sentences)
-        finished: dict[int, list[Hypothesis]] = {}
-        waiting: dict[_Kind, list[int]] = {}
+        """Search as `TorchEngine` does: batches of like length at once, a worker for each thread."""
+        by_kind: dict[_Kind, list[int]] = defaultdict(list)
         for index, sentence in enumerate(sentences):
             copies = rules.copies_words and not rules.keep_unk and UNK_ID in sentence.ids
-            waiting.setdefault(_Kind(copies, copies or rules.keep_unk), []).append(index)
-        while waiting:
-            again: dict[_Kind, list[int]] = {}
-            prefix_scores = self._prefix_scores(sentences, chain.from_iterable(waiting.values()), rules)
-            for kind, indices, results in self._translated(sentences, rules, waiting, check):
-                for index, result in zip(indices, results, strict=True):
-                    outcome = self._read(result, sentences[index], rules, kind, prefix_scores.get(index, 0.0))
-                    if isinstance(outcome, list):
-                        finished[index] = outcome
-                    else:
-                        sentences[index], kind_again = outcome
-                        again.setdefault(kind_again, []).append(index)
-                after([index for index in indices if index in finished])
-            waiting = again
-        return [finished[index] for index in range(len(sentences))]
-
-    def _prefix_scores(
-        self, sentences: Sequence[Sentence], indices: Iterable[int], rules: Rules
-    ) -> dict[int, float]:
-        """The log-probabilities of prefixes, which a search counts as certain."""
-        given = [index for index in indices if sentences[index].prefix]
-        if not given or not (rules.with_scores or isinstance(rules.strategy, Beam)):
-            return {}
-        prefixes = [sentences[index].prefix for index in given]
-        scores = self.score([sentences[index].ids for index in given], prefixes)
-        sums = [math.fsum(row[: len(prefix)]) for row, prefix in zip(scores, prefixes, strict=True)]
-        return dict(zip(given, sums, strict=True))
-
-    def _translated(
-        self,
-        sentences: Sequence[Sentence],
-        rules: Rules,
-        waiting: Mapping[_Kind, Sequence[int]],
-        check: Check,
-    ) -> Iterator[tuple[_Kind, Sequence[int], list[Any]]]:
-        """Translate batches of sentences, some of which are submitted while earlier ones are translated."""
-
-        def submit(kind: _Kind, indices: Sequence[int]) -> list[Any]:
-            return self._submit([sentences[index] for index in indices], rules, kind)
-
-        def results_of(kind: _Kind, indices: Sequence[int], results: Sequence[Any]) -> list[Any]:
-            # A single sentence does not take long.
-            while len(indices) > 1 and not results[-1].done():
-                check()
-                time.sleep(_WAIT_SECONDS)
-            try:
-                return [result.result() for result in results]
-            except RuntimeError as error:
-                if not any(text in str(error) for text in _OUT_OF_MEMORY):
-                    raise CheckpointError(f"CTranslate2 cannot translate: {error}.") from error
-            if len(indices) == 1:
-                raise too_large(sentences[indices[0]])
-            LOG.warning("out of memory: a batch of %d sentences was split in two.", len(indices))
-            halves = indices[: len(indices) // 2], indices[len(indices) // 2 :]
-            return [result for half in halves for result in results_of(kind, half, submit(kind, half))]
-
-        in_flight: deque[tuple[_Kind, Sequence[int], list[Any]]] = deque()
-        for kind, indices in waiting.items():
+            by_kind[_Kind(copies, copies or rules.keep_unk)].append(index)
+        batches: list[tuple[_Kind, list[int]]] = []
+        for kind, indices in by_kind.items():
             lengths = [len(sentences[index].ids) + 1 for index in indices]
             # Few sentences are divided among the workers.
             share = math.ceil(sum(lengths) / self._num_workers)
-            most_tokens = min(share, _BATCH_TOKENS[self.device] // _beam_of(rules).size)
-            for batch in batches_by_length(lengths, max(_FEWEST_TOKENS, most_tokens)):
-                chosen = [indices[number] for number in batch]
-                in_flight.append((kind, chosen, submit(kind, chosen)))
-                # What was submitted is translated even after Ctrl-C.
-                while in_flight and self._translator.num_active_batches >= 2 * self._num_workers:
-                    oldest = in_flight.popleft()
-                    yield *oldest[:2], results_of(*oldest)
-        for oldest in in_flight:
-            yield *oldest[:2], results_of(*oldest)
+            most_tokens = max(_FEWEST_TOKENS, min(share, _BATCH_TOKENS[self.device] // rules.beam.size))
+            for batch in batches_by_length(lengths, most_tokens):
+                batches.append((kind, [indices[number] for number in batch]))
 
-    def _submit(self, sentences: Sequence[Sentence], rules: Rules, kind: _Kind) -> list[Any]:
-        """Begin to translate sentences; their results can be waited for."""
-        beam = _beam_of(rules)
-        prefixes = [[self._tgt_names[token] for token in sentence.prefix] for sentence in sentences]
+        def search_batch(batch: tuple[_Kind, list[int]]) -> list[list[Hypothesis]]:
+            return self._search([sentences[index] for index in batch[1]], rules, batch[0])
+
+        found: dict[int, list[Hypothesis]] = {}
+        # Twice as many threads, so that no worker waits while results are read.
+        pool = ThreadPoolExecutor(2 * self._num_workers)
+        try:
+            for (_, indices), hypotheses in zip(batches, pool.map(search_batch, batches), strict=True):
+                check()
+                found |= zip(indices, hypotheses, strict=True)
+                after(indices)
+        finally:
+            # After Ctrl-C, only what was begun is translated.
+            pool.shutdown(cancel_futures=True)
+        return [found[index] for index in range(len(sentences))]
+
+    def _search(self, sentences: Sequence[Sentence], rules: Rules, kind: _Kind) -> list[list[Hypothesis]]:
+        """Search for some sentences, and once more for each whose translation breaks a rule."""
+        results = in_halves(lambda some: self._translate(some, rules, kind), sentences, _is_out_of_memory)
+        found: dict[int, list[Hypothesis]] = {}
+        again: dict[_Kind, dict[int, Sentence]] = defaultdict(dict)
+        prefix_scores = self._prefix_scores(sentences, rules)
+        for index, (sentence, result) in enumerate(zip(sentences, results, strict=True)):
+            outcome = self._read(result, sentence, rules, kind, prefix_scores.get(index, 0.0))
+            if isinstance(outcome, list):
+                found[index] = outcome
+            else:
+                again[outcome[1]][index] = outcome[0]
+        for kind_again, some in again.items():
+            found |= zip(some, self._search([*some.values()], rules, kind_again), strict=True)
+        return [found[index] for index in range(len(sentences))]
+
+    def _prefix_scores(self, sentences: Sequence[Sentence], rules: Rules) -> dict[int, float]:
+        """The log-probabilities of prefixes, by index, which a search counts as certain."""
+        given = {index: each for index, each in enumerate(sentences) if each.prefix}
+        if not given or not (rules.with_scores or rules.beam.size > 1):
+            return {}
+        scores = self.score([*given.values()])
+        # Without EOS.
+        return {index: math.fsum(row[:-1]) for index, row in zip(given, scores, strict=True)}
+
+    def _translate(self, sentences: Sequence[Sentence], rules: Rules, kind: _Kind) -> list[Any]:
+        prefixes = _named(self._tgt_names, (sentence.prefix for sentence in sentences))
         # With patience 2, a search continues to its limit, where up to N unfinished hypotheses are added.
-        patience = 2 if kind.limit and beam.size > 1 else 1
+        patience = 2 if kind.limit and rules.beam.size > 1 else 1
         results: list[Any] = self._translator.translate_batch(
-            [[self._src_names[token] for token in sentence.ids] for sentence in sentences],
+            _named(self._src_names, (sentence.ids for sentence in sentences)),
             target_prefix=prefixes if any(prefixes) else None,
-            beam_size=beam.size,
+            beam_size=rules.beam.size,
             patience=patience,
-            num_hypotheses=beam.size * patience,
-            length_penalty=_length_penalty(beam),
+            num_hypotheses=rules.beam.size * patience,
+            length_penalty=_length_penalty(rules.beam),
             disable_unk=not kind.writes_unk,
             suppress_sequences=[[PAD], [BOS]],
             return_end_token=True,
@@ -196,9 +173,8 @@ class CTranslate2Engine:
             max_decoding_length=kind.limit or max(sentence.limit for sentence in sentences),
             min_decoding_length=rules.constraints.min_length,
             no_repeat_ngram_size=rules.constraints.no_repeat_ngram,
-            return_scores=rules.with_scores or beam.size > 1,
+            return_scores=rules.with_scores or rules.beam.size > 1,
             return_attention=kind.copies,
-            asynchronous=True,
         )
         return results
 
@@ -206,7 +182,7 @@ class CTranslate2Engine:
         self, result: Any, sentence: Sentence, rules: Rules, kind: _Kind, prefix_score: float
     ) -> list[Hypothesis] | tuple[Sentence, _Kind]:
         """The hypotheses of a sentence, the best first; or with which prefix and how to search again."""
-        beam = _beam_of(rules)
+        beam = rules.beam
         hypotheses = []
         for tokens, score in zip(result.hypotheses, result.scores or repeat(math.nan), strict=False):
             is_finished = tokens[-1:] == [EOS]
@@ -234,11 +210,11 @@ class CTranslate2Engine:
             kept.sort(key=lambda each: -normalised_score(each, penalty, normalization))
         return kept[: beam.size]
 
-    def score(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[list[float]]:
-        """The log-probabilities of the tokens of each target and of its EOS."""
+    def score(self, sentences: Sequence[Sentence]) -> list[list[float]]:
+        """The log-probabilities of the tokens of each prefix, and of EOS after it."""
         results = self._translator.score_batch(
-            [[self._src_names[token] for token in ids] for ids in sources],
-            [[self._tgt_names[token] for token in ids] for ids in targets],
+            _named(self._src_names, (sentence.ids for sentence in sentences)),
+            _named(self._tgt_names, (sentence.prefix for sentence in sentences)),
             max_input_length=0,
             max_batch_size=_BATCH_TOKENS[self.device],
             batch_type="tokens",
@@ -250,14 +226,19 @@ class CTranslate2Engine:
     ) -> list[Sequence[Sequence[float]]]:
         """How much each token of each target attends to each token of the source, by the head that aligns."""
         results = self._translator.translate_batch(
-            [[self._src_names[token] for token in source]] * len(targets),
-            target_prefix=[[self._tgt_names[token] for token in ids] for ids in targets],
+            _named(self._src_names, [source] * len(targets)),
+            target_prefix=_named(self._tgt_names, targets),
             beam_size=1,
             max_input_length=0,
             max_decoding_length=max(map(len, targets)) + 1,
             return_attention=True,
         )
         return [result.attention[0] for result in results]
+
+
+def _named(names: Sequence[str], rows: Iterable[Sequence[int]]) -> list[list[str]]:
+    """The tokens of each row of ids."""
+    return [[names[number] for number in row] for row in rows]
 
 
 def copies_of(
@@ -284,10 +265,6 @@ def copies_of(
     return [position for position, token in zip(positions, ids, strict=False) if token == UNK_ID], again
 
 
-def _beam_of(rules: Rules) -> Beam:
-    return rules.strategy if isinstance(rules.strategy, Beam) else Beam(1)
-
-
 def _length_penalty(beam: Beam) -> float:
     """The length exponent with which CTranslate2 ranks as similarly as possible to ``beam``.
 
@@ -299,6 +276,10 @@ def _length_penalty(beam: Beam) -> float:
         exponent *= _USUAL_LENGTH / (5 + _USUAL_LENGTH)
     # With 0, the search would end with its first hypothesis.
     return max(exponent, 1e-6)
+
+
+def _is_out_of_memory(error: RuntimeError) -> bool:
+    return any(text in str(error) for text in _OUT_OF_MEMORY)
 
 
 def _num_threads() -> int:

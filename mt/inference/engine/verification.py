@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from sacrebleu.metrics.bleu import BLEU
@@ -11,7 +11,7 @@ from mt.data.unsegmented_scripts import bleu_tokenizer
 from mt.errors import ExportError
 from mt.inference.engines import Engine
 from mt.inference.loaded_model import LoadedModel
-from mt.inference.torch_engine import TorchEngine
+from mt.inference.model_translator import ModelTranslator
 from mt.inference.translator import Translator
 from mt.search.strategy import Beam, Strategy
 
@@ -20,7 +20,7 @@ _NUM_SENTENCES = {"greedy search": 200, "beam of 5": 50}
 _MIN_SAME = 0.98
 """The share of sentences that must have the same translation; rounding decides a few near-ties otherwise."""
 _MOST_BLEU_LOST = 1.0
-Translate = Callable[[Sequence[str], Strategy], list[str]]
+Translate = Callable[..., list[str]]
 
 
 @dataclass(frozen=True)
@@ -47,16 +47,14 @@ def verify(
     exact: Collection[str] = tuple(STRATEGIES),
 ) -> list[Agreement]:
     """Compare translations of validation sentences; ``exact`` names the strategies that must agree."""
-    batch_sentences = loaded.config.validation.batch_sentences
-    engine = TorchEngine(loaded.model.eval(), torch.device("cpu"), batch_sentences=batch_sentences)
-    own = translator_of(loaded, engine)
+    own = translator_of(loaded, ModelTranslator(loaded, device=torch.device("cpu")).engine)
     agreements = []
     for name, strategy in STRATEGIES.items():
         texts = sources[: _NUM_SENTENCES[name]]
         started = time.perf_counter()
         ours = own.translate(texts, strategy=strategy)
         middle = time.perf_counter()
-        theirs = exported(texts, strategy)
+        theirs = exported(texts, strategy=strategy)
         speeds = len(texts) / (middle - started), len(texts) / (time.perf_counter() - middle)
         our_bleu, their_bleu = (bleu(each, references[: len(texts)]) for each in (ours, theirs))
         differing = [pair for pair in zip(ours, theirs, strict=True) if pair[0] != pair[1]]
@@ -75,13 +73,8 @@ def verify(
 
 def translator_of(loaded: LoadedModel, engine: Engine) -> Translator:
     """Translates with an engine by the rules of a model; without copying, which not all libraries can."""
-    return Translator(
-        engine,
-        loaded.src_tokenizer,
-        loaded.tgt_tokenizer,
-        max_length=loaded.config.data.max_length,
-        target_ratio=loaded.target_ratio,
-    )
+    facts = replace(loaded.facts, copies_words=False)
+    return Translator(engine, facts, loaded.src_tokenizer, loaded.tgt_tokenizer)
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:

@@ -16,10 +16,9 @@ import mt
 from mt import Beam, Constraints, Sampling, Translator
 from mt.errors import CheckpointError, ConfigError, MtError
 from mt.inference.engine import convert as conversion
-from mt.inference.engine import specification
 from mt.inference.engine.ctranslate2_engine import copies_of
-from mt.inference.engine.folders import REFUSED, remove_stale, weights_of
 from mt.inference.engines import Sentence
+from mt.inference.exported_folder import REFUSED, remove_stale, weights_of
 from mt.inference.loaded_model import LoadedModel
 from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
@@ -96,7 +95,7 @@ def test_it_is_the_default_and_says_why(
     ]
     assert translator.score([("Anna buys milk.", "Anna kauft Milch.")])[0].log_prob > -1
     monkeypatch.setenv("MT_ENGINE", "torch")
-    assert Translator.from_run(converted).engine.why == "MT_ENGINE is torch"
+    assert Translator.from_run(converted).why == "MT_ENGINE is torch"
 
 
 @pytest.mark.parametrize(
@@ -153,7 +152,7 @@ def test_with_a_run_that_cannot_be_written_torch_translates(
     monkeypatch.delenv("MT_ENGINE")
     # A file where the folder would be, because the superuser may write anywhere.
     trained.engine_dir.write_text("")
-    assert "cannot be written" in Translator.from_run(trained).engine.why
+    assert "cannot be written" in Translator.from_run(trained).why
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "src_tokenizer.json", "engine"])
@@ -184,7 +183,7 @@ def test_while_a_run_is_training_torch_translates(
     monkeypatch.delenv("MT_ENGINE")
     # The lock of this process is not seen by itself.
     monkeypatch.setattr(RunDirectory, "holder", lambda self: "process 1 on there")
-    assert "trained" in Translator.from_run(trained).engine.why
+    assert "trained" in Translator.from_run(trained).why
     assert not trained.engine_dir.exists()
 
 
@@ -202,7 +201,7 @@ def test_a_model_that_translates_otherwise_is_refused_once(
     trained: RunDirectory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.delenv("MT_ENGINE")
-    written = specification.write_ctranslate2
+    written = conversion.write_ctranslate2
 
     def spoilt(loaded: LoadedModel, *arguments: Any) -> None:
         weight = loaded.model.output.weight
@@ -214,7 +213,7 @@ def test_a_model_that_translates_otherwise_is_refused_once(
     monkeypatch.setattr(conversion, "write_ctranslate2", spoilt)
     translator = Translator.from_run(trained)
     assert isinstance(translator, ModelTranslator)
-    assert "log-probabilities of random sentences differ" in translator.engine.why
+    assert "log-probabilities of random sentences differ" in translator.why
     [engine] = trained.engine_dir.iterdir()
     assert [path.name for path in engine.iterdir()] == [REFUSED]
     monkeypatch.setattr(conversion, "convert", None)
@@ -222,7 +221,7 @@ def test_a_model_that_translates_otherwise_is_refused_once(
 
 
 def test_copies_are_read_from_the_aligning_head() -> None:
-    sentence = Sentence(1, 1, [UNK_ID, 7, UNK_ID], 10)
+    sentence = Sentence(1, [UNK_ID, 7, UNK_ID])
     first, known, last, end = [0.6, 0.3, 0.1], [0.1, 0.8, 0.1], [0.5, 0.1, 0.4], [0.4, 0.5, 0.1]
     sound = Hypothesis([UNK_ID, 8, UNK_ID], -1.0, True)
     # The third attends most to the first word, which is taken, and then to the last.
@@ -237,7 +236,7 @@ def test_copies_are_read_from_the_aligning_head() -> None:
         _, again = copies_of(hypothesis, sentence, attention)
         assert again == replace(sentence, prefix=prefix, prefix_copies=copies)
     # A word that the prefix has taken is not taken again.
-    given = Sentence(1, 1, [UNK_ID, 7, UNK_ID], 10, [8, UNK_ID], [-1, 2])
+    given = Sentence(1, [UNK_ID, 7, UNK_ID], [8, UNK_ID], [-1, 2])
     continued = Hypothesis([8, UNK_ID, UNK_ID], -1.0, False)
     assert copies_of(continued, given, [first, first, last]) == ([2, 0], None)
 
@@ -249,7 +248,7 @@ def test_int8_is_used_if_it_loses_no_quality(
     scores = iter([30.0, lower])
     monkeypatch.setattr(conversion, "validation_pairs", lambda config, most: tiny_pairs()[:100])
     monkeypatch.setattr(conversion, "bleu", lambda hypotheses, references: next(scores))
-    assert Translator.from_run(trained, engine="ctranslate2").precision == used
+    assert Translator.from_run(trained, engine="ctranslate2").engine.precision == used
 
 
 def test_its_alignment_is_that_of_torch(converted: Path) -> None:
