@@ -2,7 +2,6 @@
 
 import copy
 import hashlib
-import json
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,15 +18,7 @@ from mt.data.cache import MANY_PAIRS, cached
 from mt.data.cleaning.checks import checked_pairs
 from mt.data.cleaning.filters import Cleaner
 from mt.data.cleaning.leaks import LeakCheck
-from mt.data.corpus_report import (
-    CorpusReport,
-    MixedSourceReport,
-    SplitReport,
-    SplitReports,
-    TrainingSplitReport,
-    from_json,
-    to_json,
-)
+from mt.data.corpus_report import CorpusReport, SourceReport, SplitReport
 from mt.data.sources.find import FoundSource, find_source, find_sources
 from mt.data.sources.source import Part, Split, carved_split
 from mt.data.text_form import TextForm
@@ -131,8 +122,8 @@ def load_corpus(config: DataConfig, cleaning: CleaningConfig = NO_CLEANING) -> C
         report = _read(sources, cleaning, folder)
         if _key(sources, cleaning) != key:
             raise DataError(f"{config.path} changed while it was read: start again.")
-        (folder / _REPORT_FILE).write_text(json.dumps(to_json(report)), encoding="utf-8")
-        return sum(split.pairs for split in report.splits.by_name().values()) > MANY_PAIRS
+        (folder / _REPORT_FILE).write_text(report.model_dump_json(), encoding="utf-8")
+        return sum(split.pairs for split in report.splits.values()) > MANY_PAIRS
 
     return cached(key, fill, _load)
 
@@ -175,13 +166,15 @@ def _key(sources: Sequence[FoundSource], cleaning: CleaningConfig) -> object:
 
 
 def _load(folder: Path) -> Corpus:
-    report = from_json((folder / _REPORT_FILE).read_bytes())
+    report = CorpusReport.model_validate_json((folder / _REPORT_FILE).read_bytes())
     trains = [
         load_table(folder / f"train-{number}.arrow", fingerprint=source.fingerprint)
         for number, source in enumerate(report.sources)
     ]
-    validation = load_table(folder / "validation.arrow", fingerprint=report.splits.validation.fingerprint)
-    test = load_table(folder / "test.arrow", fingerprint=report.splits.test.fingerprint)
+    validation, test = (
+        load_table(folder / f"{split}.arrow", fingerprint=report.splits[split].fingerprint)
+        for split in EVALUATION_SPLITS
+    )
     train = trains[0] if len(trains) == 1 else datasets.concatenate_datasets(trains)
     return Corpus(train, validation, test, report)
 
@@ -270,36 +263,38 @@ def _report(
     leaks: LeakCheck,
 ) -> CorpusReport:
     sources = [
-        MixedSourceReport(*each.identity, each.weight, len(table), table.fingerprint)
-        for each, table in zip(found, trains, strict=True)
+        SourceReport(
+            config.path,
+            source.kind,
+            config.name,
+            config.src,
+            config.tgt,
+            source.revision,
+            weight,
+            len(table),
+            table.fingerprint,
+        )
+        for (config, weight, source), table in zip(found, trains, strict=True)
     ]
     source = found[0].source
     origin: Literal["generated", "given"] = "generated" if source.kind == "built-in" else "given"
     dropped = cleaner.dropped.most_frequent_first()
     joined = " ".join(table.fingerprint for table in trains)
-    train = TrainingSplitReport(
-        origin=origin,
-        parts=[part.where for each in found for part in each.source.splits["train"]],
-        pairs=sum(map(len, trains)),
-        dropped=dropped,
-        fingerprint=hashlib.blake2b(joined.encode(), digest_size=8).hexdigest() if trains[1:] else joined,
-        examples={reason: cleaner.dropped.examples[reason] for reason in dropped},
-        rewritten=cleaner.num_rewritten,
-    )
-    validation, test = (
-        SplitReport(
-            origin=origin if split in source.splits else "carved",
-            parts=[part.where for part in source.splits.get(split, source.splits["train"])],
-            pairs=len(table),
-            dropped={},
-            fingerprint=table.fingerprint,
+    splits: dict[Split, SplitReport] = {
+        "train": SplitReport(
+            origin,
+            [part.where for each in found for part in each.source.splits["train"]],
+            sum(map(len, trains)),
+            hashlib.blake2b(joined.encode(), digest_size=8).hexdigest() if trains[1:] else joined,
+            dropped,
+            {reason: cleaner.dropped.examples[reason] for reason in dropped},
+            cleaner.num_rewritten,
         )
-        for split, table in held_out.items()
-    )
+    }
+    for split, table in held_out.items():
+        parts = source.splits.get(split)
+        where = [part.where for part in parts or source.splits["train"]]
+        splits[split] = SplitReport(origin if parts else "carved", where, len(table), table.fingerprint)
     return CorpusReport(
-        *found[0].identity,
-        sources=sources,
-        splits=SplitReports(train, validation, test),
-        leaks=leaks.report(),
-        leaks_removed=cleaner.config.remove_leaks,
+        sources=sources, splits=splits, leaks=leaks.report(), leaks_removed=cleaner.config.remove_leaks
     )

@@ -15,7 +15,7 @@ from mt.data.batches.alignment import Places, align
 from mt.data.batches.dataset import CHUNK_SIZE, DropCounts, encode_pairs
 from mt.data.batches.pairs import EncodedPairs
 from mt.data.corpus import Corpus, load_corpus, other_validation_splits, pairs_of
-from mt.data.corpus_report import cleaning_table, leak_sentence, recorded_fingerprints, to_json
+from mt.data.corpus_report import cleaning_table, leak_sentence, recorded_fingerprints
 from mt.data.suspicions import corpus_warnings
 from mt.data.text_form import DOTLESS, DOTLESS_STEPS, TextForm, has_dotless_i
 from mt.data.tokenizers.external import external_tokenizer
@@ -63,7 +63,7 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
         for tokenizer, file in zip(tokenizers, (run.src_tokenizer_file, run.tgt_tokenizer_file), strict=True):
             tokenizer.save(file)
     max_length = config.data.max_length
-    fingerprint = corpus.report.splits.train.fingerprint
+    fingerprint = corpus.report.splits["train"].fingerprint
     train, dropped = encode_pairs(
         corpus.train, *tokenizers, max_length=max_length, shares=corpus.shares, fingerprint=fingerprint
     )
@@ -73,7 +73,7 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
     sizes = {side: tokenizer.size for side, tokenizer in zip(("src", "tgt"), tokenizers, strict=True)}
     if not resuming:
         description = {
-            **to_json(corpus.report),
+            **corpus.report.model_dump(mode="json"),
             "dropped_in_training": dropped,
             "target_ratio": train.target_ratio,
             "vocabulary_sizes": sizes,
@@ -84,7 +84,7 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
         f"corpus: {len(train):,} training pairs, {len(corpus.validation):,} validation, "
         f"{len(corpus.test):,} test; vocabulary {sizes['src']:,} source, {sizes['tgt']:,} target"
     )
-    if table := cleaning_table(corpus.report.splits.train, dropped):
+    if table := cleaning_table(corpus.report.splits["train"], dropped):
         LOG.warning("%s", table)
     leaks, has_leaked = leak_sentence(corpus.report)
     LOG.log(logging.WARNING if has_leaked else logging.INFO, "%s", leaks)
@@ -96,7 +96,7 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
         other_validation_splits(config.data),
         align(train) if config.training.guided_alignment else None,
         "\n".join(filter(None, (table, leaks))),
-        corpus.report.splits.train.dropped | {reason: count for reason, count in dropped.items() if count},
+        corpus.report.splits["train"].dropped | {reason: count for reason, count in dropped.items() if count},
     )
 
 
@@ -219,13 +219,13 @@ def check_same_corpus(run: RunDirectory, corpus: Corpus) -> None:
             f"{run.corpus_file} cannot be read ({error}), which says what corpus this run began with. Start "
             "over with --restart, which moves the old run aside."
         ) from error
-    now = corpus.report.splits.by_name()
-    changed = [name for name, split in now.items() if recorded.get(name) != split.fingerprint]
+    own, splits = corpus.report.sources[0], corpus.report.splits
+    changed = [name for name, split in splits.items() if recorded.get(name) != split.fingerprint]
     if changed:
-        on_hub = f" (its commit is in {run.corpus_file}: set data.revision)" if corpus.report.revision else ""
+        on_hub = f" (its commit is in {run.corpus_file}: set data.revision)" if own.revision else ""
         raise RunError(
             f"the corpus is not the one that {run.path} began with: {' and '.join(changed)} differ. Restore "
             f"the old one{on_hub}, use another run directory with --run PATH, or start over with --restart, "
             "which moves the old run aside. A new run from its weights on this corpus: "
-            f"{run.adapt_command(corpus.report.path)}"
+            f"{run.adapt_command(own.path)}"
         )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
 
 from mt.checkpoint.directory import BEST, LATEST, CheckpointDirectory
@@ -40,7 +40,6 @@ T = TypeVar("T")
 State = Literal["running", "stopped", "finished", "damaged", "imported"]
 
 
-@dataclass(frozen=True)
 class CorpusFacts(CorpusReport):
     """The contents of ``corpus.json``."""
 
@@ -51,7 +50,7 @@ class CorpusFacts(CorpusReport):
     @property
     def dropped(self) -> dict[str, int]:
         """All training pairs dropped, by reason, the most frequent first."""
-        counts = (self.splits.train.dropped | self.dropped_in_training).items()
+        counts = (self.splits["train"].dropped | self.dropped_in_training).items()
         return {reason: count for reason, count in sorted(counts, key=lambda item: -item[1]) if count}
 
     @property
@@ -64,9 +63,6 @@ class CorpusFacts(CorpusReport):
             f"are also in the training data{removed if self.leaks_removed and leaks.pair.normalised else '.'}"
             for split, leaks in self.leaks.items()
         ]
-
-
-_CORPUS = TypeAdapter(CorpusFacts)
 
 
 @dataclass(frozen=True)
@@ -152,7 +148,7 @@ class RunFacts:
         # After the state, which problems with these do not change.
         self.corpus = self._read(
             run.corpus_file,
-            lambda: None if self.imported_from else _CORPUS.validate_json(run.read_corpus_report()),
+            lambda: None if self.imported_from else CorpusFacts.model_validate_json(run.read_corpus_report()),
         )
         self.sessions = self._read(run.sessions_file, lambda: read_sessions(run)) or []
         if self.sessions and holder:

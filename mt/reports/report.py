@@ -125,7 +125,7 @@ def figures(facts: RunFacts) -> dict[str, str]:
     } | {
         what: form(number)
         for what, form, number in (
-            ("training pairs", short_count, facts.corpus and facts.corpus.splits.train.pairs),
+            ("training pairs", short_count, facts.corpus and facts.corpus.splits["train"].pairs),
             ("parameters", short_count, facts.best and facts.best.num_parameters),
             ("steps", "{:,}".format, facts.step),
             ("target tokens", short_count, facts.num_target_tokens),
@@ -152,7 +152,7 @@ def _scores(facts: RunFacts) -> list[_Row]:
     }
     if facts.best and scores:
         data, search = _own_split(facts, "validation"), "greedy search, during training"
-        num_sentences = facts.corpus.splits.validation.pairs if facts.corpus else None
+        num_sentences = facts.corpus.splits["validation"].pairs if facts.corpus else None
         rows.append(_Row(data, facts.best.name, search, num_sentences, scores))
     return rows
 

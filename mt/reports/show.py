@@ -40,11 +40,12 @@ def _pairs(rows: dict[str, str]) -> list[str]:
 
 
 def _corpus(corpus: CorpusFacts) -> Iterator[str]:
-    revision = f", revision {corpus.revision}" if corpus.revision else ""
-    yield f"{corpus.path}, {corpus.src} to {corpus.tgt}{revision}"
-    for source in corpus.sources[1:]:
+    own, *mixed = corpus.sources
+    revision = f", revision {own.revision}" if own.revision else ""
+    yield f"{own.path}, {own.src} to {own.tgt}{revision}"
+    for source in mixed:
         yield f"mixed with {source.path}, {counted(source.pairs, 'pair')}, weight {source.weight:g}"
-    for name, split in corpus.splits.by_name().items():
+    for name, split in corpus.splits.items():
         yield f"{name}: {counted(split.pairs, 'pair')} ({origin_of_split(split.origin)})"
     dropped = [f"{count:,} {reason}" for reason, count in corpus.dropped.items()]
     yield "dropped from training: " + (", ".join(dropped) or "nothing")

@@ -136,7 +136,7 @@ def test_duplicates_equal_those_of_a_set_across_chunks() -> None:
 
 def test_what_was_dropped_is_in_the_description_with_two_examples_each(tmp_path: Path) -> None:
     pairs = [("", "x"), ("same", "same"), ("a b", "c d"), *[(f"l\n{'o' * 99}ng {i}", "x") for i in range(3)]]
-    training = load(tmp_path, pairs, remove_identical=True, max_characters=50).report.splits.train
+    training = load(tmp_path, pairs, remove_identical=True, max_characters=50).report.splits["train"]
     assert training.pairs == 1
     # The most frequent reason first, others by name.
     assert list(training.dropped.items()) == [

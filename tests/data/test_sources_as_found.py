@@ -129,7 +129,7 @@ def test_bad_rows_are_counted_and_dropped_on_request(tmp_path: Path) -> None:
     )
     corpus = load(tmp_path, CleaningConfig(skip_bad_rows=True))
     assert num_pairs(corpus) == len(PAIRS)
-    assert corpus.report.splits.train.dropped == {
+    assert corpus.report.splits["train"].dropped == {
         "there are fewer cells than in the first line": 2,
         "the text is not UTF-8": 1,
         "there are more cells than in the first line": 1,

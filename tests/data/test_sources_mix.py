@@ -83,7 +83,7 @@ def test_every_source_is_recorded(folder: Path) -> None:
         ("file", 0.5, 2),
     ]
     alone = load_corpus(config(folder, "", path=str(folder / "news"), num_train_pairs=10)).report
-    assert sources[1].fingerprint == alone.splits.train.fingerprint
+    assert sources[1].fingerprint == alone.splits["train"].fingerprint
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_tables_in_the_order_of_their_names(tmp_path: Path) -> None:
     (tmp_path / ".part-3.jsonl").write_text("hidden", encoding="utf-8")
     corpus = load(tmp_path / "part-*.jsonl")
     assert_is_the_whole(corpus, 300)
-    assert corpus.report.kind == "files"
+    assert corpus.report.sources[0].kind == "files"
     whole = load_undivided(DataConfig(path=f"{tmp_path}/*", src="en", tgt="de"))
     assert whole is not None
     assert len(whole) == 300

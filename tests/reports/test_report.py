@@ -88,8 +88,8 @@ def hostile_run(golden_run: GoldenRun) -> RunDirectory:
     quoted = json.dumps(HOSTILE.replace("\u202e", ""))
     run.config_file.write_text(config.replace("path: corpus", f"path: {quoted}"))
     corpus = json.loads(run.corpus_file.read_text())
-    corpus |= {"path": HOSTILE, "src": HOSTILE, "revision": HOSTILE, "dropped_in_training": {HOSTILE: 2}}
-    source = corpus["sources"][0] | {"path": HOSTILE, "revision": HOSTILE}
+    corpus["dropped_in_training"] = {HOSTILE: 2}
+    source = corpus["sources"][0] | {"path": HOSTILE, "src": HOSTILE, "revision": HOSTILE}
     corpus["sources"] = [source, source]
     corpus["splits"]["train"] |= {"fingerprint": HOSTILE}
     corpus["vocabulary_sizes"] = {HOSTILE: 7}

@@ -56,12 +56,6 @@ class FoundSource(NamedTuple):
     weight: float
     source: Source
 
-    @property
-    def identity(self) -> tuple[str, str, str | None, str, str, str | None]:
-        """What a report begins with."""
-        config, _, source = self
-        return config.path, source.kind, config.name, config.src, config.tgt, source.revision
-
 
 def find_sources(config: DataConfig, *, fast: bool = False) -> list[FoundSource]:
     """The source that ``data.path`` names, and those of ``data.mix``; if ``fast``, without slow ones."""
