@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from mt.config.data import CleaningConfig, DataConfig
 from mt.data.batches.sampler import Share
-from mt.data.cache import MANY_PAIRS, cached
+from mt.data.cache import cached
 from mt.data.cleaning.checks import checked_pairs
 from mt.data.cleaning.filters import Cleaner
 from mt.data.cleaning.leaks import LeakCheck
@@ -118,12 +118,12 @@ def load_corpus(config: DataConfig, cleaning: CleaningConfig = NO_CLEANING) -> C
     sources = find_sources(config)
     key = _key(sources, cleaning)
 
-    def fill(folder: Path) -> bool:
+    def fill(folder: Path) -> int:
         report = _read(sources, cleaning, folder)
         if _key(sources, cleaning) != key:
             raise DataError(f"{config.path} changed while it was read: start again.")
         (folder / _REPORT_FILE).write_text(report.model_dump_json(), encoding="utf-8")
-        return sum(split.pairs for split in report.splits.values()) > MANY_PAIRS
+        return sum(split.pairs for split in report.splits.values())
 
     return cached(key, fill, _load)
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mt.data.batches.pairs import EncodedPairs, mapped
-from mt.data.cache import MANY_PAIRS, cached
+from mt.data.cache import cached
 from mt.display import track
 
 NONE = -1
@@ -92,12 +92,12 @@ def align(pairs: EncodedPairs) -> Places:
         for array in (side.ids, side.lengths):
             digest.update(np.ascontiguousarray(array).data)
 
-    def fill(folder: Path) -> bool:
+    def fill(folder: Path) -> int:
         blocks = _aligned(pairs, Lexicon.learn(pairs))
         with (folder / "places").open("wb") as file:
             for places in track(blocks, "aligning", unit="words", total=len(pairs.tgt.ids), size=len):
                 file.write(places.data)
-        return len(pairs) > MANY_PAIRS
+        return len(pairs)
 
     key = {"what": "alignment", "ids": digest.hexdigest()}
     return cached(key, fill, lambda folder: mapped(folder / "places", np.int16))
