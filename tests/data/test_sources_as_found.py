@@ -85,8 +85,10 @@ def test_a_json_object_around_the_rows_is_not_called_damaged(
         text = json.dumps(rows, indent=indent, separators=separators)
         (tmp_path / name).write_text(text, encoding="utf-8")
         loading_fails(tmp_path / name, r"If its rows are in 'data', .*jq -c '\.data\[\]'")
-    (tmp_path / "list.jsonl").write_text(json.dumps([{"en": "A"}], indent=1), encoding="utf-8")
-    loading_fails(tmp_path / "list.jsonl", r"is one JSON list, .*name it \.json")
+    pairs = [{"en": en, "de": de} for en, de in PAIRS]
+    text = json.dumps(pairs, indent=indent, separators=separators)
+    (tmp_path / "list.jsonl").write_text(text, encoding="utf-8")
+    assert num_pairs(load(tmp_path / "list.jsonl")) == len(PAIRS)
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
