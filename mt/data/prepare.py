@@ -67,9 +67,8 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
     train, dropped = encode_pairs(
         corpus.train, *tokenizers, max_length=max_length, shares=corpus.shares, fingerprint=fingerprint
     )
-    check_pairs_left(train, dropped, config)
     validation, _ = encode_pairs(corpus.validation, *tokenizers, max_length=max_length)
-    check_validation_loss(validation, len(corpus.validation), config)
+    check_lengths(train, dropped, validation, config)
     sizes = {side: tokenizer.size for side, tokenizer in zip(("src", "tgt"), tokenizers, strict=True)}
     if not resuming:
         description = {
@@ -145,33 +144,29 @@ def _make_tokenizers(texts: "_Texts", config: Config) -> list[Tokenizer]:
     else:
         made = train_tokenizer(texts, config.tokenizer)
     # Text to translate must look like the training text, which is in this form already.
-    form, by_column = TextForm.of(config.cleaning), [made for _ in texts.columns]
-    for i, column in enumerate(texts.columns):
+    form, tokenizers = TextForm.of(config.cleaning), []
+    for column in texts.columns:
+        tokenizer = Tokenizer.from_json(made.to_json().encode())
         if column in texts.dotless:
-            by_column[i] = Tokenizer.from_json(made.to_json().encode())
-            by_column[i].begin_with(DOTLESS_STEPS)
-    for tokenizer in by_column:
+            tokenizer.begin_with(DOTLESS_STEPS)
         if tokenizer.form != form:
             tokenizer.begin_with(form.steps())
-    return by_column
+        tokenizers.append(tokenizer)
+    return tokenizers
 
 
-def check_pairs_left(train: EncodedPairs, dropped: DropCounts, config: Config) -> None:
-    """Check that there is something to train on."""
+def check_lengths(train: EncodedPairs, dropped: DropCounts, validation: EncodedPairs, config: Config) -> None:
+    """Check that pairs are left to train on, and for a loss if it decides which checkpoint is best."""
+    limit = f"data.max_length ({config.data.max_length})"
     if not len(train):
         raise DataError(
             f"no training pair is left: {dropped['empty']:,} are empty on a side, and "
-            f"{dropped['too long']:,} are longer than data.max_length ({config.data.max_length})."
+            f"{dropped['too long']:,} are longer than {limit}."
         )
-
-
-def check_validation_loss(validation: EncodedPairs, num_pairs: int, config: Config) -> None:
-    """Check that there is a loss if it decides which checkpoint is best."""
     if config.validation.metric == "loss" and not len(validation):
         raise DataError(
-            f"there would be no validation loss: none of {counted(num_pairs, 'validation pair')} has text on "
-            f"both sides and fits data.max_length ({config.data.max_length}). Raise it, or set "
-            "validation.metric to bleu or chrf."
+            f"there would be no validation loss: no validation pair has text on both sides and fits {limit}. "
+            "Raise it, or set validation.metric to bleu or chrf."
         )
 
 
