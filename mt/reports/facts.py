@@ -27,7 +27,7 @@ from mt.checkpoint.record import (
 )
 from mt.config.explain import first_complaint
 from mt.config.load import load_config
-from mt.data.corpus_report import CorpusReport
+from mt.data.corpus_report import CorpusReport, leak_sentence
 from mt.display import counted
 from mt.errors import CheckpointError, ConfigError
 from mt.evaluation.record import read_evaluations
@@ -54,15 +54,9 @@ class CorpusFacts(CorpusReport):
         return {reason: count for reason, count in sorted(counts, key=lambda item: -item[1]) if count}
 
     @property
-    def leak_sentences(self) -> list[str]:
+    def leak_sentence(self) -> str:
         """How much of the evaluation data is also in the training data."""
-        removed = "; the whole pairs were removed from training."
-        return [
-            f"Of {counted(leaks.pairs, 'pair')} in {split}, {counted(leaks.pair.normalised, 'whole pair')}, "
-            f"{counted(leaks.source.normalised, 'source')} and {counted(leaks.target.normalised, 'target')} "
-            f"are also in the training data{removed if self.leaks_removed and leaks.pair.normalised else '.'}"
-            for split, leaks in self.leaks.items()
-        ]
+        return leak_sentence(self)[0]
 
 
 @dataclass(frozen=True)

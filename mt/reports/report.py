@@ -4,7 +4,6 @@ A page loads nothing, and has no script except that of the attention. Whatever a
 for its format, unless it is `Markup`, so that no text of a corpus or a config can become markup.
 """
 
-import difflib
 import re
 import shlex
 from collections.abc import Sequence
@@ -30,7 +29,6 @@ _FOLDER = Path(__file__).parent
 _LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z]{2,4})?", re.ASCII)
 # The names that the Hugging Face Hub has for sacreBLEU's metrics.
 _METRICS = {"bleu": "bleu", "chrf": "chrf", "chrfpp": "chrf", "ter": "ter"}
-_TOKENS = re.compile(r"\w+|\s+|[^\w\s]+")
 
 
 class _Row(NamedTuple):
@@ -105,7 +103,6 @@ def render(
         made=datetime.now(UTC),
         version=__version__,
         charts=_charts(facts, config),
-        compared=compared,
         style=Markup((_FOLDER / "page.css").read_text(encoding="utf-8")),
         languages=list(filter(_LANGUAGE.fullmatch, (config.data.src, config.data.tgt))),
         datasets=list(dict.fromkeys(source.path for source in sources if source.kind == "hub")),
@@ -190,18 +187,6 @@ def _charts(facts: RunFacts, config: Config) -> list[Markup]:
 def _breakable(name: str) -> Markup:
     """A signature, or the name of an option, that may be broken between its parts."""
     return Markup(re.sub("[|._]", r"\g<0><wbr>", str(escape(visible(name)))))
-
-
-def compared(translation: str, reference: str) -> tuple[list[tuple[bool, str]], list[tuple[bool, str]]]:
-    """Both as parts, with whether a part does not occur at that position in the other."""
-    one, other = _TOKENS.findall(translation), _TOKENS.findall(reference)
-    parts: tuple[list[tuple[bool, str]], list[tuple[bool, str]]] = ([], [])
-    matcher = difflib.SequenceMatcher(None, one, other, autojunk=False)
-    for kind, start, end, other_start, other_end in matcher.get_opcodes():
-        for side, words in zip(parts, (one[start:end], other[other_start:other_end]), strict=True):
-            text = "".join(words)
-            side.append((kind != "equal" and bool(text.strip()), text))
-    return parts
 
 
 def _markdown(text: str) -> str:

@@ -49,7 +49,7 @@ def _corpus(corpus: CorpusFacts) -> Iterator[str]:
         yield f"{name}: {counted(split.pairs, 'pair')} ({origin_of_split(split.origin)})"
     dropped = [f"{count:,} {reason}" for reason, count in corpus.dropped.items()]
     yield "dropped from training: " + (", ".join(dropped) or "nothing")
-    yield from corpus.leak_sentences
+    yield corpus.leak_sentence
 
 
 def _curves(facts: RunFacts) -> Iterator[str]:

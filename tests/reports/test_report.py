@@ -10,13 +10,11 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from mt.evaluation.analysis import ScoredSentence
 from mt.reports.facts import RunFacts
-from mt.reports.report import compared, figures, render
+from mt.reports.report import figures, render
 from mt.reports.samples import RankedSamples
 from mt.run_directory import RunDirectory
 
@@ -111,9 +109,7 @@ def test_hostile_text_is_text_in_the_page(hostile_run: RunDirectory) -> None:
     outline = Outline(text)
     assert "script" not in [tag for tag, _ in outline.tags]
     assert not [character for character in text if not character.isprintable() and character not in "\n"]
-    # The marks of differing words may be between its parts.
-    assert outline.text.count("alert(1)") > 15
-    assert outline.text.count(SCRIPT) > 10
+    assert outline.text.count(SCRIPT) > 15
 
 
 def test_hostile_text_is_text_in_the_card(hostile_run: RunDirectory) -> None:
@@ -231,18 +227,3 @@ def test_the_headline_is_of_the_test_split_of_the_run_before_other_data(golden_r
         assert not hub & {28.5, 99.75, 30.5}
         # All are in the table.
         assert all(f"| {value:.2f} |" in markdown for _, _, value in evaluations)
-
-
-WORDS = st.lists(st.sampled_from(["a", "b", "<i>", "&", ".", "ä"]), max_size=12).map(" ".join)
-
-
-@settings(deadline=None)
-@given(translation=WORDS, reference=WORDS)
-def test_marked_words_are_those_that_differ_and_no_character_is_lost(
-    translation: str, reference: str
-) -> None:
-    shown = compared(translation, reference)
-    assert ["".join(text for _, text in parts) for parts in shown] == [translation, reference]
-    kept = ["".join(text for differs, text in parts if not differs) for parts in shown]
-    # Without what is marked the two are the same but for spaces, which are not marked alone.
-    assert kept[0].replace(" ", "") == kept[1].replace(" ", "")
