@@ -74,9 +74,6 @@ def render(
         keep_trailing_newline=True,
     )
     environment.filters |= {
-        "breakable": _breakable,
-        "block": lambda text: Markup(escape(visible(text))),
-        "code": _code,
         "counted": counted,
         "fenced": _fenced,
         "markup": Markup,
@@ -184,22 +181,10 @@ def _charts(facts: RunFacts, config: Config) -> list[Markup]:
     ]
 
 
-def _breakable(name: str) -> Markup:
-    """A signature, or the name of an option, that may be broken between its parts."""
-    return Markup(re.sub("[|._]", r"\g<0><wbr>", str(escape(visible(name)))))
-
-
 def _markdown(text: str) -> str:
     """Text that is safe in Markdown, on one line."""
     # Beyond what TensorBoard supports: strike-through, formulas, and mentions of people.
     return markdown_text(text).replace("~", "&#126;").replace("$", "&#36;").replace("@", "&#64;")
-
-
-def _code(text: str) -> Markup:
-    """Text as code on one line, also in a table."""
-    # A backslash before the one that keeps a bar from ending the cell would undo that.
-    plain = " ".join(visible(text).split()).replace("`", "'").replace("\\|", "\\ |").replace("|", r"\|")
-    return Markup(f"`{plain}`" if plain else "")
 
 
 def _fenced(text: str, language: str) -> Markup:
