@@ -35,8 +35,6 @@ LEGACY_NAMES = {
 # train.jsonl, train.csv.gz, or a shard of a large table: train-00000-of-00003.parquet
 TABLE_NAME = re.compile(r"(?P<split>.+?)(-\d+-of-\d+)?(?P<suffix>\.\w+?(\.gz)?)")
 WILDCARD = re.compile(r"[*?[]")
-# What is read of a .json file, which is read as a whole, to see whether it has the columns.
-MOST_JSON_BYTES = 2**22
 
 
 def mixed_sources(config: DataConfig) -> list[tuple[DataConfig, float]]:
@@ -73,9 +71,7 @@ def check_sources(config: DataConfig) -> None:
     """Find a wrong path or column in a moment: read the first pair of each split that is on disk."""
     for _, _, source in find_sources(config, fast=True):
         for first, *_ in source.splits.values():
-            is_json = any(table_format(file) == ".json" for file in first.files)
-            if not is_json or first.files[0].stat().st_size <= MOST_JSON_BYTES:
-                next(iter(first.pairs), None)
+            next(iter(first.pairs), None)
 
 
 def training_files(config: DataConfig) -> set[Path]:
@@ -138,14 +134,7 @@ def _needs_datasets(config: DataConfig) -> bool:
 def _on_disk(config: DataConfig) -> Source | None:
     """The corpus on disk that ``config.path`` names; None if there is no such file or folder."""
     path, two_paths = named_path(config.path), _two_paths(config.path)
-    sides = [Path(f"{path}.{language}") for language in (config.src, config.tgt)]
     try:
-        named = (path, *two_paths, *sides, *(path.iterdir() if path.is_dir() else ()))
-        if pipe := next((file for file in named if file.is_fifo()), None):
-            raise DataError(
-                f"{pipe} is a pipe, which can be read only once, while a corpus is read again, as when its "
-                "run is resumed. Write what comes through it to a file, and give that."
-            )
         if two_paths and all(file.is_file() for file in two_paths):
             for file in two_paths:
                 if table_format(file) is not None:
