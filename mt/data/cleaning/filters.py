@@ -1,6 +1,6 @@
 """The filters of the ``cleaning`` section, each applied to thousands of pairs at once."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from hashlib import blake2b
 from itertools import compress
 
@@ -30,7 +30,8 @@ class Cleaner:
         self.config = config
         self.dropped = Dropped()
         self.num_rewritten = 0
-        self._seen = SeenPairs()
+        self._seen = set[bytes]()
+        """64-bit digests of all pairs so far: about 90 MB for a million."""
         nothing = pa.array([], pa.large_string())
         self._has_filters = any(True for _ in filters(config, nothing, nothing))
 
@@ -45,7 +46,7 @@ class Cleaner:
                 is_kept &= ~is_dropped
             pairs = _select(pairs, is_kept)
         if self.config.remove_duplicates:
-            is_new = self._seen.add(pairs)
+            is_new = np.array([self._is_new(*pair) for pair in pairs], dtype=np.bool_)
             self._count("the pair was there before", pairs, ~is_new)
             pairs = _select(pairs, is_new)
         return pairs
@@ -60,6 +61,13 @@ class Cleaner:
         self.num_rewritten += int((is_changed & ~is_empty).sum())
         self._count("a side has nothing that can be seen", pairs, is_empty)
         return _select(rewritten, ~is_empty)
+
+    def _is_new(self, src: str, tgt: str) -> bool:
+        num_seen, encoded = len(self._seen), src.encode()
+        # The length distinguishes ("a", "bc") from ("ab", "c").
+        digest = blake2b(b"%d:%b%b" % (len(encoded), encoded, tgt.encode()), digest_size=8).digest()
+        self._seen.add(digest)
+        return len(self._seen) > num_seen
 
     def _count(self, reason: str, pairs: Pairs, is_dropped: Mask) -> None:
         if is_dropped.any():
@@ -103,37 +111,3 @@ def is_mostly_of_other_script(texts: pa.Array, script: str) -> Mask:
     num_letters = pc.count_substring_regex(suspects, r"\p{L}").to_numpy()
     mask[mask] = 2 * num_other > num_letters
     return mask
-
-
-class SeenPairs:
-    """64-bit hashes of all pairs so far, in a few sorted arrays that are merged as they grow."""
-
-    def __init__(self) -> None:
-        self._runs: list[npt.NDArray[np.uint64]] = []
-
-    def add(self, pairs: Iterable[tuple[str, str]]) -> npt.NDArray[np.bool_]:
-        """Add N pairs, and return a mask ``(N,)``: True where a pair is new."""
-        digests = np.frombuffer(b"".join(_digest(*pair) for pair in pairs), dtype="<u8")
-        hashes, first = np.unique(digests, return_index=True)
-        is_new = np.ones(len(hashes), dtype=np.bool_)
-        for run in self._runs:
-            positions = np.minimum(np.searchsorted(run, hashes), len(run) - 1)
-            is_new &= run[positions] != hashes
-        self._keep(hashes[is_new])
-        result = np.zeros(len(digests), dtype=np.bool_)
-        result[first[is_new]] = True
-        return result
-
-    def _keep(self, run: npt.NDArray[np.uint64]) -> None:
-        """Add a sorted array, merged with earlier ones until each is over twice as long as the next."""
-        while self._runs and len(self._runs[-1]) <= 2 * len(run):
-            run = np.concatenate([self._runs.pop(), run])
-            run.sort()
-        if len(run):
-            self._runs.append(run)
-
-
-def _digest(src: str, tgt: str) -> bytes:
-    encoded = src.encode()
-    # The length distinguishes ("a", "bc") from ("ab", "c").
-    return blake2b(b"%d:%b%b" % (len(encoded), encoded, tgt.encode()), digest_size=8).digest()
