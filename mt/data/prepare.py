@@ -46,8 +46,6 @@ class Prepared:
     """The validation splits of ``data.mix``, which are scored as well, by name."""
     places: Places | None
     """The source position of each target token of ``train``, if the model learns it."""
-    report: str
-    dropped: dict[str, int]
 
 
 def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus | None = None) -> Prepared:
@@ -94,8 +92,6 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
         validation,
         other_validation_splits(config.data),
         align(train) if config.training.guided_alignment else None,
-        "\n".join(filter(None, (table, leaks))),
-        corpus.report.splits["train"].dropped | {reason: count for reason, count in dropped.items() if count},
     )
 
 
