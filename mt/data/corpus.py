@@ -288,7 +288,6 @@ def _report(
             hashlib.blake2b(joined.encode(), digest_size=8).hexdigest() if trains[1:] else joined,
             dropped,
             {reason: cleaner.dropped.examples[reason] for reason in dropped},
-            cleaner.num_rewritten,
         )
     }
     for split, table in held_out.items():

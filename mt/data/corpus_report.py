@@ -37,8 +37,6 @@ class SplitReport:
     dropped: dict[str, int] = field(default_factory=dict)
     examples: dict[str, list[list[str]]] = field(default_factory=dict)
     """Source and target, shortened, of the first pairs dropped for each reason."""
-    rewritten: int = 0
-    """Pairs whose text was changed by Unicode normalisation."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ NONE = LeakCounts(0, 0)
 REPORT = CorpusReport(
     sources=[SourceReport("corpus", "folder", None, "en", "de", None, 1.0, 2, "0a")],
     splits={
-        "train": SplitReport("given", ["a", "b"], 2, "0a", {"empty": 1}, {"empty": [["", "x"]]}, 3),
+        "train": SplitReport("given", ["a", "b"], 2, "0a", {"empty": 1}, {"empty": [["", "x"]]}),
         "validation": SplitReport("given", ["v"], 1, "0b"),
         "test": SplitReport("carved", ["t"], 1, "0c"),
     },

@@ -24,43 +24,30 @@ SEVERAL_SCRIPTS = {"Japanese": ("Han", "Hiragana", "Katakana"), "Korean": ("Hang
 
 
 class Cleaner:
-    """Applies the ``cleaning`` section to training pairs, and counts what it drops and rewrites."""
+    """Applies the ``cleaning`` section to training pairs, and counts what it drops."""
 
     def __init__(self, config: CleaningConfig) -> None:
         self.config = config
         self.dropped = Dropped()
-        self.num_rewritten = 0
         self._seen = set[bytes]()
         """64-bit digests of all pairs so far: about 90 MB for a million."""
-        nothing = pa.array([], pa.large_string())
-        self._has_filters = any(True for _ in filters(config, nothing, nothing))
 
     def clean(self, pairs: Pairs) -> Pairs:
         """The pairs that are kept, in order and in the form of the config."""
-        pairs = self._rewritten(pairs)
-        if pairs and self._has_filters:
-            src, tgt = (pa.array(side, pa.large_string()) for side in zip(*pairs, strict=True))
-            is_kept = np.ones(len(pairs), dtype=np.bool_)
-            for reason, is_dropped in filters(self.config, src, tgt):
-                self._count(reason, pairs, is_kept & is_dropped)
-                is_kept &= ~is_dropped
-            pairs = _select(pairs, is_kept)
+        form = TextForm.of(self.config)
+        pairs = list(zip(*(form.rewrite(pair[side] for pair in pairs) for side in (0, 1)), strict=True))
+        has_text = np.array([bool(src.strip() and tgt.strip()) for src, tgt in pairs], dtype=np.bool_)
+        pairs = self._keep(pairs, has_text, "a side has nothing that can be seen")
+        src, tgt = (pa.array([pair[side] for pair in pairs], pa.large_string()) for side in (0, 1))
+        is_kept = np.ones(len(pairs), dtype=np.bool_)
+        for reason, is_dropped in filters(self.config, src, tgt):
+            self._keep(pairs, ~(is_kept & is_dropped), reason)
+            is_kept &= ~is_dropped
+        pairs = list(compress(pairs, is_kept))
         if self.config.remove_duplicates:
             is_new = np.array([self._is_new(*pair) for pair in pairs], dtype=np.bool_)
-            self._count("the pair was there before", pairs, ~is_new)
-            pairs = _select(pairs, is_new)
+            pairs = self._keep(pairs, is_new, "the pair was there before")
         return pairs
-
-    def _rewritten(self, pairs: Pairs) -> Pairs:
-        """The pairs in the form of the config; those that change are counted, those left empty dropped."""
-        form = TextForm.of(self.config)
-        sides = (form.rewrite(pair[side] for pair in pairs) for side in (0, 1))
-        rewritten = list(zip(*sides, strict=True))
-        is_changed = np.array([new != old for new, old in zip(rewritten, pairs, strict=True)])
-        is_empty = np.array([not (src.strip() and tgt.strip()) for src, tgt in rewritten])
-        self.num_rewritten += int((is_changed & ~is_empty).sum())
-        self._count("a side has nothing that can be seen", pairs, is_empty)
-        return _select(rewritten, ~is_empty)
 
     def _is_new(self, src: str, tgt: str) -> bool:
         num_seen, encoded = len(self._seen), src.encode()
@@ -69,13 +56,12 @@ class Cleaner:
         self._seen.add(digest)
         return len(self._seen) > num_seen
 
-    def _count(self, reason: str, pairs: Pairs, is_dropped: Mask) -> None:
-        if is_dropped.any():
-            self.dropped.add(reason, _select(pairs, is_dropped))
-
-
-def _select(pairs: Pairs, mask: Mask) -> Pairs:
-    return pairs if mask.all() else list(compress(pairs, mask))
+    def _keep(self, pairs: Pairs, is_kept: Mask, reason: str) -> Pairs:
+        """The pairs that are kept; the others are counted."""
+        if is_kept.all():
+            return pairs
+        self.dropped.add(reason, list(compress(pairs, ~is_kept)))
+        return list(compress(pairs, is_kept))
 
 
 def filters(config: CleaningConfig, src: pa.Array, tgt: pa.Array) -> Iterator[tuple[str, Mask]]:
