@@ -116,28 +116,25 @@ class RunFacts:
         self.state, self.detail = self._state(counters, holder)
         newest = {name: x for point in self.points for name, x in point.figures.items() if math.isfinite(x)}
         # Where it would resume; for a run in training, the newest known step.
-        progress: tuple[int | None, ...] = (None, None, None)
+        figures: dict[str, float] = vars(counters) if counters else {}
         if self.points and (holder or counters is None):
-            numbers = (int(newest.get(name, 0)) for name in ("epoch", "num_target_tokens"))
-            progress = (max(point.step for point in self.points), *numbers)
-        elif counters is not None:
-            progress = (counters.step, counters.epoch, counters.num_target_tokens)
-        self.step, self.epochs, self.num_target_tokens = progress
+            figures = newest | {"step": max(point.step for point in self.points)}
+        self.step, self.epochs, self.num_target_tokens = (
+            int(figures[name]) if name in figures else None for name in ("step", "epoch", "num_target_tokens")
+        )
         # Of training and validation, up to the newest point.
         self.seconds = newest.get("minutes", 0.0) * 60 if self.points else None
         speeds = [speed for _, speed in self.curve("train", "tokens_per_second")]
         # The median, because single points can be slow on a busy machine.
         self.tokens_per_second = statistics.median(speeds[-20:]) if speeds else None
-        scores = self.curve("validation", "bleu")
-        if not scores and self.best and self.best.record and "bleu" in self.best.record.metrics:
-            scores = [(self.best.record.step, self.best.record.metrics["bleu"])]
         # The first of equal ones.
-        best = max(scores, key=lambda point: point[1], default=None)
-        self.best_bleu_step = best[0] if best else None
-        self.best_bleu = best[1] if best else None
+        best: tuple[int | None, float | None] = max(
+            self.curve("validation", "bleu"), key=lambda point: point[1], default=(None, None)
+        )
+        self.best_bleu_step, self.best_bleu = best
         files = [file for file in (run.metrics_file, run.config_file, run.checkpoints_dir) if file.exists()]
-        age = now - max((file.stat().st_mtime for file in files), default=math.nan)
-        self.age_seconds = round(max(0.0, age)) if files else None
+        newest_change = max((file.stat().st_mtime for file in files), default=None)
+        self.age_seconds = None if newest_change is None else round(max(0.0, now - newest_change))
         self.num_bytes = num_bytes(run.path)
         # After the state, which problems with these do not change.
         self.corpus = self._read(
