@@ -147,9 +147,7 @@ def other_validation_splits(config: DataConfig) -> dict[str, datasets.Dataset]:
 def load_undivided(config: DataConfig) -> datasets.Dataset | None:
     """All pairs of a corpus that is files without splits, empty lines included; None if it has splits."""
     source = find_source(config)
-    if source.kind not in ("file", "files", "parallel text"):
-        return None
-    return _evaluation_table(source.splits["train"]).to_dataset()
+    return _evaluation_table(source.splits["train"]).to_dataset() if source.kind == "files" else None
 
 
 def _key(sources: Sequence[FoundSource], cleaning: CleaningConfig) -> object:

@@ -34,7 +34,6 @@ LEGACY_NAMES = {
 
 # train.jsonl, train.csv.gz, or a shard of a large table: train-00000-of-00003.parquet
 TABLE_NAME = re.compile(r"(?P<split>.+?)(-\d+-of-\d+)?(?P<suffix>\.\w+?(\.gz)?)")
-WILDCARD = re.compile(r"[*?[]")
 
 
 def mixed_sources(config: DataConfig) -> list[tuple[DataConfig, float]]:
@@ -135,29 +134,23 @@ def _on_disk(config: DataConfig) -> Source | None:
     """The corpus on disk that ``config.path`` names; None if there is no such file or folder."""
     path, two_paths = named_path(config.path), _two_paths(config.path)
     try:
-        if two_paths and all(file.is_file() for file in two_paths):
-            for file in two_paths:
-                if table_format(file) is not None:
-                    raise DataError(f"data.path: {file} is a table, which has both sides: give it alone.")
-            return Source("parallel text", {"train": [parallel_part(*two_paths)]})
         if path.is_dir():
             return Source("folder", _folder_splits(path, config))
-        if path.is_file():
-            part = _part(path, config)
-            return Source("file" if len(part.files) == 1 else "parallel text", {"train": [part]})
-        if parallel := _parallel(str(path), config):
-            return Source("parallel text", {"train": [parallel]})
-        if WILDCARD.search(str(path)):
+        if two_paths and all(file.is_file() for file in two_paths):
+            if table := next(filter(table_format, two_paths), None):
+                raise DataError(f"data.path: {table} is a table, which has both sides: give it alone.")
+            parts = [parallel_part(*two_paths)]
+        elif not path.is_file() and (parallel := _parallel(str(path), config)):
+            parts = [parallel]
+        else:
             # Not Path.glob: that also matches hidden files, and refuses patterns that a shell accepts.
-            matches = sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207
-            # It may match either side of a parallel text, or both.
-            parts = {part.where: part for part in (_part(Path(match), config) for match in matches)}
-            if not parts:
-                raise DataError(f"No file matches {path}: check the folder and the pattern.")
-            return Source("files", {"train": [*parts.values()]})
+            matches = [path] if path.is_file() else sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207
+            parts = [_part(Path(match), config) for match in matches]
     except OSError as error:
         raise unreadable(config.path, error) from None
-    return None
+    # A pattern may match either side of a parallel text, or both.
+    by_name = {part.where: part for part in parts}
+    return Source("files", {"train": [*by_name.values()]}) if parts else None
 
 
 def _two_paths(text: str) -> list[Path]:

@@ -57,7 +57,7 @@ class Part:
 class Source:
     """A corpus that was found but not read yet."""
 
-    kind: Literal["built-in", "hub", "folder", "file", "files", "parallel text"]
+    kind: Literal["built-in", "hub", "folder", "files"]
     splits: Mapping[Split, Sequence[Part]]
     """The others are carved from the training split."""
     revision: str | None = None
