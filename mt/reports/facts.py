@@ -3,7 +3,6 @@
 A run may be training, or damaged in any way: what cannot be read is None or empty, and named in the problems.
 """
 
-import contextlib
 import math
 import os
 import statistics
@@ -66,7 +65,6 @@ class SavedCheckpoint:
     name: str
     record: Checkpoint | None
     """None if it cannot be read."""
-    num_bytes: int
     num_parameters: int | None
     """Weights of the model; tied ones count once."""
     problem: str | None
@@ -86,17 +84,7 @@ def inspect_checkpoint(folder: Path) -> SavedCheckpoint:
         problem = str(error)
     except SafetensorError:
         problem = f"{part} is not what was saved (wrong header or length)"
-    return SavedCheckpoint(folder.name, record, num_bytes(folder), num_parameters, problem)
-
-
-def num_bytes(folder: Path) -> int:
-    """The size of all files below a folder; links are not followed."""
-    total = 0
-    for parent, _, files in os.walk(folder):
-        for file in files:
-            with contextlib.suppress(OSError):  # Training removes old checkpoints.
-                total += os.lstat(f"{parent}/{file}").st_size
-    return total
+    return SavedCheckpoint(folder.name, record, num_parameters, problem)
 
 
 class RunFacts:
@@ -135,7 +123,6 @@ class RunFacts:
         files = [file for file in (run.metrics_file, run.config_file, run.checkpoints_dir) if file.exists()]
         newest_change = max((file.stat().st_mtime for file in files), default=None)
         self.age_seconds = None if newest_change is None else round(max(0.0, now - newest_change))
-        self.num_bytes = num_bytes(run.path)
         # After the state, which problems with these do not change.
         self.corpus = self._read(
             run.corpus_file,
