@@ -2,6 +2,7 @@
 
 import copy
 import hashlib
+import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -179,9 +180,9 @@ def _load(folder: Path) -> Corpus:
 
 def _read(sources: Sequence[FoundSource], cleaning: CleaningConfig, folder: Path) -> CorpusReport:
     """Read and clean all splits, into files that `_load` opens."""
-    own, cleaner = sources[0], Cleaner(cleaning)
+    (config, _, own), cleaner = sources[0], Cleaner(cleaning)
     held_out = {split: PairTable(folder / f"{split}.arrow") for split in EVALUATION_SPLITS}
-    carved = {split: table for split, table in held_out.items() if split not in own.source.splits}
+    carved = {split: table for split, table in held_out.items() if split not in own.splits}
     files = [folder / f"train-{number}.arrow" for number in range(len(sources))]
     trains = [PairTable(file) for file in files]
     for number, found in enumerate(sources):
@@ -189,13 +190,13 @@ def _read(sources: Sequence[FoundSource], cleaning: CleaningConfig, folder: Path
     empty = [split for split, table in {**carved, "train": trains[0]}.items() if not len(table)]
     if 0 < len(empty) <= len(carved):
         raise SplitError(
-            f"{own.config.path} is too small to be split: none of its pairs were assigned to the "
-            f"{' or '.join(empty)} split at data.held_out_fraction={own.config.held_out_fraction:g}. Add "
+            f"{config.path} is too small to be split: none of its pairs were assigned to the "
+            f"{' or '.join(empty)} split at data.held_out_fraction={config.held_out_fraction:g}. Add "
             "pairs, change the fraction, or provide your own validation and test splits."
         )
     for split, table in held_out.items():
         if split not in carved:
-            _evaluation_table(own.source.splits[split], table)
+            _evaluation_table(own.splits[split], table)
     leaks = LeakCheck({split: table.to_dataset() for split, table in held_out.items()}, TextForm.of(cleaning))
     for number, (_, _, source) in enumerate(sources):
         train = trains[number].to_dataset()
@@ -223,11 +224,11 @@ def _read_training_split(
     found: FoundSource, cleaner: Cleaner, table: PairTable, carved: Mapping[Split, PairTable]
 ) -> None:
     """Collect the pairs to train on; those that belong to a carved split go to its table instead."""
-    (config, _, source), limit = found, found.config.num_train_pairs
-    parts, skip_bad_rows = source.splits["train"], cleaner.config.skip_bad_rows
+    config, _, source = found
+    limit, parts = config.num_train_pairs or sys.maxsize, source.splits["train"]
 
     def not_carved() -> Iterator[tuple[str, str]]:
-        checked = checked_pairs(parts, cleaner.dropped, skip_bad_rows=skip_bad_rows)
+        checked = checked_pairs(parts, cleaner.dropped, skip_bad_rows=cleaner.config.skip_bad_rows)
         for pair in track(checked, "reading", unit="pairs"):
             if carved and (split := carved_split(pair[0], config.held_out_fraction)) in carved:
                 carved[split].extend([pair])
@@ -236,7 +237,7 @@ def _read_training_split(
 
     pairs = not_carved()
     # Never beyond the limit: filters must not see what follows it.
-    while chunk := list(islice(pairs, min(CHUNK_SIZE, (limit or len(table) + CHUNK_SIZE) - len(table)))):
+    while chunk := list(islice(pairs, min(CHUNK_SIZE, limit - len(table)))):
         table.extend(cleaner.clean(chunk))
     if carved:
         # Beyond the limit there may be more to carve, but nothing to drop.
@@ -274,14 +275,14 @@ def _report(
         )
         for (config, weight, source), table in zip(found, trains, strict=True)
     ]
-    source = found[0].source
-    origin: Literal["generated", "given"] = "generated" if source.kind == "built-in" else "given"
+    own = found[0][2]
+    origin: Literal["generated", "given"] = "generated" if own.kind == "built-in" else "given"
     dropped = cleaner.dropped.most_frequent_first()
     joined = " ".join(table.fingerprint for table in trains)
     splits: dict[Split, SplitReport] = {
         "train": SplitReport(
             origin,
-            [part.where for each in found for part in each.source.splits["train"]],
+            [part.where for _, _, source in found for part in source.splits["train"]],
             sum(map(len, trains)),
             hashlib.blake2b(joined.encode(), digest_size=8).hexdigest() if trains[1:] else joined,
             dropped,
@@ -289,8 +290,8 @@ def _report(
         )
     }
     for split, table in held_out.items():
-        parts = source.splits.get(split)
-        where = [part.where for part in parts or source.splits["train"]]
+        parts = own.splits.get(split)
+        where = [part.where for part in parts or own.splits["train"]]
         splits[split] = SplitReport(origin if parts else "carved", where, len(table), table.fingerprint)
     return CorpusReport(
         sources=sources, splits=splits, leaks=leaks.report(), leaks_removed=cleaner.config.remove_leaks

@@ -4,7 +4,6 @@ import glob
 import re
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 from mt.builtin.primer import MAX_TRAIN_PAIRS, PRIMER_VERSION, primer_pairs
 from mt.builtin.reverse import REVERSE_VERSION, reverse_pairs
@@ -35,6 +34,9 @@ LEGACY_NAMES = {
 # train.jsonl, train.csv.gz, or a shard of a large table: train-00000-of-00003.parquet
 TABLE_NAME = re.compile(r"(?P<split>.+?)(-\d+-of-\d+)?(?P<suffix>\.\w+?(\.gz)?)")
 
+FoundSource = tuple[DataConfig, float, Source]
+"""The config that names a source, its weight, and the source."""
+
 
 def mixed_sources(config: DataConfig) -> list[tuple[DataConfig, float]]:
     """A config for each source alone, with its weight: ``data.path``, of weight 1, then ``data.mix``."""
@@ -46,21 +48,13 @@ def mixed_sources(config: DataConfig) -> list[tuple[DataConfig, float]]:
     return [(config.model_copy(update={"mix": None}), 1.0), *mixed]
 
 
-class FoundSource(NamedTuple):
-    """A source, the config that names it, and its weight."""
-
-    config: DataConfig
-    weight: float
-    source: Source
-
-
 def find_sources(config: DataConfig, *, fast: bool = False) -> list[FoundSource]:
     """The source that ``data.path`` names, and those of ``data.mix``; if ``fast``, without slow ones."""
     found: list[FoundSource] = []
     for number, (source_config, weight) in enumerate(mixed_sources(config)):
         try:
             if not (fast and _needs_datasets(source_config)):
-                found.append(FoundSource(source_config, weight, find_source(source_config)))
+                found.append((source_config, weight, find_source(source_config)))
         except (ConfigError, DataError) as error:
             raise (type(error)(f"data.mix, {source_config.path}: {error}") if number else error) from None
     return found
