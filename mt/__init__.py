@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mt.errors import MtError as MtError
     from mt.evaluation.compare import run_comparison as compare
     from mt.evaluation.evaluate import run_evaluation as evaluate
-    from mt.export.run import export_run as export_run
+    from mt.export.export import export_run as export_run
     from mt.inference.translator import Translator as Translator
     from mt.preflight.check import preflight as check
     from mt.search.strategy import Beam as Beam
@@ -39,7 +39,7 @@ _WHERE = {
     "check": ("mt.preflight.check", "preflight"),
     "compare": ("mt.evaluation.compare", "run_comparison"),
     "evaluate": ("mt.evaluation.evaluate", "run_evaluation"),
-    "export_run": ("mt.export.run", "export_run"),
+    "export_run": ("mt.export.export", "export_run"),
     "load_config": ("mt.config.load", "load_config"),
     "train": ("mt.training.run", "run_training"),
 }

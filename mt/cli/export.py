@@ -35,8 +35,7 @@ def export(
     show_logs()
     directory = find_run(run)
     with installed_with("mt-from-scratch[transformers]" if to == "transformers" else to):
-        from mt.export.export import agreement_rows, not_expressed
-        from mt.export.run import export_run
+        from mt.export.export import agreement_rows, export_run, not_expressed
 
         record, agreements = export_run(
             directory, folder, to=to, checkpoint=checkpoint, precision=precision, data_path=data

@@ -25,7 +25,7 @@ LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-RECIPE_VERSION = 1
+RECIPE_VERSION = 2
 """Raised when the same input would give another corpus, other ids, another alignment or other files."""
 
 MANY_PAIRS = 50_000
@@ -57,10 +57,10 @@ def locked(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def cached(key: object, fill: Callable[[Path], bool], load: Callable[[Path], T]) -> T:
+def cached(key: object, fill: Callable[[Path], int], load: Callable[[Path], T]) -> T:
     """Load the entry of ``key``, a value of plain JSON types, made if there is no intact one.
 
-    ``fill`` writes files into an empty folder, and returns whether they are worth keeping.
+    ``fill`` writes files into an empty folder, and returns the number of pairs.
     """
     key = [key, RECIPE_VERSION, platform.python_version_tuple()[:2]]
     key += [[name, version(name)] for name in ("datasets", "numpy", "pyarrow", "tokenizers")]
@@ -79,12 +79,12 @@ def cached(key: object, fill: Callable[[Path], bool], load: Callable[[Path], T])
 
 
 def _make(
-    entry: Path, key: object, fill: Callable[[Path], bool], load: Callable[[Path], T], parent: Path | None
+    entry: Path, key: object, fill: Callable[[Path], int], load: Callable[[Path], T], parent: Path | None
 ) -> T:
     """Fill a temporary folder, and let it become the entry unless another process was faster."""
     with tempfile.TemporaryDirectory(prefix=f".{entry.name}.making-", dir=parent) as partial:
         folder = Path(partial)
-        is_kept = fill(folder)
+        is_kept = fill(folder) > MANY_PAIRS
         # What is mapped stays mapped, whatever becomes of the names of its files.
         result = load(folder)
         if is_kept and parent:

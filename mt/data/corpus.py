@@ -2,7 +2,7 @@
 
 import copy
 import hashlib
-import json
+import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,19 +15,11 @@ import pyarrow as pa
 
 from mt.config.data import CleaningConfig, DataConfig
 from mt.data.batches.sampler import Share
-from mt.data.cache import MANY_PAIRS, cached
+from mt.data.cache import cached
 from mt.data.cleaning.checks import checked_pairs
 from mt.data.cleaning.filters import Cleaner
 from mt.data.cleaning.leaks import LeakCheck
-from mt.data.corpus_report import (
-    CorpusReport,
-    MixedSourceReport,
-    SplitReport,
-    SplitReports,
-    TrainingSplitReport,
-    from_json,
-    to_json,
-)
+from mt.data.corpus_report import CorpusReport, SourceReport, SplitReport
 from mt.data.sources.find import FoundSource, find_source, find_sources
 from mt.data.sources.source import Part, Split, carved_split
 from mt.data.text_form import TextForm
@@ -127,12 +119,12 @@ def load_corpus(config: DataConfig, cleaning: CleaningConfig = NO_CLEANING) -> C
     sources = find_sources(config)
     key = _key(sources, cleaning)
 
-    def fill(folder: Path) -> bool:
+    def fill(folder: Path) -> int:
         report = _read(sources, cleaning, folder)
         if _key(sources, cleaning) != key:
             raise DataError(f"{config.path} changed while it was read: start again.")
-        (folder / _REPORT_FILE).write_text(json.dumps(to_json(report)), encoding="utf-8")
-        return sum(split.pairs for split in report.splits.by_name().values()) > MANY_PAIRS
+        (folder / _REPORT_FILE).write_text(report.model_dump_json(), encoding="utf-8")
+        return sum(split.pairs for split in report.splits.values())
 
     return cached(key, fill, _load)
 
@@ -156,9 +148,7 @@ def other_validation_splits(config: DataConfig) -> dict[str, datasets.Dataset]:
 def load_undivided(config: DataConfig) -> datasets.Dataset | None:
     """All pairs of a corpus that is files without splits, empty lines included; None if it has splits."""
     source = find_source(config)
-    if source.kind not in ("file", "files", "parallel text"):
-        return None
-    return _evaluation_table(source.splits["train"]).to_dataset()
+    return _evaluation_table(source.splits["train"]).to_dataset() if source.kind == "files" else None
 
 
 def _key(sources: Sequence[FoundSource], cleaning: CleaningConfig) -> object:
@@ -175,22 +165,24 @@ def _key(sources: Sequence[FoundSource], cleaning: CleaningConfig) -> object:
 
 
 def _load(folder: Path) -> Corpus:
-    report = from_json((folder / _REPORT_FILE).read_bytes())
+    report = CorpusReport.model_validate_json((folder / _REPORT_FILE).read_bytes())
     trains = [
         load_table(folder / f"train-{number}.arrow", fingerprint=source.fingerprint)
         for number, source in enumerate(report.sources)
     ]
-    validation = load_table(folder / "validation.arrow", fingerprint=report.splits.validation.fingerprint)
-    test = load_table(folder / "test.arrow", fingerprint=report.splits.test.fingerprint)
+    validation, test = (
+        load_table(folder / f"{split}.arrow", fingerprint=report.splits[split].fingerprint)
+        for split in EVALUATION_SPLITS
+    )
     train = trains[0] if len(trains) == 1 else datasets.concatenate_datasets(trains)
     return Corpus(train, validation, test, report)
 
 
 def _read(sources: Sequence[FoundSource], cleaning: CleaningConfig, folder: Path) -> CorpusReport:
     """Read and clean all splits, into files that `_load` opens."""
-    own, cleaner = sources[0], Cleaner(cleaning)
+    (config, _, own), cleaner = sources[0], Cleaner(cleaning)
     held_out = {split: PairTable(folder / f"{split}.arrow") for split in EVALUATION_SPLITS}
-    carved = {split: table for split, table in held_out.items() if split not in own.source.splits}
+    carved = {split: table for split, table in held_out.items() if split not in own.splits}
     files = [folder / f"train-{number}.arrow" for number in range(len(sources))]
     trains = [PairTable(file) for file in files]
     for number, found in enumerate(sources):
@@ -198,13 +190,13 @@ def _read(sources: Sequence[FoundSource], cleaning: CleaningConfig, folder: Path
     empty = [split for split, table in {**carved, "train": trains[0]}.items() if not len(table)]
     if 0 < len(empty) <= len(carved):
         raise SplitError(
-            f"{own.config.path} is too small to be split: none of its pairs were assigned to the "
-            f"{' or '.join(empty)} split at data.held_out_fraction={own.config.held_out_fraction:g}. Add "
+            f"{config.path} is too small to be split: none of its pairs were assigned to the "
+            f"{' or '.join(empty)} split at data.held_out_fraction={config.held_out_fraction:g}. Add "
             "pairs, change the fraction, or provide your own validation and test splits."
         )
     for split, table in held_out.items():
         if split not in carved:
-            _evaluation_table(own.source.splits[split], table)
+            _evaluation_table(own.splits[split], table)
     leaks = LeakCheck({split: table.to_dataset() for split, table in held_out.items()}, TextForm.of(cleaning))
     for number, (_, _, source) in enumerate(sources):
         train = trains[number].to_dataset()
@@ -232,11 +224,11 @@ def _read_training_split(
     found: FoundSource, cleaner: Cleaner, table: PairTable, carved: Mapping[Split, PairTable]
 ) -> None:
     """Collect the pairs to train on; those that belong to a carved split go to its table instead."""
-    (config, _, source), limit = found, found.config.num_train_pairs
-    parts, skip_bad_rows = source.splits["train"], cleaner.config.skip_bad_rows
+    config, _, source = found
+    limit, parts = config.num_train_pairs or sys.maxsize, source.splits["train"]
 
     def not_carved() -> Iterator[tuple[str, str]]:
-        checked = checked_pairs(parts, cleaner.dropped, skip_bad_rows=skip_bad_rows)
+        checked = checked_pairs(parts, cleaner.dropped, skip_bad_rows=cleaner.config.skip_bad_rows)
         for pair in track(checked, "reading", unit="pairs"):
             if carved and (split := carved_split(pair[0], config.held_out_fraction)) in carved:
                 carved[split].extend([pair])
@@ -245,7 +237,7 @@ def _read_training_split(
 
     pairs = not_carved()
     # Never beyond the limit: filters must not see what follows it.
-    while chunk := list(islice(pairs, min(CHUNK_SIZE, (limit or len(table) + CHUNK_SIZE) - len(table)))):
+    while chunk := list(islice(pairs, min(CHUNK_SIZE, limit - len(table)))):
         table.extend(cleaner.clean(chunk))
     if carved:
         # Beyond the limit there may be more to carve, but nothing to drop.
@@ -270,36 +262,37 @@ def _report(
     leaks: LeakCheck,
 ) -> CorpusReport:
     sources = [
-        MixedSourceReport(*each.identity, each.weight, len(table), table.fingerprint)
-        for each, table in zip(found, trains, strict=True)
+        SourceReport(
+            config.path,
+            source.kind,
+            config.name,
+            config.src,
+            config.tgt,
+            source.revision,
+            weight,
+            len(table),
+            table.fingerprint,
+        )
+        for (config, weight, source), table in zip(found, trains, strict=True)
     ]
-    source = found[0].source
-    origin: Literal["generated", "given"] = "generated" if source.kind == "built-in" else "given"
+    own = found[0][2]
+    origin: Literal["generated", "given"] = "generated" if own.kind == "built-in" else "given"
     dropped = cleaner.dropped.most_frequent_first()
     joined = " ".join(table.fingerprint for table in trains)
-    train = TrainingSplitReport(
-        origin=origin,
-        parts=[part.where for each in found for part in each.source.splits["train"]],
-        pairs=sum(map(len, trains)),
-        dropped=dropped,
-        fingerprint=hashlib.blake2b(joined.encode(), digest_size=8).hexdigest() if trains[1:] else joined,
-        examples={reason: cleaner.dropped.examples[reason] for reason in dropped},
-        rewritten=cleaner.num_rewritten,
-    )
-    validation, test = (
-        SplitReport(
-            origin=origin if split in source.splits else "carved",
-            parts=[part.where for part in source.splits.get(split, source.splits["train"])],
-            pairs=len(table),
-            dropped={},
-            fingerprint=table.fingerprint,
+    splits: dict[Split, SplitReport] = {
+        "train": SplitReport(
+            origin,
+            [part.where for _, _, source in found for part in source.splits["train"]],
+            sum(map(len, trains)),
+            hashlib.blake2b(joined.encode(), digest_size=8).hexdigest() if trains[1:] else joined,
+            dropped,
+            {reason: cleaner.dropped.examples[reason] for reason in dropped},
         )
-        for split, table in held_out.items()
-    )
+    }
+    for split, table in held_out.items():
+        parts = own.splits.get(split)
+        where = [part.where for part in parts or own.splits["train"]]
+        splits[split] = SplitReport(origin if parts else "carved", where, len(table), table.fingerprint)
     return CorpusReport(
-        *found[0].identity,
-        sources=sources,
-        splits=SplitReports(train, validation, test),
-        leaks=leaks.report(),
-        leaks_removed=cleaner.config.remove_leaks,
+        sources=sources, splits=splits, leaks=leaks.report(), leaks_removed=cleaner.config.remove_leaks
     )

@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
 
-from pydantic import Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field
 
 from mt.data.sources.source import Split
 from mt.display import aligned, counted
@@ -13,7 +13,7 @@ from mt.display import aligned, counted
 
 @dataclass(frozen=True)
 class SourceReport:
-    """One source of the corpus, as the config names it."""
+    """One source of the corpus, as the config names it, and its training pairs."""
 
     path: str
     kind: str
@@ -21,12 +21,6 @@ class SourceReport:
     src: str
     tgt: str
     revision: str | None
-
-
-@dataclass(frozen=True)
-class MixedSourceReport(SourceReport):
-    """A source and its training pairs."""
-
     weight: float
     pairs: int
     fingerprint: str
@@ -34,36 +28,15 @@ class MixedSourceReport(SourceReport):
 
 @dataclass(frozen=True)
 class SplitReport:
-    """One split: its origin and its contents."""
+    """One split: its origin and its contents. Only the training split is cleaned."""
 
     origin: Literal["given", "generated", "carved"]
     parts: Annotated[list[str], Field(alias="from")]
     pairs: int
-    dropped: dict[str, int]
     fingerprint: str
-
-
-@dataclass(frozen=True)
-class TrainingSplitReport(SplitReport):
-    """The training split, the only one that is cleaned."""
-
-    examples: dict[str, list[list[str]]]
+    dropped: dict[str, int] = field(default_factory=dict)
+    examples: dict[str, list[list[str]]] = field(default_factory=dict)
     """Source and target, shortened, of the first pairs dropped for each reason."""
-    rewritten: int
-    """Pairs whose text was changed by Unicode normalisation."""
-
-
-@dataclass(frozen=True)
-class SplitReports:
-    """The three splits."""
-
-    train: TrainingSplitReport
-    validation: SplitReport
-    test: SplitReport
-
-    def by_name(self) -> dict[Split, SplitReport]:
-        """All three, by their names in the config and in corpus.json."""
-        return {"train": self.train, "validation": self.validation, "test": self.test}
 
 
 @dataclass(frozen=True)
@@ -85,29 +58,16 @@ class LeakReport:
     pair: LeakCounts
 
 
-@dataclass(frozen=True)
-class CorpusReport(SourceReport):
-    """The whole corpus; the inherited fields are those of ``data.path``."""
+class CorpusReport(BaseModel):
+    """The whole corpus."""
 
-    sources: list[MixedSourceReport]
+    model_config = ConfigDict(frozen=True, serialize_by_alias=True)
+
+    sources: list[SourceReport]
     """``data.path``, then each source of ``data.mix``."""
-    splits: SplitReports
+    splits: dict[Split, SplitReport]
     leaks: dict[str, LeakReport]
     leaks_removed: bool
-
-
-_REPORT = TypeAdapter(CorpusReport)
-
-
-def to_json(report: CorpusReport) -> dict[str, Any]:
-    """The report in plain JSON types, under the keys of ``corpus.json``."""
-    content: dict[str, Any] = _REPORT.dump_python(report, mode="json", by_alias=True)
-    return content
-
-
-def from_json(content: bytes) -> CorpusReport:
-    """The report that `to_json` has written."""
-    return _REPORT.validate_json(content)
 
 
 def recorded_fingerprints(content: bytes) -> dict[Split, str]:
@@ -118,7 +78,7 @@ def recorded_fingerprints(content: bytes) -> dict[Split, str]:
         raise ValueError(f"no fingerprints of its splits ({error})") from error
 
 
-def cleaning_table(train: TrainingSplitReport, dropped_later: Mapping[str, int]) -> str:
+def cleaning_table(train: SplitReport, dropped_later: Mapping[str, int]) -> str:
     """What was dropped from training, when it was read and later, one line for each reason, or nothing."""
     counts = train.dropped | {reason: count for reason, count in dropped_later.items() if count}
     if not counts:

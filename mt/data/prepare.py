@@ -15,7 +15,7 @@ from mt.data.batches.alignment import Places, align
 from mt.data.batches.dataset import CHUNK_SIZE, DropCounts, encode_pairs
 from mt.data.batches.pairs import EncodedPairs
 from mt.data.corpus import Corpus, load_corpus, other_validation_splits, pairs_of
-from mt.data.corpus_report import cleaning_table, leak_sentence, recorded_fingerprints, to_json
+from mt.data.corpus_report import cleaning_table, leak_sentence, recorded_fingerprints
 from mt.data.suspicions import corpus_warnings
 from mt.data.text_form import DOTLESS, DOTLESS_STEPS, TextForm, has_dotless_i
 from mt.data.tokenizers.external import external_tokenizer
@@ -46,8 +46,6 @@ class Prepared:
     """The validation splits of ``data.mix``, which are scored as well, by name."""
     places: Places | None
     """The source position of each target token of ``train``, if the model learns it."""
-    report: str
-    dropped: dict[str, int]
 
 
 def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus | None = None) -> Prepared:
@@ -63,17 +61,16 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
         for tokenizer, file in zip(tokenizers, (run.src_tokenizer_file, run.tgt_tokenizer_file), strict=True):
             tokenizer.save(file)
     max_length = config.data.max_length
-    fingerprint = corpus.report.splits.train.fingerprint
+    fingerprint = corpus.report.splits["train"].fingerprint
     train, dropped = encode_pairs(
         corpus.train, *tokenizers, max_length=max_length, shares=corpus.shares, fingerprint=fingerprint
     )
-    check_pairs_left(train, dropped, config)
     validation, _ = encode_pairs(corpus.validation, *tokenizers, max_length=max_length)
-    check_validation_loss(validation, len(corpus.validation), config)
+    check_lengths(train, dropped, validation, config)
     sizes = {side: tokenizer.size for side, tokenizer in zip(("src", "tgt"), tokenizers, strict=True)}
     if not resuming:
         description = {
-            **to_json(corpus.report),
+            **corpus.report.model_dump(mode="json"),
             "dropped_in_training": dropped,
             "target_ratio": train.target_ratio,
             "vocabulary_sizes": sizes,
@@ -84,7 +81,7 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
         f"corpus: {len(train):,} training pairs, {len(corpus.validation):,} validation, "
         f"{len(corpus.test):,} test; vocabulary {sizes['src']:,} source, {sizes['tgt']:,} target"
     )
-    if table := cleaning_table(corpus.report.splits.train, dropped):
+    if table := cleaning_table(corpus.report.splits["train"], dropped):
         LOG.warning("%s", table)
     leaks, has_leaked = leak_sentence(corpus.report)
     LOG.log(logging.WARNING if has_leaked else logging.INFO, "%s", leaks)
@@ -95,8 +92,6 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
         validation,
         other_validation_splits(config.data),
         align(train) if config.training.guided_alignment else None,
-        "\n".join(filter(None, (table, leaks))),
-        corpus.report.splits.train.dropped | {reason: count for reason, count in dropped.items() if count},
     )
 
 
@@ -145,33 +140,29 @@ def _make_tokenizers(texts: "_Texts", config: Config) -> list[Tokenizer]:
     else:
         made = train_tokenizer(texts, config.tokenizer)
     # Text to translate must look like the training text, which is in this form already.
-    form, by_column = TextForm.of(config.cleaning), [made for _ in texts.columns]
-    for i, column in enumerate(texts.columns):
+    form, tokenizers = TextForm.of(config.cleaning), []
+    for column in texts.columns:
+        tokenizer = Tokenizer.from_json(made.to_json().encode())
         if column in texts.dotless:
-            by_column[i] = Tokenizer.from_json(made.to_json().encode())
-            by_column[i].begin_with(DOTLESS_STEPS)
-    for tokenizer in by_column:
+            tokenizer.begin_with(DOTLESS_STEPS)
         if tokenizer.form != form:
             tokenizer.begin_with(form.steps())
-    return by_column
+        tokenizers.append(tokenizer)
+    return tokenizers
 
 
-def check_pairs_left(train: EncodedPairs, dropped: DropCounts, config: Config) -> None:
-    """Check that there is something to train on."""
+def check_lengths(train: EncodedPairs, dropped: DropCounts, validation: EncodedPairs, config: Config) -> None:
+    """Check that pairs are left to train on, and for a loss if it decides which checkpoint is best."""
+    limit = f"data.max_length ({config.data.max_length})"
     if not len(train):
         raise DataError(
             f"no training pair is left: {dropped['empty']:,} are empty on a side, and "
-            f"{dropped['too long']:,} are longer than data.max_length ({config.data.max_length})."
+            f"{dropped['too long']:,} are longer than {limit}."
         )
-
-
-def check_validation_loss(validation: EncodedPairs, num_pairs: int, config: Config) -> None:
-    """Check that there is a loss if it decides which checkpoint is best."""
     if config.validation.metric == "loss" and not len(validation):
         raise DataError(
-            f"there would be no validation loss: none of {counted(num_pairs, 'validation pair')} has text on "
-            f"both sides and fits data.max_length ({config.data.max_length}). Raise it, or set "
-            "validation.metric to bleu or chrf."
+            f"there would be no validation loss: no validation pair has text on both sides and fits {limit}. "
+            "Raise it, or set validation.metric to bleu or chrf."
         )
 
 
@@ -219,13 +210,13 @@ def check_same_corpus(run: RunDirectory, corpus: Corpus) -> None:
             f"{run.corpus_file} cannot be read ({error}), which says what corpus this run began with. Start "
             "over with --restart, which moves the old run aside."
         ) from error
-    now = corpus.report.splits.by_name()
-    changed = [name for name, split in now.items() if recorded.get(name) != split.fingerprint]
+    own, splits = corpus.report.sources[0], corpus.report.splits
+    changed = [name for name, split in splits.items() if recorded.get(name) != split.fingerprint]
     if changed:
-        on_hub = f" (its commit is in {run.corpus_file}: set data.revision)" if corpus.report.revision else ""
+        on_hub = f" (its commit is in {run.corpus_file}: set data.revision)" if own.revision else ""
         raise RunError(
             f"the corpus is not the one that {run.path} began with: {' and '.join(changed)} differ. Restore "
             f"the old one{on_hub}, use another run directory with --run PATH, or start over with --restart, "
             "which moves the old run aside. A new run from its weights on this corpus: "
-            f"{run.adapt_command(corpus.report.path)}"
+            f"{run.adapt_command(own.path)}"
         )

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +24,7 @@ from mt.data.tokenizers.sentencepiece import read_sentencepiece
 from mt.data.tokenizers.tokenizer import Tokenizer, read_tokenizer_file
 from mt.errors import DataError, RunError
 from mt.export.marian_layout import layers, permuted, sines_first
-from mt.files import make_folder, new_folder, read_text, sha256
+from mt.files import make_folder, new_folder, read_text
 from mt.inference.loaded_model import tokenizer_checksums
 from mt.run_directory import RunDirectory
 from mt.special_tokens import BOS_ID, PAD_ID, SPECIAL_TOKENS, UNK
@@ -38,8 +37,6 @@ VOCABULARY, TARGET_VOCABULARY = "vocab.json", "target_vocab.json"
 SENTENCEPIECE = {"src": "source.spm", "tgt": "target.spm"}
 TOKENIZER_CONFIG, TOKENIZER = "tokenizer_config.json", "tokenizer.json"
 _WANTED = [SAFE, PICKLED, "*.spm", "*.json"]
-_KEPT = "imported"
-"""The folder of the run with the files that its tokenizers were made from."""
 _MAX_BYTES = 2**28
 _NEVER = -100.0
 """The bias of an entry that the imported model does not have: its probability is 0."""
@@ -129,16 +126,12 @@ def import_marian(source: str, run: RunDirectory, *, src: str | None, tgt: str |
         made.config_file.write_text(config_to_yaml(config), encoding="utf-8")
         tokenizers["src"].save(made.src_tokenizer_file)
         tokenizers["tgt"].save(made.tgt_tokenizer_file)
-        kept = [path for path in sorted(folder.iterdir()) if path.suffix in (".spm", ".json")]
-        (partial / _KEPT).mkdir()
-        for path in kept:
-            shutil.copyfile(path, partial / _KEPT / path.name)
         CheckpointStore(made.checkpoints_dir).save(
             0,
             ours,
             None,
             metrics={},
-            environment={path.name: sha256(path) for path in kept},
+            environment={},
             tokenizers=tokenizer_checksums(made),
             best=True,
             keep=1,

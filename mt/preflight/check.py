@@ -140,13 +140,14 @@ def _corpus_section(corpus: Corpus) -> Section:
     splits = corpus.report.splits
     details = [
         (str(name), f"{origin_of_split(split.origin)}, {', '.join(split.parts)}")
-        for name, split in splits.by_name().items()
+        for name, split in splits.items()
     ]
-    details += [("cleaning", line) for line in cleaning_table(splits.train, {}).splitlines()]
+    details += [("cleaning", line) for line in cleaning_table(splits["train"], {}).splitlines()]
     leaks, has_leaked = leak_sentence(corpus.report)
+    num_dropped = sum(splits["train"].dropped.values())
     return Section(
         "corpus",
-        f"{counted(len(corpus.train), 'training pair')} and {sum(splits.train.dropped.values()):,} dropped, "
+        f"{counted(len(corpus.train), 'training pair')} and {num_dropped:,} dropped, "
         f"{len(corpus.validation):,} validation, {len(corpus.test):,} test",
         # Otherwise it is a warning.
         details if has_leaked else [*details, ("leaks", leaks)],

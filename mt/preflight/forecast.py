@@ -108,8 +108,8 @@ def warn_of_held_out_pairs(config: Config, corpus: Corpus) -> Iterator[str]:
     """Splits that say little, that `mt evaluate` refuses for a missing target, or that training has seen."""
     splits = corpus.report.splits
     for name, pairs, split in (
-        ("validation", corpus.validation, splits.validation),
-        ("test", corpus.test, splits.test),
+        ("validation", corpus.validation, splits["validation"]),
+        ("test", corpus.test, splits["test"]),
     ):
         if len(pairs) < FEWEST_PAIRS:
             is_largest = config.data.held_out_fraction >= LARGEST_HELD_OUT_FRACTION

@@ -136,7 +136,7 @@ def _load(data: DataConfig) -> tuple[Corpus, DataConfig, float]:
         # Larger than the usual one; a still larger one would leave too little to train on.
         fraction = rule.LARGEST_HELD_OUT_FRACTION
     else:
-        splits = corpus.report.splits.by_name()
+        splits = corpus.report.splits
         carved = [split.pairs for split in splits.values() if split.origin == "carved"]
         num_pairs = len(corpus.train) + sum(carved)
         fewest, most = rule.FEWEST_HELD_OUT / num_pairs, rule.MOST_HELD_OUT / num_pairs

@@ -15,8 +15,7 @@ from mt.data.batches.pairs import EncodedPairs
 from mt.data.batches.sampler import Share
 from mt.data.corpus import Corpus
 from mt.data.prepare import (
-    check_pairs_left,
-    check_validation_loss,
+    check_lengths,
     make_tokenizers,
 )
 from mt.data.tokenizers.tokenizer import Tokenizer
@@ -103,11 +102,8 @@ def encode(config: Config, text: Text) -> tuple[EncodedPairs, dict[str, int]]:
     """The examined training pairs as a run encodes them, and how many of them are dropped for each reason."""
     max_length, validation = config.data.max_length, text.evaluation["validation"]
     pairs, dropped = encode_pairs(text.train, *text.tokenizers, max_length=max_length, shares=text.shares)
-    check_pairs_left(pairs, dropped, config)
-    # The rest of a larger split may have a loss even if no examined pair does.
-    if text.validation_scale == 1:
-        encoded, _ = encode_pairs(validation, *text.tokenizers, max_length=max_length)
-        check_validation_loss(encoded, len(validation), config)
+    encoded, _ = encode_pairs(validation, *text.tokenizers, max_length=max_length)
+    check_lengths(pairs, dropped, encoded, config)
     return pairs, dropped
 
 

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import pairwise
 
+from mt.reports.facts import short_count
+
 WIDTH, HEIGHT = 460, 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, WIDTH - 14, 12, HEIGHT - 40
 _MAX_POINTS = 400
@@ -55,13 +57,13 @@ def line_chart(title: str, curves: Mapping[str, Points], *, unit: str = "") -> s
     ]
     drawn += [
         f'<line class="grid" x1="{x(step)}" x2="{x(step)}" y1="{_TOP}" y2="{_BOTTOM}"/><text class="tick" '
-        f'x="{x(step)}" y="{_BOTTOM + 16}" text-anchor="middle">{_short(step)}</text>'
+        f'x="{x(step)}" y="{_BOTTOM + 16}" text-anchor="middle">{short_count(step)}</text>'
         for step in _ticks(0.0, last_step)
         if step == int(step)
     ]
     drawn += [
         f'<line class="grid" x1="{_LEFT}" x2="{_RIGHT}" y1="{y(value)}" y2="{y(value)}"/><text class="tick" '
-        f'x="{_LEFT - 6}" y="{y(value, 4.5)}" text-anchor="end">{_short(value)}</text>'
+        f'x="{_LEFT - 6}" y="{y(value, 4.5)}" text-anchor="end">{short_count(value)}</text>'
         for value in _ticks(low, high)
     ]
     legend = ""
@@ -100,14 +102,3 @@ def _ticks(low: float, high: float) -> list[float]:
     power = 10.0 ** math.floor(math.log10(rough))
     width = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough)
     return [n * width for n in range(math.ceil(low / width), math.floor(high / width) + 1)]
-
-
-def _short(value: float) -> str:
-    """The label of a tick."""
-    for unit, name in ((1e6, "M"), (1e3, "k")):
-        if abs(value) >= 10 * unit:
-            return f"{value / unit:g}{name}"
-    if 0 < abs(value) < 0.001:
-        digits, exponent = f"{value:.5e}".split("e")
-        return f"{float(digits):g}e{int(exponent)}"
-    return f"{value:g}"

@@ -3,7 +3,6 @@
 A run may be training, or damaged in any way: what cannot be read is None or empty, and named in the problems.
 """
 
-import contextlib
 import math
 import os
 import statistics
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
 
 from mt.checkpoint.directory import BEST, LATEST, CheckpointDirectory
@@ -27,7 +26,7 @@ from mt.checkpoint.record import (
 )
 from mt.config.explain import first_complaint
 from mt.config.load import load_config
-from mt.data.corpus_report import CorpusReport
+from mt.data.corpus_report import CorpusReport, leak_sentence
 from mt.display import counted
 from mt.errors import CheckpointError, ConfigError
 from mt.evaluation.record import read_evaluations
@@ -40,7 +39,6 @@ T = TypeVar("T")
 State = Literal["running", "stopped", "finished", "damaged", "imported"]
 
 
-@dataclass(frozen=True)
 class CorpusFacts(CorpusReport):
     """The contents of ``corpus.json``."""
 
@@ -51,22 +49,13 @@ class CorpusFacts(CorpusReport):
     @property
     def dropped(self) -> dict[str, int]:
         """All training pairs dropped, by reason, the most frequent first."""
-        counts = (self.splits.train.dropped | self.dropped_in_training).items()
+        counts = (self.splits["train"].dropped | self.dropped_in_training).items()
         return {reason: count for reason, count in sorted(counts, key=lambda item: -item[1]) if count}
 
     @property
-    def leak_sentences(self) -> list[str]:
+    def leak_sentence(self) -> str:
         """How much of the evaluation data is also in the training data."""
-        removed = "; the whole pairs were removed from training."
-        return [
-            f"Of {counted(leaks.pairs, 'pair')} in {split}, {counted(leaks.pair.normalised, 'whole pair')}, "
-            f"{counted(leaks.source.normalised, 'source')} and {counted(leaks.target.normalised, 'target')} "
-            f"are also in the training data{removed if self.leaks_removed and leaks.pair.normalised else '.'}"
-            for split, leaks in self.leaks.items()
-        ]
-
-
-_CORPUS = TypeAdapter(CorpusFacts)
+        return leak_sentence(self)[0]
 
 
 @dataclass(frozen=True)
@@ -76,7 +65,6 @@ class SavedCheckpoint:
     name: str
     record: Checkpoint | None
     """None if it cannot be read."""
-    num_bytes: int
     num_parameters: int | None
     """Weights of the model; tied ones count once."""
     problem: str | None
@@ -96,17 +84,7 @@ def inspect_checkpoint(folder: Path) -> SavedCheckpoint:
         problem = str(error)
     except SafetensorError:
         problem = f"{part} is not what was saved (wrong header or length)"
-    return SavedCheckpoint(folder.name, record, num_bytes(folder), num_parameters, problem)
-
-
-def num_bytes(folder: Path) -> int:
-    """The size of all files below a folder; links are not followed."""
-    total = 0
-    for parent, _, files in os.walk(folder):
-        for file in files:
-            with contextlib.suppress(OSError):  # Training removes old checkpoints.
-                total += os.lstat(f"{parent}/{file}").st_size
-    return total
+    return SavedCheckpoint(folder.name, record, num_parameters, problem)
 
 
 class RunFacts:
@@ -126,33 +104,29 @@ class RunFacts:
         self.state, self.detail = self._state(counters, holder)
         newest = {name: x for point in self.points for name, x in point.figures.items() if math.isfinite(x)}
         # Where it would resume; for a run in training, the newest known step.
-        progress: tuple[int | None, ...] = (None, None, None)
+        figures: dict[str, float] = vars(counters) if counters else {}
         if self.points and (holder or counters is None):
-            numbers = (int(newest.get(name, 0)) for name in ("epoch", "num_target_tokens"))
-            progress = (max(point.step for point in self.points), *numbers)
-        elif counters is not None:
-            progress = (counters.step, counters.epoch, counters.num_target_tokens)
-        self.step, self.epochs, self.num_target_tokens = progress
+            figures = newest | {"step": max(point.step for point in self.points)}
+        self.step, self.epochs, self.num_target_tokens = (
+            int(figures[name]) if name in figures else None for name in ("step", "epoch", "num_target_tokens")
+        )
         # Of training and validation, up to the newest point.
         self.seconds = newest.get("minutes", 0.0) * 60 if self.points else None
         speeds = [speed for _, speed in self.curve("train", "tokens_per_second")]
         # The median, because single points can be slow on a busy machine.
         self.tokens_per_second = statistics.median(speeds[-20:]) if speeds else None
-        scores = self.curve("validation", "bleu")
-        if not scores and self.best and self.best.record and "bleu" in self.best.record.metrics:
-            scores = [(self.best.record.step, self.best.record.metrics["bleu"])]
         # The first of equal ones.
-        best = max(scores, key=lambda point: point[1], default=None)
-        self.best_bleu_step = best[0] if best else None
-        self.best_bleu = best[1] if best else None
+        best: tuple[int | None, float | None] = max(
+            self.curve("validation", "bleu"), key=lambda point: point[1], default=(None, None)
+        )
+        self.best_bleu_step, self.best_bleu = best
         files = [file for file in (run.metrics_file, run.config_file, run.checkpoints_dir) if file.exists()]
-        age = now - max((file.stat().st_mtime for file in files), default=math.nan)
-        self.age_seconds = round(max(0.0, age)) if files else None
-        self.num_bytes = num_bytes(run.path)
+        newest_change = max((file.stat().st_mtime for file in files), default=None)
+        self.age_seconds = None if newest_change is None else round(max(0.0, now - newest_change))
         # After the state, which problems with these do not change.
         self.corpus = self._read(
             run.corpus_file,
-            lambda: None if self.imported_from else _CORPUS.validate_json(run.read_corpus_report()),
+            lambda: None if self.imported_from else CorpusFacts.model_validate_json(run.read_corpus_report()),
         )
         self.sessions = self._read(run.sessions_file, lambda: read_sessions(run)) or []
         if self.sessions and holder:

@@ -4,7 +4,6 @@ A page loads nothing, and has no script except that of the attention. Whatever a
 for its format, unless it is `Markup`, so that no text of a corpus or a config can become markup.
 """
 
-import difflib
 import re
 import shlex
 from collections.abc import Sequence
@@ -30,7 +29,6 @@ _FOLDER = Path(__file__).parent
 _LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z]{2,4})?", re.ASCII)
 # The names that the Hugging Face Hub has for sacreBLEU's metrics.
 _METRICS = {"bleu": "bleu", "chrf": "chrf", "chrfpp": "chrf", "ter": "ter"}
-_TOKENS = re.compile(r"\w+|\s+|[^\w\s]+")
 
 
 class _Row(NamedTuple):
@@ -76,9 +74,6 @@ def render(
         keep_trailing_newline=True,
     )
     environment.filters |= {
-        "breakable": _breakable,
-        "block": lambda text: Markup(escape(visible(text))),
-        "code": _code,
         "counted": counted,
         "fenced": _fenced,
         "markup": Markup,
@@ -105,7 +100,6 @@ def render(
         made=datetime.now(UTC),
         version=__version__,
         charts=_charts(facts, config),
-        compared=compared,
         style=Markup((_FOLDER / "page.css").read_text(encoding="utf-8")),
         languages=list(filter(_LANGUAGE.fullmatch, (config.data.src, config.data.tgt))),
         datasets=list(dict.fromkeys(source.path for source in sources if source.kind == "hub")),
@@ -125,7 +119,7 @@ def figures(facts: RunFacts) -> dict[str, str]:
     } | {
         what: form(number)
         for what, form, number in (
-            ("training pairs", short_count, facts.corpus and facts.corpus.splits.train.pairs),
+            ("training pairs", short_count, facts.corpus and facts.corpus.splits["train"].pairs),
             ("parameters", short_count, facts.best and facts.best.num_parameters),
             ("steps", "{:,}".format, facts.step),
             ("target tokens", short_count, facts.num_target_tokens),
@@ -152,7 +146,7 @@ def _scores(facts: RunFacts) -> list[_Row]:
     }
     if facts.best and scores:
         data, search = _own_split(facts, "validation"), "greedy search, during training"
-        num_sentences = facts.corpus.splits.validation.pairs if facts.corpus else None
+        num_sentences = facts.corpus.splits["validation"].pairs if facts.corpus else None
         rows.append(_Row(data, facts.best.name, search, num_sentences, scores))
     return rows
 
@@ -187,34 +181,10 @@ def _charts(facts: RunFacts, config: Config) -> list[Markup]:
     ]
 
 
-def _breakable(name: str) -> Markup:
-    """A signature, or the name of an option, that may be broken between its parts."""
-    return Markup(re.sub("[|._]", r"\g<0><wbr>", str(escape(visible(name)))))
-
-
-def compared(translation: str, reference: str) -> tuple[list[tuple[bool, str]], list[tuple[bool, str]]]:
-    """Both as parts, with whether a part does not occur at that position in the other."""
-    one, other = _TOKENS.findall(translation), _TOKENS.findall(reference)
-    parts: tuple[list[tuple[bool, str]], list[tuple[bool, str]]] = ([], [])
-    matcher = difflib.SequenceMatcher(None, one, other, autojunk=False)
-    for kind, start, end, other_start, other_end in matcher.get_opcodes():
-        for side, words in zip(parts, (one[start:end], other[other_start:other_end]), strict=True):
-            text = "".join(words)
-            side.append((kind != "equal" and bool(text.strip()), text))
-    return parts
-
-
 def _markdown(text: str) -> str:
     """Text that is safe in Markdown, on one line."""
     # Beyond what TensorBoard supports: strike-through, formulas, and mentions of people.
     return markdown_text(text).replace("~", "&#126;").replace("$", "&#36;").replace("@", "&#64;")
-
-
-def _code(text: str) -> Markup:
-    """Text as code on one line, also in a table."""
-    # A backslash before the one that keeps a bar from ending the cell would undo that.
-    plain = " ".join(visible(text).split()).replace("`", "'").replace("\\|", "\\ |").replace("|", r"\|")
-    return Markup(f"`{plain}`" if plain else "")
 
 
 def _fenced(text: str, language: str) -> Markup:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mt.config.write import all_options
-from mt.display import aligned, counted, one_line, size
+from mt.display import aligned, counted, one_line
 from mt.errors import ConfigError, RunError
 from mt.reports.facts import RunFacts, short_count, short_duration
 from mt.run_directory import TRAIN_ONE, RunDirectory
@@ -25,7 +25,6 @@ _COLUMNS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("tokens", "num_target_tokens", short_count),
     ("tokens/s", "tokens_per_second", "{:,.0f}".format),
     ("age", "age_seconds", short_duration),
-    ("size", "num_bytes", size),
 )
 _NUM_BEFORE_OPTIONS = 4
 _SEED = "training.seed"

@@ -6,8 +6,7 @@ from itertools import chain, zip_longest
 from mt.display import progress
 from mt.errors import DataError
 from mt.evaluation.analysis import ScoredSentence, sentence_scores
-from mt.evaluation.evaluate import setting_name
-from mt.evaluation.test_set import load_evaluation_set, read_lines, was_trained_with_another
+from mt.evaluation.test_set import load_evaluation_set, was_trained_with_another
 from mt.inference.loaded_model import LoadedModel
 from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
@@ -35,38 +34,32 @@ class RankedSamples:
     def short(self) -> list[ScoredSentence]:
         """Those that are short enough to draw what every token attends to: the worst and the best in turn."""
         in_turn = chain.from_iterable(zip_longest(self.worst, self.best))
-        return [s for s in in_turn if s and _is_drawable(s.source) and _is_drawable(s.translation)]
-
-
-def _is_drawable(text: str) -> bool:
-    return 0 < len(text.strip()) <= _MAX_DRAWN_CHARACTERS
+        return [
+            sample
+            for sample in in_turn
+            if sample
+            and all(0 < len(text) <= _MAX_DRAWN_CHARACTERS for text in (sample.source, sample.translation))
+        ]
 
 
 def rank_samples(
     run: RunDirectory, loaded: LoadedModel, translator: ModelTranslator, *, num_sentences: int
 ) -> RankedSamples:
-    """Rank translations of the validation split, made by greedy search.
-
-    If an evaluation of this checkpoint has left its translations in the run, all of them are used. Otherwise
-    ``num_sentences`` are translated at most, spread evenly over the split.
-    """
+    """Translate ``num_sentences`` of the validation split, spread evenly, by greedy search, and rank them."""
     validation = load_evaluation_set(loaded.config, "validation")
     if validation.fingerprint and was_trained_with_another(run, "validation", validation.fingerprint):
         raise DataError(
             f"the validation split of {loaded.config.data.path} has changed since {run.path} was trained, so "
             "the model may have been trained on some of its sentences. Restore the old files."
         )
-    sources, references = validation.sources, validation.references
-    count = len(sources)
-    indices = list(range(count))
-    file = run.hypotheses_file(setting_name(loaded.checkpoint, validation, None))
-    translations = read_lines(file) if file.exists() else []
-    if len(translations) != count:
-        num = min(num_sentences, count)
-        indices = [count * number // num for number in range(num)]
-        sources, references = ([texts[index] for index in indices] for texts in (sources, references))
-        with progress(num, unit="sentences", description="translating") as advance:
-            translations = translator.translate(sources, join_lines=True, advance=advance)
+    count = len(validation.sources)
+    num_sentences = min(num_sentences, count)
+    indices = [count * number // num_sentences for number in range(num_sentences)]
+    sources, references = (
+        [texts[index] for index in indices] for texts in (validation.sources, validation.references)
+    )
+    with progress(num_sentences, unit="sentences", description="translating") as advance:
+        translations = translator.translate(sources, join_lines=True, advance=advance)
     scores = sentence_scores(translations, references)
     numbers = [index + 1 for index in indices]
     samples = map(ScoredSentence, numbers, sources, translations, references, scores)

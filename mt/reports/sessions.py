@@ -1,10 +1,8 @@
 """The sessions of a run, from its ``sessions.jsonl``: when each began, how it ended, and its warnings."""
 
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from mt.files import read_json_lines
 from mt.run_directory import RunDirectory
@@ -25,18 +23,6 @@ class TrainingSession:
     signatures: dict[str, str] = field(default_factory=dict)
     """How its validation computed the scores, by their names."""
 
-    def add(self, event: Mapping[str, Any]) -> None:
-        """Add what happened after its start."""
-        match event:
-            case {"event": "training", "step": int(step)}:
-                self.first_step = step
-            case {"event": "validation", "signatures": dict(signatures)}:
-                self.signatures = signatures
-            case {"event": "warning", "text": str(text)}:
-                self.warnings.append(text)
-            case {"event": "end", "reason": str(reason)}:
-                self.outcome = reason
-
     def __str__(self) -> str:
         outcome = self.outcome or "nothing says how it ended, as after a kill"
         begun = f"resumed from step {self.first_step:,}" if self.first_step else "started"
@@ -49,9 +35,18 @@ def read_sessions(run: RunDirectory) -> list[TrainingSession]:
     """Read the sessions; lines that are no events are skipped."""
     sessions: list[TrainingSession] = []
     for event in read_json_lines(run.sessions_file):
-        if event.get("event") == "start":
-            with suppress(LookupError, ValueError, TypeError):
-                sessions.append(TrainingSession(datetime.fromisoformat(event["time"])))
-        elif sessions:
-            sessions[-1].add(event)
+        match event:
+            case {"event": "start", "time": str(time)}:
+                with suppress(ValueError):
+                    sessions.append(TrainingSession(datetime.fromisoformat(time)))
+            case _ if not sessions:
+                pass
+            case {"event": "training", "step": int(step)}:
+                sessions[-1].first_step = step
+            case {"event": "validation", "signatures": dict(signatures)}:
+                sessions[-1].signatures = signatures
+            case {"event": "warning", "text": str(text)}:
+                sessions[-1].warnings.append(text)
+            case {"event": "end", "reason": str(reason)}:
+                sessions[-1].outcome = reason
     return sessions

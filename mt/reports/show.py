@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from mt.display import aligned, counted, origin_of_split, size, visible
+from mt.display import aligned, counted, origin_of_split, visible
 from mt.reports.charts import sparkline
 from mt.reports.facts import CorpusFacts, RunFacts
 
@@ -13,7 +13,7 @@ def describe(facts: RunFacts) -> str:
     """Titled sections, as text for a terminal, in which control characters of the run are escaped."""
     environment = {name: str(value) for name, value in facts.environment.items()}
     sections = {
-        str(facts.run.path): _pairs(facts.progress | {"size": size(facts.num_bytes)}),
+        str(facts.run.path): _pairs(facts.progress),
         "problems": [problem for problem in facts.problems if problem not in (facts.detail or "")],
         "model": _pairs(facts.model),
         "corpus": _corpus(facts.corpus) if facts.corpus else (),
@@ -40,15 +40,16 @@ def _pairs(rows: dict[str, str]) -> list[str]:
 
 
 def _corpus(corpus: CorpusFacts) -> Iterator[str]:
-    revision = f", revision {corpus.revision}" if corpus.revision else ""
-    yield f"{corpus.path}, {corpus.src} to {corpus.tgt}{revision}"
-    for source in corpus.sources[1:]:
+    own, *mixed = corpus.sources
+    revision = f", revision {own.revision}" if own.revision else ""
+    yield f"{own.path}, {own.src} to {own.tgt}{revision}"
+    for source in mixed:
         yield f"mixed with {source.path}, {counted(source.pairs, 'pair')}, weight {source.weight:g}"
-    for name, split in corpus.splits.by_name().items():
+    for name, split in corpus.splits.items():
         yield f"{name}: {counted(split.pairs, 'pair')} ({origin_of_split(split.origin)})"
     dropped = [f"{count:,} {reason}" for reason, count in corpus.dropped.items()]
     yield "dropped from training: " + (", ".join(dropped) or "nothing")
-    yield from corpus.leak_sentences
+    yield corpus.leak_sentence
 
 
 def _curves(facts: RunFacts) -> Iterator[str]:
@@ -72,15 +73,13 @@ def _sessions(facts: RunFacts) -> Iterator[str]:
 
 
 def _checkpoints(facts: RunFacts) -> list[str]:
-    rows, notes = [("name", "marked", "BLEU", "size")], [""]
+    rows, notes = [("name", "marked", "BLEU")], [""]
     for saved in facts.checkpoints:
         bleu = saved.record.metrics.get("bleu") if saved.record else None
         average_of = saved.record.average_of if saved.record else []
         is_best = saved == facts.best and (saved.record is None or saved.record.best)
         marks = ["best"] * is_best + ["latest"] * (saved == facts.latest)
-        rows.append(
-            (saved.name, " ".join(marks), "-" if bleu is None else f"{bleu:.2f}", size(saved.num_bytes))
-        )
+        rows.append((saved.name, " ".join(marks), "-" if bleu is None else f"{bleu:.2f}"))
         averaged = f"average of {len(average_of)}" if average_of else ""
         notes.append(f"damaged: {saved.problem}" if saved.problem else averaged)
     lines = zip(aligned(rows, num_texts=2), notes, strict=True)

@@ -105,9 +105,8 @@ def random_pairs(num_pairs: int, vocabulary: int) -> EncodedPairs:
     frequencies = 1 / words
 
     def side(lengths: npt.NDArray[np.int64]) -> EncodedSentences:
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
-        ids = generator.choice(words, int(offsets[-1]), p=frequencies / frequencies.sum())
-        return EncodedSentences(ids.astype("int32"), offsets, lengths.astype("int32") + 1)
+        ids = generator.choice(words, int(lengths.sum()), p=frequencies / frequencies.sum())
+        return EncodedSentences(ids.astype("int32"), lengths.astype("int32") + 1)
 
     return EncodedPairs(side(src_lengths), side(tgt_lengths))
 

@@ -128,7 +128,7 @@ def test_a_story_tells_of_corpus_resuming_killing_and_evaluations(
         r"resumed from step 4; stopped at step 7, saved: .*SIGTERM",
         r"resumed from step 7; finished: ",
         r"step_0000012 .*latest",
-        rf"{re.escape(corpus['path'])}, test, step_\d+, greedy search: \d+ sentences",
+        rf"{re.escape(corpus['sources'][0]['path'])}, test, step_\d+, greedy search: \d+ sentences",
         r"BLEU \d+\.\d\d \[.*\] \(nrefs:1\|.*version:",
     ):
         assert re.search(expected, out), f"{expected}\n{out}"
@@ -137,7 +137,7 @@ def test_a_story_tells_of_corpus_resuming_killing_and_evaluations(
 def test_names_and_records_cannot_control_the_terminal(call: Call) -> None:
     run = RunDirectory(Path(shutil.copytree(GOLDEN / "format_2" / "run", Path("runs") / f"a{TITLE}b")))
     corpus = json.loads(run.corpus_file.read_text())
-    corpus["path"] = f"x{TITLE}\u202ey"
+    corpus["sources"][0]["path"] = f"x{TITLE}\u202ey"
     corpus["dropped_in_training"] = {f"why{TITLE}": 3}
     run.corpus_file.write_text(json.dumps(corpus))
     events = [{"event": "start"}, {"event": "warning", "text": f"beware{TITLE}"}]

@@ -94,7 +94,6 @@ LOAD_CORPORA = """
 import io, json, logging, sys, time
 from mt.config.data import DataConfig
 from mt.data.corpus import load_corpus
-from mt.data.corpus_report import to_json
 from mt.errors import MtError
 for fields in json.loads(sys.argv[1]):
     log = logging.StreamHandler(io.StringIO())
@@ -103,7 +102,8 @@ for fields in json.loads(sys.argv[1]):
     start = time.monotonic()
     try:
         corpus = load_corpus(DataConfig(**fields))
-        outcome = {"description": to_json(corpus.report), "train": corpus.train[:], "test": corpus.test[:]}
+        report = corpus.report.model_dump(mode="json")
+        outcome = {"description": report, "train": corpus.train[:], "test": corpus.test[:]}
     except MtError as error:
         outcome = {"error": str(error)}
     print(json.dumps(outcome | {"seconds": time.monotonic() - start, "log": log.stream.getvalue()}))

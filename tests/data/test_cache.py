@@ -28,8 +28,7 @@ KEY = {"what": "text", "number": 7}
 @pytest.fixture(autouse=True)
 def all_are_large(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("MT_CACHE", str(tmp_path / "cache"))
-    for module in (corpus_module, dataset, alignment):
-        monkeypatch.setattr(module, "MANY_PAIRS", 50)
+    monkeypatch.setattr(mt.data.cache, "MANY_PAIRS", 50)
     monkeypatch.setattr(corpus_module, "CHUNK_SIZE", 20)
 
 
@@ -55,12 +54,12 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def get(key: object, text: str, made: list[str] | None = None, *, is_kept: bool = True) -> str:
     """The text of an entry, which is ``text`` where it is made."""
 
-    def fill(folder: Path) -> bool:
+    def fill(folder: Path) -> int:
         (folder / "text").write_text(text)
         (folder / "more").write_text("more of it")
         if made is not None:
             made.append(text)
-        return is_kept
+        return 100 * is_kept
 
     return cached(key, fill, lambda folder: (folder / "text").read_text())
 

@@ -73,7 +73,7 @@ def test_leaks_are_reported_and_removed_only_on_request(tmp_path: Path) -> None:
     removed = load(tmp_path, TRAIN, TEST, remove_leaks=True)
     assert list(zip(removed.train["src"], removed.train["tgt"], strict=True)) == TRAIN[2:]
     assert [tuple(share) for share in removed.shares] == [(3, 1.0)]
-    training = removed.report.splits.train
+    training = removed.report.splits["train"]
     assert training.dropped == {"the pair is in validation or test": 2}
     assert training.pairs == 3
     sentence, is_warning = leak_sentence(removed.report)

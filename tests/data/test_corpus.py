@@ -11,7 +11,6 @@ import pytest
 
 from mt.config.data import DataConfig
 from mt.data.corpus import Corpus, load_corpus, load_split
-from mt.data.corpus_report import to_json
 from mt.data.sources.source import carved_split
 from mt.errors import DataError
 
@@ -36,7 +35,7 @@ def sources(corpus: Corpus, split: str) -> list[str]:
 
 def splits_of(corpus: Corpus) -> dict[str, dict[str, object]]:
     """The splits of the report, as they are in corpus.json."""
-    splits: dict[str, dict[str, object]] = json.loads(json.dumps(to_json(corpus.report)))["splits"]
+    splits: dict[str, dict[str, object]] = corpus.report.model_dump(mode="json")["splits"]
     return splits
 
 

@@ -9,39 +9,29 @@ from mt.data.corpus_report import (
     CorpusReport,
     LeakCounts,
     LeakReport,
-    MixedSourceReport,
+    SourceReport,
     SplitReport,
-    SplitReports,
-    TrainingSplitReport,
-    from_json,
     recorded_fingerprints,
-    to_json,
 )
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 NONE = LeakCounts(0, 0)
 REPORT = CorpusReport(
-    "corpus",
-    "folder",
-    None,
-    "en",
-    "de",
-    None,
-    sources=[MixedSourceReport("corpus", "folder", None, "en", "de", None, 1.0, 2, "0a")],
-    splits=SplitReports(
-        TrainingSplitReport("given", ["a", "b"], 2, {"empty": 1}, "0a", {"empty": [["", "x"]]}, 3),
-        SplitReport("given", ["v"], 1, {}, "0b"),
-        SplitReport("carved", ["t"], 1, {}, "0c"),
-    ),
+    sources=[SourceReport("corpus", "folder", None, "en", "de", None, 1.0, 2, "0a")],
+    splits={
+        "train": SplitReport("given", ["a", "b"], 2, "0a", {"empty": 1}, {"empty": [["", "x"]]}),
+        "validation": SplitReport("given", ["v"], 1, "0b"),
+        "test": SplitReport("carved", ["t"], 1, "0c"),
+    },
     leaks={"test": LeakReport(1, LeakCounts(1, 2), NONE, NONE)},
     leaks_removed=False,
 )
 
 
 def test_the_fingerprints_are_read_back_from_what_was_written() -> None:
-    content = json.dumps(to_json(REPORT)).encode()
+    content = REPORT.model_dump_json().encode()
     assert recorded_fingerprints(content) == {"train": "0a", "validation": "0b", "test": "0c"}
-    assert from_json(content) == REPORT
+    assert CorpusReport.model_validate_json(content) == REPORT
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_more_pairs_than_are_encoded_at_a_time() -> None:
     assert encoded.shares == (Share(3_625, 1.0), Share(5_075, 2.5))
     assert dropped == {"empty": 300, "too long": 3_000}
     for side in (encoded.src, encoded.tgt):
-        assert [array.dtype for array in (side.ids, side.offsets, side.lengths)] == ["i4", "i8", "i4"]
+        assert [array.dtype for array in (side.ids, side.lengths)] == ["i4", "i4"]
         assert isinstance(side.ids.base, np.memmap)
 
 

@@ -104,12 +104,12 @@ def test_what_is_loaded_is_recorded_with_its_commit(main_hub: Hub, outcomes: dic
     good, description = outcomes["good"], outcomes["good"]["description"]
     assert good["train"] == {"src": source_texts(PAIRS[4:]), "tgt": [target for _, target in PAIRS[4:]]}
     assert good["test"]["src"] == source_texts(PAIRS[2:4])
-    assert (description["kind"], description["revision"]) == ("hub", multi30k["main"])
+    assert tuple(description["sources"][0][key] for key in ("kind", "revision")) == ("hub", multi30k["main"])
     assert description["splits"]["validation"]["origin"] == "given"
     assert good["log"] == ""
     tag = outcomes["tag"]
     assert tag["train"]["src"] == source_texts(PAIRS[4:10])
-    assert tag["description"]["revision"] == multi30k["v1"]
+    assert tag["description"]["sources"][0]["revision"] == multi30k["v1"]
     splits = outcomes["named"]["description"]["splits"]
     assert splits["train"]["from"] == ["the train split of Helsinki-NLP/opus_books (en-de)"]
     assert splits["test"]["origin"] == "carved"
@@ -150,7 +150,10 @@ def test_an_unreachable_hub_is_reported_at_once_and_the_cache_still_serves(
     assert "secret" not in missing["log"] + missing["error"]
     for outcome, name in ((books, "named"), (newest, "tag")):
         assert outcome["train"] == outcomes[name]["train"]
-        assert outcome["description"]["revision"] == outcomes[name]["description"]["revision"]
+        assert (
+            outcome["description"]["sources"][0]["revision"]
+            == outcomes[name]["description"]["sources"][0]["revision"]
+        )
         assert "from the cache, at commit" in outcome["log"]
     # A cached commit is never taken for another.
     assert re.search(f"requests commit {commits['main']} .*only commit {commits['v1']} is", older["error"])

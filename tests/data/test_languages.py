@@ -1,6 +1,5 @@
 """What the language of a side says about its text: its script."""
 
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from mt.config.data import DataConfig
 from mt.data.corpus import load_corpus
 from mt.data.prepare import make_tokenizers
 from mt.data.suspicions import corpus_warnings
-from mt.errors import DataError
 
 MakeConfig = Callable[..., Config]
 
@@ -80,12 +78,3 @@ def test_a_file_with_the_line_ends_of_old_macs_is_read_as_lines(end: str, tmp_pa
     corpus = load_corpus(DataConfig(path=str(tmp_path), src="en", tgt="de"))
     assert list(corpus.train["src"]) == TEXTS["en"]
     assert list(corpus.train["tgt"]) == TEXTS["de"]
-
-
-@pytest.mark.parametrize("path", ["train.de", ".", "train", "train.en,train.de"])
-def test_a_pipe_is_called_a_pipe(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("train.en").write_text("a\n")
-    os.mkfifo("train.de")
-    with pytest.raises(DataError, match=r"train\.de is a pipe.*to a file"):
-        load_corpus(DataConfig(path=path, src="en", tgt="de"))

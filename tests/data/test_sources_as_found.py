@@ -85,8 +85,10 @@ def test_a_json_object_around_the_rows_is_not_called_damaged(
         text = json.dumps(rows, indent=indent, separators=separators)
         (tmp_path / name).write_text(text, encoding="utf-8")
         loading_fails(tmp_path / name, r"If its rows are in 'data', .*jq -c '\.data\[\]'")
-    (tmp_path / "list.jsonl").write_text(json.dumps([{"en": "A"}], indent=1), encoding="utf-8")
-    loading_fails(tmp_path / "list.jsonl", r"is one JSON list, .*name it \.json")
+    pairs = [{"en": en, "de": de} for en, de in PAIRS]
+    text = json.dumps(pairs, indent=indent, separators=separators)
+    (tmp_path / "list.jsonl").write_text(text, encoding="utf-8")
+    assert num_pairs(load(tmp_path / "list.jsonl")) == len(PAIRS)
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
@@ -129,7 +131,7 @@ def test_bad_rows_are_counted_and_dropped_on_request(tmp_path: Path) -> None:
     )
     corpus = load(tmp_path, CleaningConfig(skip_bad_rows=True))
     assert num_pairs(corpus) == len(PAIRS)
-    assert corpus.report.splits.train.dropped == {
+    assert corpus.report.splits["train"].dropped == {
         "there are fewer cells than in the first line": 2,
         "the text is not UTF-8": 1,
         "there are more cells than in the first line": 1,

@@ -20,7 +20,7 @@ def test_the_usual_sizes_and_disjoint_sources(path: str, num_train_pairs: int) -
     assert (len(corpus.train), len(corpus.validation), len(corpus.test)) == (num_train_pairs, 500, 1000)
     train = set(corpus.train["src"])
     assert not train & {*corpus.validation["src"], *corpus.test["src"]}
-    assert corpus.report.kind == "built-in"
+    assert corpus.report.sources[0].kind == "built-in"
 
 
 def test_the_primer_goes_both_ways() -> None:

@@ -56,7 +56,7 @@ def test_tables_in_the_order_of_their_names(tmp_path: Path) -> None:
     (tmp_path / ".part-3.jsonl").write_text("hidden", encoding="utf-8")
     corpus = load(tmp_path / "part-*.jsonl")
     assert_is_the_whole(corpus, 300)
-    assert corpus.report.kind == "files"
+    assert corpus.report.sources[0].kind == "files"
     whole = load_undivided(DataConfig(path=f"{tmp_path}/*", src="en", tgt="de"))
     assert whole is not None
     assert len(whole) == 300
@@ -67,7 +67,7 @@ def test_parallel_text_by_either_side_or_both(tmp_path: Path, pattern: str) -> N
     for i in (2, 0, 1):
         write_parallel(tmp_path / f"part-{i}", range(100 * i, 100 * i + 100))
     if pattern == "part-?":  # Matches no file, for the endings are part of the names.
-        loading_fails(tmp_path / pattern, r"No file matches .*part-\?")
+        loading_fails(tmp_path / pattern, r"there is no file or folder .*part-\?")
     else:
         assert_is_the_whole(load(tmp_path / pattern), 300)
 
@@ -85,7 +85,7 @@ def test_a_file_whose_name_looks_like_a_pattern_is_that_file(tmp_path: Path) -> 
 
 
 def test_what_is_wrong_among_many_files_is_named(tmp_path: Path) -> None:
-    loading_fails(tmp_path / "*.jsonl", r"No file matches .*\*\.jsonl")
+    loading_fails(tmp_path / "*.jsonl", r"there is no file or folder .*\*\.jsonl")
     for i in range(3):
         write_table(tmp_path / f"{i}.jsonl", range(3))
     (tmp_path / "1.jsonl").write_text('{"en": "a", "de": "b"}\n{"en": "a"', encoding="utf-8")

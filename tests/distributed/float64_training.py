@@ -3,9 +3,7 @@
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
 
 from mt import processes
@@ -33,10 +31,10 @@ def recorded_step(self: TrainState, step: LaunchedStep) -> StepResult:
     return result
 
 
-def recorded_batch(self: BatchStream, indices: Any, epoch: int, generator: np.random.Generator) -> Batch:
+def recorded_batch(self: BatchStream, epoch: int, number: int) -> Batch:
     """Remember which pairs a batch has."""
-    latest.append((epoch, indices.tolist()))
-    return batch_of(self, indices, epoch, generator)
+    latest.append((epoch, self.epoch(epoch).batches[number].tolist()))
+    return batch_of(self, epoch, number)
 
 
 torch.set_default_dtype(torch.float64)

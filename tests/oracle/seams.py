@@ -21,7 +21,7 @@ def splits(config: Config) -> tuple[dict[str, datasets.Dataset], dict[str, int]]
     """The splits, with the columns src and tgt, and how many training pairs were dropped for each reason."""
     corpus = load_corpus(config.data, config.cleaning)
     names = {"train": corpus.train, "validation": corpus.validation, "test": corpus.test}
-    return names, corpus.report.splits.train.dropped
+    return names, corpus.report.splits["train"].dropped
 
 
 def batches(config: Config, run: Path, num_epochs: int) -> Iterator[tuple[object, ...]]:

@@ -10,13 +10,11 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from mt.evaluation.analysis import ScoredSentence
 from mt.reports.facts import RunFacts
-from mt.reports.report import compared, figures, render
+from mt.reports.report import figures, render
 from mt.reports.samples import RankedSamples
 from mt.run_directory import RunDirectory
 
@@ -88,8 +86,8 @@ def hostile_run(golden_run: GoldenRun) -> RunDirectory:
     quoted = json.dumps(HOSTILE.replace("\u202e", ""))
     run.config_file.write_text(config.replace("path: corpus", f"path: {quoted}"))
     corpus = json.loads(run.corpus_file.read_text())
-    corpus |= {"path": HOSTILE, "src": HOSTILE, "revision": HOSTILE, "dropped_in_training": {HOSTILE: 2}}
-    source = corpus["sources"][0] | {"path": HOSTILE, "revision": HOSTILE}
+    corpus["dropped_in_training"] = {HOSTILE: 2}
+    source = corpus["sources"][0] | {"path": HOSTILE, "src": HOSTILE, "revision": HOSTILE}
     corpus["sources"] = [source, source]
     corpus["splits"]["train"] |= {"fingerprint": HOSTILE}
     corpus["vocabulary_sizes"] = {HOSTILE: 7}
@@ -111,9 +109,7 @@ def test_hostile_text_is_text_in_the_page(hostile_run: RunDirectory) -> None:
     outline = Outline(text)
     assert "script" not in [tag for tag, _ in outline.tags]
     assert not [character for character in text if not character.isprintable() and character not in "\n"]
-    # The marks of differing words may be between its parts.
-    assert outline.text.count("alert(1)") > 15
-    assert outline.text.count(SCRIPT) > 10
+    assert outline.text.count(SCRIPT) > 15
 
 
 def test_hostile_text_is_text_in_the_card(hostile_run: RunDirectory) -> None:
@@ -199,7 +195,7 @@ def test_page_and_card_tell_the_facts_of_the_files(golden_run: GoldenRun) -> Non
         assert expected in text, expected
         assert expected.replace("_", r"\_") in markdown or expected in markdown, expected
     assert "a:1|b:2" in text
-    assert r"`a:1\|b:2`" in markdown
+    assert r"a:1\|b:2" in markdown
     front = yaml.safe_load(markdown.split("---\n")[1])
     assert front["language"] == ["en", "de"]
     assert {"type": "bleu", "name": "BLEU, beam of 5", "value": 31.25} in (
@@ -231,18 +227,3 @@ def test_the_headline_is_of_the_test_split_of_the_run_before_other_data(golden_r
         assert not hub & {28.5, 99.75, 30.5}
         # All are in the table.
         assert all(f"| {value:.2f} |" in markdown for _, _, value in evaluations)
-
-
-WORDS = st.lists(st.sampled_from(["a", "b", "<i>", "&", ".", "ä"]), max_size=12).map(" ".join)
-
-
-@settings(deadline=None)
-@given(translation=WORDS, reference=WORDS)
-def test_marked_words_are_those_that_differ_and_no_character_is_lost(
-    translation: str, reference: str
-) -> None:
-    shown = compared(translation, reference)
-    assert ["".join(text for _, text in parts) for parts in shown] == [translation, reference]
-    kept = ["".join(text for differs, text in parts if not differs) for parts in shown]
-    # Without what is marked the two are the same but for spaces, which are not marked alone.
-    assert kept[0].replace(" ", "") == kept[1].replace(" ", "")

@@ -14,7 +14,6 @@ import pytest
 from mt.__main__ import main
 from mt.config.load import load_config
 from mt.data.corpus import load_split
-from mt.evaluation.evaluate import run_evaluation
 from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
 
@@ -54,19 +53,9 @@ def test_the_sentences_shown_are_of_the_validation_split_and_as_the_model_transl
     for source, translation in samples:
         assert unescape(source) in validation["src"]
         [expected] = translator.translate([unescape(source)])
-        assert unescape(re.sub("</?mark>", "", translation)) == expected
+        assert unescape(translation) == expected
     assert 'class="mt-attention"' in text
     assert "Left out" not in text
-
-
-def test_translations_of_an_evaluation_are_shown_instead_of_new_ones(
-    trained: RunDirectory, report: Callable[..., int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = run_evaluation(trained, split="validation", analyse=False, device="cpu")
-    monkeypatch.setattr(ModelTranslator, "translate", None)
-    out = tmp_path / "card.md"
-    assert report("--run", trained.path, "--format", "md", "--out", out, "--sentences", "1") == 0
-    assert f"From {found.num_sentences} of the {found.num_sentences} sentences" in out.read_text()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ Both directions are trained jointly, and a link counts as much as they agree on 
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mt.data.batches.pairs import EncodedPairs, mapped
-from mt.data.cache import MANY_PAIRS, cached
+from mt.data.cache import cached
 from mt.display import track
 
 NONE = -1
@@ -58,15 +58,14 @@ class Lexicon:
         keys, word_pair = np.unique(grid.keys(tgt_vocab_size), return_inverse=True)
         src_word, tgt_word = np.divmod(keys, tgt_vocab_size)
         no_counterpart = _NO_COUNTERPART / max(len(grid.src_ids), len(grid.tgt_ids))
-        lexicon = cls(keys, np.ones(len(keys)), np.ones(len(keys)), tgt_vocab_size, no_counterpart)
+        tgt_given_src = src_given_tgt = np.ones(len(keys))
         for _ in track(range(_ITERATIONS), "learning the alignment", unit="iterations"):
-            both = lexicon.tgt_given_src[word_pair], lexicon.src_given_tgt[word_pair]
-            counts = np.bincount(word_pair, grid.posterior(*both, no_counterpart), minlength=len(keys))
+            posterior = grid.posterior(tgt_given_src[word_pair], src_given_tgt[word_pair], no_counterpart)
+            counts = np.bincount(word_pair, posterior, minlength=len(keys))
             tgt_given_src, src_given_tgt = (
                 counts / np.maximum(np.bincount(word, counts), 1e-12)[word] for word in (src_word, tgt_word)
             )
-            lexicon = replace(lexicon, tgt_given_src=tgt_given_src, src_given_tgt=src_given_tgt)
-        return lexicon
+        return cls(keys, tgt_given_src, src_given_tgt, tgt_vocab_size, no_counterpart)
 
     def align(self, pairs: EncodedPairs, indices: Integers) -> Places:
         """The source position of each target token of the pairs at ``indices``, concatenated, or NONE."""
@@ -92,12 +91,12 @@ def align(pairs: EncodedPairs) -> Places:
         for array in (side.ids, side.lengths):
             digest.update(np.ascontiguousarray(array).data)
 
-    def fill(folder: Path) -> bool:
+    def fill(folder: Path) -> int:
         blocks = _aligned(pairs, Lexicon.learn(pairs))
         with (folder / "places").open("wb") as file:
             for places in track(blocks, "aligning", unit="words", total=len(pairs.tgt.ids), size=len):
                 file.write(places.data)
-        return len(pairs) > MANY_PAIRS
+        return len(pairs)
 
     key = {"what": "alignment", "ids": digest.hexdigest()}
     return cached(key, fill, lambda folder: mapped(folder / "places", np.int16))

@@ -55,8 +55,8 @@ class BpeDropout:
             offsets = sentences.offsets[block.start : block.stop + 1]
             tokens = sentences.ids[offsets[0] : offsets[-1]]
             segmented.append(self._segment(tokens, np.diff(offsets), generator))
-        ids, lengths = zip(*((block.ids, block.lengths - 1) for block in segmented), strict=True)
-        return EncodedSentences.from_flat(np.concatenate(ids), np.concatenate(lengths))
+        ids, lengths = zip(*((block.ids, block.lengths) for block in segmented), strict=True)
+        return EncodedSentences(np.concatenate(ids), np.concatenate(lengths))
 
     def _segment(self, tokens: Ids, lengths: _Array, generator: np.random.Generator) -> EncodedSentences:
         """Segment concatenated sentences of ``lengths`` tokens."""
@@ -66,9 +66,9 @@ class BpeDropout:
         begins_word = _begin_pieces(self._library, symbols) | (np.diff(sentence, prepend=-1) > 0)
         merged, places = self._merge(symbols, np.cumsum(begins_word), generator)
         new_lengths = np.bincount(sentence[places], minlength=len(lengths))
-        new_and_old = EncodedSentences.from_flat(
+        new_and_old = EncodedSentences(
             np.concatenate([merged, tokens]).astype(np.int32),
-            np.concatenate([new_lengths, lengths]).astype(np.int32),
+            np.concatenate([new_lengths, lengths]).astype(np.int32) + np.int32(1),
         )
         is_too_long = new_lengths + 1 > self._max_length
         return new_and_old.select(np.arange(len(lengths)) + len(lengths) * is_too_long)

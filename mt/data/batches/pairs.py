@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any, Self
@@ -19,8 +20,6 @@ class EncodedSentences:
     """Raw ids of N sentences, concatenated, with neither BOS nor EOS."""
 
     ids: Ids
-    offsets: npt.NDArray[np.int64]
-    """``(N + 1,)``; sentence i is ``ids[offsets[i]:offsets[i + 1]]``."""
     lengths: npt.NDArray[np.int32]
     """``(N,)`` tokens of each sentence, EOS included."""
 
@@ -29,12 +28,12 @@ class EncodedSentences:
         """Concatenate a few sentences."""
         num_tokens = np.fromiter(map(len, sentences), dtype=np.int32, count=len(sentences))
         ids = np.fromiter(chain.from_iterable(sentences), dtype=np.int32, count=int(num_tokens.sum()))
-        return cls.from_flat(ids, num_tokens)
+        return cls(ids, num_tokens + np.int32(1))
 
-    @classmethod
-    def from_flat(cls, ids: Ids, num_tokens: npt.NDArray[np.int32]) -> Self:
-        """Sentences whose ids are concatenated in ``ids``, with ``num_tokens[i]`` for sentence i."""
-        return cls(ids, offsets_of(num_tokens), num_tokens + np.int32(1))
+    @cached_property
+    def offsets(self) -> npt.NDArray[np.int64]:
+        """``(N + 1,)``; sentence i is ``ids[offsets[i]:offsets[i + 1]]``."""
+        return np.concatenate([np.zeros(1, np.int64), np.cumsum(self.lengths - 1, dtype=np.int64)])
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -47,7 +46,7 @@ class EncodedSentences:
 
     def select(self, indices: npt.NDArray[np.integer]) -> Self:
         """A copy of the sentences at ``indices``, in this order."""
-        selected = self.from_flat(np.empty(0, np.int32), self.lengths[indices] - np.int32(1))
+        selected = replace(self, lengths=self.lengths[indices])
         # How far each sentence moves, for each of its ids.
         moves = np.repeat(self.offsets[indices] - selected.offsets[:-1], selected.lengths - 1)
         return replace(selected, ids=self.ids[moves + np.arange(len(moves))])
@@ -73,11 +72,6 @@ class EncodedPairs:
     def select(self, indices: npt.NDArray[np.integer]) -> tuple[EncodedSentences, EncodedSentences]:
         """Sources and targets at ``indices``, as `collate` takes them."""
         return self.src.select(indices), self.tgt.select(indices)
-
-
-def offsets_of(num_tokens: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
-    """``(N + 1,)`` where each sentence begins, and the end of the last."""
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(num_tokens, dtype=np.int64)])
 
 
 def mapped(path: Path, kind: npt.DTypeLike) -> npt.NDArray[Any]:

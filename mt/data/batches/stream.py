@@ -1,6 +1,6 @@
 """The training batches of a run, step by step, from any position."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -14,7 +14,7 @@ from mt.data.batches.alignment import Places
 from mt.data.batches.batch import Batch, collate
 from mt.data.batches.bpe_dropout import BpeDropout
 from mt.data.batches.pairs import EncodedPairs, Ids
-from mt.data.batches.sampler import Batches, Indices, epoch_batches
+from mt.data.batches.sampler import Batches, epoch_batches
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.seeding import derived_seed
 from mt.special_tokens import UNK_ID
@@ -43,8 +43,8 @@ class StepBatches(NamedTuple):
 
 
 def replace_with_unk(
-    src: Sequence[Ids],
-    tgt: Sequence[Ids],
+    src: Iterable[Ids],
+    tgt: Iterable[Ids],
     places: Sequence[Places],
     share: float,
     generator: np.random.Generator,
@@ -132,9 +132,9 @@ class BatchStream:
         _, pairs, batches = self.epoch(epoch)
         end = min(batch + self.num_micro_batches, len(batches))
         own = range(batch + self.rank, end, self.num_processes)
-        micro_batches = [self._batch(batches[number], epoch, number) for number in own]
+        micro_batches = [self.batch_of(epoch, number) for number in own]
         if not micro_batches:
-            micro_batches = [self._batch(batches[batch], epoch, batch).without_labels()]
+            micro_batches = [self.batch_of(epoch, batch).without_labels()]
         if self._is_pinned:
             micro_batches = [micro_batch.pin_memory() for micro_batch in micro_batches]
         num_target_tokens = sum(int(pairs.tgt.lengths[batches[number]].sum()) for number in range(batch, end))
@@ -142,22 +142,19 @@ class BatchStream:
             micro_batches, num_target_tokens, (epoch + 1, 0) if end == len(batches) else (epoch, end)
         )
 
-    def _batch(self, indices: Indices, epoch: int, number: int) -> Batch:
+    def batch_of(self, epoch: int, number: int) -> Batch:
         """The batch at a position; everything random in it is seeded by the position."""
-        # Another name for this purpose would draw other words in every run.
-        generator = np.random.default_rng(derived_seed("hidden words", self.seed, epoch, number))
-        batch = self.batch_of(indices, epoch, generator)
-        return replace(batch, dropout_seed=derived_seed("dropout", self.seed, epoch, number))
-
-    def batch_of(self, indices: Indices, epoch: int, generator: np.random.Generator) -> Batch:
-        """The batch of these pairs of an epoch; the generator draws the words that become UNK."""
+        indices = self.epoch(epoch).batches[number]
         pairs = self.epoch(epoch).pairs.select(indices)
         if self.places is None:
-            return collate(*pairs)
-        offsets = self.pairs.tgt.offsets
-        places = [self.places[offsets[i] : offsets[i + 1]] for i in indices]
-        src, tgt = map(list, pairs)
-        return collate(*replace_with_unk(src, tgt, places, self.unknown_share, generator), places)
+            batch = collate(*pairs)
+        else:
+            offsets = self.pairs.tgt.offsets
+            places = [self.places[offsets[i] : offsets[i + 1]] for i in indices]
+            # Another name for this purpose would draw other words in every run.
+            generator = np.random.default_rng(derived_seed("hidden words", self.seed, epoch, number))
+            batch = collate(*replace_with_unk(*pairs, places, self.unknown_share, generator), places)
+        return replace(batch, dropout_seed=derived_seed("dropout", self.seed, epoch, number))
 
     def epoch(self, number: int) -> Epoch:
         """The epoch after ``number`` others; cached until another is requested."""
@@ -193,8 +190,7 @@ class BatchStream:
         _, pairs, batches = self.epoch(epoch)
         lengths = pairs.src.lengths, pairs.tgt.lengths
         sizes = [len(rows) * sum(int(side[rows].max()) for side in lengths) for rows in batches]
-        largest = int(np.argmax(sizes))
-        return self._batch(batches[largest], epoch, largest)
+        return self.batch_of(epoch, int(np.argmax(sizes)))
 
 
 def training_batches(

@@ -1,10 +1,8 @@
 """The filters of the ``cleaning`` section, each applied to thousands of pairs at once."""
 
-from collections.abc import Iterable, Iterator
-from functools import cache
+from collections.abc import Iterator
 from hashlib import blake2b
 from itertools import compress
-from unicodedata import category, is_normalized
 
 import numpy as np
 import numpy.typing as npt
@@ -26,75 +24,44 @@ SEVERAL_SCRIPTS = {"Japanese": ("Han", "Hiragana", "Katakana"), "Korean": ("Hang
 
 
 class Cleaner:
-    """Applies the ``cleaning`` section to training pairs, and counts what it drops and rewrites."""
+    """Applies the ``cleaning`` section to training pairs, and counts what it drops."""
 
     def __init__(self, config: CleaningConfig) -> None:
         self.config = config
         self.dropped = Dropped()
-        self.num_rewritten = 0
-        self._seen = SeenPairs()
-        nothing = pa.array([], pa.large_string())
-        self._has_filters = any(True for _ in filters(config, nothing, nothing))
+        self._seen = set[bytes]()
+        """64-bit digests of all pairs so far: about 90 MB for a million."""
 
     def clean(self, pairs: Pairs) -> Pairs:
         """The pairs that are kept, in order and in the form of the config."""
-        pairs = self._rewritten(pairs)
-        if pairs and self._has_filters:
-            src, tgt = (pa.array(side, pa.large_string()) for side in zip(*pairs, strict=True))
-            is_kept = np.ones(len(pairs), dtype=np.bool_)
-            for reason, is_dropped in filters(self.config, src, tgt):
-                self._count(reason, pairs, is_kept & is_dropped)
-                is_kept &= ~is_dropped
-            pairs = _select(pairs, is_kept)
+        form = TextForm.of(self.config)
+        pairs = list(zip(*(form.rewrite(pair[side] for pair in pairs) for side in (0, 1)), strict=True))
+        has_text = np.array([bool(src.strip() and tgt.strip()) for src, tgt in pairs], dtype=np.bool_)
+        pairs = self._keep(pairs, has_text, "a side has nothing that can be seen")
+        src, tgt = (pa.array([pair[side] for pair in pairs], pa.large_string()) for side in (0, 1))
+        is_kept = np.ones(len(pairs), dtype=np.bool_)
+        for reason, is_dropped in filters(self.config, src, tgt):
+            self._keep(pairs, ~(is_kept & is_dropped), reason)
+            is_kept &= ~is_dropped
+        pairs = list(compress(pairs, is_kept))
         if self.config.remove_duplicates:
-            is_new = self._seen.add(pairs)
-            self._count("the pair was there before", pairs, ~is_new)
-            pairs = _select(pairs, is_new)
+            is_new = np.array([self._is_new(*pair) for pair in pairs], dtype=np.bool_)
+            pairs = self._keep(pairs, is_new, "the pair was there before")
         return pairs
 
-    def _rewritten(self, pairs: Pairs) -> Pairs:
-        """The pairs in the form of the config; those that change are counted, those left empty dropped."""
-        form = TextForm.of(self.config)
-        sides = [[pair[side] for pair in pairs] for side in (0, 1)]
-        if all(_is_certain_to_have(form, "".join(side)) for side in sides):
+    def _is_new(self, src: str, tgt: str) -> bool:
+        num_seen, encoded = len(self._seen), src.encode()
+        # The length distinguishes ("a", "bc") from ("ab", "c").
+        digest = blake2b(b"%d:%b%b" % (len(encoded), encoded, tgt.encode()), digest_size=8).digest()
+        self._seen.add(digest)
+        return len(self._seen) > num_seen
+
+    def _keep(self, pairs: Pairs, is_kept: Mask, reason: str) -> Pairs:
+        """The pairs that are kept; the others are counted."""
+        if is_kept.all():
             return pairs
-        rewritten = list(zip(*map(form.rewrite, sides), strict=True))
-        is_changed = np.array([new != old for new, old in zip(rewritten, pairs, strict=True)])
-        is_empty = np.array([not (src.strip() and tgt.strip()) for src, tgt in rewritten])
-        self.num_rewritten += int((is_changed & ~is_empty).sum())
-        self._count("a side has nothing that can be seen", pairs, is_empty)
-        return _select(rewritten, ~is_empty)
-
-    def _count(self, reason: str, pairs: Pairs, is_dropped: Mask) -> None:
-        if is_dropped.any():
-            self.dropped.add(reason, _select(pairs, is_dropped))
-
-
-def _select(pairs: Pairs, mask: Mask) -> Pairs:
-    return pairs if mask.all() else list(compress(pairs, mask))
-
-
-def _is_certain_to_have(form: TextForm, text: str) -> bool:
-    """Whether rewriting leaves a text as it is, of many lines in a fifth of the time of asking each."""
-    if form.unescape_html and "&" in text:
-        return False
-    if text.isascii():
-        return True
-    codes = np.frombuffer(text.encode("utf-16-le"), np.uint16)
-    return not _suspects(form)[codes[codes > 0x7F]].any()
-
-
-@cache
-def _suspects(form: TextForm) -> Mask:
-    """``(65536,)`` whether a text with this 16-bit code may have to be rewritten."""
-    return np.array(
-        [
-            category(character) in ("Cf", "Cs", "Mc", "Me", "Mn")
-            or "\u1100" <= character <= "\u11ff"  # Letters that compose Hangul.
-            or (form.unicode_form != "none" and not is_normalized(form.unicode_form, character))
-            for character in map(chr, range(2**16))
-        ]
-    )
+        self.dropped.add(reason, list(compress(pairs, ~is_kept)))
+        return list(compress(pairs, is_kept))
 
 
 def filters(config: CleaningConfig, src: pa.Array, tgt: pa.Array) -> Iterator[tuple[str, Mask]]:
@@ -130,37 +97,3 @@ def is_mostly_of_other_script(texts: pa.Array, script: str) -> Mask:
     num_letters = pc.count_substring_regex(suspects, r"\p{L}").to_numpy()
     mask[mask] = 2 * num_other > num_letters
     return mask
-
-
-class SeenPairs:
-    """64-bit hashes of all pairs so far, in a few sorted arrays that are merged as they grow."""
-
-    def __init__(self) -> None:
-        self._runs: list[npt.NDArray[np.uint64]] = []
-
-    def add(self, pairs: Iterable[tuple[str, str]]) -> npt.NDArray[np.bool_]:
-        """Add N pairs, and return a mask ``(N,)``: True where a pair is new."""
-        digests = np.frombuffer(b"".join(_digest(*pair) for pair in pairs), dtype="<u8")
-        hashes, first = np.unique(digests, return_index=True)
-        is_new = np.ones(len(hashes), dtype=np.bool_)
-        for run in self._runs:
-            positions = np.minimum(np.searchsorted(run, hashes), len(run) - 1)
-            is_new &= run[positions] != hashes
-        self._keep(hashes[is_new])
-        result = np.zeros(len(digests), dtype=np.bool_)
-        result[first[is_new]] = True
-        return result
-
-    def _keep(self, run: npt.NDArray[np.uint64]) -> None:
-        """Add a sorted array, merged with earlier ones until each is over twice as long as the next."""
-        while self._runs and len(self._runs[-1]) <= 2 * len(run):
-            run = np.concatenate([self._runs.pop(), run])
-            run.sort()
-        if len(run):
-            self._runs.append(run)
-
-
-def _digest(src: str, tgt: str) -> bytes:
-    encoded = src.encode()
-    # The length distinguishes ("a", "bc") from ("ab", "c").
-    return blake2b(b"%d:%b%b" % (len(encoded), encoded, tgt.encode()), digest_size=8).digest()

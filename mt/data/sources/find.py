@@ -4,7 +4,6 @@ import glob
 import re
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 from mt.builtin.primer import MAX_TRAIN_PAIRS, PRIMER_VERSION, primer_pairs
 from mt.builtin.reverse import REVERSE_VERSION, reverse_pairs
@@ -34,9 +33,9 @@ LEGACY_NAMES = {
 
 # train.jsonl, train.csv.gz, or a shard of a large table: train-00000-of-00003.parquet
 TABLE_NAME = re.compile(r"(?P<split>.+?)(-\d+-of-\d+)?(?P<suffix>\.\w+?(\.gz)?)")
-WILDCARD = re.compile(r"[*?[]")
-# What is read of a .json file, which is read as a whole, to see whether it has the columns.
-MOST_JSON_BYTES = 2**22
+
+FoundSource = tuple[DataConfig, float, Source]
+"""The config that names a source, its weight, and the source."""
 
 
 def mixed_sources(config: DataConfig) -> list[tuple[DataConfig, float]]:
@@ -49,27 +48,13 @@ def mixed_sources(config: DataConfig) -> list[tuple[DataConfig, float]]:
     return [(config.model_copy(update={"mix": None}), 1.0), *mixed]
 
 
-class FoundSource(NamedTuple):
-    """A source, the config that names it, and its weight."""
-
-    config: DataConfig
-    weight: float
-    source: Source
-
-    @property
-    def identity(self) -> tuple[str, str, str | None, str, str, str | None]:
-        """What a report begins with."""
-        config, _, source = self
-        return config.path, source.kind, config.name, config.src, config.tgt, source.revision
-
-
 def find_sources(config: DataConfig, *, fast: bool = False) -> list[FoundSource]:
     """The source that ``data.path`` names, and those of ``data.mix``; if ``fast``, without slow ones."""
     found: list[FoundSource] = []
     for number, (source_config, weight) in enumerate(mixed_sources(config)):
         try:
             if not (fast and _needs_datasets(source_config)):
-                found.append(FoundSource(source_config, weight, find_source(source_config)))
+                found.append((source_config, weight, find_source(source_config)))
         except (ConfigError, DataError) as error:
             raise (type(error)(f"data.mix, {source_config.path}: {error}") if number else error) from None
     return found
@@ -79,9 +64,7 @@ def check_sources(config: DataConfig) -> None:
     """Find a wrong path or column in a moment: read the first pair of each split that is on disk."""
     for _, _, source in find_sources(config, fast=True):
         for first, *_ in source.splits.values():
-            is_json = any(table_format(file) == ".json" for file in first.files)
-            if not is_json or first.files[0].stat().st_size <= MOST_JSON_BYTES:
-                next(iter(first.pairs), None)
+            next(iter(first.pairs), None)
 
 
 def training_files(config: DataConfig) -> set[Path]:
@@ -144,37 +127,24 @@ def _needs_datasets(config: DataConfig) -> bool:
 def _on_disk(config: DataConfig) -> Source | None:
     """The corpus on disk that ``config.path`` names; None if there is no such file or folder."""
     path, two_paths = named_path(config.path), _two_paths(config.path)
-    sides = [Path(f"{path}.{language}") for language in (config.src, config.tgt)]
     try:
-        named = (path, *two_paths, *sides, *(path.iterdir() if path.is_dir() else ()))
-        if pipe := next((file for file in named if file.is_fifo()), None):
-            raise DataError(
-                f"{pipe} is a pipe, which can be read only once, while a corpus is read again, as when its "
-                "run is resumed. Write what comes through it to a file, and give that."
-            )
-        if two_paths and all(file.is_file() for file in two_paths):
-            for file in two_paths:
-                if table_format(file) is not None:
-                    raise DataError(f"data.path: {file} is a table, which has both sides: give it alone.")
-            return Source("parallel text", {"train": [parallel_part(*two_paths)]})
         if path.is_dir():
             return Source("folder", _folder_splits(path, config))
-        if path.is_file():
-            part = _part(path, config)
-            return Source("file" if len(part.files) == 1 else "parallel text", {"train": [part]})
-        if parallel := _parallel(str(path), config):
-            return Source("parallel text", {"train": [parallel]})
-        if WILDCARD.search(str(path)):
+        if two_paths and all(file.is_file() for file in two_paths):
+            if table := next(filter(table_format, two_paths), None):
+                raise DataError(f"data.path: {table} is a table, which has both sides: give it alone.")
+            parts = [parallel_part(*two_paths)]
+        elif not path.is_file() and (parallel := _parallel(str(path), config)):
+            parts = [parallel]
+        else:
             # Not Path.glob: that also matches hidden files, and refuses patterns that a shell accepts.
-            matches = sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207
-            # It may match either side of a parallel text, or both.
-            parts = {part.where: part for part in (_part(Path(match), config) for match in matches)}
-            if not parts:
-                raise DataError(f"No file matches {path}: check the folder and the pattern.")
-            return Source("files", {"train": [*parts.values()]})
+            matches = [path] if path.is_file() else sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207
+            parts = [_part(Path(match), config) for match in matches]
     except OSError as error:
         raise unreadable(config.path, error) from None
-    return None
+    # A pattern may match either side of a parallel text, or both.
+    by_name = {part.where: part for part in parts}
+    return Source("files", {"train": [*by_name.values()]}) if parts else None
 
 
 def _two_paths(text: str) -> list[Path]:

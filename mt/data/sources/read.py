@@ -81,7 +81,7 @@ def table_part(path: Path, config: DataConfig) -> Part:
     if kind == ".parquet":
         pairs = row_pairs(_parquet_rows(path, config), config, str(path))
     elif kind in (".json", ".jsonl"):
-        pairs = row_pairs(_json_rows(path, is_list=kind == ".json"), config, str(path))
+        pairs = row_pairs(_json_rows(path), config, str(path))
     else:
         pairs = _delimited_pairs(path, config, is_quoted=kind == ".csv")
     return Part(str(path), "row" if kind in (".json", ".parquet") else "line", pairs, (path,))
@@ -203,7 +203,10 @@ def text_lines(path: Path) -> Iterator[tuple[int, str]]:
                 while raw := file.readline(MAX_LINE_BYTES + 1):
                     number += 1
                     if len(raw) > MAX_LINE_BYTES:
-                        raise _too_long(f"{path}, line {number}")
+                        raise DataError(
+                            f"{path}, line {number} is longer than {MAX_LINE_BYTES:,} bytes, which is too "
+                            "much to read at once. Put each pair on a line of its own, as in .jsonl."
+                        )
                     line = raw.removesuffix(b"\n").removesuffix(b"\r").decode(errors="surrogateescape")
                     if number > 1:
                         yield number, line
@@ -214,13 +217,6 @@ def text_lines(path: Path) -> Iterator[tuple[int, str]]:
                         yield from enumerate(line.split("\r") if is_one_line else [line], start=1)
     except (OSError, EOFError, zlib.error) as error:
         raise unreadable(path, error) from None
-
-
-def _too_long(what: str) -> DataError:
-    return DataError(
-        f"{what} is longer than {MAX_LINE_BYTES:,} bytes, which is too much to read at once. "
-        "Put each pair on a line of its own, as in .jsonl."
-    )
 
 
 def _parallel_pairs(src_path: Path, tgt_path: Path) -> Iterator[NumberedPair]:
@@ -236,47 +232,41 @@ def _parallel_pairs(src_path: Path, tgt_path: Path) -> Iterator[NumberedPair]:
         yield number, src, tgt
 
 
-def _json_rows(path: Path, *, is_list: bool) -> Iterator[tuple[int, Row | BadRow]]:
-    """An object on each line; with ``is_list``, a file that begins with ``[`` is one list of objects."""
-    first = next((line.lstrip() for _, line in text_lines(path) if line.strip()), "{}")
-    try:
-        is_whole = isinstance(json.loads(first), list) and is_list
-    except (ValueError, RecursionError):
-        is_whole = True
-    if is_whole and (rows := _whole(path, is_list=is_list)) is not None:
+def _json_rows(path: Path) -> Iterator[tuple[int, Row | BadRow]]:
+    """An object on each line, or one list of objects."""
+    first = next((line for _, line in text_lines(path) if line.strip()), "{}")
+    if not isinstance(_parsed(first), dict) and (rows := _whole(path)) is not None:
         yield from enumerate(map(_object, rows), start=1)
         return
     for number, line in text_lines(path):
         if line.strip():
-            try:
-                yield number, _object(json.loads(line))
-            except (ValueError, RecursionError) as error:
-                yield number, BadRow("the line is not complete JSON, as in a .jsonl file", str(error))
+            yield number, _object(_parsed(line))
 
 
-def _whole(path: Path, *, is_list: bool) -> list[object] | None:
-    """The list that all lines are together; None if they are no JSON, and need not be."""
-    text, num_characters = [], 0
-    try:
-        for _, line in text_lines(path):
-            text.append(line)
-            num_characters += len(line)
-            if num_characters > MAX_LINE_BYTES:
-                raise _too_long(f"the JSON in {path}")
-        value = json.loads("\n".join(text))
-    except (DataError, ValueError, RecursionError) as error:
-        if is_list:
-            raise (error if isinstance(error, DataError) else unreadable(path, error)) from None
-        return None
+def _whole(path: Path) -> list[object] | None:
+    """The list that all lines are together; None if they are no list, or too many."""
+    lines, num_characters = [], 0
+    for _, line in text_lines(path):
+        lines.append(line)
+        num_characters += len(line)
+        if num_characters > MAX_LINE_BYTES:
+            return None
+    value = _parsed("\n".join(lines))
     if isinstance(value, dict):
         raise DataError(f"{path} is one JSON object, not a list of rows.{_about_lists(value, str(path))}")
-    if not is_list:
-        raise DataError(f"{path} is one JSON list, not a row per line: name it .json.")
-    return list(value)
+    return value if isinstance(value, list) else None
+
+
+def _parsed(text: str) -> object:
+    try:
+        value: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        return BadRow("the line is not complete JSON, as in a .jsonl file", str(error))
+    return value
 
 
 def _object(value: object) -> Row | BadRow:
-    if isinstance(value, dict):
+    if isinstance(value, dict | BadRow):
         return value
     return BadRow(
         'the JSON is not an object such as {"en": "A sentence.", "de": "Ein Satz."}', type(value).__name__

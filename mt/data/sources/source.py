@@ -4,14 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 from mt.config.section import closest
 from mt.errors import DataError
 from mt.files import sha256
 
 Split = Literal["train", "validation", "test"]
-SPLITS: tuple[Split, ...] = get_args(Split)
 
 # Names of files and Hub splits, the usual one first.
 SPLIT_NAMES: dict[Split, tuple[str, ...]] = {
@@ -58,7 +57,7 @@ class Part:
 class Source:
     """A corpus that was found but not read yet."""
 
-    kind: Literal["built-in", "hub", "folder", "file", "files", "parallel text"]
+    kind: Literal["built-in", "hub", "folder", "files"]
     splits: Mapping[Split, Sequence[Part]]
     """The others are carved from the training split."""
     revision: str | None = None

@@ -45,7 +45,7 @@ def new_model(size: Size, workload: Description) -> Transformer:
 def batch_stream(workload: Workload) -> BatchStream:
     """The batches of the workload as `mt train` makes them."""
     src, tgt = (
-        EncodedSentences(side.values.astype("int32"), side.offsets, np.diff(side.offsets).astype("int32") + 1)
+        EncodedSentences(side.values.astype("int32"), np.diff(side.offsets).astype("int32") + 1)
         for side in (workload.src, workload.tgt)
     )
     facts = workload.description
