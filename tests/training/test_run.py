@@ -23,6 +23,7 @@ from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
 from mt.special_tokens import UNK
 from mt.training.loss import Objective
+from mt.training.metrics_file import read_points
 from mt.training.resume import with_training
 from mt.training.run import run_training
 from mt.training.validation import ValidationResult
@@ -380,3 +381,19 @@ def test_steps_after_the_end_of_the_cosine_are_reported(
     assert "has reached zero" not in caplog.text
     run_training(make_config(*cosine, "training.max_steps=null", "training.max_epochs=3"), run)
     assert caplog.text.count("has reached zero at schedule.total_steps (6)") == 1
+
+
+@pytest.mark.parametrize(("every", "saved"), [("1", [6, 12]), ("null", [12])])
+def test_a_checkpoint_and_a_validation_each_epoch(
+    every: str, saved: list[int], run: RunDirectory, make_config: MakeConfig
+) -> None:
+    config = make_config(
+        "checkpoint.every_steps=100",
+        "validation.every_steps=100",
+        f"checkpoint.every_epochs={every}",
+        f"validation.every_epochs={every}",
+    )
+    run_training(config, run)
+    points = read_points(run.metrics_file)
+    assert [point.step for point in points if point.kind == "validation"] == saved
+    assert sorted(int(path.name[5:]) for path in run.checkpoints_dir.glob("step_*")) == saved
