@@ -126,7 +126,11 @@ class Precision:
         """
         if name == "auto" and device.type != "cuda":
             name = "float32"
-        self.name = choose_precision("auto" if name == "mixed" else name, device)
+        try:
+            self.name = choose_precision("auto" if name == "mixed" else name, device)
+        except DeviceError as error:
+            how = "a run that has begun keeps its own, and a new one can begin from its weights with --init-from"
+            raise DeviceError(f"{str(error)[:-1]}; {how}.") from error
         self.device = device
         self.leaves_tensor_cores_idle = device.type == "cuda" and self.name == "float32" and not tf32
         self._dtype = None if self.name == "float32" else SEARCH_DTYPES[self.name]

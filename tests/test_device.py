@@ -120,6 +120,9 @@ def test_a_precision_that_the_device_lacks_is_refused_with_a_remedy(
     for choose in (choose_precision, Precision):
         with pytest.raises(DeviceError, match=rf"{device}.* compute in {name}, .*{needed}.*such as auto"):
             choose(name, torch.device(device))
+    # In a run that has begun in it, that would change nothing.
+    with pytest.raises(DeviceError, match="a run that has begun keeps its own, .* with --init-from"):
+        Precision(name, torch.device(device))
 
 
 def test_tf32_is_allowed_where_the_config_says_so_and_forbidden_again() -> None:

@@ -47,7 +47,15 @@ def propose_adaptation(origin: InitFromConfig, data: DataConfig, minutes: float 
             old.model_copy(update={"data": data, "init_from": origin}),
             tokenizer={"extend": extends},
             schedule={"kind": "constant", "learning_rate": float(f"{RATE * peak:.2g}")},
-            training={**limits, "max_steps": 1, "ema_decay": rule.ema_decay(0), "muon": False},
+            training={
+                **limits,
+                "max_steps": 1,
+                "ema_decay": rule.ema_decay(0),
+                "muon": False,
+                # The old run may have begun on another machine.
+                "precision": "mixed",
+                "compile": "auto",
+            },
             validation={"patience": None},
         ),
         None,

@@ -52,9 +52,14 @@ def test_new_data_is_mixed_with_the_old_which_is_scored_too(
 
 
 def test_the_same_data_trains_further(trained: RunDirectory, tmp_path: Path) -> None:
+    # It was trained on a GPU, and is not adapted there.
+    text = trained.config_file.read_text()
+    text = text.replace("precision: float32", "precision: fp16").replace("compile: false", "compile: true")
+    trained.config_file.write_text(text)
     config, _ = proposed(tmp_path, trained)
     assert (config.data.mix, config.tokenizer.extend) == (None, False)
     assert config.data.path == load_config(trained.config_file).data.path
+    assert (config.training.precision, config.training.compile) == ("mixed", "auto")
 
 
 def test_without_the_old_data_nothing_is_mixed_in(
