@@ -129,7 +129,7 @@ class Precision:
         try:
             self.name = choose_precision("auto" if name == "mixed" else name, device)
         except DeviceError as error:
-            how = "a run that has begun keeps its own, and a new one can begin from its weights with --init-from"
+            how = "a run that has begun keeps its own, and a new one begins from its weights with --init-from"
             raise DeviceError(f"{str(error)[:-1]}; {how}.") from error
         self.device = device
         self.leaves_tensor_cores_idle = device.type == "cuda" and self.name == "float32" and not tf32

@@ -121,7 +121,7 @@ def test_a_precision_that_the_device_lacks_is_refused_with_a_remedy(
         with pytest.raises(DeviceError, match=rf"{device}.* compute in {name}, .*{needed}.*such as auto"):
             choose(name, torch.device(device))
     # In a run that has begun in it, that would change nothing.
-    with pytest.raises(DeviceError, match="a run that has begun keeps its own, .* with --init-from"):
+    with pytest.raises(DeviceError, match=r"a run that has begun keeps its own, .* with --init-from"):
         Precision(name, torch.device(device))
 
 
