@@ -94,7 +94,8 @@ def differences(old: Config, new: Config) -> list[str]:
         before, after = _value(old, name), _value(new, name)
         # The text of the corpus is compared when it is loaded, wherever it is now.
         is_moved = name == "data.mix" and _without_paths(before) == _without_paths(after)
-        if before != after and not is_moved and field.json_schema_extra is not may_change:
+        is_open = before in _DECIDED_ONCE or after in _DECIDED_ONCE
+        if before != after and not (is_moved or is_open or field.json_schema_extra is may_change):
             lines.append(f"{name}: {_scalar(before)} -> {_scalar(after)}")
     return lines
 

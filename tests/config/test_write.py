@@ -108,3 +108,7 @@ def test_what_changes_the_mathematics_may_not_change_and_limits_and_the_device_m
     changes = {option.replace(".", "__"): value for option, value in (fixed | free).items()}
     lines = differences(with_changes(), with_changes(**changes))
     assert {line.partition(": ")[0] for line in lines} == set(fixed)
+    # Nor is it a difference what was decided on the machine on which a run began.
+    decided = with_changes(training__precision="bf16", training__compile=True)
+    assert differences(decided, with_changes()) == []
+    assert len(differences(decided, with_changes(training__compile=False))) == 1
