@@ -63,12 +63,13 @@ class Rules:
 
 
 def batches_by_length(
-    lengths: Sequence[int], most_tokens: int, most_sentences: int = sys.maxsize
+    sentences: Sequence[Sentence], most_tokens: int, most_sentences: int = sys.maxsize
 ) -> list[list[int]]:
     """Indices in batches of like length, the longest first, so that memory runs out at the start if at all.
 
     A batch has at most ``most_tokens``, with padding, unless it is a single sentence.
     """
+    lengths = [max(len(each.ids), len(each.prefix)) + 1 for each in sentences]
     order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
     batches = []
     start = 0

@@ -131,17 +131,16 @@ def check_tokenizers(run: RunDirectory, checkpoint: Checkpoint) -> None:
 
 def load_ensemble(runs: Sequence[RunDirectory], checkpoint: str) -> list[LoadedModel]:
     """Load the model of each run onto the CPU, as `load_model` does; all have the same vocabularies."""
-    first, *others = [load_model(run, checkpoint) for run in runs]
-    for run, other in zip(runs[1:], others, strict=True):
-        if _languages_of(other) != _languages_of(first):
+    models = [load_model(run, checkpoint) for run in runs]
+    # Two directions may share a vocabulary, and so may all languages of an external tokenizer.
+    languages = [
+        (each.facts.src, each.facts.tgt, each.src_tokenizer.to_json(), each.tgt_tokenizer.to_json())
+        for each in models
+    ]
+    for run, other in zip(runs, languages, strict=True):
+        if other != languages[0]:
             raise RunError(
                 f"{run.path} has other languages or vocabularies than {runs[0].path}, but an ensemble needs "
                 "the same: train it on the same corpus with the same tokenizer options."
             )
-    return [first, *others]
-
-
-def _languages_of(model: LoadedModel) -> tuple[str, ...]:
-    # Two directions may share a vocabulary, and so may all languages of an external tokenizer.
-    data = model.config.data
-    return data.src, data.tgt, model.src_tokenizer.to_json(), model.tgt_tokenizer.to_json()
+    return models

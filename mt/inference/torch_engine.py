@@ -72,8 +72,7 @@ class TorchEngine:
         """
         most_tokens = min(_BATCH_TOKENS, _BEAM_TOKENS // rules.beam.size)
         most_tokens *= _TIMES_ON_CUDA if self.device == "cuda" else 1
-        lengths = [len(sentence.ids) + 1 for sentence in sentences]
-        batches = batches_by_length(lengths, most_tokens, self.batch_sentences)
+        batches = batches_by_length(sentences, most_tokens, self.batch_sentences)
 
         def search_share(share: Sequence[list[int]]) -> list[list[list[Hypothesis]]]:
             found = []
@@ -126,9 +125,8 @@ class TorchEngine:
             rows: list[list[float]] = label_log_probs(self.model, batch.to(self.torch_device)).tolist()
             return [row[: len(each.prefix) + 1] for each, row in zip(some, rows, strict=True)]
 
-        lengths = [max(len(each.ids), len(each.prefix)) + 1 for each in sentences]
         by_index: dict[int, list[float]] = {}
-        for batch in batches_by_length(lengths, _SCORED_TOKENS):
+        for batch in batches_by_length(sentences, _SCORED_TOKENS):
             some = [sentences[index] for index in batch]
             by_index |= zip(batch, in_halves(score_batch, some, is_out_of_memory), strict=True)
         overflowed = [each for index, each in enumerate(sentences) if not all(map(isfinite, by_index[index]))]

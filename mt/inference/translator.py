@@ -97,19 +97,14 @@ class Translator:
         """
         run = as_run(run)
 
+        options: dict[str, Any] = {"device": device, "precision": precision, "dictionary": dictionary}
+
         @cache
         def load_model() -> "ModelTranslator":
             # The one import of torch in the modules that translate.
             from mt.inference.model_translator import ModelTranslator
 
-            return ModelTranslator.from_run(
-                run,
-                checkpoint=checkpoint,
-                device=device,
-                dictionary=dictionary,
-                others=others,
-                precision=precision,
-            )
+            return ModelTranslator.from_run(run, checkpoint=checkpoint, others=others, **options)
 
         if engine not in (known := get_args(EngineChoice)):
             raise ValueError(f"engine must be {', '.join(known[:-1])} or {known[-1]}, not {engine!r}")
@@ -125,14 +120,8 @@ class Translator:
             try:
                 from mt.inference.engine.choice import load_converted
 
-                translator: Translator = load_converted(
-                    run,
-                    checkpoint,
-                    device=str(device),
-                    precision=precision,
-                    dictionary=dictionary,
-                    load_model=load_model if engine == "auto" else None,
-                )
+                fallback = load_model if engine == "auto" else None
+                translator: Translator = load_converted(run, checkpoint, load_model=fallback, **options)
                 translator.why = "it is the fastest and was verified"
                 return translator
             except ImportError as error:

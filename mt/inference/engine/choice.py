@@ -20,6 +20,8 @@ from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
 
 if TYPE_CHECKING:
+    import torch
+
     from mt.device import PrecisionName
     from mt.inference.model_translator import ModelTranslator
 
@@ -55,13 +57,13 @@ def load_converted(run: RunDirectory, checkpoint: str, **options: Any) -> Transl
 def load_exported(
     folder: Path,
     *,
-    device: str = "cpu",
+    device: "str | torch.device" = "cpu",
     precision: "PrecisionName" = "auto",
     dictionary: Mapping[str, str] | None = None,
     load_model: "Callable[[], ModelTranslator] | None" = None,
 ) -> Translator:
     """Load a model that was converted for CTranslate2; the folder may have one for each precision."""
-    kind = device.partition(":")[0]
+    kind = str(device).partition(":")[0]
     if kind == "auto":
         kind = "cuda" if ctranslate2.get_cuda_device_count() else "cpu"
     if kind == "cuda":
