@@ -118,7 +118,7 @@ class Translator:
             why = "MT_ENGINE is torch"
         else:
             try:
-                from mt.inference.engine.choice import load_converted
+                from mt.inference.engine.ctranslate2_engine import load_converted
 
                 fallback = load_model if engine == "auto" else None
                 translator: Translator = load_converted(run, checkpoint, load_model=fallback, **options)
@@ -225,7 +225,10 @@ class Translator:
                 have_lists=num_best > 1,
             )
             advance(len(texts) - len({segment.index for segment in segments}))
-            hypotheses = self._engine_for(rules).search(
+            engine = self.engine
+            if isinstance(strategy, Sampling) and engine.name != "torch":
+                engine = self._model("it does not sample by lines and seeds").engine
+            hypotheses = engine.search(
                 [self._sentence(segment, rules, limit, first_line) for segment in segments],
                 rules,
                 before_each_step,
@@ -265,11 +268,6 @@ class Translator:
             # Segments of one line, and neighbouring lines, get numbers that are far apart.
             first_line + segment.index + segment.number * 1_000_000_007,
         )
-
-    def _engine_for(self, rules: Rules) -> Engine:
-        if isinstance(rules.strategy, Sampling) and self.engine.name != "torch":
-            return self._model("it does not sample by lines and seeds").engine
-        return self.engine
 
     def align(self, source: str, translations: Sequence[Translation]) -> list[list[tuple[int, int]] | None]:
         """Align the words of a text with those of translations that this translator has found.

@@ -12,7 +12,7 @@ from typing import Any, cast
 import ctranslate2
 import numpy as np
 import torch
-from ctranslate2.specs import TransformerSpec, common_spec, transformer_spec
+from ctranslate2.specs import TransformerSpec, common_spec
 from torch import Tensor, nn
 
 from mt.checkpoint.record import MODEL
@@ -185,14 +185,12 @@ def write_ctranslate2(loaded: LoadedModel, folder: Path, precision: ExportPrecis
             _norm(written.layer_norm, stack.norm)
         for layer, written_layer in zip(stack.layers, written.layer, strict=True):
             _layer(written_layer, cast(EncoderLayer, layer))
-    for layer, written_layer in zip(model.decoder.layers, spec.decoder.layer, strict=True):
-        _cross_attention(written_layer, cast(DecoderLayer, layer))
     spec.validate()
     spec.optimize(quantization=QUANTIZATIONS[precision])
     spec.save(str(folder))
 
 
-def _layer(spec: transformer_spec.TransformerEncoderLayerSpec, layer: EncoderLayer) -> None:
+def _layer(spec: Any, layer: EncoderLayer) -> None:
     attention = layer.self_attention
     _linear(spec.self_attention.linear[0], attention.query, attention.key, attention.value)
     _linear(spec.self_attention.linear[1], attention.output)
@@ -200,14 +198,12 @@ def _layer(spec: transformer_spec.TransformerEncoderLayerSpec, layer: EncoderLay
     _linear(spec.ffn.linear_0, layer.feed_forward.inner)
     _linear(spec.ffn.linear_1, layer.feed_forward.outer)
     _norm(spec.ffn.layer_norm, layer.feed_forward_residual.norm)
-
-
-def _cross_attention(spec: transformer_spec.TransformerDecoderLayerSpec, layer: DecoderLayer) -> None:
-    attention = layer.cross_attention
-    _linear(spec.attention.linear[0], attention.query)
-    _linear(spec.attention.linear[1], attention.key, attention.value)
-    _linear(spec.attention.linear[2], attention.output)
-    _norm(spec.attention.layer_norm, layer.cross_attention_residual.norm)
+    if isinstance(layer, DecoderLayer):
+        attention = layer.cross_attention
+        _linear(spec.attention.linear[0], attention.query)
+        _linear(spec.attention.linear[1], attention.key, attention.value)
+        _linear(spec.attention.linear[2], attention.output)
+        _norm(spec.attention.layer_norm, layer.cross_attention_residual.norm)
 
 
 def _linear(spec: common_spec.LinearSpec, *layers: nn.Linear) -> None:
