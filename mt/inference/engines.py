@@ -4,7 +4,7 @@ import logging
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from mt.display import counted
 from mt.errors import LinesError
@@ -18,7 +18,6 @@ LOG = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 Engine: TypeAlias = "TorchEngine | CTranslate2Engine"
-EngineName = Literal["torch", "ctranslate2"]
 Check = Callable[[], None]
 """Called often, in any thread; may raise to stop."""
 After = Callable[[Sequence[int]], object]

@@ -11,13 +11,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from mt.device import (
-    SEARCH_DTYPES,
-    PrecisionName,
-    choose_device,
-    choose_precision,
-    settle_threads_and_memory,
-)
+from mt.device import SEARCH_DTYPES, PrecisionName, choose_device, choose_precision, settle_threads_and_memory
 from mt.errors import LinesError
 from mt.inference.engines import Sentence
 from mt.inference.labels import Labelled, Token, label_read, label_translation

@@ -263,7 +263,7 @@ class Translator:
             first_line + segment.index,
             [token.id for token in segment.tokens],
             [token.id for token in segment.prefix],
-            segment.prefix_copies() if segment.prefix else (),
+            segment.prefix_copies(),
             limit,
             # Segments of one line, and neighbouring lines, get numbers that are far apart.
             first_line + segment.index + segment.number * 1_000_000_007,

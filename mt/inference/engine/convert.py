@@ -1,15 +1,13 @@
 """Converts a checkpoint for CTranslate2, verifies it against torch, and decides on its precision; once."""
 
 import logging
-import platform
 import random
 import shutil
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any, cast
 
-import ctranslate2
 import numpy as np
 import torch
 from ctranslate2.specs import TransformerSpec, common_spec
@@ -29,7 +27,6 @@ from mt.inference.exported_folder import (
     ExportPrecision,
     checksums_of,
     find_engine,
-    record_of,
     remove_stale,
     write_export_record,
 )
@@ -93,11 +90,7 @@ def validation_pairs(config: Config, most: int) -> list[tuple[str, str]]:
 
 def _make(folder: Path, run: RunDirectory, loaded: LoadedModel) -> str:
     """Write and verify the model in each of its precisions; return what users are told."""
-    facts: dict[str, Any] = {
-        "ctranslate2": ctranslate2.__version__,
-        "torch": torch.__version__,
-        "processor": platform.processor() or platform.machine(),
-    }
+    verified: dict[str, Any] = {}
     tokenizers = loaded.src_tokenizer, loaded.tgt_tokenizer
 
     def write(precision: ExportPrecision) -> None:
@@ -110,16 +103,18 @@ def _make(folder: Path, run: RunDirectory, loaded: LoadedModel) -> str:
     write("float32")
     exact = engine("float32")
     fast = translator_of(loaded, exact)
-    facts["largest difference of a log-probability"] = _compare_scores(loaded, exact)
+    verified["largest difference of a log-probability"] = _compare_scores(loaded, exact)
     pairs = validation_pairs(loaded.config, _MOST_VALIDATED)
     sources, references = [src for src, _ in pairs], [tgt for _, tgt in pairs]
     conclusion = "verified against torch"
     if pairs:
-        facts["agreements"] = [asdict(each) for each in verify(loaded, fast.translate, sources, references)]
+        verified["agreements"] = [
+            asdict(each) for each in verify(loaded, fast.translate, sources, references)
+        ]
     if len(pairs) >= _FEWEST_VALIDATED:
         lower = translator_of(loaded, engine("int8"))
         before, after = (bleu(each.translate(sources), references) for each in (fast, lower))
-        facts["BLEU in float32 and int8"] = before, after
+        verified["BLEU in float32 and int8"] = before, after
         is_good = before - after <= _MOST_BLEU_LOST
         if is_good:
             write("int8")
@@ -128,8 +123,8 @@ def _make(folder: Path, run: RunDirectory, loaded: LoadedModel) -> str:
             f"int8 changes BLEU by {after - before:+.2f}"
         )
     for path in folder.iterdir():
-        record = record_of(loaded, "ctranslate2", run.name, "int8" if path.name == "int8" else "float32")
-        write_export_record(path, replace(record, made_from=checksums_of(run), verified=facts))
+        more = {"made_from": checksums_of(run), "verified": verified}
+        write_export_record(path, loaded, "ctranslate2", run.name, path.name, **more)
     return conclusion
 
 

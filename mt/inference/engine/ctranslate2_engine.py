@@ -17,14 +17,14 @@ from functools import partial
 from importlib import import_module
 from itertools import repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import ctranslate2
 
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.errors import CheckpointError, DeviceError, ExportError
 from mt.files import remove_folder_atomically
-from mt.inference.engines import After, Check, EngineName, Rules, Sentence, batches_by_length, in_halves
+from mt.inference.engines import After, Check, Rules, Sentence, batches_by_length, in_halves
 from mt.inference.exported_folder import find_engine, open_exported, weights_of
 from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
@@ -76,7 +76,7 @@ class CTranslate2Engine:
     sentence has its own limit, at which finished hypotheses are preferred.
     """
 
-    name: EngineName = "ctranslate2"
+    name: Literal["ctranslate2"] = "ctranslate2"
 
     def __init__(
         self,
