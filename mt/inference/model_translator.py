@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import count
@@ -205,8 +206,6 @@ class ModelTranslator(Translator):
 
     def is_recordable(self, source: str, target: str) -> bool:
         """Whether a sentence and its translation are short enough for `attention`."""
-        try:
-            self.check_recordable([source], [target])
-        except LinesError:
-            return False
-        return True
+        with suppress(LinesError):
+            return bool(self.check_recordable([source], [target]))
+        return False

@@ -96,7 +96,6 @@ class Translator:
                 model or the engine cannot do what is asked.
         """
         run = as_run(run)
-
         options: dict[str, Any] = {"device": device, "precision": precision, "dictionary": dictionary}
 
         @cache
@@ -253,12 +252,11 @@ class Translator:
 
     def _sentence(self, segment: Segment, rules: Rules, most: int, first_line: int) -> Sentence:
         """What the engine gets of a segment; its translation has at most ``most`` tokens, including EOS."""
-        limit = length_limit(
-            len(segment.tokens) + 1, self.facts.max_length, target_ratio=self.facts.target_ratio
-        )
+        facts, length = self.facts, len(segment.tokens) + 1
+        limit = length_limit(length, facts.max_length, target_ratio=facts.target_ratio)
         # Room for the tokens that must be written, and for EOS after them.
         least = max(rules.constraints.min_length, len(segment.prefix))
-        limit = min(max(limit, least + 1) if least else limit, most)
+        limit = min(max(limit, least + 1), most)
         return Sentence(
             first_line + segment.index,
             [token.id for token in segment.tokens],

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-import torch
 from ctranslate2.specs import TransformerSpec, common_spec
 from torch import Tensor, nn
 
@@ -17,7 +16,7 @@ from mt.checkpoint.record import MODEL
 from mt.config.config import Config
 from mt.data.cache import locked
 from mt.data.corpus import load_split
-from mt.errors import ExportError, MtError
+from mt.errors import ExportError, MtError, OverflowedLinesError
 from mt.files import make_folder, new_folder, remove_leftovers
 from mt.inference.engine.ctranslate2_engine import CTranslate2Engine
 from mt.inference.engine.verification import bleu, translator_of, verify
@@ -42,7 +41,6 @@ LOG = logging.getLogger(__name__)
 
 QUANTIZATIONS: dict[ExportPrecision, str] = {"float32": "float32", "bf16": "bfloat16", "int8": "int8"}
 """CTranslate2's names of our precisions."""
-CPU = torch.device("cpu")
 _NUM_RANDOM, _RANDOM_LENGTH = 64, 30
 _MAX_DIFFERENCE = 1e-4
 """The largest difference of a log-probability that rounding explains."""
@@ -67,7 +65,7 @@ def convert(run: RunDirectory, checkpoint: str) -> Path:
         with new_folder(folder) as partial:
             try:
                 LOG.info("%s", _make(partial, run, loaded))
-            except ExportError as error:
+            except (ExportError, OverflowedLinesError) as error:
                 LOG.warning("torch will translate with this checkpoint: %s", error)
                 shutil.rmtree(partial)
                 partial.mkdir()
@@ -140,7 +138,7 @@ def _compare_scores(loaded: LoadedModel, engine: CTranslate2Engine) -> float:
         for size in (loaded.src_tokenizer.size, loaded.tgt_tokenizer.size)
     )
     sentences = [*map(Sentence, count(1), sources, targets)]
-    ours, theirs = ModelTranslator(loaded, device=CPU).engine.score(sentences), engine.score(sentences)
+    ours, theirs = ModelTranslator(loaded).engine.score(sentences), engine.score(sentences)
     pairs = zip(chain.from_iterable(ours), chain.from_iterable(theirs), strict=True)
     worst = max(abs(one - other) for one, other in pairs)
     if not worst <= _MAX_DIFFERENCE:

@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
-import torch
 from sacrebleu.metrics.bleu import BLEU
 
 from mt.data.unsegmented_scripts import bleu_tokenizer
@@ -48,7 +47,7 @@ def verify(
     exact: Collection[str] = tuple(STRATEGIES),
 ) -> list[Agreement]:
     """Compare translations of validation sentences; ``exact`` names the strategies that must agree."""
-    own = translator_of(loaded, ModelTranslator(loaded, device=torch.device("cpu")).engine)
+    own = translator_of(loaded, ModelTranslator(loaded).engine)
     agreements = []
     for name, (strategy, most) in STRATEGIES.items():
         texts = sources[:most]
