@@ -172,7 +172,7 @@ def test_every_room_has_its_floor() -> None:
 IMPORTED_WHERE_NEEDED = {
     "mt.data.sources.find": {"mt.data.sources.hub"},
     "mt.data.sources.read": {"pyarrow.parquet"},
-    "mt.inference.translator": {"mt.inference.model_translator", "mt.inference.engine.choice"},
+    "mt.inference.translator": {"mt.inference.model_translator", "mt.inference.engine.ctranslate2_engine"},
     "mt.training.run": {"mt.inference.engine.convert"},
 }
 

@@ -21,7 +21,6 @@ from mt.inference.exported_folder import (
     ExportRecord,
     Target,
     read_export_record,
-    record_of,
     write_export_record,
 )
 from mt.inference.loaded_model import LoadedModel, load_model
@@ -138,8 +137,7 @@ def export_model(
     with new_folder(target) as partial:
         if converted is None:
             library.write(loaded, partial, precision)
-            record = record_of(loaded, library.name, run_name, precision)
-            write_export_record(partial, record)
+            record = write_export_record(partial, loaded, library.name, run_name, precision)
         else:
             shutil.copytree(converted, partial, dirs_exist_ok=True)
             record = read_export_record(partial)

@@ -4,7 +4,7 @@ import logging
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from mt.display import counted
 from mt.errors import LinesError
@@ -18,7 +18,6 @@ LOG = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 Engine: TypeAlias = "TorchEngine | CTranslate2Engine"
-EngineName = Literal["torch", "ctranslate2"]
 Check = Callable[[], None]
 """Called often, in any thread; may raise to stop."""
 After = Callable[[Sequence[int]], object]
@@ -63,12 +62,13 @@ class Rules:
 
 
 def batches_by_length(
-    lengths: Sequence[int], most_tokens: int, most_sentences: int = sys.maxsize
+    sentences: Sequence[Sentence], most_tokens: int, most_sentences: int = sys.maxsize
 ) -> list[list[int]]:
     """Indices in batches of like length, the longest first, so that memory runs out at the start if at all.
 
     A batch has at most ``most_tokens``, with padding, unless it is a single sentence.
     """
+    lengths = [max(len(each.ids), len(each.prefix)) + 1 for each in sentences]
     order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
     batches = []
     start = 0

@@ -5,7 +5,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -63,7 +63,7 @@ class ExportRecord(ModelFacts):
     made_from: Mapping[str, str] = field(default_factory=dict)
     """SHA-256 of the files of the run that it depends on besides the weights, by name."""
     verified: Mapping[str, Any] = field(default_factory=dict)
-    """How it was compared with torch: versions, processor, sentences and scores."""
+    """How it was compared with torch: sentences and scores."""
     checksums: Mapping[str, str] = field(default_factory=dict)
     """SHA-256 of each file that the model is read from, by name."""
 
@@ -104,25 +104,24 @@ def open_exported(folder: Path) -> tuple[ExportRecord, Tokenizer, Tokenizer]:
     return record, src, tgt
 
 
-def write_export_record(folder: Path, record: ExportRecord) -> None:
-    """Write the record, with the checksums of all files that are in the folder."""
+def write_export_record(
+    folder: Path, loaded: "LoadedModel", target: str, run_name: str, precision: str, **verified: Any
+) -> ExportRecord:
+    """Write the record of a converted model, with the checksums of all files that are in the folder."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != RECORD)
-    checksums = {path.relative_to(folder).as_posix(): sha256(path) for path in files}
-    content = {"format_version": _FORMAT_VERSION, **asdict(replace(record, checksums=checksums))}
-    text = json.dumps(content, indent=2, ensure_ascii=False)
-    (folder / RECORD).write_text(text + "\n", encoding="utf-8")
-
-
-def record_of(loaded: "LoadedModel", target: str, run_name: str, precision: ExportPrecision) -> ExportRecord:
-    """The record of a converted model."""
-    return ExportRecord(
+    record = ExportRecord(
         **vars(loaded.facts),
         mt_version=__version__,
         target=target,
         run=run_name,
         precision=precision,
         weights=loaded.checkpoint.checksums["model.safetensors"],
+        checksums={path.relative_to(folder).as_posix(): sha256(path) for path in files},
+        **verified,
     )
+    text = json.dumps({"format_version": _FORMAT_VERSION, **asdict(record)}, indent=2, ensure_ascii=False)
+    (folder / RECORD).write_text(text + "\n", encoding="utf-8")
+    return record
 
 
 def weights_of(run: RunDirectory, checkpoint: str) -> str | None:
@@ -158,8 +157,6 @@ def remove_stale(run: RunDirectory) -> None:
     with contextlib.suppress(OSError), locked(run.engine_dir):
         weights = {weights_of(run, path.name) for path in run.checkpoints_dir.iterdir()}
         engines = [path for path in run.engine_dir.iterdir() if re.fullmatch(r"[0-9a-f]{64}", path.name)]
-        # Those of checkpoints that are gone come last.
-        engines.sort(key=lambda path: (path.name in weights, path.stat().st_mtime), reverse=True)
-        num_living = sum(path.name in weights for path in engines)
-        for engine in engines[min(2, num_living) :]:
+        living = sorted((each for each in engines if each.name in weights), key=lambda e: e.stat().st_mtime)
+        for engine in {*engines} - {*living[-2:]}:
             remove_folder_atomically(engine)

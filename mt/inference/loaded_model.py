@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from mt.checkpoint.record import Checkpoint
 from mt.checkpoint.store import CheckpointStore
@@ -35,29 +35,21 @@ class ModelOfText:
     model: Transformer
     src_tokenizer: Tokenizer
     tgt_tokenizer: Tokenizer
-    target_ratio: float
-    """Target tokens per source token in the training data."""
-    example: str = ""
-    """A sentence in the source language, if one is known."""
-
-    @property
-    def facts(self) -> ModelFacts:
-        """What translating with it needs to know."""
-        data, copies = self.config.data, self.config.copies_words
-        return ModelFacts(data.src, data.tgt, data.max_length, copies, self.target_ratio, self.example)
+    facts: ModelFacts
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class LoadedModel(ModelOfText):
     """One from a checkpoint."""
 
     checkpoint: Checkpoint
     """The record of the checkpoint: its name, step and metrics."""
 
-    @property
-    def facts(self) -> ModelFacts:
-        """What translating with it needs to know, with the name of the checkpoint."""
-        return replace(super().facts, checkpoint=self.checkpoint.name)
+
+def facts_of(config: Config, target_ratio: float, example: str = "", checkpoint: str = "") -> ModelFacts:
+    """What translating with a model of this config needs to know."""
+    data, copies = config.data, config.copies_words
+    return ModelFacts(data.src, data.tgt, data.max_length, copies, target_ratio, example, checkpoint)
 
 
 def load_model(run: RunDirectory, checkpoint: str) -> LoadedModel:
@@ -82,7 +74,7 @@ def load_model(run: RunDirectory, checkpoint: str) -> LoadedModel:
     except (ValueError, RuntimeError) as error:
         raise CheckpointError(f"{saved.folder} does not match {run.config_file}: {error}.") from error
     model.adopt_weights(weights)
-    return LoadedModel(config, model, *tokenizers, *_corpus_facts(run), checkpoint=saved)
+    return LoadedModel(config, model, *tokenizers, facts_of(config, *_corpus_facts(run), saved.name), saved)
 
 
 def check_computation(run: RunDirectory, config: Config, checkpoint: Checkpoint) -> None:
@@ -137,17 +129,16 @@ def check_tokenizers(run: RunDirectory, checkpoint: Checkpoint) -> None:
 
 def load_ensemble(runs: Sequence[RunDirectory], checkpoint: str) -> list[LoadedModel]:
     """Load the model of each run onto the CPU, as `load_model` does; all have the same vocabularies."""
-    first, *others = [load_model(run, checkpoint) for run in runs]
-    for run, other in zip(runs[1:], others, strict=True):
-        if _languages_of(other) != _languages_of(first):
+    models = [load_model(run, checkpoint) for run in runs]
+    # Two directions may share a vocabulary, and so may all languages of an external tokenizer.
+    languages = [
+        (each.facts.src, each.facts.tgt, each.src_tokenizer.to_json(), each.tgt_tokenizer.to_json())
+        for each in models
+    ]
+    for run, other in zip(runs, languages, strict=True):
+        if other != languages[0]:
             raise RunError(
                 f"{run.path} has other languages or vocabularies than {runs[0].path}, but an ensemble needs "
                 "the same: train it on the same corpus with the same tokenizer options."
             )
-    return [first, *others]
-
-
-def _languages_of(model: LoadedModel) -> tuple[str, ...]:
-    # Two directions may share a vocabulary, and so may all languages of an external tokenizer.
-    data = model.config.data
-    return data.src, data.tgt, model.src_tokenizer.to_json(), model.tgt_tokenizer.to_json()
+    return models

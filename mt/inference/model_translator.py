@@ -1,7 +1,8 @@
 """Translates and scores text by torch, and records attention, with the model of a run or an ensemble."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import count
@@ -11,13 +12,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from mt.device import (
-    SEARCH_DTYPES,
-    PrecisionName,
-    choose_device,
-    choose_precision,
-    settle_threads_and_memory,
-)
+from mt.device import SEARCH_DTYPES, PrecisionName, choose_device, choose_precision, settle_threads_and_memory
 from mt.errors import LinesError
 from mt.inference.engines import Sentence
 from mt.inference.labels import Labelled, Token, label_read, label_translation
@@ -152,9 +147,7 @@ class ModelTranslator(Translator):
             [[token.id for token in tokens] for tokens in reader.read_batch([pair[side] for pair in pairs])]
             for side, reader in enumerate((self.reader, self.tgt_reader))
         )
-        for line, (source, target) in enumerate(zip(sources, targets, strict=True), first_line):
-            self.refuse_long(line, "source", len(source) + 1)
-            self.refuse_long(line, "translation", len(target) + 1)
+        self._refuse_long(zip(sources, targets, strict=True), first_line)
         sentences = map(Sentence, count(first_line), sources, targets)
         log_probs = self.engine.score([*sentences])
         return [
@@ -162,14 +155,17 @@ class ModelTranslator(Translator):
             for ids, scores in zip(targets, log_probs, strict=True)
         ]
 
-    def refuse_long(self, line: int, side: str, num_tokens: int) -> None:
-        """Check that a source or translation has no more tokens, with EOS, than the model reads."""
-        if num_tokens > self.facts.max_length:
-            reason = (
-                f"line {line}: the {side} has {num_tokens} tokens, including EOS, but this model reads at "
-                f"most {self.facts.max_length} (data.max_length when it was trained). Leave it out."
-            )
-            raise LinesError({line: reason})
+    def _refuse_long(self, pairs: Iterable[tuple[Sequence[int], Sequence[int]]], first_line: int) -> None:
+        """Check that no source or translation has more tokens, with EOS, than the model reads."""
+        for line, pair in enumerate(pairs, first_line):
+            for name, ids in zip(("source", "translation"), pair, strict=True):
+                if len(ids) >= self.facts.max_length:
+                    reason = (
+                        f"line {line}: the {name} has {len(ids) + 1} tokens, including EOS, but this model "
+                        f"reads at most {self.facts.max_length} (data.max_length when it was trained). Leave "
+                        "it out."
+                    )
+                    raise LinesError({line: reason})
 
     def attention(
         self,
@@ -205,15 +201,11 @@ class ModelTranslator(Translator):
             (label_read(self.reader, source), label_read(self.tgt_reader, target))
             for source, target in zip(sources, targets or [""] * len(sources), strict=True)
         ]
-        for line, pair in enumerate(pairs, first_line):
-            for name, side in zip(("source", "translation"), pair, strict=True):
-                self.refuse_long(line, name, len(side.tokens))
+        self._refuse_long(((src.ids, tgt.ids) for src, tgt in pairs), first_line)
         return pairs
 
     def is_recordable(self, source: str, target: str) -> bool:
         """Whether a sentence and its translation are short enough for `attention`."""
-        try:
-            self.check_recordable([source], [target])
-        except LinesError:
-            return False
-        return True
+        with suppress(LinesError):
+            return bool(self.check_recordable([source], [target]))
+        return False

@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from math import isfinite
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -12,15 +14,7 @@ from mt import distributed
 from mt.data.batches.batch import Batch, collate, pad
 from mt.device import OVERFLOW_REMEDY, SearchPrecision, is_out_of_memory
 from mt.errors import OverflowedLinesError
-from mt.inference.engines import (
-    After,
-    Check,
-    EngineName,
-    Rules,
-    Sentence,
-    batches_by_length,
-    in_halves,
-)
+from mt.inference.engines import After, Check, Rules, Sentence, batches_by_length, in_halves
 from mt.search.beam import beam_search
 from mt.search.ensemble import Member
 from mt.search.greedy import greedy_search
@@ -43,7 +37,7 @@ _SCORED_TOKENS = 2048
 class TorchEngine:
     """The engine that can do everything, and the reference for the other."""
 
-    name: EngineName = "torch"
+    name: Literal["torch"] = "torch"
 
     def __init__(
         self,
@@ -72,8 +66,9 @@ class TorchEngine:
         """
         most_tokens = min(_BATCH_TOKENS, _BEAM_TOKENS // rules.beam.size)
         most_tokens *= _TIMES_ON_CUDA if self.device == "cuda" else 1
-        lengths = [len(sentence.ids) + 1 for sentence in sentences]
-        batches = batches_by_length(lengths, most_tokens, self.batch_sentences)
+        batches = batches_by_length(sentences, most_tokens, self.batch_sentences)
+
+        search_some = partial(self._search, rules=rules, check=check)
 
         def search_share(share: Sequence[list[int]]) -> list[list[list[Hypothesis]]]:
             found = []
@@ -83,9 +78,6 @@ class TorchEngine:
                 found.append(in_halves(search_some, some, is_out_of_memory))
                 after(batch)
             return found
-
-        def search_some(some: Sequence[Sentence]) -> list[list[Hypothesis]]:
-            return self._search(some, rules, check)
 
         hypotheses = distributed.scatter(batches, search_share)
         by_index = dict(zip(chain.from_iterable(batches), chain.from_iterable(hypotheses), strict=True))
@@ -126,9 +118,8 @@ class TorchEngine:
             rows: list[list[float]] = label_log_probs(self.model, batch.to(self.torch_device)).tolist()
             return [row[: len(each.prefix) + 1] for each, row in zip(some, rows, strict=True)]
 
-        lengths = [max(len(each.ids), len(each.prefix)) + 1 for each in sentences]
         by_index: dict[int, list[float]] = {}
-        for batch in batches_by_length(lengths, _SCORED_TOKENS):
+        for batch in batches_by_length(sentences, _SCORED_TOKENS):
             some = [sentences[index] for index in batch]
             by_index |= zip(batch, in_halves(score_batch, some, is_out_of_memory), strict=True)
         overflowed = [each for index, each in enumerate(sentences) if not all(map(isfinite, by_index[index]))]

@@ -96,20 +96,14 @@ class Translator:
                 model or the engine cannot do what is asked.
         """
         run = as_run(run)
+        options: dict[str, Any] = {"device": device, "precision": precision, "dictionary": dictionary}
 
         @cache
         def load_model() -> "ModelTranslator":
             # The one import of torch in the modules that translate.
             from mt.inference.model_translator import ModelTranslator
 
-            return ModelTranslator.from_run(
-                run,
-                checkpoint=checkpoint,
-                device=device,
-                dictionary=dictionary,
-                others=others,
-                precision=precision,
-            )
+            return ModelTranslator.from_run(run, checkpoint=checkpoint, others=others, **options)
 
         if engine not in (known := get_args(EngineChoice)):
             raise ValueError(f"engine must be {', '.join(known[:-1])} or {known[-1]}, not {engine!r}")
@@ -123,16 +117,10 @@ class Translator:
             why = "MT_ENGINE is torch"
         else:
             try:
-                from mt.inference.engine.choice import load_converted
+                from mt.inference.engine.ctranslate2_engine import load_converted
 
-                translator: Translator = load_converted(
-                    run,
-                    checkpoint,
-                    device=str(device),
-                    precision=precision,
-                    dictionary=dictionary,
-                    load_model=load_model if engine == "auto" else None,
-                )
+                fallback = load_model if engine == "auto" else None
+                translator: Translator = load_converted(run, checkpoint, load_model=fallback, **options)
                 translator.why = "it is the fastest and was verified"
                 return translator
             except ImportError as error:
@@ -241,7 +229,10 @@ class Translator:
                 have_lists=num_best > 1,
             )
             advance(len(texts) - len({segment.index for segment in segments}))
-            hypotheses = self._engine_for(rules).search(
+            engine = self.engine
+            if isinstance(strategy, Sampling) and engine.name != "torch":
+                engine = self._model("it does not sample by lines and seeds").engine
+            hypotheses = engine.search(
                 [self._sentence(segment, rules, limit, first_line) for segment in segments],
                 rules,
                 before_each_step,
@@ -266,26 +257,20 @@ class Translator:
 
     def _sentence(self, segment: Segment, rules: Rules, most: int, first_line: int) -> Sentence:
         """What the engine gets of a segment; its translation has at most ``most`` tokens, including EOS."""
-        limit = length_limit(
-            len(segment.tokens) + 1, self.facts.max_length, target_ratio=self.facts.target_ratio
-        )
+        facts, length = self.facts, len(segment.tokens) + 1
+        limit = length_limit(length, facts.max_length, target_ratio=facts.target_ratio)
         # Room for the tokens that must be written, and for EOS after them.
         least = max(rules.constraints.min_length, len(segment.prefix))
-        limit = min(max(limit, least + 1) if least else limit, most)
+        limit = min(max(limit, least + 1), most)
         return Sentence(
             first_line + segment.index,
             [token.id for token in segment.tokens],
             [token.id for token in segment.prefix],
-            segment.prefix_copies() if segment.prefix else (),
+            segment.prefix_copies(),
             limit,
             # Segments of one line, and neighbouring lines, get numbers that are far apart.
             first_line + segment.index + segment.number * 1_000_000_007,
         )
-
-    def _engine_for(self, rules: Rules) -> Engine:
-        if isinstance(rules.strategy, Sampling) and self.engine.name != "torch":
-            return self._model("it does not sample by lines and seeds").engine
-        return self.engine
 
     def align(self, source: str, translations: Sequence[Translation]) -> list[list[tuple[int, int]] | None]:
         """Align the words of a text with those of translations that this translator has found.

@@ -16,7 +16,7 @@ from mt.data.prepare import Prepared
 from mt.display import progress
 from mt.errors import OverflowedLinesError, TrainingError
 from mt.inference.exported_folder import remove_stale
-from mt.inference.loaded_model import ModelOfText, tokenizer_checksums
+from mt.inference.loaded_model import ModelOfText, facts_of, tokenizer_checksums
 from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
 from mt.training.attention_images import Pixels, attention_image
@@ -166,9 +166,9 @@ class Session:
 
     def _validate(self, state: TrainState) -> ValidationResult:
         model, prepared = state.objective.model, self.prepared
-        rows, ratio = prepared.corpus.validation, prepared.train.target_ratio
+        rows, facts = prepared.corpus.validation, facts_of(self.config, prepared.train.target_ratio)
         tokenizers = prepared.src_tokenizer, prepared.tgt_tokenizer
-        translator = ModelTranslator(ModelOfText(self.config, model, *tokenizers, ratio))
+        translator = ModelTranslator(ModelOfText(self.config, model, *tokenizers, facts))
 
         def translate(sources: Sequence[str]) -> list[str]:
             with progress(len(sources), unit="sentences", description="validating") as advance:

@@ -17,7 +17,7 @@ from mt.data.corpus import load_split
 from mt.data.tokenizers.external import external_tokenizer
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.tokenizers.train import train_tokenizer
-from mt.inference.loaded_model import LoadedModel, build_model
+from mt.inference.loaded_model import LoadedModel, build_model, facts_of
 from mt.special_tokens import EOS_ID, SPECIAL_TOKENS
 from mt.transformer.decoder import DecoderLayer
 from mt.transformer.transformer import Transformer
@@ -79,7 +79,9 @@ def make_loaded(
             _let_it_end(model.eval(), [tokenizers[0].encode(text)[:19] for text in pairs[0][:24]])
         folder = Path("checkpoints/step_0000001")
         checkpoint = Checkpoint(folder, 1, best=True, metrics={}, environment={}, checksums={MODEL: ""})
-        return LoadedModel(config, model, *tokenizers, 1.2, checkpoint=checkpoint)
+        return LoadedModel(
+            config, model, *tokenizers, facts_of(config, 1.2, checkpoint=folder.name), checkpoint
+        )
 
     return make
 

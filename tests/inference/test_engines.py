@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mt.inference.engines import batches_by_length
+from mt.inference.engines import Sentence, batches_by_length
 
 
 @given(
@@ -14,7 +14,9 @@ from mt.inference.engines import batches_by_length
 def test_each_sentence_is_in_one_batch_of_its_length(
     lengths: list[int], most_tokens: int, most_sentences: int
 ) -> None:
-    batches = batches_by_length(lengths, most_tokens, most_sentences)
+    batches = batches_by_length(
+        [Sentence(1, [0] * (each - 1)) for each in lengths], most_tokens, most_sentences
+    )
     assert sorted(index for batch in batches for index in batch) == [*range(len(lengths))]
     ordered = [lengths[index] for batch in batches for index in batch]
     assert ordered == sorted(ordered, reverse=True)

@@ -1,25 +1,22 @@
 """Converts a checkpoint for CTranslate2, verifies it against torch, and decides on its precision; once."""
 
 import logging
-import platform
 import random
 import shutil
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any, cast
 
-import ctranslate2
 import numpy as np
-import torch
-from ctranslate2.specs import TransformerSpec, common_spec, transformer_spec
+from ctranslate2.specs import TransformerSpec, common_spec
 from torch import Tensor, nn
 
 from mt.checkpoint.record import MODEL
 from mt.config.config import Config
 from mt.data.cache import locked
 from mt.data.corpus import load_split
-from mt.errors import ExportError, MtError
+from mt.errors import ExportError, MtError, OverflowedLinesError
 from mt.files import make_folder, new_folder, remove_leftovers
 from mt.inference.engine.ctranslate2_engine import CTranslate2Engine
 from mt.inference.engine.verification import bleu, translator_of, verify
@@ -29,7 +26,6 @@ from mt.inference.exported_folder import (
     ExportPrecision,
     checksums_of,
     find_engine,
-    record_of,
     remove_stale,
     write_export_record,
 )
@@ -45,7 +41,6 @@ LOG = logging.getLogger(__name__)
 
 QUANTIZATIONS: dict[ExportPrecision, str] = {"float32": "float32", "bf16": "bfloat16", "int8": "int8"}
 """CTranslate2's names of our precisions."""
-CPU = torch.device("cpu")
 _NUM_RANDOM, _RANDOM_LENGTH = 64, 30
 _MAX_DIFFERENCE = 1e-4
 """The largest difference of a log-probability that rounding explains."""
@@ -70,7 +65,7 @@ def convert(run: RunDirectory, checkpoint: str) -> Path:
         with new_folder(folder) as partial:
             try:
                 LOG.info("%s", _make(partial, run, loaded))
-            except ExportError as error:
+            except (ExportError, OverflowedLinesError) as error:
                 LOG.warning("torch will translate with this checkpoint: %s", error)
                 shutil.rmtree(partial)
                 partial.mkdir()
@@ -93,11 +88,7 @@ def validation_pairs(config: Config, most: int) -> list[tuple[str, str]]:
 
 def _make(folder: Path, run: RunDirectory, loaded: LoadedModel) -> str:
     """Write and verify the model in each of its precisions; return what users are told."""
-    facts: dict[str, Any] = {
-        "ctranslate2": ctranslate2.__version__,
-        "torch": torch.__version__,
-        "processor": platform.processor() or platform.machine(),
-    }
+    verified: dict[str, Any] = {}
     tokenizers = loaded.src_tokenizer, loaded.tgt_tokenizer
 
     def write(precision: ExportPrecision) -> None:
@@ -110,16 +101,18 @@ def _make(folder: Path, run: RunDirectory, loaded: LoadedModel) -> str:
     write("float32")
     exact = engine("float32")
     fast = translator_of(loaded, exact)
-    facts["largest difference of a log-probability"] = _compare_scores(loaded, exact)
+    verified["largest difference of a log-probability"] = _compare_scores(loaded, exact)
     pairs = validation_pairs(loaded.config, _MOST_VALIDATED)
     sources, references = [src for src, _ in pairs], [tgt for _, tgt in pairs]
     conclusion = "verified against torch"
     if pairs:
-        facts["agreements"] = [asdict(each) for each in verify(loaded, fast.translate, sources, references)]
+        verified["agreements"] = [
+            asdict(each) for each in verify(loaded, fast.translate, sources, references)
+        ]
     if len(pairs) >= _FEWEST_VALIDATED:
         lower = translator_of(loaded, engine("int8"))
         before, after = (bleu(each.translate(sources), references) for each in (fast, lower))
-        facts["BLEU in float32 and int8"] = before, after
+        verified["BLEU in float32 and int8"] = before, after
         is_good = before - after <= _MOST_BLEU_LOST
         if is_good:
             write("int8")
@@ -128,8 +121,8 @@ def _make(folder: Path, run: RunDirectory, loaded: LoadedModel) -> str:
             f"int8 changes BLEU by {after - before:+.2f}"
         )
     for path in folder.iterdir():
-        record = record_of(loaded, "ctranslate2", run.name, "int8" if path.name == "int8" else "float32")
-        write_export_record(path, replace(record, made_from=checksums_of(run), verified=facts))
+        more = {"made_from": checksums_of(run), "verified": verified}
+        write_export_record(path, loaded, "ctranslate2", run.name, path.name, **more)
     return conclusion
 
 
@@ -145,7 +138,7 @@ def _compare_scores(loaded: LoadedModel, engine: CTranslate2Engine) -> float:
         for size in (loaded.src_tokenizer.size, loaded.tgt_tokenizer.size)
     )
     sentences = [*map(Sentence, count(1), sources, targets)]
-    ours, theirs = ModelTranslator(loaded, device=CPU).engine.score(sentences), engine.score(sentences)
+    ours, theirs = ModelTranslator(loaded).engine.score(sentences), engine.score(sentences)
     pairs = zip(chain.from_iterable(ours), chain.from_iterable(theirs), strict=True)
     worst = max(abs(one - other) for one, other in pairs)
     if not worst <= _MAX_DIFFERENCE:
@@ -185,14 +178,12 @@ def write_ctranslate2(loaded: LoadedModel, folder: Path, precision: ExportPrecis
             _norm(written.layer_norm, stack.norm)
         for layer, written_layer in zip(stack.layers, written.layer, strict=True):
             _layer(written_layer, cast(EncoderLayer, layer))
-    for layer, written_layer in zip(model.decoder.layers, spec.decoder.layer, strict=True):
-        _cross_attention(written_layer, cast(DecoderLayer, layer))
     spec.validate()
     spec.optimize(quantization=QUANTIZATIONS[precision])
     spec.save(str(folder))
 
 
-def _layer(spec: transformer_spec.TransformerEncoderLayerSpec, layer: EncoderLayer) -> None:
+def _layer(spec: Any, layer: EncoderLayer) -> None:
     attention = layer.self_attention
     _linear(spec.self_attention.linear[0], attention.query, attention.key, attention.value)
     _linear(spec.self_attention.linear[1], attention.output)
@@ -200,14 +191,12 @@ def _layer(spec: transformer_spec.TransformerEncoderLayerSpec, layer: EncoderLay
     _linear(spec.ffn.linear_0, layer.feed_forward.inner)
     _linear(spec.ffn.linear_1, layer.feed_forward.outer)
     _norm(spec.ffn.layer_norm, layer.feed_forward_residual.norm)
-
-
-def _cross_attention(spec: transformer_spec.TransformerDecoderLayerSpec, layer: DecoderLayer) -> None:
-    attention = layer.cross_attention
-    _linear(spec.attention.linear[0], attention.query)
-    _linear(spec.attention.linear[1], attention.key, attention.value)
-    _linear(spec.attention.linear[2], attention.output)
-    _norm(spec.attention.layer_norm, layer.cross_attention_residual.norm)
+    if isinstance(layer, DecoderLayer):
+        attention = layer.cross_attention
+        _linear(spec.attention.linear[0], attention.query)
+        _linear(spec.attention.linear[1], attention.key, attention.value)
+        _linear(spec.attention.linear[2], attention.output)
+        _norm(spec.attention.layer_norm, layer.cross_attention_residual.norm)
 
 
 def _linear(spec: common_spec.LinearSpec, *layers: nn.Linear) -> None:

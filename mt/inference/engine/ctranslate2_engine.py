@@ -1,29 +1,44 @@
-"""The engine of CTranslate2: it searches with a converted model, by our rules.
+"""The engine of CTranslate2: it searches, by our rules, with a converted model of a run or exported folder.
 
 It needs no torch: only ids go in, and hypotheses come out.
 """
 
+import contextlib
+import ctypes
+import importlib.util
+import logging
 import math
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
+from importlib import import_module
 from itertools import repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import ctranslate2
 
 from mt.data.tokenizers.tokenizer import Tokenizer
-from mt.errors import CheckpointError, DeviceError
-from mt.inference.engines import After, Check, EngineName, Rules, Sentence, batches_by_length, in_halves
+from mt.errors import CheckpointError, DeviceError, ExportError
+from mt.files import remove_folder_atomically
+from mt.inference.engines import After, Check, Rules, Sentence, batches_by_length, in_halves
+from mt.inference.exported_folder import find_engine, open_exported, weights_of
+from mt.inference.translator import Translator
+from mt.run_directory import RunDirectory
 from mt.search.hypothesis import Hypothesis, normalised_score
 from mt.search.strategy import Beam
 from mt.special_tokens import BOS, EOS, EOS_ID, PAD, UNK_ID
 
 if TYPE_CHECKING:
+    import torch
+
     from mt.device import PrecisionName, SearchPrecision
+    from mt.inference.model_translator import ModelTranslator
+
+LOG = logging.getLogger(__name__)
 
 _COMPUTE_TYPES = {
     "cpu": {"auto": "default", "float32": "float32", "int8": "int8"},
@@ -41,13 +56,12 @@ _BATCH_TOKENS, _FEWEST_TOKENS = {"cpu": 2048, "cuda": 16_384}, 64
 """Source tokens in a batch, with padding; with a beam, those of a sentence count once for each hypothesis."""
 _SERVED_AT_ONCE = 32
 """Sentences for each worker that the service translates at once."""
-_OUT_OF_MEMORY = "out of memory", "failed to allocate memory"
-"""What its errors on CUDA and on the CPU contain."""
 
 
-class _Kind(NamedTuple):
-    """How a call searches for its sentences."""
+class _Try(NamedTuple):
+    """A sentence, and how to search for its translation."""
 
+    sentence: Sentence
     copies: bool
     """Whether the attention is returned, from which it is read what is copied."""
     writes_unk: bool
@@ -62,7 +76,7 @@ class CTranslate2Engine:
     sentence has its own limit, at which finished hypotheses are preferred.
     """
 
-    name: EngineName = "ctranslate2"
+    name: Literal["ctranslate2"] = "ctranslate2"
 
     def __init__(
         self,
@@ -101,64 +115,65 @@ class CTranslate2Engine:
         self, sentences: Sequence[Sentence], rules: Rules, check: Check, after: After
     ) -> list[list[Hypothesis]]:
         """Search as `TorchEngine` does: batches of like length at once, a worker for each thread."""
-        by_kind: dict[_Kind, list[int]] = defaultdict(list)
-        for index, sentence in enumerate(sentences):
-            copies = rules.copies_words and not rules.keep_unk and UNK_ID in sentence.ids
-            by_kind[_Kind(copies, copies or rules.keep_unk)].append(index)
-        batches: list[tuple[_Kind, list[int]]] = []
-        for kind, indices in by_kind.items():
-            lengths = [len(sentences[index].ids) + 1 for index in indices]
-            # Few sentences are divided among the workers.
-            share = math.ceil(sum(lengths) / self._num_workers)
-            most_tokens = max(_FEWEST_TOKENS, min(share, _BATCH_TOKENS[self.device] // rules.beam.size))
-            for batch in batches_by_length(lengths, most_tokens):
-                batches.append((kind, [indices[number] for number in batch]))
+        # Few sentences are divided among the workers.
+        share = math.ceil(sum(len(sentence.ids) + 1 for sentence in sentences) / self._num_workers)
+        most_tokens = max(_FEWEST_TOKENS, min(share, _BATCH_TOKENS[self.device] // rules.beam.size))
+        batches = batches_by_length(sentences, most_tokens)
 
-        def search_batch(batch: tuple[_Kind, list[int]]) -> list[list[Hypothesis]]:
-            return self._search([sentences[index] for index in batch[1]], rules, batch[0])
+        may_copy = rules.copies_words and not rules.keep_unk
+
+        def search_batch(batch: Sequence[int]) -> list[list[Hypothesis]]:
+            some = [sentences[index] for index in batch]
+            copies = [may_copy and UNK_ID in each.ids for each in some]
+            tries = [_Try(*pair, pair[1] or rules.keep_unk) for pair in zip(some, copies, strict=True)]
+            return self._search(tries, rules)
 
         found: dict[int, list[Hypothesis]] = {}
         # Twice as many threads, so that no worker waits while results are read.
         pool = ThreadPoolExecutor(2 * self._num_workers)
         try:
-            for (_, indices), hypotheses in zip(batches, pool.map(search_batch, batches), strict=True):
+            for batch, hypotheses in zip(batches, pool.map(search_batch, batches), strict=True):
                 check()
-                found |= zip(indices, hypotheses, strict=True)
-                after(indices)
+                found |= zip(batch, hypotheses, strict=True)
+                after(batch)
         finally:
             # After Ctrl-C, only what was begun is translated.
             pool.shutdown(cancel_futures=True)
         return [found[index] for index in range(len(sentences))]
 
-    def _search(self, sentences: Sequence[Sentence], rules: Rules, kind: _Kind) -> list[list[Hypothesis]]:
+    def _search(self, tries: Sequence[_Try], rules: Rules) -> list[list[Hypothesis]]:
         """Search for some sentences, and once more for each whose translation breaks a rule."""
-        results = in_halves(lambda some: self._translate(some, rules, kind), sentences, _is_out_of_memory)
+        alike: dict[object, list[int]] = defaultdict(list)
+        for index, (_, *how) in enumerate(tries):
+            alike[tuple(how)].append(index)
         found: dict[int, list[Hypothesis]] = {}
-        again: dict[_Kind, dict[int, Sentence]] = defaultdict(dict)
-        prefix_scores = self._prefix_scores(sentences, rules)
-        for index, (sentence, result) in enumerate(zip(sentences, results, strict=True)):
-            outcome = self._read(result, sentence, rules, kind, prefix_scores.get(index, 0.0))
-            if isinstance(outcome, list):
-                found[index] = outcome
-            else:
-                again[outcome[1]][index] = outcome[0]
-        for kind_again, some in again.items():
-            found |= zip(some, self._search([*some.values()], rules, kind_again), strict=True)
-        return [found[index] for index in range(len(sentences))]
+        again: dict[int, _Try] = {}
+        for indices in alike.values():
+            some, first = [tries[index].sentence for index in indices], tries[indices[0]]
+            results = in_halves(partial(self._translate, first, rules), some, _is_out_of_memory)
+            prefix_scores = self._prefix_scores(some, rules)
+            for index, result, prefix_score in zip(indices, results, prefix_scores, strict=True):
+                outcome = self._read(result, tries[index], rules, prefix_score)
+                if isinstance(outcome, _Try):
+                    again[index] = outcome
+                else:
+                    found[index] = outcome
+        if again:
+            found |= zip(again, self._search([*again.values()], rules), strict=True)
+        return [found[index] for index in range(len(tries))]
 
-    def _prefix_scores(self, sentences: Sequence[Sentence], rules: Rules) -> dict[int, float]:
-        """The log-probabilities of prefixes, by index, which a search counts as certain."""
-        given = {index: each for index, each in enumerate(sentences) if each.prefix}
-        if not given or not (rules.with_scores or rules.beam.size > 1):
-            return {}
-        scores = self.score([*given.values()])
+    def _prefix_scores(self, sentences: Sequence[Sentence], rules: Rules) -> list[float]:
+        """The log-probability of each prefix, which a search counts as certain."""
+        if not any(each.prefix for each in sentences) or not (rules.with_scores or rules.beam.size > 1):
+            return [0.0] * len(sentences)
         # Without EOS.
-        return {index: math.fsum(row[:-1]) for index, row in zip(given, scores, strict=True)}
+        return [math.fsum(row[:-1]) for row in self.score(sentences)]
 
-    def _translate(self, sentences: Sequence[Sentence], rules: Rules, kind: _Kind) -> list[Any]:
+    def _translate(self, like: _Try, rules: Rules, sentences: Sequence[Sentence]) -> list[Any]:
+        """The results of CTranslate2 for sentences that are searched like one of them."""
         prefixes = _named(self._tgt_names, (sentence.prefix for sentence in sentences))
         # With patience 2, a search continues to its limit, where up to N unfinished hypotheses are added.
-        patience = 2 if kind.limit and rules.beam.size > 1 else 1
+        patience = 2 if like.limit and rules.beam.size > 1 else 1
         results: list[Any] = self._translator.translate_batch(
             _named(self._src_names, (sentence.ids for sentence in sentences)),
             target_prefix=prefixes if any(prefixes) else None,
@@ -166,23 +181,23 @@ class CTranslate2Engine:
             patience=patience,
             num_hypotheses=rules.beam.size * patience,
             length_penalty=_length_penalty(rules.beam),
-            disable_unk=not kind.writes_unk,
+            disable_unk=not like.writes_unk,
             suppress_sequences=[[PAD], [BOS]],
             return_end_token=True,
             max_input_length=0,
-            max_decoding_length=kind.limit or max(sentence.limit for sentence in sentences),
+            max_decoding_length=like.limit or max(sentence.limit for sentence in sentences),
             min_decoding_length=rules.constraints.min_length,
             no_repeat_ngram_size=rules.constraints.no_repeat_ngram,
             return_scores=rules.with_scores or rules.beam.size > 1,
-            return_attention=kind.copies,
+            return_attention=like.copies,
         )
         return results
 
     def _read(
-        self, result: Any, sentence: Sentence, rules: Rules, kind: _Kind, prefix_score: float
-    ) -> list[Hypothesis] | tuple[Sentence, _Kind]:
+        self, result: Any, searched: _Try, rules: Rules, prefix_score: float
+    ) -> list[Hypothesis] | _Try:
         """The hypotheses of a sentence, the best first; or with which prefix and how to search again."""
-        beam = rules.beam
+        beam, sentence = rules.beam, searched.sentence
         hypotheses = []
         for tokens, score in zip(result.hypotheses, result.scores or repeat(math.nan), strict=False):
             is_finished = tokens[-1:] == [EOS]
@@ -190,18 +205,18 @@ class CTranslate2Engine:
             # CTranslate2 has divided it by the length.
             total = score * max(1, len(tokens)) ** _length_penalty(beam)
             hypotheses.append(Hypothesis(ids, total + prefix_score, is_finished))
-        if kind.limit is None:
+        if searched.limit is None:
             # A call has one limit for all its sentences, which may be higher than that of this one.
             exceeds = any(len(each.ids) + each.finished > sentence.limit for each in hypotheses)
             if exceeds or (beam.size > 1 and not all(each.finished for each in hypotheses)):
-                return sentence, kind._replace(limit=sentence.limit)
+                return searched._replace(limit=sentence.limit)
         kept: list[Hypothesis] = []
         for hypothesis, attention in zip(hypotheses, result.attention or repeat(()), strict=False):
             copied, again = copies_of(hypothesis, sentence, attention)
             if again is None:
                 kept.append(replace(hypothesis, copied=copied))
             elif not kept and len(again.prefix) < sentence.limit:
-                return again, _Kind(copies=True, writes_unk=False)
+                return _Try(again, copies=True, writes_unk=False)
             elif not kept:
                 kept.append(replace(hypothesis, ids=again.prefix, finished=False, copied=copied))
         if beam.size > 1:
@@ -234,6 +249,67 @@ class CTranslate2Engine:
             return_attention=True,
         )
         return [result.attention[0] for result in results]
+
+
+def load_converted(run: RunDirectory, checkpoint: str, **options: Any) -> Translator:
+    """Load the engine of a checkpoint, converted first if that was not done; an error says why it cannot be.
+
+    The options are those of `load_exported`.
+    """
+    weights = weights_of(run, checkpoint)
+    if weights is None:
+        raise ExportError("the checkpoint cannot be read")
+    folder = find_engine(run, weights)
+    if folder is not None:
+        try:
+            return load_exported(folder, **options)
+        except CheckpointError as error:
+            LOG.warning("the fast engine is made again: %s", error)
+            remove_folder_atomically(folder)
+    if run.holder() is not None:
+        raise ExportError("the run is being trained, and its checkpoints change")
+    if importlib.util.find_spec("torch") is None:
+        raise CheckpointError(
+            f"{checkpoint} of {run.path} was not yet converted for translating without torch. Translate "
+            "a sentence with it once where torch is installed, and copy the run again."
+        )
+    # Imported by its name, because it needs torch.
+    return load_exported(import_module("mt.inference.engine.convert").convert(run, checkpoint), **options)
+
+
+def load_exported(
+    folder: Path,
+    *,
+    device: "str | torch.device" = "cpu",
+    precision: "PrecisionName" = "auto",
+    dictionary: Mapping[str, str] | None = None,
+    load_model: "Callable[[], ModelTranslator] | None" = None,
+) -> Translator:
+    """Load a model that was converted for CTranslate2; the folder may have one for each precision."""
+    kind = str(device).partition(":")[0]
+    if kind == "auto":
+        kind = "cuda" if ctranslate2.get_cuda_device_count() else "cpu"
+    if kind == "cuda":
+        _load_cublas()
+    if (folder / "float32").is_dir():
+        is_int8 = kind == "cpu" and precision in ("auto", "int8") and (folder / "int8").is_dir()
+        folder /= "int8" if is_int8 else "float32"
+    record, *tokenizers = open_exported(folder)
+    if record.target != "ctranslate2":
+        raise CheckpointError(
+            f"{folder} was exported for {record.target}: load it there, as its README.md shows, or export "
+            "the run to ctranslate2."
+        )
+    try:
+        engine = CTranslate2Engine(folder, *tokenizers, device=kind, precision=precision)
+        if kind == "cuda":
+            # The first product loads the libraries of CUDA 12, which are not those of torch.
+            engine.attention([], [[]])
+    except RuntimeError as error:
+        raise DeviceError(f"CTranslate2 cannot compute on {kind}: {error}. Use --device cpu.") from error
+    translator = Translator(engine, record, *tokenizers, dictionary=dictionary, load_model=load_model)
+    translator.why = "it is an exported folder"
+    return translator
 
 
 def _named(names: Sequence[str], rows: Iterable[Sequence[int]]) -> list[list[str]]:
@@ -279,9 +355,19 @@ def _length_penalty(beam: Beam) -> float:
 
 
 def _is_out_of_memory(error: RuntimeError) -> bool:
-    return any(text in str(error) for text in _OUT_OF_MEMORY)
+    """Whether it is what CTranslate2 raises on CUDA or on the CPU."""
+    return "out of memory" in str(error) or "failed to allocate memory" in str(error)
 
 
 def _num_threads() -> int:
     given = os.environ.get("OMP_NUM_THREADS", "")
     return int(given) if given.isdigit() and int(given) else len(os.sched_getaffinity(0))
+
+
+def _load_cublas() -> None:
+    """Load cuBLAS of CUDA 12 from its wheel, if that is installed: CTranslate2 opens it by its name."""
+    with contextlib.suppress(ModuleNotFoundError, OSError):
+        spec = importlib.util.find_spec("nvidia.cublas.lib")
+        for folder in (spec and spec.submodule_search_locations) or ():
+            for name in ("libcublasLt.so.12", "libcublas.so.12"):
+                ctypes.CDLL(os.path.join(folder, name), mode=ctypes.RTLD_GLOBAL)  # noqa: PTH118

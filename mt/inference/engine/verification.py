@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
-import torch
 from sacrebleu.metrics.bleu import BLEU
 
 from mt.data.unsegmented_scripts import bleu_tokenizer
@@ -15,8 +14,9 @@ from mt.inference.model_translator import ModelTranslator
 from mt.inference.translator import Translator
 from mt.search.strategy import Beam, Strategy
 
-STRATEGIES: dict[str, Strategy] = {"greedy search": None, "beam of 5": Beam(5, 1.0, "mean")}
-_NUM_SENTENCES = {"greedy search": 200, "beam of 5": 50}
+STRATEGIES: dict[str, tuple[Strategy, int]] = {
+    "greedy search": (None, 200), "beam of 5": (Beam(5, 1.0, "mean"), 50)
+}  # fmt: skip
 _MIN_SAME = 0.98
 """The share of sentences that must have the same translation; rounding decides a few near-ties otherwise."""
 _MOST_BLEU_LOST = 1.0
@@ -47,10 +47,10 @@ def verify(
     exact: Collection[str] = tuple(STRATEGIES),
 ) -> list[Agreement]:
     """Compare translations of validation sentences; ``exact`` names the strategies that must agree."""
-    own = translator_of(loaded, ModelTranslator(loaded, device=torch.device("cpu")).engine)
+    own = translator_of(loaded, ModelTranslator(loaded).engine)
     agreements = []
-    for name, strategy in STRATEGIES.items():
-        texts = sources[: _NUM_SENTENCES[name]]
+    for name, (strategy, most) in STRATEGIES.items():
+        texts = sources[:most]
         started = time.perf_counter()
         ours = own.translate(texts, strategy=strategy)
         middle = time.perf_counter()
