@@ -29,7 +29,7 @@ from mt.errors import ConfigError, DataError, MtError
 from mt.inference.segments import lines_of
 from mt.serving.api import Refusal, TranslateAnswer, TranslateRequest
 from mt.serving.batching import BatchedTranslator, QueueFullError
-from mt.serving.log import NOTED, Metrics, RequestLog
+from mt.serving.log import NOTED, Metrics, log_requests
 from mt.serving.page import PAGE
 
 LOG = logging.getLogger(__name__)
@@ -94,7 +94,7 @@ class Service:
         if self.origins:
             headers = ["Authorization", "Content-Type"]
             app.add_middleware(CORSMiddleware, allow_origins=self.origins, allow_headers=headers)
-        app.add_middleware(RequestLog, metrics=metrics)
+        log_requests(app, metrics)
         return app
 
     async def health(self) -> dict[str, object]:
