@@ -69,17 +69,15 @@ class Service:
                 Exception: _broken,
             },
         )
-        app.get("/", include_in_schema=False)(_page)
+        app.get("/", include_in_schema=False)(lambda: HTMLResponse(PAGE))
         app.get("/health")(self.health)
         metrics = Metrics()
         for run in self.runs:
             run.count_batch = metrics.batch_texts.labels(run.name).observe
             metrics.waiting.labels(run.name).set_function(run.num_waiting)
-
-        @app.get("/metrics", include_in_schema=False)
-        async def read_metrics() -> Response:
-            return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
-
+        app.get("/metrics", include_in_schema=False)(
+            lambda: Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
+        )
         app.post(
             "/translate",
             dependencies=[Depends(self._check_sender)],
@@ -170,10 +168,6 @@ class _MaxBytes:
             return message
 
         await self._app(scope, receive_limited, send)
-
-
-async def _page() -> HTMLResponse:
-    return HTMLResponse(PAGE)
 
 
 def _refuse(
