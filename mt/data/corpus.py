@@ -263,15 +263,12 @@ def _report(
 ) -> CorpusReport:
     sources = [
         SourceReport(
-            config.path,
-            source.kind,
-            config.name,
-            config.src,
-            config.tgt,
-            source.splits["train"][0].version if source.kind == "hub" else None,
-            weight,
-            len(table),
-            table.fingerprint,
+            **config.model_dump(include={"path", "name", "src", "tgt"}),
+            kind=source.kind,
+            revision=source.splits["train"][0].version if source.kind == "hub" else None,
+            weight=weight,
+            pairs=len(table),
+            fingerprint=table.fingerprint,
         )
         for (config, weight, source), table in zip(found, trains, strict=True)
     ]

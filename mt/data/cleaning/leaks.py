@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mt.data.corpus_report import LeakCounts, LeakReport
-from mt.data.text_form import AS_IT_IS, TextForm
+from mt.data.text_form import TextForm
 
 CHUNK_SIZE = 10_000
 
@@ -33,7 +33,7 @@ class LeakCheck:
     It keeps only hashes, and only those of the evaluation splits, which are small.
     """
 
-    def __init__(self, evaluation: Mapping[str, datasets.Dataset], form: TextForm = AS_IT_IS) -> None:
+    def __init__(self, evaluation: Mapping[str, datasets.Dataset], form: TextForm) -> None:
         """Remember the evaluation splits by name; ``form`` is that of the training pairs."""
         self._known: dict[str, Hashes] = {}
         self._keys = set[bytes](), set[bytes]()
