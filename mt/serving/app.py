@@ -112,9 +112,7 @@ class Service:
         request.scope[NOTED] |= {"run": run.name, "texts": len(texts)}
         try:
             async with asyncio.timeout(self.max_seconds):
-                results = await run.translate(
-                    texts, beam=asked.beam, num_best=asked.n_best, aligned=asked.alignment
-                )
+                results = await run.translate(texts, asked)
         except TimeoutError as error:
             sentence = f"it took longer than {self.max_seconds:,g} seconds: send fewer texts at once."
             raise HTTPException(503, sentence, {"Retry-After": "1"}) from error
