@@ -100,6 +100,9 @@ class RunFacts:
         self.points = self._read(run.metrics_file, lambda: read_points(run.metrics_file)) or []
         # What to resume from, and what to translate with: until a validation has marked one, the latest.
         self.latest, self.best = self._pointed_at()
+        record = self.latest.record if self.latest else None
+        self.environment = record.environment if record else {}
+        self.imported_from = record.imported_from if record else ""
         counters, holder = self._counters(), run.holder()
         self.state, self.detail = self._state(counters, holder)
         newest = {name: x for point in self.points for name, x in point.figures.items() if math.isfinite(x)}
@@ -150,11 +153,6 @@ class RunFacts:
         return sorted((step, value) for step, value in values.items() if math.isfinite(value))
 
     @property
-    def environment(self) -> dict[str, str | int]:
-        """What made the newest checkpoint: versions, device, threads."""
-        return self.latest.record.environment if self.latest and self.latest.record else {}
-
-    @property
     def model(self) -> dict[str, str]:
         """The shape of the model, in words; empty if the config cannot be read."""
         if self.config is None:
@@ -196,11 +194,6 @@ class RunFacts:
             reason = f"not what training wrote: {first_complaint(error)}"
         self.problems.append(f"{file.name}: {reason.splitlines()[0]}")
         return None
-
-    @property
-    def imported_from(self) -> str:
-        """Where the weights are from, if they were not trained by mt."""
-        return self.latest.record.imported_from if self.latest and self.latest.record else ""
 
     def _pointed_at(self) -> tuple[SavedCheckpoint | None, SavedCheckpoint | None]:
         """The latest checkpoint and the best one, if there are any."""
