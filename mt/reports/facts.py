@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
@@ -36,7 +36,6 @@ from mt.training.counters import Counters, SavedValues
 from mt.training.metrics_file import read_points
 
 T = TypeVar("T")
-State = Literal["running", "stopped", "finished", "damaged", "imported"]
 
 
 class CorpusFacts(CorpusReport):
@@ -222,7 +221,7 @@ class RunFacts:
         saved = SavedValues.model_validate_json
         return self._read(record.folder / VALUES, lambda: saved(read_part(record, VALUES)).counters)
 
-    def _state(self, counters: Counters | None, holder: str | None) -> tuple[State, str | None]:
+    def _state(self, counters: Counters | None, holder: str | None) -> tuple[str, str | None]:
         """The state; and which process is training, why the run is finished, or what is damaged."""
         if holder:
             # Its files may be in the middle of a change.
