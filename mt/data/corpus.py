@@ -132,14 +132,14 @@ def load_corpus(config: DataConfig, cleaning: CleaningConfig = NO_CLEANING) -> C
 def load_split(config: DataConfig, split: Split, cleaning: CleaningConfig = NO_CLEANING) -> datasets.Dataset:
     """One split as in `load_corpus`, without reading the others if the corpus has this one."""
     if split != "train" and (parts := find_source(config).splits.get(split)):
-        return _evaluation_table(parts).to_dataset()
+        return _fill(PairTable(), parts)
     return load_corpus(config, cleaning).by_name()[split]
 
 
 def other_validation_splits(config: DataConfig) -> dict[str, datasets.Dataset]:
     """The validation splits of the sources in ``data.mix``, by the last part of their path."""
     return {
-        Path(mixed.path.rpartition(":")[2]).name: _evaluation_table(source.splits["validation"]).to_dataset()
+        Path(mixed.path.rpartition(":")[2]).name: _fill(PairTable(), source.splits["validation"])
         for mixed, _, source in find_sources(config)[1:]
         if "validation" in source.splits
     }
@@ -148,7 +148,7 @@ def other_validation_splits(config: DataConfig) -> dict[str, datasets.Dataset]:
 def load_undivided(config: DataConfig) -> datasets.Dataset | None:
     """All pairs of a corpus that is files without splits, empty lines included; None if it has splits."""
     source = find_source(config)
-    return _evaluation_table(source.splits["train"]).to_dataset() if source.kind == "files" else None
+    return _fill(PairTable(), source.splits["train"]) if source.kind == "files" else None
 
 
 def _key(sources: Sequence[FoundSource], cleaning: CleaningConfig) -> object:
@@ -194,10 +194,11 @@ def _read(sources: Sequence[FoundSource], cleaning: CleaningConfig, folder: Path
             f"{' or '.join(empty)} split at data.held_out_fraction={config.held_out_fraction:g}. Add "
             "pairs, change the fraction, or provide your own validation and test splits."
         )
-    for split, table in held_out.items():
-        if split not in carved:
-            _evaluation_table(own.splits[split], table)
-    leaks = LeakCheck({split: table.to_dataset() for split, table in held_out.items()}, TextForm.of(cleaning))
+    evaluation: dict[str, datasets.Dataset] = {
+        split: table.to_dataset() if split in carved else _fill(table, own.splits[split])
+        for split, table in held_out.items()
+    }
+    leaks = LeakCheck(evaluation, TextForm.of(cleaning))
     for number, (_, _, source) in enumerate(sources):
         train = trains[number].to_dataset()
         leaked = leaks.search(train)
@@ -245,13 +246,12 @@ def _read_training_split(
         deque(pairs, maxlen=0)
 
 
-def _evaluation_table(parts: Sequence[Part], table: PairTable | None = None) -> PairTable:
-    """All pairs of a split, in memory unless a table is given."""
-    table = PairTable() if table is None else table
+def _fill(table: PairTable, parts: Sequence[Part]) -> datasets.Dataset:
+    """All pairs of a validation or test split."""
     table.extend(checked_pairs(parts))
     if not len(table):
         raise DataError(f"{', '.join(part.where for part in parts)} is empty.")
-    return table
+    return table.to_dataset()
 
 
 def _report(
@@ -263,15 +263,12 @@ def _report(
 ) -> CorpusReport:
     sources = [
         SourceReport(
-            config.path,
-            source.kind,
-            config.name,
-            config.src,
-            config.tgt,
-            source.revision,
-            weight,
-            len(table),
-            table.fingerprint,
+            **config.model_dump(include={"path", "name", "src", "tgt"}),
+            kind=source.kind,
+            revision=source.splits["train"][0].version if source.kind == "hub" else None,
+            weight=weight,
+            pairs=len(table),
+            fingerprint=table.fingerprint,
         )
         for (config, weight, source), table in zip(found, trains, strict=True)
     ]

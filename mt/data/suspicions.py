@@ -54,7 +54,11 @@ def corpus_warnings(config: Config, corpus: Corpus) -> Iterator[str]:
     texts = {split: _sample(pairs) for split, pairs in corpus.by_name().items()}
     for side, (name, language) in enumerate((("source", config.data.src), ("target", config.data.tgt))):
         script = _SCRIPTS.get(re.split("[-_]", language.lower())[0])
-        others = [split for split, sides in texts.items() if script and _is_of_other(sides[side], script)]
+        others = [
+            split
+            for split, sides in texts.items()
+            if script and is_mostly_of_other_script(pa.array(sides[side]), script).mean() > 0.5
+        ]
         if others:
             yield (
                 f"most {name}s of the {' and '.join(others)} split are not in {script} script, in which "
@@ -86,10 +90,6 @@ def _sample(pairs: datasets.Dataset) -> tuple[list[str], list[str]]:
     """Sources and targets, spread evenly."""
     rows = pairs.select(range(0, len(pairs), len(pairs) // _PAIRS_LOOKED_AT + 1))
     return rows["src"][:], rows["tgt"][:]
-
-
-def _is_of_other(texts: Sequence[str], script: str) -> bool:
-    return bool(is_mostly_of_other_script(pa.array(texts, pa.large_string()), script).mean() > 0.5)
 
 
 def _words(texts: Sequence[str]) -> list[str]:

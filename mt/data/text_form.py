@@ -82,8 +82,6 @@ class TextForm(NamedTuple):
 
     def rewrite(self, texts: Iterable[str]) -> list[str]:
         """The texts in this form."""
-        if self == AS_IT_IS:
-            return list(texts)
         rewrite = normalizers.Sequence(self.steps()).normalize_str
         return [text if self._has(text) else rewrite(text) for text in texts]
 
@@ -98,8 +96,6 @@ class TextForm(NamedTuple):
             return False
         return self.unicode_form == "none" or is_normalized(self.unicode_form, text)
 
-
-AS_IT_IS = TextForm()
 
 DOTLESS = {"İ": "i", "I": "ı"}
 """Capital letters that have another lower case in Turkish and Azeri than elsewhere."""

@@ -2,7 +2,7 @@
 
 import logging
 import shutil
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -143,10 +143,21 @@ def export_model(
             record = read_export_record(partial)
             agreements = [Agreement(**each) for each in record.verified.get("agreements", ())]
         if not agreements:
-            agreements = _verify(loaded, library, partial, pairs, precision)
+            LOG.info("verifying with validation sentences")
+            exact = library.exact if precision == "float32" else ()
+            agreements = verify(loaded, library.load(partial), *_short(loaded, pairs), exact=exact)
         (partial / EXAMPLE).write_text(library.example, encoding="utf-8")
         (partial / CARD).write_text(_model_card(record, library.differences, agreements), encoding="utf-8")
     return record, agreements
+
+
+def _short(loaded: LoadedModel, pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[str, ...]]:
+    """Sources and references without those that mt alone would split."""
+    ids = loaded.src_tokenizer.encode_batch([src for src, _ in pairs])
+    short = [pair for pair, row in zip(pairs, ids, strict=True) if len(row) < loaded.config.data.max_length]
+    if not short:
+        raise ExportError("there are no validation sentences to verify the export with.")
+    return zip(*short, strict=True)
 
 
 def check_folder(folder: Path) -> None:
@@ -165,24 +176,6 @@ def check_folder(folder: Path) -> None:
             f"{others[0]} is not part of the earlier export in {folder}, which is therefore not replaced: "
             "move it elsewhere, or name another folder."
         )
-
-
-def _verify(
-    loaded: LoadedModel,
-    library: Library,
-    folder: Path,
-    pairs: Sequence[tuple[str, str]],
-    precision: ExportPrecision,
-) -> list[Agreement]:
-    ids = loaded.src_tokenizer.encode_batch([src for src, _ in pairs])
-    # Longer lines are split by mt only.
-    short = [pair for pair, row in zip(pairs, ids, strict=True) if len(row) < loaded.config.data.max_length]
-    if not short:
-        raise ExportError("there are no validation sentences to verify the export with.")
-    LOG.info("verifying with validation sentences")
-    sources, references = zip(*short, strict=True)
-    exact = library.exact if precision == "float32" else ()
-    return verify(loaded, library.load(folder), sources, references, exact=exact)
 
 
 def not_expressed(record: ExportRecord) -> list[str]:

@@ -83,10 +83,10 @@ class _Marian(BaseModel):
 
 
 @dataclass(frozen=True)
-class _Vocabulary:
-    """The vocabulary of a side, by our ids."""
+class _Side:
+    """The tokenizer of a side, and its vocabulary by our ids."""
 
-    entries: Sequence[str]
+    tokenizer: Tokenizer
     rows: Tensor
     """The id there of each entry, ``(V,)``."""
     added: Sequence[int] = ()
@@ -98,9 +98,13 @@ def import_marian(source: str, run: RunDirectory, *, src: str | None, tgt: str |
     if run.path.exists():
         raise RunError(f"{run.path} exists: name another run with --run PATH.")
     folder = _find(source)
-    theirs = _read_config(folder / CONFIG)
+    try:
+        theirs = _Marian.model_validate(_read_json(folder / CONFIG))
+    except ValidationError as error:
+        complaint = first_complaint(error)
+        raise DataError(f"{folder / CONFIG}: this model cannot be imported: {complaint}.") from error
     languages = _languages(folder, src, tgt)
-    tokenizers, vocabularies = _read_tokenizers(folder, theirs)
+    sides = _read_sides(folder, theirs)
     weights = _read_weights(folder)
     try:
         embeddings = _embeddings(weights, theirs)
@@ -108,11 +112,11 @@ def import_marian(source: str, run: RunDirectory, *, src: str | None, tgt: str |
         with without_memory():
             model = build_transformer(
                 config.model,
-                src_vocab_size=len(vocabularies["src"].entries),
-                tgt_vocab_size=len(vocabularies["tgt"].entries),
+                src_vocab_size=sides["src"].tokenizer.size,
+                tgt_vocab_size=sides["tgt"].tokenizer.size,
                 max_length=config.data.max_length,
             )
-        named = _our_weights(weights, embeddings, theirs, vocabularies, layers(model))
+        named = _our_weights(weights, embeddings, theirs, sides, layers(model))
         # Tied ones by their first names alone.
         ours = {name: named[name] for name in model.weights()}
         model.check_shapes({name: tuple(weight.shape) for name, weight in ours.items()})
@@ -124,8 +128,8 @@ def import_marian(source: str, run: RunDirectory, *, src: str | None, tgt: str |
     with new_folder(run.path.absolute()) as partial:
         made = RunDirectory(partial)
         made.config_file.write_text(config_to_yaml(config), encoding="utf-8")
-        tokenizers["src"].save(made.src_tokenizer_file)
-        tokenizers["tgt"].save(made.tgt_tokenizer_file)
+        sides["src"].tokenizer.save(made.src_tokenizer_file)
+        sides["tgt"].tokenizer.save(made.tgt_tokenizer_file)
         CheckpointStore(made.checkpoints_dir).save(
             0,
             ours,
@@ -165,14 +169,6 @@ def _read_json(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise DataError(f"{path} is not an object of JSON.")
     return content
-
-
-def _read_config(path: Path) -> "_Marian":
-    """The config of a model that our Transformer can compute."""
-    try:
-        return _Marian.model_validate(_read_json(path))
-    except ValidationError as error:
-        raise DataError(f"{path}: this model cannot be imported: {first_complaint(error)}.") from error
 
 
 def _languages(folder: Path, src: str | None, tgt: str | None) -> tuple[str, str]:
@@ -215,21 +211,16 @@ def _config(theirs: _Marian, languages: tuple[str, str], *, shares_embeddings: b
     )
 
 
-def _read_tokenizers(folder: Path, theirs: _Marian) -> tuple[dict[str, Tokenizer], dict[str, _Vocabulary]]:
-    """The tokenizers of both sides and their vocabularies, of SentencePiece models or of our own export."""
-    special = theirs.pad_token_id, theirs.decoder_start_token_id, theirs.eos_token_id
+def _read_sides(folder: Path, theirs: _Marian) -> dict[str, _Side]:
+    """Both sides, of SentencePiece models or of our own export."""
     if (folder / VOCABULARY).exists():
         is_shared = theirs.share_encoder_decoder_embeddings
         files = {"src": VOCABULARY, "tgt": VOCABULARY if is_shared else TARGET_VOCABULARY}
-        vocabularies = {
-            side: _vocabulary(_read_json(folder / name), folder / name, special)
+        return {
+            side: _read_side(folder / name, folder / SENTENCEPIECE[side], theirs)
             for side, name in files.items()
         }
-        return {
-            side: read_sentencepiece(folder / name, vocabularies[side].entries)
-            for side, name in SENTENCEPIECE.items()
-        }, vocabularies
-    tokenizers = {}
+    sides = {}
     for side, subfolder in (("src", "source_tokenizer"), ("tgt", "target_tokenizer")):
         path = (folder / subfolder if (folder / subfolder).is_dir() else folder) / TOKENIZER
         if not path.exists():
@@ -238,27 +229,27 @@ def _read_tokenizers(folder: Path, theirs: _Marian) -> tuple[dict[str, Tokenizer
         content["post_processor"] = content["truncation"] = content["padding"] = None
         # Its special tokens are those of the vocabulary.
         content["added_tokens"] = [token for token in content["added_tokens"] if not token["special"]]
-        tokenizers[side] = Tokenizer.from_json(json.dumps(content).encode())
-        if tokenizers[side].tokens(range(len(SPECIAL_TOKENS))) != list(SPECIAL_TOKENS):
+        tokenizer = Tokenizer.from_json(json.dumps(content).encode())
+        if tokenizer.tokens(range(len(SPECIAL_TOKENS))) != list(SPECIAL_TOKENS):
             raise DataError(
                 f"{path} was not exported by mt: its first entries are not {' '.join(SPECIAL_TOKENS)}."
             )
-    return tokenizers, {
-        side: _Vocabulary(tokenizer.tokens(range(tokenizer.size)), torch.arange(tokenizer.size))
-        for side, tokenizer in tokenizers.items()
-    }
+        sides[side] = _Side(tokenizer, torch.arange(tokenizer.size))
+    return sides
 
 
-def _vocabulary(ids: Mapping[str, int], path: Path, special: tuple[int, int, int]) -> _Vocabulary:
+def _read_side(vocabulary: Path, sentencepiece: Path, theirs: _Marian) -> _Side:
     """Our four special tokens, then their other entries in order."""
-    pad, start, end = special
+    ids, start = _read_json(vocabulary), theirs.decoder_start_token_id
     if UNK not in ids or sorted(ids.values()) != list(range(len(ids))):
-        raise DataError(f"{path} is no vocabulary: it lacks {UNK}, or its ids are not 0, 1, 2 and so on.")
-    first = [pad, ids[UNK], start, end]
+        raise DataError(
+            f"{vocabulary} is no vocabulary: it lacks {UNK}, or its ids are not 0, 1, 2 and so on."
+        )
+    first = [theirs.pad_token_id, ids[UNK], start, theirs.eos_token_id]
     others = sorted((number, entry) for entry, number in ids.items() if number not in first)
-    rows = torch.tensor([*first, *(number for number, _ in others)])
-    added = [PAD_ID] if start == pad else [BOS_ID] if start == end else []
-    return _Vocabulary([*SPECIAL_TOKENS, *(entry for _, entry in others)], rows, added)
+    tokenizer = read_sentencepiece(sentencepiece, [*SPECIAL_TOKENS, *(entry for _, entry in others)])
+    added = [PAD_ID] if start == first[0] else [BOS_ID] if start == first[3] else []
+    return _Side(tokenizer, torch.tensor([*first, *(number for number, _ in others)]), added)
 
 
 def _read_weights(folder: Path) -> dict[str, Tensor]:
@@ -298,7 +289,7 @@ def _our_weights(
     weights: Mapping[str, Tensor],
     embeddings: tuple[Tensor, Tensor, Tensor],
     theirs: _Marian,
-    vocabularies: Mapping[str, _Vocabulary],
+    sides: Mapping[str, _Side],
     named: Mapping[str, tuple[str, object]],
 ) -> dict[str, Tensor]:
     """All weights by our names: the hidden dimensions and the vocabulary in our order."""
@@ -311,7 +302,7 @@ def _our_weights(
             ours[f"{our_name}.{part}"] = tensor.contiguous()
 
     def rows(values: Tensor, side: str) -> Tensor:
-        wanted = vocabularies[side].rows
+        wanted = sides[side].rows
         if int(wanted.max()) >= len(values):
             raise ValueError(f"there are {len(values):,} rows for {len(wanted):,} words ({side})")
         return values.float()[wanted]
@@ -322,6 +313,6 @@ def _our_weights(
     ours["output.weight"] = rows(output[:, order], "tgt")
     bias = weights.get("final_logits_bias", torch.zeros(1, len(output)))[0]
     ours["output.bias"] = rows(bias, "tgt")
-    for added in vocabularies["tgt"].added:
+    for added in sides["tgt"].added:
         ours["output.bias"][added] = _NEVER
     return ours

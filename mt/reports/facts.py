@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
@@ -36,7 +36,6 @@ from mt.training.counters import Counters, SavedValues
 from mt.training.metrics_file import read_points
 
 T = TypeVar("T")
-State = Literal["running", "stopped", "finished", "damaged", "imported"]
 
 
 class CorpusFacts(CorpusReport):
@@ -100,6 +99,9 @@ class RunFacts:
         self.points = self._read(run.metrics_file, lambda: read_points(run.metrics_file)) or []
         # What to resume from, and what to translate with: until a validation has marked one, the latest.
         self.latest, self.best = self._pointed_at()
+        record = self.latest.record if self.latest else None
+        self.environment = record.environment if record else {}
+        self.imported_from = record.imported_from if record else ""
         counters, holder = self._counters(), run.holder()
         self.state, self.detail = self._state(counters, holder)
         newest = {name: x for point in self.points for name, x in point.figures.items() if math.isfinite(x)}
@@ -150,11 +152,6 @@ class RunFacts:
         return sorted((step, value) for step, value in values.items() if math.isfinite(value))
 
     @property
-    def environment(self) -> dict[str, str | int]:
-        """What made the newest checkpoint: versions, device, threads."""
-        return self.latest.record.environment if self.latest and self.latest.record else {}
-
-    @property
     def model(self) -> dict[str, str]:
         """The shape of the model, in words; empty if the config cannot be read."""
         if self.config is None:
@@ -197,11 +194,6 @@ class RunFacts:
         self.problems.append(f"{file.name}: {reason.splitlines()[0]}")
         return None
 
-    @property
-    def imported_from(self) -> str:
-        """Where the weights are from, if they were not trained by mt."""
-        return self.latest.record.imported_from if self.latest and self.latest.record else ""
-
     def _pointed_at(self) -> tuple[SavedCheckpoint | None, SavedCheckpoint | None]:
         """The latest checkpoint and the best one, if there are any."""
         store = CheckpointDirectory(self.run.checkpoints_dir)
@@ -229,7 +221,7 @@ class RunFacts:
         saved = SavedValues.model_validate_json
         return self._read(record.folder / VALUES, lambda: saved(read_part(record, VALUES)).counters)
 
-    def _state(self, counters: Counters | None, holder: str | None) -> tuple[State, str | None]:
+    def _state(self, counters: Counters | None, holder: str | None) -> tuple[str, str | None]:
         """The state; and which process is training, why the run is finished, or what is damaged."""
         if holder:
             # Its files may be in the middle of a change.

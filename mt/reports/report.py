@@ -167,17 +167,17 @@ def _scores_of_the_model(facts: RunFacts) -> list[_Row]:
 def _charts(facts: RunFacts, config: Config) -> list[Markup]:
     smoothing = config.training.label_smoothing
     training = f"training, with label smoothing {smoothing:g}" if smoothing else "training"
-
-    def chart(title: str, *names: tuple[str, str, str], unit: str = "") -> Markup:
-        curves = {label: facts.curve(kind, name) for label, kind, name in names}
-        return Markup(line_chart(title, curves, unit=unit))
-
-    losses = ((training, "train", "loss"), ("validation", "validation", "loss"))
+    losses = {training: ("train", "loss"), "validation": ("validation", "loss")}
+    scores = {"BLEU": ("validation", "bleu"), "chrF2": ("validation", "chrf")}
+    charts = (
+        ("Loss", " nats per token", losses),
+        ("Validation scores", "", scores),
+        ("Learning rate", "", {"": ("train", "learning_rate")}),
+        ("Target tokens per second", "", {"": ("train", "tokens_per_second")}),
+    )
     return [
-        chart("Loss", *losses, unit=" nats per token"),
-        chart("Validation scores", ("BLEU", "validation", "bleu"), ("chrF2", "validation", "chrf")),
-        chart("Learning rate", ("", "train", "learning_rate")),
-        chart("Target tokens per second", ("", "train", "tokens_per_second")),
+        Markup(line_chart(title, {label: facts.curve(*of) for label, of in curves.items()}, unit=unit))
+        for title, unit, curves in charts
     ]
 
 

@@ -29,7 +29,7 @@ from mt.errors import ConfigError, DataError, MtError
 from mt.inference.segments import lines_of
 from mt.serving.api import Refusal, TranslateAnswer, TranslateRequest
 from mt.serving.batching import BatchedTranslator, QueueFullError
-from mt.serving.log import NOTED, Metrics, RequestLog
+from mt.serving.log import NOTED, Metrics, log_requests
 from mt.serving.page import PAGE
 
 LOG = logging.getLogger(__name__)
@@ -69,17 +69,15 @@ class Service:
                 Exception: _broken,
             },
         )
-        app.get("/", include_in_schema=False)(_page)
+        app.get("/", include_in_schema=False)(lambda: HTMLResponse(PAGE))
         app.get("/health")(self.health)
         metrics = Metrics()
         for run in self.runs:
             run.count_batch = metrics.batch_texts.labels(run.name).observe
             metrics.waiting.labels(run.name).set_function(run.num_waiting)
-
-        @app.get("/metrics", include_in_schema=False)
-        async def read_metrics() -> Response:
-            return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
-
+        app.get("/metrics", include_in_schema=False)(
+            lambda: Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
+        )
         app.post(
             "/translate",
             dependencies=[Depends(self._check_sender)],
@@ -94,7 +92,7 @@ class Service:
         if self.origins:
             headers = ["Authorization", "Content-Type"]
             app.add_middleware(CORSMiddleware, allow_origins=self.origins, allow_headers=headers)
-        app.add_middleware(RequestLog, metrics=metrics)
+        log_requests(app, metrics)
         return app
 
     async def health(self) -> dict[str, object]:
@@ -114,9 +112,7 @@ class Service:
         request.scope[NOTED] |= {"run": run.name, "texts": len(texts)}
         try:
             async with asyncio.timeout(self.max_seconds):
-                results = await run.translate(
-                    texts, beam=asked.beam, num_best=asked.n_best, aligned=asked.alignment
-                )
+                results = await run.translate(texts, asked)
         except TimeoutError as error:
             sentence = f"it took longer than {self.max_seconds:,g} seconds: send fewer texts at once."
             raise HTTPException(503, sentence, {"Retry-After": "1"}) from error
@@ -170,10 +166,6 @@ class _MaxBytes:
             return message
 
         await self._app(scope, receive_limited, send)
-
-
-async def _page() -> HTMLResponse:
-    return HTMLResponse(PAGE)
 
 
 def _refuse(

@@ -13,7 +13,7 @@ from mt.errors import LinesError, MtError
 from mt.inference.segments import Translation
 from mt.inference.translator import Translator
 from mt.search.strategy import Beam
-from mt.serving.api import Result, TranslationAnswer
+from mt.serving.api import Result, TranslateRequest, TranslationAnswer
 
 LOG = logging.getLogger(__name__)
 
@@ -31,9 +31,7 @@ class _Job:
     """The texts of one request, which are answered together."""
 
     texts: Sequence[str]
-    beam: int
-    num_best: int
-    aligned: bool
+    asked: TranslateRequest
     results: asyncio.Future[list[Result]]
     answered: list[Result] = field(default_factory=list)
     """The results of its first texts."""
@@ -88,14 +86,12 @@ class BatchedTranslator:
             "waiting": self.num_waiting(),
         }
 
-    async def translate(
-        self, texts: Sequence[str], *, beam: int = 1, num_best: int = 1, aligned: bool = False
-    ) -> list[Result]:
+    async def translate(self, texts: Sequence[str], asked: TranslateRequest) -> list[Result]:
         """Wait for the translations of the texts of a request; cancelling removes them from the queue."""
         num_waiting = self.num_waiting()
         if num_waiting and num_waiting + len(texts) > self._max_waiting:
             raise QueueFullError
-        job = _Job(texts, beam, num_best, aligned, asyncio.get_running_loop().create_future())
+        job = _Job(texts, asked, asyncio.get_running_loop().create_future())
         self._jobs.append(job)
         if self._worker is None or self._worker.done():
             self._worker = asyncio.create_task(self._work())
@@ -108,9 +104,9 @@ class BatchedTranslator:
     async def _work(self) -> None:
         """Translate some texts of the oldest job and of those with its settings, until none waits."""
         while waiting := [job for job in self._jobs if not job.results.done()]:
-            first = waiting[0]
-            alike = [job for job in waiting if (job.beam, job.num_best) == (first.beam, first.num_best)]
-            room = max(1, self.translator.engine.batch_sentences // first.beam)
+            beam, n_best = waiting[0].asked.beam, waiting[0].asked.n_best
+            alike = [job for job in waiting if (job.asked.beam, job.asked.n_best) == (beam, n_best)]
+            room = max(1, self.translator.engine.batch_sentences // beam)
             served = alike[:room]
             self._jobs = [job for job in waiting if job not in served]
             await self._answer([(job, job.rest[: room // len(served)]) for job in served])
@@ -144,8 +140,8 @@ class BatchedTranslator:
         self.count_batch(len(all_texts))
         translations = self.translator.n_best(
             all_texts,
-            num_best=job.num_best,
-            strategy=Beam(job.beam) if job.beam > 1 else None,
+            num_best=job.asked.n_best,
+            strategy=Beam(job.asked.beam) if job.asked.beam > 1 else None,
             refuse_long=True,
             # What a message names, if the texts are all of one request.
             first_line=1 + len(job.answered),
@@ -158,7 +154,7 @@ class BatchedTranslator:
         answers = [
             TranslationAnswer(text=each.text, score=each.score, log_prob=each.log_prob) for each in best_first
         ]
-        if job.aligned and not job.results.done():
+        if job.asked.alignment and not job.results.done():
             alignments = self.translator.align(text, best_first)
             for answer, alignment in zip(answers, alignments, strict=True):
                 answer.alignment = None if alignment is None else list(alignment)

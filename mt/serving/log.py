@@ -7,8 +7,9 @@ import time
 from datetime import datetime
 from typing import Literal
 
+from fastapi import FastAPI, Request, Response
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.middleware.base import RequestResponseEndpoint
 
 from mt.display import visible
 
@@ -42,37 +43,26 @@ class Metrics:
         self.waiting = Gauge("mt_waiting_texts", "Texts that wait.", ["run"], registry=self.registry)
 
 
-class RequestLog:
-    """Logs and counts the requests of an application."""
+def log_requests(app: FastAPI, metrics: Metrics) -> None:
+    """Log and count the requests of an application."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
-        self._app = app
-        self._metrics = metrics
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer as the application does, and note how."""
-        noted: dict[str, object] = {}
-        scope[NOTED] = noted
-        status = 500
-        started = time.perf_counter()
-
-        async def send_noting(message: Message) -> None:
-            nonlocal status
-            status = message.get("status", status)
-            await send(message)
-
+    @app.middleware("http")
+    async def log(request: Request, answer: RequestResponseEndpoint) -> Response:
+        noted = request.scope[NOTED] = dict[str, object]()
+        status, started = 500, time.perf_counter()
         try:
-            await self._app(scope, receive, send_noting)
+            response = await answer(request)
+            status = response.status_code
+            return response
         finally:
-            seconds = time.perf_counter() - started
-            path = scope["path"]
+            seconds, path = time.perf_counter() - started, request.scope["path"]
             if path == "/translate":
-                self._metrics.requests.labels(status).inc()
-                self._metrics.seconds.observe(seconds)
+                metrics.requests.labels(status).inc()
+                metrics.seconds.observe(seconds)
             if path not in _QUIET or status >= 400:
                 facts = {
-                    "client": (scope["client"] or ["unknown"])[0],
-                    "method": scope["method"],
+                    "client": (request.scope["client"] or ["unknown"])[0],
+                    "method": request.method,
                     "path": path,
                     "status": status,
                     "milliseconds": round(1000 * seconds, 1),

@@ -13,6 +13,7 @@ from mt.config.data import CleaningConfig, DataConfig
 from mt.data.cleaning.leaks import LeakCheck
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.corpus_report import leak_sentence
+from mt.data.text_form import TextForm
 
 Pairs = list[tuple[str, str]]
 
@@ -113,7 +114,7 @@ def test_equal_to_a_slow_search(alphabet: str) -> None:
         return list(zip(sides[::2], sides[1::2], strict=True))
 
     train, test = texts(400), texts(100)
-    check = LeakCheck({"test": dataset(test)})
+    check = LeakCheck({"test": dataset(test)}, TextForm())
     first, second = check.search(dataset(train[:150])), check.search(dataset(train[150:]))
 
     def both(pair: tuple[str, str]) -> tuple[str, str]:

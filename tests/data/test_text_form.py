@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mt.config.data import CleaningConfig, TokenizerConfig
 from mt.data.cleaning.filters import Cleaner
-from mt.data.text_form import AS_IT_IS, TextForm
+from mt.data.text_form import TextForm
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.tokenizers.train import train_tokenizer
 
@@ -132,7 +132,7 @@ def test_a_tokenizer_file_says_the_form_to_any_program() -> None:
         assert each.encode_with_words("Ko\u0308ni\u200bgin")[1] == ["Königin"]
         assert each.encode("\u200b") == []
     other = Tokenizer.from_json(before.encode())
-    assert other.form == AS_IT_IS
+    assert other.form == TextForm()
     assert other.to_json() == before
     library = tokenizers.Tokenizer.from_str(made.to_json())
     assert library.encode("Ko\u0308ni\u200bgin mag Bu\u0308cher\u200e").ids == expected

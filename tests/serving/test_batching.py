@@ -12,7 +12,7 @@ import pytest
 from mt.errors import LinesError
 from mt.inference.model_translator import ModelTranslator
 from mt.search.strategy import Beam
-from mt.serving.api import Result
+from mt.serving.api import Result, TranslateRequest
 from mt.serving.batching import BatchedTranslator, QueueFullError
 
 if TYPE_CHECKING:
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 def texts_of(results: Sequence[Result]) -> list[str]:
     return [result.translations[0].text for result in results]
+
+
+def asked(beam: int = 1, n_best: int = 1) -> TranslateRequest:
+    return TranslateRequest.model_validate({"text": "", "beam": beam, "n_best": n_best})
 
 
 def waiting(batched: BatchedTranslator) -> object:
@@ -48,7 +52,7 @@ def test_concurrent_answers_are_those_of_each_text_alone(
 
     async def ask() -> list[list[Result]]:
         return await asyncio.gather(
-            *(batched.translate([source], beam=beam, num_best=min(beam, 3)) for source, beam in requests)
+            *(batched.translate([source], asked(beam, min(beam, 3))) for source, beam in requests)
         )
 
     for (source, beam), [result] in zip(requests, asyncio.run(ask()), strict=True):
@@ -62,10 +66,10 @@ def test_what_waits_with_the_same_settings_is_searched_together_and_by_turns(
     gate: "Gate", batched: BatchedTranslator
 ) -> None:
     async def ask() -> None:
-        answers = [start(batched.translate(["Anna"]))]
+        answers = [start(batched.translate(["Anna"], asked()))]
         await entered(gate)
         for texts, beam in ((["a"] * 5, 1), (["b"] * 5, 1), (["c"], 4), (["d"] * 2, 1), (["e"], 4)):
-            answers.append(start(batched.translate(texts, beam=beam)))
+            answers.append(start(batched.translate(texts, asked(beam))))
         await asyncio.sleep(0)
         assert waiting(batched) == 14
         gate.opened.set()
@@ -82,9 +86,11 @@ def test_a_bad_text_fails_its_own_request_alone_and_by_its_own_number(
     good = ["Anna buys milk.", "the dog sees a house."]
 
     async def ask() -> None:
-        first = start(batched.translate(good[:1]))
+        first = start(batched.translate(good[:1], asked()))
         await entered(gate)
-        others = [start(batched.translate(texts)) for texts in (good, [good[0], "milk " * 40], good[1:])]
+        others = [
+            start(batched.translate(texts, asked())) for texts in (good, [good[0], "milk " * 40], good[1:])
+        ]
         await asyncio.sleep(0)
         gate.opened.set()
         results = await asyncio.gather(first, *others, return_exceptions=True)
@@ -102,17 +108,17 @@ def test_a_full_queue_refuses_and_what_is_cancelled_leaves_it(
     gate: "Gate", batched: BatchedTranslator
 ) -> None:
     async def ask() -> None:
-        first = start(batched.translate(["one"]))
+        first = start(batched.translate(["one"], asked()))
         await entered(gate)
         # An empty queue takes whatever a request may have.
-        second = start(batched.translate(["two"] * 25))
+        second = start(batched.translate(["two"] * 25, asked()))
         await asyncio.sleep(0)
         with pytest.raises(QueueFullError):
-            await batched.translate(["three"])
+            await batched.translate(["three"], asked())
         second.cancel()
         await asyncio.sleep(0)
         assert waiting(batched) == 0
-        third = start(batched.translate(["four"]))
+        third = start(batched.translate(["four"], asked()))
         await asyncio.sleep(0)
         # While it is being searched, too.
         first.cancel()
@@ -138,9 +144,9 @@ def test_a_search_that_is_cancelled_ends_at_its_next_step(
     async def ask() -> None:
         with monkeypatch.context() as patch:
             patch.setattr(translator.engine, "search", search_without_end)
-            first = start(batched.translate(["Anna buys milk."]))
+            first = start(batched.translate(["Anna buys milk."], asked()))
             assert await asyncio.to_thread(has_begun.wait, 60)
         first.cancel()
-        assert texts_of(await batched.translate(["Anna buys milk."])) == ["Anna kauft Milch."]
+        assert texts_of(await batched.translate(["Anna buys milk."], asked())) == ["Anna kauft Milch."]
 
     asyncio.run(ask())

@@ -15,7 +15,7 @@ import mt.training.run
 from mt.config.config import Config
 from mt.config.load import load_config
 from mt.config.write import config_to_yaml
-from mt.data.text_form import AS_IT_IS, TextForm
+from mt.data.text_form import TextForm
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.errors import CheckpointError, DataError, DeviceError, RunError, TrainingError
 from mt.evaluation.record import Score
@@ -119,7 +119,7 @@ def test_a_run_keeps_what_it_began_with_where_the_config_says_nothing(
     # As a run that is older than the option.
     run.config_file.write_text(re.sub(r"(  #[^\n]*\n)+  invisible: keep\n", "", text), encoding="utf-8")
     assert run_training(make_config("training.max_steps=2"), run).counters.step == 2
-    assert Tokenizer.load(run.src_tokenizer_file).form == AS_IT_IS
+    assert Tokenizer.load(run.src_tokenizer_file).form == TextForm()
     assert run_training(make_config("training.max_steps=2"), run, restart=True).counters.step == 2
     assert Tokenizer.load(run.src_tokenizer_file).form == TextForm("NFC", "drop")
 

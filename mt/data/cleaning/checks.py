@@ -96,7 +96,12 @@ def _fault(src: object, tgt: object, *, may_be_empty: bool) -> BadRow | str | No
             # What is ASCII can be written as UTF-8.
             value.isascii() or value.encode()
         except UnicodeEncodeError as error:
-            return _with_surrogate(value[error.start])
+            surrogate = value[error.start]
+            # Those of text_lines; JSON can contain others.
+            if "\udc80" <= surrogate <= "\udcff":
+                detail = f"byte 0x{ord(surrogate) - 0xDC00:02x}; convert it with iconv -f ENCODING -t UTF-8"
+                return BadRow("the text is not UTF-8", detail)
+            return BadRow("a character is half of one (a lone surrogate)", repr(surrogate))
         if not value.strip():
             if not may_be_empty:
                 return f"the {side} is empty"
@@ -104,11 +109,3 @@ def _fault(src: object, tgt: object, *, may_be_empty: bool) -> BadRow | str | No
         if len(value) > MOST_CHARACTERS:
             return f"a side has over {MOST_CHARACTERS:,} characters"
     return BOTH_EMPTY if num_empty == 2 else None
-
-
-def _with_surrogate(surrogate: str) -> BadRow:
-    # Those of text_lines; JSON can contain others.
-    if "\udc80" <= surrogate <= "\udcff":
-        detail = f"byte 0x{ord(surrogate) - 0xDC00:02x}; convert it with iconv -f ENCODING -t UTF-8"
-        return BadRow("the text is not UTF-8", detail)
-    return BadRow("a character is half of one (a lone surrogate)", repr(surrogate))

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mt.data.corpus_report import LeakCounts, LeakReport
-from mt.data.text_form import AS_IT_IS, TextForm
+from mt.data.text_form import TextForm
 
 CHUNK_SIZE = 10_000
 
@@ -33,28 +33,26 @@ class LeakCheck:
     It keeps only hashes, and only those of the evaluation splits, which are small.
     """
 
-    def __init__(self, evaluation: Mapping[str, datasets.Dataset], form: TextForm = AS_IT_IS) -> None:
+    def __init__(self, evaluation: Mapping[str, datasets.Dataset], form: TextForm) -> None:
         """Remember the evaluation splits by name; ``form`` is that of the training pairs."""
         self._known: dict[str, Hashes] = {}
-        self._keys = set[bytes](), set[bytes]()
+        self._keys = set[bytes]()
         self._found = {kind: set[int]() for kind in KINDS}
         for split, dataset in evaluation.items():
             texts = dataset[:]
             rewritten = (form.rewrite(texts[side]) for side in ("src", "tgt"))
             src, tgt = (pa.chunked_array([side], pa.large_string()) for side in rewritten)
             self._known[split] = _hashes(src, tgt)
-            for keys, side in zip(self._keys, (src, tgt), strict=True):
-                keys.update(_keys(side))
+            self._keys.update(_keys(src), _keys(tgt))
         self._all = {kind: set(chain(*(known[kind] for known in self._known.values()))) for kind in KINDS}
 
     def search(self, train: datasets.Dataset) -> npt.NDArray[np.int64]:
         """Record what ``train`` shares with the evaluation splits; return the rows of shared pairs."""
         rows = [np.empty(0, dtype=np.int64)]
-        known_src, known_tgt = self._keys
-        start = 0
-        for chunk in train.with_format("arrow").iter(batch_size=CHUNK_SIZE):
+        chunks = train.with_format("arrow").iter(batch_size=CHUNK_SIZE)
+        for start, chunk in zip(range(0, len(train), CHUNK_SIZE), chunks, strict=True):
             keys = zip(_keys(chunk["src"]), _keys(chunk["tgt"]), strict=True)
-            is_near = np.array([src in known_src or tgt in known_tgt for src, tgt in keys])
+            is_near = np.array([not self._keys.isdisjoint(pair) for pair in keys])
             suspects = chunk.filter(pa.array(is_near))
             hashes = _hashes(suspects["src"], suspects["tgt"])
             for kind, found in self._found.items():
@@ -62,7 +60,6 @@ class LeakCheck:
             pairs = self._all["normalised", "pair"]
             is_leaked = [pair in pairs for pair in hashes["normalised", "pair"]]
             rows.append(start + np.flatnonzero(is_near)[is_leaked])
-            start += len(chunk)
         return np.concatenate(rows)
 
     def report(self) -> dict[str, LeakReport]:

@@ -172,12 +172,7 @@ def _part(path: Path, config: DataConfig) -> Part:
 
 def _folder_splits(folder: Path, config: DataConfig) -> dict[Split, list[Part]]:
     """The splits in a folder, or in its only subfolder that has some, or its only parallel text."""
-    if _is_saved(folder):
-        from mt.data.sources.hub import saved_splits
-
-        splits = saved_splits(folder, config)
-    else:
-        splits = _named_splits(folder, config)
+    splits = _named_splits(folder, config)
     if "train" in splits:
         return splits
     inside = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
@@ -203,7 +198,11 @@ def _folder_splits(folder: Path, config: DataConfig) -> dict[Split, list[Part]]:
 
 
 def _named_splits(folder: Path, config: DataConfig) -> dict[Split, list[Part]]:
-    """The splits whose files are named after them."""
+    """The splits whose files are named after them, or that `datasets` has saved."""
+    if _is_saved(folder):
+        from mt.data.sources.hub import saved_splits
+
+        return saved_splits(folder, config)
     files = sorted(file for file in folder.iterdir() if file.is_file())
     splits: dict[Split, list[Part]] = {}
     for split, names in SPLIT_NAMES.items():

@@ -26,7 +26,7 @@ def hub_source(hub_id: str, config: DataConfig) -> Source:
     name, revision = config.name, config.revision
     corpus = hub_id + (f" ({name})" if name else "")
     datasets.disable_progress_bars()  # Those of downloads, which only a terminal shows, stay.
-    with hub(f"data.path: {corpus}", config.hub_timeout_seconds) as is_online:
+    with hub(f"data.path: {corpus}", config.hub_timeout_seconds):
         loaded = datasets.load_dataset(hub_id, name, revision=revision)
     # The cache files it by its commit: <corpus>/<configuration>/<version>/<commit>/..
     folders = [Path(file["filename"]).parent.name for split in loaded.values() for file in split.cache_files]
@@ -37,12 +37,10 @@ def hub_source(hub_id: str, config: DataConfig) -> Source:
             f"data.revision requests commit {revision} of {corpus}, but it could not be downloaded, and only "
             f"commit {commit} is cached: check the network, or request that one."
         )
-    if not is_online:
-        LOG.warning("Using %s from the cache, at commit %s", corpus, commit)
     splits = _splits(loaded, corpus, config, commit)
     if "train" not in splits:
         raise DataError(f"{corpus} has no training split, only {listed(loaded)}: choose another corpus.")
-    return Source("hub", splits, revision=commit)
+    return Source("hub", splits)
 
 
 def saved_splits(folder: Path, config: DataConfig) -> dict[Split, list[Part]]:
@@ -67,15 +65,14 @@ def _splits(
 
 
 @contextmanager
-def hub(what: str, limit_seconds: float) -> Iterator[bool]:
-    """A ``with`` block that loads ``what``, and is told whether the Hub answers in time.
+def hub(what: str, limit_seconds: float) -> Iterator[None]:
+    """A ``with`` block that loads ``what``.
 
-    If not, its libraries are set offline: they would wait for minutes.
+    If the Hub does not answer in time, its libraries are set offline: they would wait for minutes.
     """
     constants = huggingface_hub.constants
-    is_online = not constants.HF_HUB_OFFLINE
     try:
-        if is_online:
+        if not constants.HF_HUB_OFFLINE:
             get_session().head(constants.ENDPOINT, timeout=limit_seconds)
     # Those of the HTTP client, which depends on the version of the Hub's package.
     except Exception as error:
@@ -84,10 +81,9 @@ def hub(what: str, limit_seconds: float) -> Iterator[bool]:
             _without_password(constants.ENDPOINT),
             error_text(error),
         )
-        is_online = False
         constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
     try:
-        yield is_online
+        yield
     # Also those of Arrow. Some say which configurations there are.
     except Exception as error:
         raise DataError(

@@ -60,8 +60,6 @@ class Source:
     kind: Literal["built-in", "hub", "folder", "files"]
     splits: Mapping[Split, Sequence[Part]]
     """The others are carved from the training split."""
-    revision: str | None = None
-    """The commit of a Hub corpus."""
 
 
 def unreadable(path: Path | str, error: Exception) -> DataError:
