@@ -103,7 +103,11 @@ def _corpus_facts(run: RunDirectory) -> tuple[float, str]:
 
 def tokenizer_checksums(run: RunDirectory) -> dict[str, str]:
     """Compute the SHA-256 of both tokenizer files, as ``src`` and ``tgt``; each checkpoint records them."""
-    return {"src": sha256(run.src_tokenizer_file), "tgt": sha256(run.tgt_tokenizer_file)}
+    try:
+        return {"src": sha256(run.src_tokenizer_file), "tgt": sha256(run.tgt_tokenizer_file)}
+    except OSError as error:
+        reason = f"cannot read the tokenizer {error.filename}: {error.strerror}"
+        raise RunError(f"{reason}. A copy of the run may have it; or start over with --restart.") from error
 
 
 def check_tokenizers(run: RunDirectory, checkpoint: Checkpoint) -> None:
