@@ -106,10 +106,8 @@ def tokenizer_checksums(run: RunDirectory) -> dict[str, str]:
     try:
         return {"src": sha256(run.src_tokenizer_file), "tgt": sha256(run.tgt_tokenizer_file)}
     except OSError as error:
-        raise RunError(
-            f"cannot read the tokenizer {error.filename}: {error.strerror}. A copy of the run may still have "
-            "it. Otherwise start over with --restart, which moves the old run aside."
-        ) from error
+        reason = f"cannot read the tokenizer {error.filename}: {error.strerror}"
+        raise RunError(f"{reason}. A copy of the run may have it; or start over with --restart.") from error
 
 
 def check_tokenizers(run: RunDirectory, checkpoint: Checkpoint) -> None:

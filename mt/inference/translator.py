@@ -135,6 +135,10 @@ class Translator:
         translator.why = why
         return translator
 
+    def __repr__(self) -> str:
+        engine, model = self.engine, f"{self.facts.src} to {self.facts.tgt}: {self.facts.checkpoint}"
+        return f"<Translator {model} by {engine.name}, {engine.precision} on {engine.device}>"
+
     @property
     def described(self) -> str:
         """Which engine translates, in what, and why."""
