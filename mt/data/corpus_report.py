@@ -103,11 +103,9 @@ def leak_sentence(report: CorpusReport) -> tuple[str, bool]:
         f"of {leaks.pairs:,} in {split}"
         for split, leaks in report.leaks.items()
     ]
-    if any(leaks.pair.normalised for leaks in report.leaks.values()):
-        removes = (
-            "the pairs were removed"
-            if report.leaks_removed
-            else "cleaning.remove_leaks: true removes the pairs"
-        )
-        return f"also in training: {'; '.join(found)}; {removes} from training", not report.leaks_removed
-    return f"also in training: {'; '.join(found)}", False
+    has_leaked = any(leaks.pair.normalised for leaks in report.leaks.values())
+    removal = (
+        "the pairs were removed" if report.leaks_removed else "cleaning.remove_leaks: true removes the pairs"
+    )
+    remedy = f"; {removal} from training" if has_leaked else ""
+    return f"also in training: {'; '.join(found)}{remedy}", has_leaked and not report.leaks_removed

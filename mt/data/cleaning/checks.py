@@ -60,10 +60,8 @@ def checked_pairs(
             reason, detail = fault if isinstance(fault, BadRow) else (fault, "")
             if fault == BOTH_EMPTY:
                 num_empty += 1
-            elif dropped is not None and isinstance(fault, str):
-                dropped.add(reason, [(src, tgt)])
-            elif dropped is not None and skip_bad_rows:
-                dropped.add(reason, [(detail, None)])
+            elif dropped is not None and (skip_bad_rows or isinstance(fault, str)):
+                dropped.add(reason, [(src, tgt) if isinstance(fault, str) else (detail, None)])
             else:
                 num_bad += 1
                 if num_bad <= BAD_ROWS_NAMED:

@@ -110,8 +110,7 @@ def find_source(config: DataConfig) -> Source:
 def _hub_id(config: DataConfig) -> str | None:
     """The Hub id that ``config.path`` may be; None if it cannot."""
     hub_id = LEGACY_NAMES.get(config.path, config.path)
-    is_table = table_format(Path(hub_id), config.delimiter) is not None
-    return hub_id if HUB_ID.fullmatch(hub_id) and not is_table else None
+    return None if table_format(Path(hub_id), config.delimiter) or not HUB_ID.fullmatch(hub_id) else hub_id
 
 
 def _is_saved(folder: Path) -> bool:
