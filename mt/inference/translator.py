@@ -145,11 +145,6 @@ class Translator:
         engine = self.engine
         return f"engine: {engine.name}, {engine.precision} on {engine.device}, because {self.why}"
 
-    def __repr__(self) -> str:
-        engine, facts = self.engine, self.facts
-        model = f"{facts.src} to {facts.tgt}: {facts.checkpoint}"
-        return f"<Translator {model} by {engine.name}, {engine.precision} on {engine.device}>"
-
     @overload
     def translate(self, texts: str, **options: Any) -> str: ...
 
