@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 from typer import Argument, Option
 
 from mt.cli import options
+from mt.cli.lines import STDIN_NAME, lines_of
 from mt.cli.logs import invite_typing, say, show_logs
 from mt.display import counted
 from mt.errors import DataError
-from mt.inference.arriving_lines import STDIN_NAME, lines_of
 
 Format = Literal["html", "png", "svg", "json", "pharaoh"]
 FORMATS: dict[str, Format] = {".png": "png", ".svg": "svg", ".json": "json"}

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from mt.cli import options
+from mt.cli.lines import STDIN_NAME, arriving, lines_of
 from mt.cli.logs import invite_typing, say, show_logs
 from mt.display import counted, in_precision
 from mt.errors import LinesError
-from mt.inference.arriving_lines import STDIN_NAME, arriving, lines_of
 
 if TYPE_CHECKING:
     from mt.inference.model_translator import ModelTranslator, ScoredPair
