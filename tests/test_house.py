@@ -52,7 +52,7 @@ LINES = {
     "cli": 2050,
     "other text in mt": 1115,
     "scripts": 3988,
-    "tests": 24948,
+    "tests": 24957,
     "documents": 2495,
     "spine": 1970,
 }

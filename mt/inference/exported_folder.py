@@ -91,8 +91,13 @@ def read_export_record(folder: Path) -> ExportRecord:
 
 
 def open_exported(folder: Path) -> tuple[ExportRecord, Tokenizer, Tokenizer]:
-    """The record and the tokenizers of an exported folder, all of whose files are verified."""
+    """The record and the tokenizers of a folder for CTranslate2, all of whose files are verified."""
     record = read_export_record(folder)
+    if record.target != "ctranslate2":
+        raise CheckpointError(
+            f"{folder} was exported for {record.target}: load it there, as its README.md shows, or export "
+            "the run to ctranslate2."
+        )
     for name, checksum in record.checksums.items():
         # A stranger's record must not make us read files outside the folder.
         file = (folder / name).resolve()

@@ -120,6 +120,15 @@ def test_constraints_and_prefixes_are_those_of_our_own_search(
     assert converted[:2] == ours[:2]
 
 
+def test_a_folder_for_another_library_is_not_translated_with(exported: str, call: Call) -> None:
+    record = Path(exported) / "mt_export.json"
+    record.write_text(record.read_text().replace('"target": "ctranslate2"', '"target": "transformers"'))
+    # Which has no use for it.
+    (Path(exported) / "src_tokenizer.json").unlink()
+    code, _, err = call("translate", "--run", exported, "milk")
+    assert (code, "was exported for transformers: load it there" in err) == (2, True)
+
+
 @pytest.mark.parametrize("name", ["model.bin", "tgt_tokenizer.json", "mt_export.json"])
 def test_a_damaged_folder_is_not_translated_with(exported: str, name: str, call: Call) -> None:
     file = Path(exported) / name

@@ -295,11 +295,6 @@ def load_exported(
         is_int8 = kind == "cpu" and precision in ("auto", "int8") and (folder / "int8").is_dir()
         folder /= "int8" if is_int8 else "float32"
     record, *tokenizers = open_exported(folder)
-    if record.target != "ctranslate2":
-        raise CheckpointError(
-            f"{folder} was exported for {record.target}: load it there, as its README.md shows, or export "
-            "the run to ctranslate2."
-        )
     try:
         engine = CTranslate2Engine(folder, *tokenizers, device=kind, precision=precision)
         if kind == "cuda":
