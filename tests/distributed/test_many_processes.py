@@ -88,7 +88,7 @@ def test_machines_with_other_configs_are_refused(start: Start) -> None:
     agents = [start("two", *STEPS, f"training.seed={seed}", size=2, torchrun=machine) for seed in (5, 6)]
     assert all(agent.end() for agent in agents)
     said = agents[0].output.read_text()
-    assert said.count("mt: process 1 was given a different config") == 1
+    assert said.count("mt: process 1 differs from the first process") == 1
     assert "training.seed: " in said
     assert not (agents[0].run / "config.yaml").exists()
 
