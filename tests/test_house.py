@@ -35,7 +35,7 @@ FLOORS = {
 # of `mt/`, or the files at its top. What is around it is counted too, so that moving lines saves none.
 LINES = {
     "top": 1051,
-    "config": 1181,
+    "config": 1184,
     "builtin": 96,
     "data": 3726,
     "transformer": 1299,
@@ -52,7 +52,7 @@ LINES = {
     "cli": 2050,
     "other text in mt": 1115,
     "scripts": 3988,
-    "tests": 24957,
+    "tests": 24959,
     "documents": 2495,
     "spine": 1970,
 }

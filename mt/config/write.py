@@ -16,8 +16,6 @@ from mt.config.synonyms import MEANINGS
 from mt.errors import ConfigError
 
 _COMMENT_WIDTH = 100
-# Values that depend on the machine; when a run begins, others take their place.
-_DECIDED_ONCE = ("auto", "mixed")
 _OPTIONS = {f"{section}.{key}": field for section, keys in SECTIONS.items() for key, field in keys.items()}
 
 # Words that need no quotes in any version of YAML; in YAML 1.1, no, on and y are booleans.
@@ -80,7 +78,7 @@ def with_unset_from(old: Config, new: Config) -> Config:
         kept = {
             key: _value(old, f"{name}.{key}")
             for key, field in fields.items()
-            if (key not in section.model_fields_set or getattr(section, key) in _DECIDED_ONCE)
+            if (key not in section.model_fields_set or _is_open(field, getattr(section, key)))
             and field.json_schema_extra is not may_change
         }
         sections[name] = section.model_copy(update=kept)
@@ -94,10 +92,15 @@ def differences(old: Config, new: Config) -> list[str]:
         before, after = _value(old, name), _value(new, name)
         # The text of the corpus is compared when it is loaded, wherever it is now.
         is_moved = name == "data.mix" and _without_paths(before) == _without_paths(after)
-        is_open = before in _DECIDED_ONCE or after in _DECIDED_ONCE
+        is_open = _is_open(field, before) or _is_open(field, after)
         if before != after and not (is_moved or is_open or field.json_schema_extra is may_change):
             lines.append(f"{name}: {_scalar(before)} -> {_scalar(after)}")
     return lines
+
+
+def _is_open(field: FieldInfo, value: Scalar) -> bool:
+    """Whether a value depends on the machine, so that another takes its place when a run begins."""
+    return value in ("auto", "mixed") and value in choices(field)
 
 
 def fixed_options(config: Config) -> dict[str, Scalar]:
