@@ -12,9 +12,7 @@ from mt.display import aligned
 
 
 def export(
-    folder: Annotated[
-        Path, Argument(metavar="OUT", help="The folder to write; an earlier export is replaced.")
-    ],
+    folder: Annotated[Path, Argument(metavar="OUT", help="The folder to write, which must not exist.")],
     to: Annotated[Literal["ctranslate2", "transformers"], Option(help="The target library.")],
     run: RunOption = None,
     checkpoint: CheckpointOption = "best",

@@ -1,7 +1,6 @@
 """`mt export`: write a folder, verify it as it is on disk, describe it, put it in place."""
 
 import logging
-import shutil
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -10,19 +9,11 @@ from pathlib import Path
 import torch
 
 from mt.display import markdown_table, markdown_text, visible
-from mt.errors import CheckpointError, ConfigError, ExportError
+from mt.errors import ConfigError, ExportError
 from mt.evaluation.test_set import load_evaluation_set
 from mt.files import make_folder, new_folder
-from mt.inference.engine.convert import convert
 from mt.inference.engine.verification import Agreement, Translate, verify
-from mt.inference.exported_folder import (
-    RECORD,
-    ExportPrecision,
-    ExportRecord,
-    Target,
-    read_export_record,
-    write_export_record,
-)
+from mt.inference.exported_folder import ExportPrecision, ExportRecord, Target, write_export_record
 from mt.inference.loaded_model import LoadedModel, load_model
 from mt.run_directory import RunDirectory, as_run
 
@@ -91,7 +82,7 @@ def export_run(
 
     Args:
         run: The run directory.
-        folder: The folder to write; an earlier export is replaced.
+        folder: The folder to write, which must not exist.
         to: ``ctranslate2`` or ``transformers``; the package of this name must be installed.
         checkpoint: best, latest, or a checkpoint's name.
         precision: That of the saved weights; int8 is for CTranslate2 only.
@@ -105,15 +96,12 @@ def export_run(
     """
     run, folder = as_run(run).require(), Path(folder)
     library: Library = import_module(f"mt.export.{to}_model").LIBRARY
-    check_folder(folder)
+    if folder.exists():
+        raise ConfigError(f"{folder} exists, and nothing is replaced: name another folder, or remove it.")
     loaded = load_model(run, checkpoint)
-    is_converted = to == "ctranslate2" and precision == "float32" and data_path is None
-    # Verified when it was made.
-    converted = convert(run, checkpoint) / "float32" if is_converted else None
     sentences = load_evaluation_set(loaded.config, "validation", path=data_path, leave_out_empty=True)
     pairs = list(zip(sentences.sources, sentences.references, strict=True))
-    name = visible(run.path.resolve().name)
-    return export_model(loaded, name, pairs, folder, library, precision, converted)
+    return export_model(loaded, visible(run.path.resolve().name), pairs, folder, library, precision)
 
 
 @torch.inference_mode()
@@ -124,28 +112,19 @@ def export_model(
     folder: Path,
     library: Library,
     precision: ExportPrecision = "float32",
-    converted: Path | None = None,
 ) -> tuple[ExportRecord, Sequence[Agreement]]:
-    """Export a model, or the verified folder ``converted``, whole or not at all; return its verification."""
-    check_folder(folder)
+    """Export a model, whole or not at all; return its verification."""
     if precision not in library.precisions:
         choices = " or ".join(library.precisions)
         raise ConfigError(f"a model for {library.name} is saved in {choices}, not in {precision}.")
     target = folder.resolve()
     make_folder(target.parent)
-    agreements: Sequence[Agreement] = ()
     with new_folder(target) as partial:
-        if converted is None:
-            library.write(loaded, partial, precision)
-            record = write_export_record(partial, loaded, library.name, run_name, precision)
-        else:
-            shutil.copytree(converted, partial, dirs_exist_ok=True)
-            record = read_export_record(partial)
-            agreements = [Agreement(**each) for each in record.verified.get("agreements", ())]
-        if not agreements:
-            LOG.info("verifying with validation sentences")
-            exact = library.exact if precision == "float32" else ()
-            agreements = verify(loaded, library.load(partial), *_short(loaded, pairs), exact=exact)
+        library.write(loaded, partial, precision)
+        record = write_export_record(partial, loaded, library.name, run_name, precision)
+        LOG.info("verifying with validation sentences")
+        exact = library.exact if precision == "float32" else ()
+        agreements = verify(loaded, library.load(partial), *_short(loaded, pairs), exact=exact)
         (partial / EXAMPLE).write_text(library.example, encoding="utf-8")
         (partial / CARD).write_text(_model_card(record, library.differences, agreements), encoding="utf-8")
     return record, agreements
@@ -158,24 +137,6 @@ def _short(loaded: LoadedModel, pairs: Sequence[tuple[str, str]]) -> Iterator[tu
     if not short:
         raise ExportError("there are no validation sentences to verify the export with.")
     return zip(*short, strict=True)
-
-
-def check_folder(folder: Path) -> None:
-    """Check that a folder does not exist, or is an earlier export to which nothing was added."""
-    if not (folder.exists() or folder.is_symlink()):
-        return
-    try:
-        record = read_export_record(folder)
-    except CheckpointError as error:
-        raise ConfigError(
-            f"{folder} exists and is not an earlier export, so it is not replaced: name another folder."
-        ) from error
-    written = {folder / name for name in (RECORD, EXAMPLE, CARD, *record.checksums)}
-    if others := sorted(path for path in folder.rglob("*") if path.is_file() and path not in written):
-        raise ConfigError(
-            f"{others[0]} is not part of the earlier export in {folder}, which is therefore not replaced: "
-            "move it elsewhere, or name another folder."
-        )
 
 
 def not_expressed(record: ExportRecord) -> list[str]:
