@@ -28,7 +28,7 @@ from mt.display import one_line, visible
 from mt.errors import ConfigError, DataError, MtError
 from mt.inference.segments import lines_of
 from mt.serving.api import Refusal, TranslateAnswer, TranslateRequest
-from mt.serving.batching import BatchedTranslator, QueueFullError
+from mt.serving.batching import BatchedTranslator
 from mt.serving.log import NOTED, Metrics, log_requests
 from mt.serving.page import PAGE
 
@@ -116,7 +116,7 @@ class Service:
         except TimeoutError as error:
             sentence = f"it took longer than {self.max_seconds:,g} seconds: send fewer texts at once."
             raise HTTPException(503, sentence, {"Retry-After": "1"}) from error
-        except QueueFullError as error:
+        except asyncio.QueueFull as error:
             raise HTTPException(429, "too many texts are waiting.", {"Retry-After": "1"}) from error
         if self.logs_texts:
             for result in results:

@@ -18,10 +18,6 @@ from mt.serving.api import Result, TranslateRequest, TranslationAnswer
 LOG = logging.getLogger(__name__)
 
 
-class QueueFullError(Exception):
-    """More texts are waiting than the queue holds."""
-
-
 class _AbandonedError(Exception):
     """Nobody is waiting for the batch any more."""
 
@@ -87,10 +83,13 @@ class BatchedTranslator:
         }
 
     async def translate(self, texts: Sequence[str], asked: TranslateRequest) -> list[Result]:
-        """Wait for the translations of the texts of a request; cancelling removes them from the queue."""
+        """Wait for the translations of the texts of a request; cancelling removes them from the queue.
+
+        Raises `asyncio.QueueFull` if too many texts are waiting.
+        """
         num_waiting = self.num_waiting()
         if num_waiting and num_waiting + len(texts) > self._max_waiting:
-            raise QueueFullError
+            raise asyncio.QueueFull
         job = _Job(texts, asked, asyncio.get_running_loop().create_future())
         self._jobs.append(job)
         if self._worker is None or self._worker.done():
