@@ -89,7 +89,7 @@ class RunDirectory:
         """Return this run, which must exist."""
         if self.exists:
             return self
-        near = _runs_in(self.path) or _runs_in(self.path.parent)
+        near = runs_in(self.path) or runs_in(self.path.parent)
         remedy = f"Runs near it: {', '.join(str(run.path) for run in near[:10])}." if near else TRAIN_ONE
         raise RunError(f"There is no run in {self.path}: it has no {self.config_file.name}. {remedy}")
 
@@ -154,7 +154,7 @@ def newest_run(runs: Path, *, with_checkpoint: bool = True) -> RunDirectory:
     """The run in the folder ``runs`` that has saved a checkpoint last, or has just begun."""
     files = [
         (run.latest_file if run.latest_file.exists() else run.config_file, run)
-        for run in _runs_in(runs)
+        for run in runs_in(runs)
         if run.latest_file.exists() or not with_checkpoint
     ]
     if not files:
@@ -162,6 +162,6 @@ def newest_run(runs: Path, *, with_checkpoint: bool = True) -> RunDirectory:
     return max(files, key=lambda pair: pair[0].stat().st_mtime)[1]
 
 
-def _runs_in(folder: Path) -> list[RunDirectory]:
+def runs_in(folder: Path) -> list[RunDirectory]:
     """Every run in ``folder``, by name, except those that are being created under a hidden name."""
     return [RunDirectory(file.parent) for file in sorted(folder.glob("[!.]*/config.yaml"))]

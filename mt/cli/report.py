@@ -1,7 +1,6 @@
 """`mt report`: a run as a page or a model card to share with others."""
 
 import logging
-import time
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -53,7 +52,7 @@ def report(
     # Without the best one there is still a report, but one that was named must be there.
     if checkpoint != "best":
         CheckpointStore(found.checkpoints_dir).require(checkpoint)
-    facts = RunFacts(found, now=time.time())
+    facts = RunFacts(found)
     left_out = list(facts.problems)
     samples, maps = None, ""
     try:

@@ -1,7 +1,8 @@
 """`mt runs`: all runs as a table."""
 
+import math
 import shutil
-import time
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -22,25 +23,17 @@ def runs(
 ) -> None:
     """List the runs: whether each is running or finished, how far it has got, its BLEU, and its settings.
 
-    Options in which the runs differ are further columns, as far as there is room; of two or more PATHs,
-    all of them are listed. Of runs that differ in their seed only, the mean of the scores is added.
+    Options in which the runs differ are further columns, on a terminal as far as there is room. Of runs
+    that differ in their seed only, the mean of the scores is added.
 
-    The best BLEU is that of validation, the test BLEU that of the newest mt evaluate. The age is the time
-    since training last wrote metrics or a checkpoint; tokens and speed are those of targets.
+    The best BLEU is that of validation, the test BLEU that of the newest mt evaluate. Tokens and speed are
+    those of targets.
     """
     from mt.reports.facts import RunFacts
-    from mt.reports.runs import (
-        differences_table,
-        differing_options,
-        find_runs,
-        runs_json,
-        runs_table,
-        sorted_by,
-    )
+    from mt.reports.runs import differing_options, find_runs, runs_json, runs_table, sorted_by
 
-    now = time.time()
     summaries = {
-        str(run.path) if paths else run.path.name: RunFacts(run, now=now)
+        str(run.path) if paths else run.path.name: RunFacts(run)
         for run in find_runs(map(named_run, paths or [RUNS]))
     }
     differing = differing_options(summaries)
@@ -49,8 +42,5 @@ def runs(
     if json:
         echo(runs_json(summaries, differing))
         return
-    lists_all = len(paths or ()) > 1
-    width = shutil.get_terminal_size((160, 24)).columns
-    echo(runs_table(summaries, {} if lists_all else differing, width=width))
-    if lists_all:
-        echo("\n" + differences_table(differing))
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else math.inf
+    echo(runs_table(summaries, differing, width=width))

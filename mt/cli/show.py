@@ -1,6 +1,5 @@
 """`mt show`: what happened in one run."""
 
-import time
 from pathlib import Path
 from typing import Annotated
 
@@ -23,13 +22,10 @@ def show(
 
     Also lists the checkpoints, and the results of mt evaluate with signatures and intervals.
     """
-    from mt.reports.runs import is_run
     from mt.run_directory import RunDirectory, newest_run
 
-    found = newest_run(RUNS, with_checkpoint=False) if run is None else RunDirectory(named_run(run))
-    if not is_run(found.path):
-        found.require()
+    found = newest_run(RUNS, with_checkpoint=False) if run is None else RunDirectory(named_run(run)).require()
     from mt.reports.facts import RunFacts
     from mt.reports.show import describe
 
-    echo(describe(RunFacts(found, now=time.time())))
+    echo(describe(RunFacts(found)))

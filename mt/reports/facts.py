@@ -87,12 +87,9 @@ def inspect_checkpoint(folder: Path) -> SavedCheckpoint:
 
 
 class RunFacts:
-    """Everything that a run has recorded about itself, read when this is created.
+    """Everything that a run has recorded about itself, read when this is created."""
 
-    ``now`` is in seconds since 1970.
-    """
-
-    def __init__(self, run: RunDirectory, *, now: float) -> None:
+    def __init__(self, run: RunDirectory) -> None:
         self.run = run
         self.problems: list[str] = []
         self.config = self._read(run.config_file, lambda: load_config(run.config_file))
@@ -122,9 +119,6 @@ class RunFacts:
             self.curve("validation", "bleu"), key=lambda point: point[1], default=(None, None)
         )
         self.best_bleu_step, self.best_bleu = best
-        files = [file for file in (run.metrics_file, run.config_file, run.checkpoints_dir) if file.exists()]
-        newest_change = max((file.stat().st_mtime for file in files), default=None)
-        self.age_seconds = None if newest_change is None else round(max(0.0, now - newest_change))
         # After the state, which problems with these do not change.
         self.corpus = self._read(
             run.corpus_file,

@@ -1,7 +1,6 @@
 """`mt runs`: the runs in some folders, as a table and as JSON."""
 
 import json
-import os
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,8 +11,8 @@ from typing import Any
 from mt.config.write import all_options
 from mt.display import aligned, counted, one_line
 from mt.errors import ConfigError, RunError
-from mt.reports.facts import RunFacts, short_count, short_duration
-from mt.run_directory import TRAIN_ONE, RunDirectory
+from mt.reports.facts import RunFacts, short_count
+from mt.run_directory import TRAIN_ONE, RunDirectory, runs_in
 
 # The title of each column, the field of the facts, and how it is written; the most important ones first.
 _COLUMNS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
@@ -24,7 +23,6 @@ _COLUMNS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("epochs", "epochs", "{:,}".format),
     ("tokens", "num_target_tokens", short_count),
     ("tokens/s", "tokens_per_second", "{:,.0f}".format),
-    ("age", "age_seconds", short_duration),
 )
 _NUM_BEFORE_OPTIONS = 4
 _SEED = "training.seed"
@@ -35,29 +33,19 @@ def find_runs(paths: Iterable[Path]) -> list[RunDirectory]:
     """The runs among these folders, and those inside the others, without repetition."""
     runs: dict[Path, RunDirectory] = {}
     for path in paths:
-        try:
-            inside = [path] if is_run(path) else sorted(child for child in path.iterdir() if is_run(child))
-        except OSError as error:
-            raise RunError(f"Cannot list the runs in {path}: {error.strerror}. {TRAIN_ONE}") from error
-        visible = [child for child in inside if child == path or not child.name.startswith(".")]
-        if not visible:
+        inside = [RunDirectory(path)] if RunDirectory(path).exists else runs_in(path)
+        if not inside:
             raise RunError(f"There is no run in {path}. {TRAIN_ONE}")
-        runs |= {child.absolute(): RunDirectory(child) for child in visible}
+        runs |= {run.path.absolute(): run for run in inside}
     return list(runs.values())
 
 
-def is_run(path: Path) -> bool:
-    """Whether a folder is a run, or the remains of one, even if its config is lost."""
-    run = RunDirectory(path)
-    return any(map(os.path.lexists, (run.config_file, run.checkpoints_dir, run.metrics_file)))
-
-
 def runs_table(
-    summaries: Mapping[str, RunFacts], differing: Mapping[str, Mapping[str, str]], *, width: int
+    summaries: Mapping[str, RunFacts], differing: Mapping[str, Mapping[str, str]], *, width: float
 ) -> str:
     """A header and one line for each run, then sentences on runs in training or damaged, and on seeds.
 
-    Options that differ are columns, too, those with most values first. What does not fit is left out.
+    Options that differ are columns, too, those with most values first. The last columns may not fit.
     """
     facts_of = summaries.values()
     columns = [("name", [one_line(name) for name in summaries])]
@@ -77,16 +65,13 @@ def runs_table(
         if width < -2:
             break
         shown.append((title, cells))
-    num_left_out = len([column for column in options if column not in shown])
     notes = [
         f"{one_line(name)}: {facts.state}, {one_line(facts.detail)}"
         for name, facts in summaries.items()
         if facts.detail is not None and facts.state in ("running", "damaged")
     ]
-    if num_left_out:
-        notes.append(
-            f"{counted(num_left_out, 'more option')} differ: mt runs RUN RUN lists those of two runs"
-        )
+    if left_out := [title for title, _ in columns[len(shown) :]]:
+        notes.append(f"no room for {', '.join(left_out)}; all columns: mt runs | less -S")
     notes += _over_seeds(summaries)
     rows = list(zip(*([title, *cells] for title, cells in shown), strict=True))
     return "\n".join([*aligned(rows, num_texts=2), *([""] if notes else []), *notes])
@@ -139,17 +124,6 @@ def differing_options(summaries: Mapping[str, RunFacts]) -> dict[str, dict[str, 
         for key in next(iter(options.values()), ())
     }
     return {key: values for key, values in rows.items() if len({*values.values()}) > 1}
-
-
-def differences_table(differing: Mapping[str, Mapping[str, str]]) -> str:
-    """One line for each option, with its value in each run."""
-    if not differing:
-        return "no option differs"
-    names = next(iter(differing.values()))
-    rows = [
-        (key, *(one_line(values[name], max_length=40) for name in names)) for key, values in differing.items()
-    ]
-    return "\n".join(aligned([("option", *map(one_line, names)), *rows]))
 
 
 def runs_json(summaries: Mapping[str, RunFacts], differing: Mapping[str, Mapping[str, str]]) -> str:

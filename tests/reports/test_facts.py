@@ -6,7 +6,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,7 +43,7 @@ PARTS = [
 
 
 def facts_of(run: RunDirectory) -> RunFacts:
-    return RunFacts(run, now=time.time())
+    return RunFacts(run)
 
 
 def all_texts(facts: RunFacts) -> list[str]:

@@ -65,11 +65,11 @@ def samples_of(sentence: str) -> RankedSamples:
 
 
 def page_of(run: RunDirectory, sentence: str = "Hello.", **more: Any) -> str:
-    return render(RunFacts(run, now=0.0), "html", samples_of(sentence), **more)
+    return render(RunFacts(run), "html", samples_of(sentence), **more)
 
 
 def card_of(run: RunDirectory, sentence: str = "Hello.", **more: Any) -> str:
-    return render(RunFacts(run, now=0.0), "md", samples_of(sentence), **more)
+    return render(RunFacts(run), "md", samples_of(sentence), **more)
 
 
 def rendered(markdown: str) -> str:
@@ -190,7 +190,7 @@ def test_page_and_card_tell_the_facts_of_the_files(golden_run: GoldenRun) -> Non
         "beam of 5",
         "Anna sees milk.",
         "mt train --config golden.yaml --run runs/golden",
-        str(RunFacts(run, now=0.0).environment["torch"]),
+        str(RunFacts(run).environment["torch"]),
     ):
         assert expected in text, expected
         assert expected.replace("_", r"\_") in markdown or expected in markdown, expected
@@ -219,7 +219,7 @@ def test_the_headline_is_of_the_test_split_of_the_run_before_other_data(golden_r
         ((other, *strangers), {"BLEU on validation": f"{in_training:.1f}"}),
     ):
         record(run, *evaluations)
-        shown = figures(RunFacts(run, now=0.0))
+        shown = figures(RunFacts(run))
         assert {name: value for name, value in shown.items() if "BLEU" in name} == headline
         markdown = card_of(run)
         (index,) = yaml.safe_load(markdown.split("---\n")[1])["model-index"]

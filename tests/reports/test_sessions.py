@@ -19,7 +19,7 @@ MakeConfig = Callable[..., Config]
 
 
 def facts_of(run: RunDirectory) -> RunFacts:
-    return RunFacts(run, now=0.0)
+    return RunFacts(run)
 
 
 def told(run: RunDirectory) -> list[str]:

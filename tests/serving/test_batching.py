@@ -13,7 +13,7 @@ from mt.errors import LinesError
 from mt.inference.model_translator import ModelTranslator
 from mt.search.strategy import Beam
 from mt.serving.api import Result, TranslateRequest
-from mt.serving.batching import BatchedTranslator, QueueFullError
+from mt.serving.batching import BatchedTranslator
 
 if TYPE_CHECKING:
     from tests.serving.conftest import Gate
@@ -113,7 +113,7 @@ def test_a_full_queue_refuses_and_what_is_cancelled_leaves_it(
         # An empty queue takes whatever a request may have.
         second = start(batched.translate(["two"] * 25, asked()))
         await asyncio.sleep(0)
-        with pytest.raises(QueueFullError):
+        with pytest.raises(asyncio.QueueFull):
             await batched.translate(["three"], asked())
         second.cancel()
         await asyncio.sleep(0)
