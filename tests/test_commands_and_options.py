@@ -32,7 +32,7 @@ COMMANDS = {
     "average": "--run --last --best",
     "import": "SOURCE --run --src --tgt",
     "export": "FOLDER --to --run --checkpoint --precision --data",
-    "runs": "PATHS --sort --json",
+    "runs": "PATHS --sort",
     "show": "RUN",
     "report": "--run --out -o --format --sentences --checkpoint --device",
     "config": "NAME",

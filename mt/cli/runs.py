@@ -19,7 +19,6 @@ def runs(
     sort: Annotated[
         str | None, Option(metavar="COLUMN", help="Sort by a column or option, such as 'test BLEU'.")
     ] = None,
-    json: Annotated[bool, Option("--json", help="Print JSON instead, with exact numbers.")] = False,
 ) -> None:
     """List the runs: whether each is running or finished, how far it has got, its BLEU, and its settings.
 
@@ -30,7 +29,7 @@ def runs(
     those of targets.
     """
     from mt.reports.facts import RunFacts
-    from mt.reports.runs import differing_options, find_runs, runs_json, runs_table, sorted_by
+    from mt.reports.runs import differing_options, find_runs, runs_table, sorted_by
 
     summaries = {
         str(run.path) if paths else run.path.name: RunFacts(run)
@@ -39,8 +38,5 @@ def runs(
     differing = differing_options(summaries)
     if sort is not None:
         summaries = sorted_by(sort, summaries, differing)
-    if json:
-        echo(runs_json(summaries, differing))
-        return
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else math.inf
     echo(runs_table(summaries, differing, width=width))

@@ -7,7 +7,9 @@ import math
 import os
 import statistics
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
@@ -30,12 +32,14 @@ from mt.data.corpus_report import CorpusReport, leak_sentence
 from mt.display import counted
 from mt.errors import CheckpointError, ConfigError
 from mt.evaluation.record import read_evaluations
-from mt.reports.sessions import STILL_RUNNING, read_sessions
+from mt.files import read_json_lines
 from mt.run_directory import RunDirectory
 from mt.training.counters import Counters, SavedValues
 from mt.training.metrics_file import read_points
 
 T = TypeVar("T")
+
+_STILL_RUNNING = "still running"
 
 
 class CorpusFacts(CorpusReport):
@@ -86,6 +90,48 @@ def inspect_checkpoint(folder: Path) -> SavedCheckpoint:
     return SavedCheckpoint(folder.name, record, num_parameters, problem)
 
 
+@dataclass
+class TrainingSession:
+    """What one process that trained did."""
+
+    started: datetime
+    first_step: int | None = None
+    """The step that it continued from, 0 for a new run; None if it did not get as far as training."""
+    outcome: str = ""
+    """How it ended; empty if nothing says so, because it was killed or still runs."""
+    warnings: list[str] = field(default_factory=list)
+    signatures: dict[str, str] = field(default_factory=dict)
+    """How its validation computed the scores, by their names."""
+
+    def __str__(self) -> str:
+        outcome = self.outcome or "nothing says how it ended, as after a kill"
+        begun = f"resumed from step {self.first_step:,}" if self.first_step else "started"
+        if self.first_step is None and self.outcome not in ("", _STILL_RUNNING):
+            begun = "did not begin"
+        return f"{begun}; {outcome[0].lower()}{outcome[1:]}"
+
+
+def read_sessions(run: RunDirectory) -> list[TrainingSession]:
+    """The sessions in ``sessions.jsonl``; lines that are no events are skipped."""
+    sessions: list[TrainingSession] = []
+    for event in read_json_lines(run.sessions_file):
+        match event:
+            case {"event": "start", "time": str(time)}:
+                with suppress(ValueError):
+                    sessions.append(TrainingSession(datetime.fromisoformat(time)))
+            case _ if not sessions:
+                pass
+            case {"event": "training", "step": int(step)}:
+                sessions[-1].first_step = step
+            case {"event": "validation", "signatures": dict(signatures)}:
+                sessions[-1].signatures = signatures
+            case {"event": "warning", "text": str(text)}:
+                sessions[-1].warnings.append(text)
+            case {"event": "end", "reason": str(reason)}:
+                sessions[-1].outcome = reason
+    return sessions
+
+
 class RunFacts:
     """Everything that a run has recorded about itself, read when this is created."""
 
@@ -114,11 +160,7 @@ class RunFacts:
         speeds = [speed for _, speed in self.curve("train", "tokens_per_second")]
         # The median, because single points can be slow on a busy machine.
         self.tokens_per_second = statistics.median(speeds[-20:]) if speeds else None
-        # The first of equal ones.
-        best: tuple[int | None, float | None] = max(
-            self.curve("validation", "bleu"), key=lambda point: point[1], default=(None, None)
-        )
-        self.best_bleu_step, self.best_bleu = best
+        self.best_bleu = max((bleu for _, bleu in self.curve("validation", "bleu")), default=None)
         # After the state, which problems with these do not change.
         self.corpus = self._read(
             run.corpus_file,
@@ -126,7 +168,7 @@ class RunFacts:
         )
         self.sessions = self._read(run.sessions_file, lambda: read_sessions(run)) or []
         if self.sessions and holder:
-            self.sessions[-1].outcome = STILL_RUNNING
+            self.sessions[-1].outcome = _STILL_RUNNING
         # From the oldest to the newest.
         self.evaluations = self._read(run.evaluations_file, lambda: read_evaluations(run)) or []
         store = CheckpointDirectory(run.checkpoints_dir)

@@ -1,6 +1,5 @@
-"""`mt runs`: the runs in some folders, as a table and as JSON."""
+"""`mt runs`: the runs in some folders, as a table."""
 
-import json
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -98,19 +97,18 @@ def sorted_by(
     column: str, summaries: Mapping[str, RunFacts], differing: Mapping[str, Mapping[str, str]]
 ) -> dict[str, RunFacts]:
     """The runs by a column of the table or an option that differs: the highest first, text alphabetically."""
-    fields = {title.lower(): field for title, field, _ in _COLUMNS}
-    options = {key: option for option in differing for key in (option, option.partition(".")[2])}
-    name, field, option = column.lower(), fields.get(column.lower()), options.get(column)
-    if name != "name" and field is None and option is None:
-        known = ", ".join(["name", *fields, *differing])
-        raise ConfigError(f"--sort: there is no column {column!r}, only {known}.")
+    values: dict[str, Mapping[str, Any]] = {"name": {run: run for run in summaries}}
+    for option, of_runs in differing.items():
+        values |= {option: of_runs, option.partition(".")[2]: of_runs}
+    for title, field, _ in _COLUMNS:
+        values[title.lower()] = {run: getattr(facts, field) for run, facts in summaries.items()}
+    if column.lower() not in values:
+        raise ConfigError(f"--sort: there is no column {column!r}, only {', '.join(values)}.")
 
     def key(run: str) -> tuple[bool, float, str]:
-        value: object = run if name == "name" else getattr(summaries[run], field) if field else None
-        if option is not None and field is None:
-            value = differing[option].get(run)
+        value = values[column.lower()].get(run)
         with suppress(ValueError, TypeError):
-            return value is None, -float(value), ""  # type: ignore[arg-type]
+            return False, -float(value), ""  # type: ignore[arg-type]
         return value is None, 0.0, str(value)
 
     return {run: summaries[run] for run in sorted(summaries, key=key)}
@@ -124,13 +122,3 @@ def differing_options(summaries: Mapping[str, RunFacts]) -> dict[str, dict[str, 
         for key in next(iter(options.values()), ())
     }
     return {key: values for key, values in rows.items() if len({*values.values()}) > 1}
-
-
-def runs_json(summaries: Mapping[str, RunFacts], differing: Mapping[str, Mapping[str, str]]) -> str:
-    """The same facts as JSON in ASCII, with exact numbers in base units."""
-    fields = ["detail", "best_bleu_step", *(field for _, field, _ in _COLUMNS)]
-    runs = [
-        {"name": name, "path": str(summary.run.path), **{field: getattr(summary, field) for field in fields}}
-        for name, summary in summaries.items()
-    ]
-    return json.dumps({"runs": runs, "differing_options": differing}, indent=2)

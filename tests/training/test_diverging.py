@@ -9,7 +9,7 @@ import torch
 
 from mt.config.config import Config
 from mt.errors import TrainingError
-from mt.reports.sessions import read_sessions
+from mt.reports.facts import read_sessions
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
 from mt.training.step import LaunchedStep, StepResult

@@ -18,7 +18,7 @@ from mt.config.config import Config
 from mt.config.load import load_config
 from mt.errors import Interrupted
 from mt.evaluation.record import Score
-from mt.reports.sessions import read_sessions
+from mt.reports.facts import read_sessions
 from mt.run_directory import RunDirectory
 from mt.training import validation
 from mt.training.counters import Counters
