@@ -1,7 +1,4 @@
-"""Curves: line charts as SVG for a page, without a script, and bars for a terminal.
-
-Lines differ in colour, dash pattern and marks, so that they are told apart without colour too.
-"""
+"""Curves: line charts as SVG for a page, without a script, and bars for a terminal."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -24,17 +21,14 @@ Points = Sequence[tuple[int, float]]
 def sparkline(points: Points, width: int = 40) -> str:
     """At most ``width`` bars from the lowest to the highest value, each the mean of its share of points."""
     means = [value for _, value in _thinned(points, width)]
-    lowest, highest = min(means, default=0.0), max(means, default=0.0)
-    # The quotient first: with a tiny range, its inverse would be infinite.
-    shares = [(mean - lowest) / (highest - lowest) if highest > lowest else 0.0 for mean in means]
-    return "".join(_BARS[round(share * (len(_BARS) - 1))] for share in shares)
+    lowest, span = min(means), (max(means) - min(means)) or 1.0
+    return "".join(_BARS[round((mean - lowest) / span * (len(_BARS) - 1))] for mean in means)
 
 
-def line_chart(title: str, curves: Mapping[str, Points], *, unit: str = "") -> str:
+def line_chart(title: str, curves: Mapping[str, Points]) -> str:
     """A ``<figure>`` with at most three curves over steps, by their labels; empty if no curve has a point.
 
-    Values in tooltips are followed by ``unit``. The label of an only curve, which the title describes, is
-    empty.
+    They are told apart without colour too. The label of an only curve, which the title describes, is empty.
     """
     lines = {label: _thinned(points, _MAX_POINTS) for label, points in curves.items() if points}
     if not lines:
@@ -72,7 +66,7 @@ def line_chart(title: str, curves: Mapping[str, Points], *, unit: str = "") -> s
         drawn.append(f'<polyline class="line line-{number}" points="{path}"/>')
         drawn += [
             f'<circle class="mark mark-{number}" cx="{x(step)}" cy="{y(value)}" r="3.5"><title>'
-            f"{escape(label)} at step {step:,}: {value:.4g}{escape(unit)}</title></circle>"
+            f"{escape(label)} at step {step:,}: {value:.4g}</title></circle>"
             for step, value in points
             if len(points) <= _MAX_MARKS
         ]

@@ -26,7 +26,6 @@ from mt.reports.facts import RunFacts, short_count, short_duration
 from mt.reports.samples import RankedSamples
 
 _FOLDER = Path(__file__).parent
-_LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z]{2,4})?", re.ASCII)
 # The names that the Hugging Face Hub has for sacreBLEU's metrics.
 _METRICS = {"bleu": "bleu", "chrf": "chrf", "chrfpp": "chrf", "ter": "ter"}
 
@@ -80,7 +79,7 @@ def render(
         "number": lambda number, form=",": "" if number is None else f"{number:{form}}",
         "origin": origin_of_split,
     }
-    name, changed, scores = facts.run.name or "/", changed_options(config), _scores_of_the_model(facts)
+    name, changed = facts.run.name or "/", changed_options(config)
     file, run = shlex.quote(f"{name}.yaml"), shlex.quote(f"runs/{name}")
     sources = facts.corpus.sources if facts.corpus else []
     return environment.get_template("report.html.j2" if format == "html" else "card.md.j2").render(
@@ -88,7 +87,7 @@ def render(
         name=name,
         figures=figures(facts),
         scores=_scores(facts),
-        scores_of_the_model=scores,
+        scores_of_the_model=_scores_of_the_model(facts),
         samples=samples,
         attention=attention,
         script_hash=script_hash,
@@ -101,10 +100,8 @@ def render(
         version=__version__,
         charts=_charts(facts, config),
         style=Markup((_FOLDER / "page.css").read_text(encoding="utf-8")),
-        languages=list(filter(_LANGUAGE.fullmatch, (config.data.src, config.data.tgt))),
         datasets=list(dict.fromkeys(source.path for source in sources if source.kind == "hub")),
         metrics=_METRICS,
-        used_metrics=sorted({_METRICS[key] for row in scores for key in row.scores if key in _METRICS}),
     )
 
 
@@ -169,15 +166,15 @@ def _charts(facts: RunFacts, config: Config) -> list[Markup]:
     training = f"training, with label smoothing {smoothing:g}" if smoothing else "training"
     losses = {training: ("train", "loss"), "validation": ("validation", "loss")}
     scores = {"BLEU": ("validation", "bleu"), "chrF2": ("validation", "chrf")}
-    charts = (
-        ("Loss", " nats per token", losses),
-        ("Validation scores", "", scores),
-        ("Learning rate", "", {"": ("train", "learning_rate")}),
-        ("Target tokens per second", "", {"": ("train", "tokens_per_second")}),
-    )
+    charts = {
+        "Loss in nats per token": losses,
+        "Validation scores": scores,
+        "Learning rate": {"": ("train", "learning_rate")},
+        "Target tokens per second": {"": ("train", "tokens_per_second")},
+    }
     return [
-        Markup(line_chart(title, {label: facts.curve(*of) for label, of in curves.items()}, unit=unit))
-        for title, unit, curves in charts
+        Markup(line_chart(title, {label: facts.curve(*of) for label, of in curves.items()}))
+        for title, curves in charts.items()
     ]
 
 
