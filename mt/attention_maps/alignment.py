@@ -77,21 +77,8 @@ def attention_maps(
 def attention_line_by_line(
     translator: ModelTranslator, sources: Sequence[str], targets: Sequence[str] | None = None
 ) -> Iterator[SentenceAttention]:
-    """The attention of any number of sentences.
-
-    That of a sentence is only recorded when it is due, because the weights of many do not fit into memory; a
-    sentence that is too long is reported before anything is recorded.
-    """
-
-    def blocks() -> Iterator[tuple[int, Sequence[str], Sequence[str] | None]]:
-        for start in range(0, len(sources), _LINES_AT_ONCE):
-            block = slice(start, start + _LINES_AT_ONCE)
-            yield start + 1, sources[block], None if targets is None else targets[block]
-
-    for first, some, theirs in blocks():
-        translator.check_recordable(some, theirs, first_line=first)
-    return (
-        sentence
-        for first, some, theirs in blocks()
-        for sentence in translator.attention(some, theirs, first_line=first)
-    )
+    """The attention of any number of sentences, recorded when it is due: the weights of many need memory."""
+    for start in range(0, len(sources), _LINES_AT_ONCE):
+        block = slice(start, start + _LINES_AT_ONCE)
+        theirs = None if targets is None else targets[block]
+        yield from translator.attention(sources[block], theirs, first_line=start + 1)

@@ -11,7 +11,6 @@ from mt.display import counted
 
 if TYPE_CHECKING:
     from mt.evaluation.analysis import Analysis
-    from mt.evaluation.evaluate import Evaluation
 
 NUM_WORST_KEPT = 10
 
@@ -77,7 +76,9 @@ def evaluate(
     )
     models = " + ".join([f"{found.path}, {result.checkpoint}", *result.ensemble])
     say(f"{models}, {result.data}: {described(strategy)}, by {result.engine} in {result.precision}")
-    _show_scores(result)
+    for score in result.scores.values():
+        echo(str(score))
+    echo(f"exact sentences {result.exact:.2f} %")
     if result.analysis is not None:
         _show_analysis(result.analysis)
     for sentence in result.worst[:worst]:
@@ -92,12 +93,6 @@ def evaluate(
     # Last, because the scores have been shown if this file cannot be written.
     if json is not None:
         write_json(result, json)
-
-
-def _show_scores(result: "Evaluation") -> None:
-    for score in result.scores.values():
-        echo(str(score))
-    echo(f"exact sentences {result.exact:.2f} %")
 
 
 def _show_analysis(analysis: "Analysis") -> None:

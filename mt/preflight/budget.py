@@ -13,14 +13,13 @@ import torch
 from mt.config.config import Config
 from mt.data.batches.alignment import align
 from mt.data.batches.dataset import encode_pairs
-from mt.data.batches.pairs import EncodedPairs
 from mt.data.cache import MANY_PAIRS
 from mt.data.corpus import Corpus
 from mt.device import usable_memory
 from mt.preflight import rule
 from mt.preflight.forecast import MOST_DROPPED, Forecast, Pace, forecast
 from mt.preflight.rule import Budget
-from mt.preflight.text import PAIRS_ENCODED, look_at
+from mt.preflight.text import PAIRS_ENCODED, lengths, look_at
 from mt.preflight.trial import FIXED_SECONDS, Sample, Speed, Trial
 from mt.training.step import explain_out_of_memory
 
@@ -55,21 +54,15 @@ def take_sample(corpus: Corpus, config: Config, load_seconds: float) -> Sample:
         load_seconds = 0.0
     started = time.perf_counter()
     text = look_at(corpus, config, most=PAIRS_ENCODED)
-    encoding = time.perf_counter()
-    everything, _ = encode_pairs(text.train, *text.tokenizers, max_length=None, shares=text.shares)
-    encode_seconds = (time.perf_counter() - encoding) * text.scale
-    longest = np.maximum(everything.src.lengths, everything.tgt.lengths)
+    longest = np.maximum(*lengths(text))
     # "lower", so that a small corpus may lose its longest pair, but no more than `mt check` accepts.
     fits_most = int(np.quantile(longest, 0.999, method="lower"))
     if np.mean(longest > fits_most) > MOST_DROPPED:
         fits_most = int(longest.max())
     max_length = max(32, 16 * math.ceil(fits_most / 16))
-    has_text = np.minimum(everything.src.lengths, everything.tgt.lengths) > 1
-    kept = np.flatnonzero((longest <= max_length) & has_text)
-    ends = np.cumsum([0, *(share.num_pairs for share in everything.shares)])
-    counts = np.diff(np.searchsorted(kept, ends)).tolist()
-    shares = (share._replace(num_pairs=count) for share, count in zip(everything.shares, counts, strict=True))
-    pairs = EncodedPairs(*everything.select(kept), tuple(shares))
+    encoding = time.perf_counter()
+    pairs, _ = encode_pairs(text.train, *text.tokenizers, max_length=max_length, shares=text.shares)
+    encode_seconds = (time.perf_counter() - encoding) * text.scale
     aligning = time.perf_counter()
     places = align(pairs) if config.training.guided_alignment else None
     align_seconds = (time.perf_counter() - aligning) * text.scale

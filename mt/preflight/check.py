@@ -197,10 +197,7 @@ def _length_section(text: Text, src: Numbers, tgt: Numbers, dropped: Mapping[str
 def _memory_section(step: LargestStep, model_size: ModelSize) -> Section:
     known = model_size.num_bytes
     rows, src, tgt = step.shape
-    details = [
-        ("batch", f"{rows} x {src} source and {tgt} target tokens"),
-        ("loss", f"{step.loss:.2f} before training"),
-    ]
+    details = [("batch", f"{rows} x {src} source and {tgt} target tokens")]
     details += [(name, size(num_bytes)) for name, num_bytes in known.items() if num_bytes]
     return Section(
         "memory",

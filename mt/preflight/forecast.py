@@ -9,7 +9,7 @@ from mt.config.config import Config
 from mt.data.corpus import Corpus
 from mt.data.corpus_report import leak_sentence
 from mt.display import counted, size
-from mt.preflight.rule import LARGEST_HELD_OUT_FRACTION, words_suffice
+from mt.preflight.rule import words_suffice
 from mt.preflight.text import Text, Unknown, bleu_is_always_0
 from mt.training.schedule import learning_rate
 
@@ -112,12 +112,10 @@ def warn_of_held_out_pairs(config: Config, corpus: Corpus) -> Iterator[str]:
         ("test", corpus.test, splits["test"]),
     ):
         if len(pairs) < FEWEST_PAIRS:
-            is_largest = config.data.held_out_fraction >= LARGEST_HELD_OUT_FRACTION
-            can_grow = split.origin == "carved" and not is_largest
-            more = "Add pairs, or raise data.held_out_fraction." if can_grow else "Add pairs."
+            more = ", or raise data.held_out_fraction" if split.origin == "carved" else ""
             yield (
                 f"the {name} split has {counted(len(pairs), 'pair')}: below {FEWEST_PAIRS}, scores are "
-                f"mostly chance. {more}"
+                f"mostly chance. Add pairs{more}."
             )
         empty = [line for line, text in enumerate(pairs["tgt"], start=1) if not text.strip()]
         if empty:

@@ -99,7 +99,6 @@ class LargestStep(NamedTuple):
 
     shape: tuple[int, int, int]
     """The number of pairs, and the source and target tokens per row."""
-    loss: float
     peak: int | None
     """The most bytes of memory that were used; None if unknown."""
 
@@ -148,9 +147,9 @@ class Trial:
     def take_largest_step(self) -> LargestStep:
         """Train on the largest batch of the first epoch."""
         batch = self.batches.largest_batch(0)
-        result = self._train_state.finish(self._train_state.launch(StepBatches.of(batch)))
+        self._train_state.finish(self._train_state.launch(StepBatches.of(batch)))
         shape = len(batch.labels), batch.src_ids.size(1), batch.labels.size(1)
-        return LargestStep(shape, result.loss, peak_memory(self._device))
+        return LargestStep(shape, peak_memory(self._device))
 
     def time_steps(self) -> Speed:
         """Take the first steps of the run for some seconds, and then forward passes of a batch."""
