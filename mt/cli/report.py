@@ -1,7 +1,7 @@
 """`mt report`: a run as a page or a model card to share with others."""
 
 import logging
-from itertools import islice
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 NUM_MAPS = 3
+# About 25 tokens; beyond that, a map has more cells than can be distinguished on a phone.
+MOST_CHARACTERS = 120
 
 
 def report(
@@ -80,8 +82,15 @@ def _samples(
     loaded = load_model(run, checkpoint)
     translator = ModelTranslator(loaded, device=device)
     samples = rank_samples(run, loaded, translator, num_sentences=num_sentences)
+    in_turn = chain.from_iterable(zip_longest(samples.worst, samples.best))
     # Sentences that were translated in parts, or cut off, have no single attention map.
-    drawable = (each for each in samples.short if translator.is_recordable(each.source, each.translation))
+    drawable = (
+        each
+        for each in in_turn
+        if each
+        and all(0 < len(text) <= MOST_CHARACTERS for text in (each.source, each.translation))
+        and translator.is_recordable(each.source, each.translation)
+    )
     shown = list(islice(drawable, num_attention))
     if not shown:
         return samples, ""

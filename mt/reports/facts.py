@@ -148,10 +148,9 @@ class RunFacts:
         counters, holder = self._counters(), run.holder()
         self.state, self.detail = self._state(counters, holder)
         newest = {name: x for point in self.points for name, x in point.figures.items() if math.isfinite(x)}
+        steps = {"step": max(point.step for point in self.points)} if self.points else {}
         # Where it would resume; for a run in training, the newest known step.
-        figures: dict[str, float] = vars(counters) if counters else {}
-        if self.points and (holder or counters is None):
-            figures = newest | {"step": max(point.step for point in self.points)}
+        figures = newest | steps | (vars(counters) if counters and not holder else {})
         self.step, self.epochs, self.num_target_tokens = (
             int(figures[name]) if name in figures else None for name in ("step", "epoch", "num_target_tokens")
         )

@@ -167,7 +167,7 @@ def _charts(facts: RunFacts, config: Config) -> list[Markup]:
     losses = {training: ("train", "loss"), "validation": ("validation", "loss")}
     scores = {"BLEU": ("validation", "bleu"), "chrF2": ("validation", "chrf")}
     charts = {
-        "Loss in nats per token": losses,
+        "Loss per token": losses,
         "Validation scores": scores,
         "Learning rate": {"": ("train", "learning_rate")},
         "Target tokens per second": {"": ("train", "tokens_per_second")},

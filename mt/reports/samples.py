@@ -1,7 +1,6 @@
 """The best and the worst translations of validation sentences."""
 
 from dataclasses import dataclass
-from itertools import chain, zip_longest
 
 from mt.display import progress
 from mt.errors import DataError
@@ -11,8 +10,6 @@ from mt.inference.loaded_model import LoadedModel
 from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
 
-# About 25 tokens; beyond that, a map has more cells than can be distinguished on a phone.
-_MAX_DRAWN_CHARACTERS = 120
 # The most of the best, and of the worst, translations.
 _NUM_SHOWN = 5
 
@@ -29,17 +26,6 @@ class RankedSamples:
     """The best first; of equally good ones, the longest first."""
     worst: list[ScoredSentence]
     """The worst first; none of them equals its reference."""
-
-    @property
-    def short(self) -> list[ScoredSentence]:
-        """Those that are short enough to draw what every token attends to: the worst and the best in turn."""
-        in_turn = chain.from_iterable(zip_longest(self.worst, self.best))
-        return [
-            sample
-            for sample in in_turn
-            if sample
-            and all(0 < len(text) <= _MAX_DRAWN_CHARACTERS for text in (sample.source, sample.translation))
-        ]
 
 
 def rank_samples(
