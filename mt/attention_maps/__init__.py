@@ -1,1 +1,1 @@
-"""Attention maps: what a model attends to, as a page, a picture, word alignments or raw weights."""
+"""Attention maps: what a model attends to, as a page, a picture or word alignments."""

@@ -1,6 +1,6 @@
 """Attention maps of sentences and their translations, and the words that they align."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -82,3 +82,9 @@ def attention_line_by_line(
         block = slice(start, start + _LINES_AT_ONCE)
         theirs = None if targets is None else targets[block]
         yield from translator.attention(sources[block], theirs, first_line=start + 1)
+
+
+def as_pharaoh(heads: AligningHeads, sentences: Iterable[SentenceAttention]) -> Iterator[str]:
+    """A line for each sentence: ``i-j`` pairs of a source and a target word, counted from 0, sorted."""
+    for sentence in sentences:
+        yield " ".join(f"{i}-{j}" for i, j in sorted(heads.words(sentence))) + "\n"

@@ -1,4 +1,4 @@
-"""`mt attention`: what the model attends to, as a page, a picture, word alignments or raw weights."""
+"""`mt attention`: what the model attends to, as a page, a picture or word alignments."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,8 +12,8 @@ from mt.cli.logs import invite_typing, say, show_logs
 from mt.display import counted
 from mt.errors import DataError
 
-Format = Literal["html", "png", "svg", "json", "pharaoh"]
-FORMATS: dict[str, Format] = {".png": "png", ".svg": "svg", ".json": "json"}
+Format = Literal["html", "png", "svg", "pharaoh"]
+FORMATS: dict[str, Format] = {".png": "png", ".svg": "svg"}
 
 
 def attention(
@@ -27,12 +27,12 @@ def attention(
     ] = False,
     out: Annotated[
         Path | None,
-        Option(help="The file to write. Default: attention.html, .png, .svg; stdout for json, pharaoh."),
+        Option(help="The file to write. Default: attention.html, .png or .svg; stdout for pharaoh."),
     ] = None,
     format: Annotated[
         Format | None,
         Option(
-            help="A page, a picture, all weights (json), or i-j pairs of aligned words (pharaoh). "
+            help="A page, a picture, or i-j pairs of aligned words (pharaoh). "
             "Default: from the extension of --out, or html."
         ),
     ] = None,
@@ -44,30 +44,32 @@ def attention(
 ) -> None:
     """Show what the model attends to while it translates: every layer and head, and the word alignment.
 
-    Writes a web page that needs no server, or with --format a picture, the weights or the alignments.
+    Writes a web page that needs no server, or with --format a picture or the alignments.
     """
     show_logs()
     made = format or FORMATS.get(out.suffix if out else "", "html")
     if made in ("png", "svg"):
         with options.installed_with("mt-from-scratch[pictures]"):
             import matplotlib  # noqa: F401
-    if out is None and made not in ("json", "pharaoh"):
+    if out is None and made != "pharaoh":
         out = Path(f"attention.{made}")
     found = options.find_run(run)
     options.check_output(out)
     pairs = _read(sentences, file, target_column)
     _check_number(made, len(pairs[0]))
-    from mt.attention_maps.alignment import AttentionMaps, aligning_heads, attention_line_by_line
+    from mt.attention_maps.alignment import (
+        AttentionMaps,
+        aligning_heads,
+        as_pharaoh,
+        attention_line_by_line,
+    )
     from mt.inference.model_translator import ModelTranslator
 
     translator = ModelTranslator.from_run(found, checkpoint=checkpoint, device=device)
     heads = aligning_heads(translator, None if layer is None else layer - 1)
     say(f"alignment: {heads}")
-    if made == "json" or made == "pharaoh":
-        from mt.attention_maps.text_formats import as_json, as_pharaoh
-
-        recorded = attention_line_by_line(translator, *pairs)
-        options.write_output((as_json if made == "json" else as_pharaoh)(heads, recorded), out)
+    if made == "pharaoh":
+        options.write_output(as_pharaoh(heads, attention_line_by_line(translator, *pairs)), out)
         return
     from mt.attention_maps.page import attention_page, check_shows_something
 
@@ -106,5 +108,5 @@ def _check_number(made: Format, num_sentences: int) -> None:
     if num_sentences > most:
         raise DataError(
             f"--format {made} shows at most {counted(most, 'sentence')}, not {num_sentences:,}: give fewer, "
-            "or use --format json or pharaoh."
+            "or use --format pharaoh."
         )

@@ -62,12 +62,9 @@ class Service:
             redoc_url=None,
             # A redirection would lead from a proxy's HTTPS to HTTP.
             redirect_slashes=False,
-            exception_handlers={
-                HTTPException: _refused,
-                RequestValidationError: _invalid,
-                DataError: _unprocessable,
-                Exception: _broken,
-            },
+            exception_handlers=dict.fromkeys(
+                (HTTPException, RequestValidationError, DataError, Exception), _refuse
+            ),
         )
         app.get("/", include_in_schema=False)(lambda: HTMLResponse(PAGE))
         app.get("/health")(self.health)
@@ -168,33 +165,25 @@ class _MaxBytes:
         await self._app(scope, receive_limited, send)
 
 
-def _refuse(
-    request: Request, status: int, sentence: str, headers: dict[str, str] | None = None
-) -> JSONResponse:
+async def _refuse(request: Request, error: Exception) -> JSONResponse:
+    """Answer with the reason in a sentence, which is also in the log."""
+    status, headers = 422, None
+    match error:
+        case HTTPException():
+            status, sentence, headers = error.status_code, error.detail, error.headers
+        case RequestValidationError():
+            problem = error.errors()[0]
+            location = ".".join(map(str, problem["loc"]))
+            sentence = one_line(f"{location}: {problem['msg'].removeprefix('Value error, ')}.", 250)
+        case DataError():
+            sentence = str(error)
+        case _:
+            status, sentence = 500, "internal error: see the log of the service."
+            # Where it happened, but not the message, which may quote a text, unless it is about a run.
+            message = visible(str(error)) if isinstance(error, MtError) else type(error).__name__
+            LOG.error("internal error, %s:\n%s", message, "".join(traceback.format_tb(error.__traceback__)))
     request.scope[NOTED]["reason"] = sentence
     return JSONResponse({"error": sentence}, status, headers)
-
-
-async def _refused(request: Request, error: HTTPException) -> JSONResponse:
-    return _refuse(request, error.status_code, error.detail, dict(error.headers or {}))
-
-
-async def _invalid(request: Request, error: RequestValidationError) -> JSONResponse:
-    problem = error.errors()[0]
-    location = ".".join(map(str, problem["loc"]))
-    sentence = problem["msg"].removeprefix("Value error, ")
-    return _refuse(request, 422, one_line(f"{location}: {sentence}.", 250))
-
-
-async def _unprocessable(request: Request, error: DataError) -> JSONResponse:
-    return _refuse(request, 422, str(error))
-
-
-async def _broken(request: Request, error: Exception) -> JSONResponse:
-    # Where it happened, but not the message, which may quote a text, unless it is about a run or a device.
-    message = visible(str(error)) if isinstance(error, MtError) else type(error).__name__
-    LOG.error("internal error, %s:\n%s", message, "".join(traceback.format_tb(error.__traceback__)))
-    return _refuse(request, 500, "internal error: see the log of the service.")
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -83,10 +83,7 @@ class BatchedTranslator:
         }
 
     async def translate(self, texts: Sequence[str], asked: TranslateRequest) -> list[Result]:
-        """Wait for the translations of the texts of a request; cancelling removes them from the queue.
-
-        Raises `asyncio.QueueFull` if too many texts are waiting.
-        """
+        """Wait for the translations of a request, if there is room for it; cancelling takes it back."""
         num_waiting = self.num_waiting()
         if num_waiting and num_waiting + len(texts) > self._max_waiting:
             raise asyncio.QueueFull

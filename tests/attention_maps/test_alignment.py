@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from mt.attention_maps.alignment import AligningHeads, attention_maps
-from mt.attention_maps.text_formats import as_pharaoh
+from mt.attention_maps.alignment import AligningHeads, as_pharaoh, attention_maps
 from mt.config.load import load_config
 from mt.data.corpus import load_split
 from mt.errors import ConfigError

@@ -1,29 +1,12 @@
-"""Pictures and text formats, read by other programs."""
+"""Pictures and word alignments, read by other programs."""
 
-import json
 from importlib.util import find_spec
 from xml.etree import ElementTree
 
 import pytest
-import torch
 
-from mt.attention_maps.alignment import AttentionMaps, attention_maps
-from mt.attention_maps.text_formats import as_json, as_pharaoh
+from mt.attention_maps.alignment import as_pharaoh, attention_maps
 from mt.inference.model_translator import ModelTranslator
-
-
-def test_json_has_the_recorded_weights_whose_rows_sum_to_one(maps: AttentionMaps) -> None:
-    data = json.loads("".join(as_json(maps.heads, maps.sentences)))
-    assert data["alignment_layer"] == maps.heads.layer + 1
-    for read, sentence in zip(data["sentences"], maps.sentences, strict=True):
-        assert (read["line"], read["source"], read["target"]) == (
-            sentence.line, sentence.src.text, sentence.tgt.text,
-        )  # fmt: skip
-        assert read["src_tokens"] == [token.label for token in sentence.src.tokens]
-        for name in ("encoder_self", "decoder_self", "cross"):
-            weights = torch.tensor(read[name])
-            torch.testing.assert_close(weights, getattr(sentence, name), atol=1e-7, rtol=0)
-            torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]), atol=1e-5, rtol=0)
 
 
 def test_pharaoh_has_a_line_for_each_line(translator: ModelTranslator) -> None:
