@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 import torch
 from torch import Tensor
 
-from mt.errors import DeviceError
+from mt.errors import EngineError
 
 SearchPrecision = Literal["float32", "bf16", "fp16", "int8"]
 """The precision of matrix products in translating and scoring; int8 by CTranslate2 only."""
@@ -43,7 +43,7 @@ def choose_device(name: str | torch.device) -> torch.device:
     is_usable = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     usable = [device for device in is_usable if is_usable[device]]
     if isinstance(name, str) and name not in ("auto", *usable):
-        raise DeviceError(f"this machine has no usable device {name!r}. Choose auto or {', '.join(usable)}.")
+        raise EngineError(f"this machine has no usable device {name!r}. Choose auto or {', '.join(usable)}.")
     device = torch.device(usable[0] if name == "auto" else name)
     if device.type == "cuda":
         # cuDNN's attention spends tens of milliseconds on a plan for each new shape, which most batches have;
@@ -73,7 +73,7 @@ def choose_precision(name: PrecisionName, device: torch.device) -> SearchPrecisi
     if name not in is_usable:
         raise ValueError(f"precision must be auto, float32, {', '.join(is_usable)}, not {name!r}")
     if not is_usable[name]:
-        raise DeviceError(
+        raise EngineError(
             f"torch on this device ({device.type}) does not compute in {name}, which needs {_NEEDS[name]}. "
             "Use another precision, such as auto."
         )
@@ -128,9 +128,9 @@ class Precision:
             name = "float32"
         try:
             self.name = choose_precision("auto" if name == "mixed" else name, device)
-        except DeviceError as error:
+        except EngineError as error:
             how = "a run that has begun keeps its own, and a new one begins from its weights with --init-from"
-            raise DeviceError(f"{str(error)[:-1]}; {how}.") from error
+            raise EngineError(f"{str(error)[:-1]}; {how}.") from error
         self.device = device
         self.leaves_tensor_cores_idle = device.type == "cuda" and self.name == "float32" and not tf32
         self._dtype = None if self.name == "float32" else SEARCH_DTYPES[self.name]

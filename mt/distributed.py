@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from mt import processes
-from mt.errors import DeviceError, Interrupted, MtError, TrainingError
+from mt.errors import EngineError, Interrupted, MtError, RunError
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -37,7 +37,7 @@ def connected(device_type: str) -> Iterator[None]:
         yield
         return
     if device_type != "cpu" and processes.local_rank() >= torch.cuda.device_count():
-        raise DeviceError(
+        raise EngineError(
             "each process needs an NVIDIA GPU of its own: start at most as many on this machine as it has "
             f"({torch.cuda.device_count()}), or compute on the CPU."
         )
@@ -58,7 +58,7 @@ def connected(device_type: str) -> Iterator[None]:
             time.sleep(_REPORT_SECONDS)
             sys.exit(1)
         reason = (str(error).strip().splitlines() or [type(error).__name__])[-1]
-        raise TrainingError(
+        raise RunError(
             "another process of this run has ended, or has not answered in time; if it could report why, "
             "see above or train.log. Start the same command again; training continues from the newest "
             f"checkpoint. (The error was: {reason})"

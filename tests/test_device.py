@@ -13,7 +13,7 @@ from mt.device import (
     is_out_of_memory,
     multiplies_bf16_fast,
 )
-from mt.errors import DeviceError
+from mt.errors import EngineError
 from mt.transformer.kernels.linear import onednn_is_faster
 
 
@@ -40,7 +40,7 @@ def test_auto_takes_the_best_there_is(expected: str) -> None:
 @pytest.mark.parametrize("name", ["cuda", "gpu", ""])
 @pytest.mark.usefixtures("machine")
 def test_device_that_is_not_there_is_refused_with_those_that_are(name: str) -> None:
-    with pytest.raises(DeviceError, match=rf"no usable device '{name}'\. Choose auto or mps, cpu\."):
+    with pytest.raises(EngineError, match=rf"no usable device '{name}'\. Choose auto or mps, cpu\."):
         choose_device(name)
 
 
@@ -118,10 +118,10 @@ def test_a_precision_that_the_device_lacks_is_refused_with_a_remedy(
     monkeypatch.setattr(torch.cpu, "get_capabilities", dict)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
     for choose in (choose_precision, Precision):
-        with pytest.raises(DeviceError, match=rf"{device}.* compute in {name}, .*{needed}.*such as auto"):
+        with pytest.raises(EngineError, match=rf"{device}.* compute in {name}, .*{needed}.*such as auto"):
             choose(name, torch.device(device))
     # In a run that has begun in it, that would change nothing.
-    with pytest.raises(DeviceError, match=r"a run that has begun keeps its own, .* with --init-from"):
+    with pytest.raises(EngineError, match=r"a run that has begun keeps its own, .* with --init-from"):
         Precision(name, torch.device(device))
 
 

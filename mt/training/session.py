@@ -14,7 +14,7 @@ from mt.data.batches.batch import Batch, collate
 from mt.data.batches.sampler import ordered_batches
 from mt.data.prepare import Prepared
 from mt.display import progress
-from mt.errors import OverflowedLinesError, TrainingError
+from mt.errors import OverflowedLinesError, RunError
 from mt.inference.exported_folder import remove_stale
 from mt.inference.loaded_model import ModelOfText, facts_of, tokenizer_checksums
 from mt.inference.model_translator import ModelTranslator
@@ -32,9 +32,9 @@ from mt.training.validation import ValidationResult, validate
 LOG = logging.getLogger(__name__)
 
 
-def diverged(what: str) -> TrainingError:
+def diverged(what: str) -> RunError:
     """The error that ends a run whose numbers are no longer finite; ``what`` describes them."""
-    return TrainingError(
+    return RunError(
         f"{what}. Try a lower schedule.learning_rate, more schedule.warmup_steps, or "
         "training.precision=float32, in another run directory with --run PATH, or start over with "
         "--restart, which moves the old run aside.",

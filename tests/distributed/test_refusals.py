@@ -8,7 +8,7 @@ import pytest
 
 from mt import distributed, processes
 from mt.config.config import Config
-from mt.errors import ConfigError, DeviceError, RunError
+from mt.errors import ConfigError, EngineError, RunError
 from mt.training.run import run_training
 
 MakeConfig = Callable[..., Config]
@@ -68,5 +68,5 @@ def test_devices_that_several_processes_cannot_share(
     monkeypatch.setattr(processes, "size", lambda: 4)
     monkeypatch.setattr(processes, "local_rank", lambda: 2)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
-    with pytest.raises(DeviceError, match=message), distributed.connected(device):
+    with pytest.raises(EngineError, match=message), distributed.connected(device):
         pass

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from mt.device import SearchPrecision, multiplies_bf16_fast
-from mt.errors import DeviceError, LinesError
+from mt.errors import EngineError, LinesError
 from mt.inference.loaded_model import LoadedModel, load_model
 from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
@@ -59,9 +59,9 @@ def test_scores_are_near_those_of_float32(
 
 
 def test_a_precision_that_the_device_lacks_is_refused(trained: RunDirectory) -> None:
-    with pytest.raises(DeviceError, match="fp16, which needs a CUDA device"):
+    with pytest.raises(EngineError, match="fp16, which needs a CUDA device"):
         ModelTranslator.from_run(trained, device=CPU, precision="fp16")
-    with pytest.raises(DeviceError, match="int8, which needs --engine ctranslate2"):
+    with pytest.raises(EngineError, match="int8, which needs --engine ctranslate2"):
         ModelTranslator.from_run(trained, device=CPU, precision="int8")
 
 
