@@ -111,7 +111,7 @@ class Translator:
             why = "it was asked for"
         elif others:
             why = "an ensemble translates"
-        elif processes.are_several():
+        elif processes.ARE_SEVERAL:
             why = "several processes share the work"
         elif engine == "auto" and os.environ.get("MT_ENGINE") == "torch":
             why = "MT_ENGINE is torch"

@@ -141,7 +141,7 @@ class Session:
     def save(self, state: TrainState) -> None:
         """Save a checkpoint, with the metrics of the validation at this step, if there was one."""
         self.log(state.last_result())
-        if processes.is_first():
+        if processes.IS_FIRST:
             self._save(state)
         distributed.barrier()
         self._timed_until = time.perf_counter()
@@ -224,6 +224,6 @@ class Session:
         batches = ordered_batches(
             pairs.src.lengths, pairs.tgt.lengths, batch_tokens=self.config.training.batch_tokens
         )
-        for indices in islice(batches, processes.rank(), None, processes.size()):
+        for indices in islice(batches, processes.RANK, None, processes.SIZE):
             self.interruption.check_share()
             yield collate(*pairs.select(indices))

@@ -73,7 +73,7 @@ def accumulate_gradients(
     """
     device = next(objective.parameters()).device
     # The gradient exchange computes the mean.
-    num_tokens_each = num_target_tokens / processes.size()
+    num_tokens_each = num_target_tokens / processes.SIZE
     latest = micro_batches[0]
 
     def accumulate(positions_too_large: int | None) -> tuple[Tensor, int | None]:
@@ -120,8 +120,8 @@ def _report_too_large(batch: Batch) -> None:
     rows, length = batch.labels.shape
     lengths = f"{batch.src_ids.size(1)} source and {length} target tokens"
     remedy = "In the next run, lower training.batch_tokens and raise training.num_micro_batches."
-    if processes.are_several():
-        who = f"process {processes.rank()} of {processes.size()}"
+    if processes.ARE_SEVERAL:
+        who = f"process {processes.RANK} of {processes.SIZE}"
         raise RunError(f"{who} has run out of memory in a batch of {rows} pairs of {lengths}. {remedy}")
     if rows == 1:
         raise RunError(
