@@ -5,8 +5,7 @@ import os
 import resource
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,16 +18,12 @@ SEARCH_DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch
 """The type of the weights of a model that torch searches with."""
 PrecisionName = Literal["auto"] | SearchPrecision
 """A precision, or ``auto`` for the one that `choose_precision` selects."""
-TrainingPrecision = Literal["auto", "mixed", "float32", "bf16", "fp16"]
-"""A precision of training, or words for those that `Precision` selects."""
 
 Work = TypeVar("Work")
 Result = TypeVar("Result")
 
 # Of the driver and CTranslate2, of the CPU, of cuBLAS, and of MPS; torch on CUDA raises a class of its own.
 _OUT_OF_MEMORY = ("out of memory", "allocate memory", "CUBLAS_STATUS_ALLOC_FAILED", "Invalid buffer size")
-OVERFLOW_REMEDY = "Use --precision float32, or another checkpoint with --checkpoint NAME."
-"""What to do about logits that are NaN or infinite."""
 _NEEDS = {
     "bf16": "a GPU of NVIDIA's Ampere generation or a later one, or a CPU with AMX or AVX-512 BF16",
     "fp16": "a CUDA device",
@@ -69,12 +64,10 @@ def choose_precision(name: PrecisionName, device: torch.device) -> SearchPrecisi
     if name == "auto":
         has_tensor_cores = is_cuda and torch.cuda.get_device_capability(device) >= (7, 0)
         return "bf16" if has_fast_bf16 else "fp16" if has_tensor_cores else "float32"
-    is_usable = {"bf16": has_fast_bf16, "fp16": is_cuda, "int8": False}
-    if name not in is_usable:
-        raise ValueError(f"precision must be auto, float32, {', '.join(is_usable)}, not {name!r}")
-    if not is_usable[name]:
+    if not {"bf16": has_fast_bf16, "fp16": is_cuda}.get(name):
+        needed = _NEEDS.get(name, "an engine that knows it")
         raise EngineError(
-            f"torch on this device ({device.type}) does not compute in {name}, which needs {_NEEDS[name]}. "
+            f"torch on this device ({device.type}) does not compute in {name}, which needs {needed}. "
             "Use another precision, such as auto."
         )
     return name
@@ -119,11 +112,10 @@ class DeferredRead:
 class Precision:
     """The precision of training: float32, or mixed with bf16 or fp16 (Micikevicius et al. 2018)."""
 
-    def __init__(self, name: TrainingPrecision, device: torch.device, *, tf32: bool = False) -> None:
-        """Choose the precision: ``mixed`` is what is fast on this device, and so is ``auto`` on CUDA.
-
-        ``tf32`` is for float32 products on CUDA, if the GPU supports it.
-        """
+    def __init__(
+        self, name: PrecisionName | Literal["mixed"], device: torch.device, *, tf32: bool = False
+    ) -> None:
+        """Choose it: ``mixed`` is what is fast on this device, and so is ``auto`` on CUDA."""
         if name == "auto" and device.type != "cuda":
             name = "float32"
         try:
@@ -133,15 +125,14 @@ class Precision:
             raise EngineError(f"{str(error)[:-1]}; {how}.") from error
         self.device = device
         self.leaves_tensor_cores_idle = device.type == "cuda" and self.name == "float32" and not tf32
-        self._dtype = None if self.name == "float32" else SEARCH_DTYPES[self.name]
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.name == "fp16")
         if device.type == "cuda":
             # For the whole process. Torch.compile reads this older name.
             torch.backends.cuda.matmul.allow_tf32 = tf32
 
-    def autocast(self) -> AbstractContextManager[Any]:
+    def autocast(self) -> torch.autocast:
         """The context in which the forward pass and the loss are computed."""
-        return torch.autocast(self.device.type, self._dtype) if self._dtype else nullcontext()
+        return torch.autocast(self.device.type, SEARCH_DTYPES[self.name], enabled=self.name != "float32")
 
 
 def settle_threads_and_memory() -> None:
@@ -157,11 +148,11 @@ def settle_threads_and_memory() -> None:
         mallopt(_M_ARENA_MAX, os.cpu_count() or 1)
 
 
-def usable_memory(device: torch.device) -> int | None:
-    """Free bytes on a CUDA device, or all bytes of memory for the CPU; None if unknown."""
+def usable_memory(device: torch.device) -> int:
+    """Free bytes on a CUDA device, or all bytes of the memory that the CPU has, which MPS shares."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if device.type == "cpu" else None
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def peak_memory(device: torch.device) -> int | None:

@@ -85,7 +85,7 @@ class ModelSize:
     def check_fits(self, device: torch.device) -> None:
         """Check that the model can be trained if its batches are small enough."""
         needed, free = sum(self.num_bytes.values()), usable_memory(device)
-        if free is not None and needed > free:
+        if needed > free:
             kept = " and ".join(name for name, size in self.num_bytes.items() if size and name != "weights")
             raise RunError(
                 f"the model's {self.num_parameters:,} parameters with their {kept} take "
