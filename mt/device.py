@@ -24,11 +24,6 @@ Result = TypeVar("Result")
 
 # Of the driver and CTranslate2, of the CPU, of cuBLAS, and of MPS; torch on CUDA raises a class of its own.
 _OUT_OF_MEMORY = ("out of memory", "allocate memory", "CUBLAS_STATUS_ALLOC_FAILED", "Invalid buffer size")
-_NEEDS = {
-    "bf16": "a GPU of NVIDIA's Ampere generation or a later one, or a CPU with AMX or AVX-512 BF16",
-    "fp16": "a CUDA device",
-    "int8": "--engine ctranslate2",
-}
 # From glibc's malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
 
@@ -48,29 +43,28 @@ def choose_device(name: str | torch.device) -> torch.device:
     return device
 
 
-def multiplies_bf16_fast(device: torch.device) -> bool:
-    """Whether bf16 speeds up matrix products: on GPUs since Ampere, and on CPUs with AMX or AVX-512 BF16."""
-    if device.type == "cpu":
-        capabilities = torch.cpu.get_capabilities()
-        return bool(capabilities.get("amx_bf16") or capabilities.get("avx512_bf16"))
-    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
+def usable_precisions(device: torch.device) -> list[SearchPrecision]:
+    """The precisions in which torch computes fast on this device, the fastest first."""
+    if device.type == "cuda":
+        # Since Ampere, and since there are tensor cores.
+        needed: dict[SearchPrecision, tuple[int, int]] = {"bf16": (8, 0), "fp16": (7, 0), "float32": (0, 0)}
+        return [name for name in needed if torch.cuda.get_device_capability(device) >= needed[name]]
+    capabilities = torch.cpu.get_capabilities() if device.type == "cpu" else {}
+    has_bf16 = capabilities.get("amx_bf16") or capabilities.get("avx512_bf16")
+    return ["bf16", "float32"] if has_bf16 else ["float32"]
 
 
 def choose_precision(name: PrecisionName, device: torch.device) -> SearchPrecision:
-    """The precision; ``auto`` is bf16 where that is fast, or fp16 on other GPUs with tensor cores."""
+    """The precision; ``auto`` is the fastest one."""
     if name == "float32":
         return name
-    is_cuda, has_fast_bf16 = device.type == "cuda", multiplies_bf16_fast(device)
-    if name == "auto":
-        has_tensor_cores = is_cuda and torch.cuda.get_device_capability(device) >= (7, 0)
-        return "bf16" if has_fast_bf16 else "fp16" if has_tensor_cores else "float32"
-    if not {"bf16": has_fast_bf16, "fp16": is_cuda}.get(name):
-        needed = _NEEDS.get(name, "an engine that knows it")
+    usable = usable_precisions(device)
+    if name != "auto" and name not in usable:
         raise EngineError(
-            f"torch on this device ({device.type}) does not compute in {name}, which needs {needed}. "
-            "Use another precision, such as auto."
+            f"torch computes in {' or '.join(usable)} on this device ({device.type}), not in {name}. Use "
+            "another precision, such as auto."
         )
-    return name
+    return usable[0] if name == "auto" else name
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:

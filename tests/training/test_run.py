@@ -343,7 +343,7 @@ def test_nan_gradients_are_skipped_counted_and_in_the_end_an_error(
 def test_what_the_device_cannot_do_is_refused_before_anything_is_written(
     make_config: MakeConfig, run: RunDirectory
 ) -> None:
-    with pytest.raises(EngineError, match="fp16, which needs a CUDA device"):
+    with pytest.raises(EngineError, match="not in fp16"):
         run_training(make_config("training.precision=fp16"), run)
     assert not run.path.exists()
 
