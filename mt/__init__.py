@@ -9,20 +9,18 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mt.attention_maps.alignment import attention_maps as attention
-    from mt.config.config import Config as Config
-    from mt.config.load import load_config as load_config
-    from mt.errors import MtError as MtError
+    from mt.config.config import Config
+    from mt.config.load import load_config
+    from mt.errors import MtError
     from mt.evaluation.compare import run_comparison as compare
     from mt.evaluation.evaluate import run_evaluation as evaluate
-    from mt.export.export import export_run as export_run
-    from mt.inference.translator import Translator as Translator
+    from mt.export.export import export_run
+    from mt.inference.translator import Translator
     from mt.preflight.check import preflight as check
-    from mt.search.strategy import Beam as Beam
-    from mt.search.strategy import Constraints as Constraints
-    from mt.search.strategy import Sampling as Sampling
+    from mt.search.strategy import Beam, Constraints, Sampling
     from mt.training.average import average_checkpoints as average
     from mt.training.run import run_training as train
-    from mt.transformer.build import build_transformer as build_transformer
+    from mt.transformer.build import build_transformer
 
 __version__ = "0.2.0"
 

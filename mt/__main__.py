@@ -33,7 +33,7 @@ def main() -> None:
     except Exception as error:
         if os.environ.get("MT_DEBUG"):
             raise
-        who = "mt" if processes.is_first() else f"mt: process {processes.rank()}"
+        who = "mt" if processes.IS_FIRST else f"mt: process {processes.RANK}"
         code, sentence = _explain(error)
         print(f"{who}: {visible(sentence)}", file=sys.stderr)
     sys.exit(code)

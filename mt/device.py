@@ -5,13 +5,12 @@ import os
 import resource
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor
 
-from mt.errors import DeviceError
+from mt.errors import EngineError
 
 SearchPrecision = Literal["float32", "bf16", "fp16", "int8"]
 """The precision of matrix products in translating and scoring; int8 by CTranslate2 only."""
@@ -19,21 +18,12 @@ SEARCH_DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch
 """The type of the weights of a model that torch searches with."""
 PrecisionName = Literal["auto"] | SearchPrecision
 """A precision, or ``auto`` for the one that `choose_precision` selects."""
-TrainingPrecision = Literal["auto", "mixed", "float32", "bf16", "fp16"]
-"""A precision of training, or words for those that `Precision` selects."""
 
 Work = TypeVar("Work")
 Result = TypeVar("Result")
 
 # Of the driver and CTranslate2, of the CPU, of cuBLAS, and of MPS; torch on CUDA raises a class of its own.
 _OUT_OF_MEMORY = ("out of memory", "allocate memory", "CUBLAS_STATUS_ALLOC_FAILED", "Invalid buffer size")
-OVERFLOW_REMEDY = "Use --precision float32, or another checkpoint with --checkpoint NAME."
-"""What to do about logits that are NaN or infinite."""
-_NEEDS = {
-    "bf16": "a GPU of NVIDIA's Ampere generation or a later one, or a CPU with AMX or AVX-512 BF16",
-    "fp16": "a CUDA device",
-    "int8": "--engine ctranslate2",
-}
 # From glibc's malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
 
@@ -43,7 +33,7 @@ def choose_device(name: str | torch.device) -> torch.device:
     is_usable = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     usable = [device for device in is_usable if is_usable[device]]
     if isinstance(name, str) and name not in ("auto", *usable):
-        raise DeviceError(f"this machine has no usable device {name!r}. Choose auto or {', '.join(usable)}.")
+        raise EngineError(f"this machine has no usable device {name!r}. Choose auto or {', '.join(usable)}.")
     device = torch.device(usable[0] if name == "auto" else name)
     if device.type == "cuda":
         # cuDNN's attention spends tens of milliseconds on a plan for each new shape, which most batches have;
@@ -53,31 +43,28 @@ def choose_device(name: str | torch.device) -> torch.device:
     return device
 
 
-def multiplies_bf16_fast(device: torch.device) -> bool:
-    """Whether bf16 speeds up matrix products: on GPUs since Ampere, and on CPUs with AMX or AVX-512 BF16."""
-    if device.type == "cpu":
-        capabilities = torch.cpu.get_capabilities()
-        return bool(capabilities.get("amx_bf16") or capabilities.get("avx512_bf16"))
-    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
+def usable_precisions(device: torch.device) -> list[SearchPrecision]:
+    """The precisions in which torch computes fast on this device, the fastest first."""
+    if device.type == "cuda":
+        # Since Ampere, and since there are tensor cores.
+        needed: dict[SearchPrecision, tuple[int, int]] = {"bf16": (8, 0), "fp16": (7, 0), "float32": (0, 0)}
+        return [name for name in needed if torch.cuda.get_device_capability(device) >= needed[name]]
+    capabilities = torch.cpu.get_capabilities() if device.type == "cpu" else {}
+    has_bf16 = capabilities.get("amx_bf16") or capabilities.get("avx512_bf16")
+    return ["bf16", "float32"] if has_bf16 else ["float32"]
 
 
 def choose_precision(name: PrecisionName, device: torch.device) -> SearchPrecision:
-    """The precision; ``auto`` is bf16 where that is fast, or fp16 on other GPUs with tensor cores."""
+    """The precision; ``auto`` is the fastest one."""
     if name == "float32":
         return name
-    is_cuda, has_fast_bf16 = device.type == "cuda", multiplies_bf16_fast(device)
-    if name == "auto":
-        has_tensor_cores = is_cuda and torch.cuda.get_device_capability(device) >= (7, 0)
-        return "bf16" if has_fast_bf16 else "fp16" if has_tensor_cores else "float32"
-    is_usable = {"bf16": has_fast_bf16, "fp16": is_cuda, "int8": False}
-    if name not in is_usable:
-        raise ValueError(f"precision must be auto, float32, {', '.join(is_usable)}, not {name!r}")
-    if not is_usable[name]:
-        raise DeviceError(
-            f"torch on this device ({device.type}) does not compute in {name}, which needs {_NEEDS[name]}. "
-            "Use another precision, such as auto."
+    usable = usable_precisions(device)
+    if name != "auto" and name not in usable:
+        raise EngineError(
+            f"torch computes in {' or '.join(usable)} on this device ({device.type}), not in {name}. Use "
+            "another precision, such as auto."
         )
-    return name
+    return usable[0] if name == "auto" else name
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:
@@ -119,29 +106,27 @@ class DeferredRead:
 class Precision:
     """The precision of training: float32, or mixed with bf16 or fp16 (Micikevicius et al. 2018)."""
 
-    def __init__(self, name: TrainingPrecision, device: torch.device, *, tf32: bool = False) -> None:
-        """Choose the precision: ``mixed`` is what is fast on this device, and so is ``auto`` on CUDA.
-
-        ``tf32`` is for float32 products on CUDA, if the GPU supports it.
-        """
+    def __init__(
+        self, name: PrecisionName | Literal["mixed"], device: torch.device, *, tf32: bool = False
+    ) -> None:
+        """Choose it: ``mixed`` is what is fast on this device, and so is ``auto`` on CUDA."""
         if name == "auto" and device.type != "cuda":
             name = "float32"
         try:
             self.name = choose_precision("auto" if name == "mixed" else name, device)
-        except DeviceError as error:
+        except EngineError as error:
             how = "a run that has begun keeps its own, and a new one begins from its weights with --init-from"
-            raise DeviceError(f"{str(error)[:-1]}; {how}.") from error
+            raise EngineError(f"{str(error)[:-1]}; {how}.") from error
         self.device = device
         self.leaves_tensor_cores_idle = device.type == "cuda" and self.name == "float32" and not tf32
-        self._dtype = None if self.name == "float32" else SEARCH_DTYPES[self.name]
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.name == "fp16")
         if device.type == "cuda":
             # For the whole process. Torch.compile reads this older name.
             torch.backends.cuda.matmul.allow_tf32 = tf32
 
-    def autocast(self) -> AbstractContextManager[Any]:
+    def autocast(self) -> torch.autocast:
         """The context in which the forward pass and the loss are computed."""
-        return torch.autocast(self.device.type, self._dtype) if self._dtype else nullcontext()
+        return torch.autocast(self.device.type, SEARCH_DTYPES[self.name], enabled=self.name != "float32")
 
 
 def settle_threads_and_memory() -> None:
@@ -157,11 +142,11 @@ def settle_threads_and_memory() -> None:
         mallopt(_M_ARENA_MAX, os.cpu_count() or 1)
 
 
-def usable_memory(device: torch.device) -> int | None:
-    """Free bytes on a CUDA device, or all bytes of memory for the CPU; None if unknown."""
+def usable_memory(device: torch.device) -> int:
+    """Free bytes on a CUDA device, or all bytes of the memory that the CPU has, which MPS shares."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if device.type == "cpu" else None
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def peak_memory(device: torch.device) -> int | None:

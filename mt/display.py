@@ -40,15 +40,11 @@ def counted(number: int, noun: str) -> str:
 
 def aligned(rows: Sequence[Sequence[str]], *, num_texts: int | None = None) -> list[str]:
     """The rows as lines, with aligned columns: the first ``num_texts`` (None: all) left, the others right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    num_texts = len(widths) if num_texts is None else num_texts
-    return [
-        "  ".join(
-            f"{cell:<{width}}" if column < num_texts else f"{cell:>{width}}"
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
+    columns = []
+    for number, cells in enumerate(zip(*rows, strict=True)):
+        align = "<" if num_texts is None or number < num_texts else ">"
+        columns.append([f"{cell:{align}{max(map(len, cells))}}" for cell in cells])
+    return ["  ".join(row).rstrip() for row in zip(*columns, strict=True)]
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -96,8 +92,7 @@ def track(
     size: Callable[[T], int] | None = None,
 ) -> Iterator[T]:
     """The items, of which each advances a `progress` bar by its ``size``, or by one."""
-    if total is None and isinstance(items, Sized):
-        total = len(items)
+    total = len(items) if total is None and isinstance(items, Sized) else total
     with progress(total, unit=unit, description=description) as advance:
         for item in items:
             yield item

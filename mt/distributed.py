@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from mt import processes
-from mt.errors import DeviceError, Interrupted, MtError, TrainingError
+from mt.errors import EngineError, Interrupted, MtError, RunError
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -33,18 +33,18 @@ _long_group: dist.ProcessGroup | None = None
 def connected(device_type: str) -> Iterator[None]:
     """Connect the processes for the duration of the ``with`` block, in which they compute on such devices."""
     global _long_group
-    if not processes.are_several():
+    if not processes.ARE_SEVERAL:
         yield
         return
-    if device_type != "cpu" and processes.local_rank() >= torch.cuda.device_count():
-        raise DeviceError(
+    if device_type != "cpu" and torch.cuda.device_count() <= processes.LOCAL_RANK:
+        raise EngineError(
             "each process needs an NVIDIA GPU of its own: start at most as many on this machine as it has "
             f"({torch.cuda.device_count()}), or compute on the CPU."
         )
     limit = _STEP_TIME[device_type]
     try:
         if device_type == "cuda":
-            torch.cuda.set_device(processes.local_rank())
+            torch.cuda.set_device(processes.LOCAL_RANK)
         dist.init_process_group("nccl" if device_type == "cuda" else "gloo", timeout=limit)
         _long_group = dist.new_group(backend="gloo", timeout=_LONG_TIME)
         yield
@@ -53,12 +53,12 @@ def connected(device_type: str) -> Iterator[None]:
     except RuntimeError as error:
         if not is_lost_connection(error):
             raise
-        if not processes.is_first():
+        if not processes.IS_FIRST:
             # torchrun ends all others when it notices the end of one. Give the first one time to report.
             time.sleep(_REPORT_SECONDS)
             sys.exit(1)
         reason = (str(error).strip().splitlines() or [type(error).__name__])[-1]
-        raise TrainingError(
+        raise RunError(
             "another process of this run has ended, or has not answered in time; if it could report why, "
             "see above or train.log. Start the same command again; training continues from the newest "
             f"checkpoint. (The error was: {reason})"
@@ -108,7 +108,7 @@ def all_gather(value: T) -> list[T]:
     """The values of all processes, by rank."""
     if not dist.is_initialized():
         return [value]
-    values = [value] * processes.size()
+    values = [value] * processes.SIZE
     dist.all_gather_object(values, value, group=_long_group)
     return values
 
@@ -133,7 +133,7 @@ def barrier_after(work: Callable[[], T]) -> T:
 
 def first_rank_first(work: Callable[[], T]) -> T:
     """Do the work in the first process, then in the first on each other machine, then in the rest."""
-    turn = 0 if processes.is_first() else 1 if processes.local_rank() == 0 else 2
+    turn = 0 if processes.IS_FIRST else 1 if processes.LOCAL_RANK == 0 else 2
     for current in range(3):
         if current == turn:
             result = work()
@@ -145,6 +145,6 @@ def scatter(pieces: Sequence[T], work: Callable[[Sequence[T]], list[R]]) -> list
     """Distribute the pieces, which all processes have; each returns all results, in order."""
     if not dist.is_initialized():
         return work(pieces)
-    share = pieces[processes.rank() :: processes.size()]
+    share = pieces[processes.RANK :: processes.SIZE]
     results = [iter(part) for part in all_gather(barrier_after(lambda: work(share)))]
-    return [next(results[index % processes.size()]) for index in range(len(pieces))]
+    return [next(results[index % processes.SIZE]) for index in range(len(pieces))]

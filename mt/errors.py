@@ -1,7 +1,6 @@
 """The errors that a user can see: each is a sentence that says what is wrong, where, and what to do."""
 
 from collections.abc import Mapping
-from typing import Self
 
 
 class MtError(Exception):
@@ -28,13 +27,12 @@ class LinesError(DataError):
     """Some of the lines that were given cannot be used."""
 
     def __init__(self, reasons: Mapping[int, str]) -> None:
-        """Report the first bad line; ``reasons`` says what is wrong with each, by its number."""
-        super().__init__(reasons[min(reasons)])
+        """``reasons`` says what is wrong with each, by its number."""
+        super().__init__(reasons)
         self.reasons = reasons
 
-    def __reduce__(self) -> tuple[type[Self], tuple[object, ...]]:
-        """Allow it to be sent to another process."""
-        return type(self), (self.reasons,)
+    def __str__(self) -> str:
+        return self.reasons[min(self.reasons)]
 
 
 class OverflowedLinesError(LinesError):
@@ -46,16 +44,8 @@ class CheckpointError(MtError):
 
 
 class RunError(MtError):
-    """A run directory is missing, locked, or unsuitable for what was requested."""
+    """A run is missing, locked or unsuitable for what was requested, or cannot be trained further."""
 
 
-class TrainingError(MtError):
-    """Training cannot continue, for example because the loss is NaN or the device is missing."""
-
-
-class ExportError(MtError):
-    """A model cannot be exported, or the exported model does not translate as it should."""
-
-
-class DeviceError(MtError):
-    """The requested device is missing, or does not support what was requested."""
+class EngineError(MtError):
+    """A device is missing, or what computes there does not do what was requested, or not as it should."""

@@ -10,30 +10,16 @@ _IS_TORCHRUN = {"TORCHELASTIC_RUN_ID", "RANK", "LOCAL_RANK", "WORLD_SIZE", "MAST
 _SET_PARENT_DEATH_SIGNAL = 1
 _HAS_SPIN_SETTING = bool({"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys())
 
-
-def size() -> int:
-    """How many processes there are."""
-    return int(os.environ["WORLD_SIZE"]) if _IS_TORCHRUN else 1
-
-
-def rank() -> int:
-    """The number of this process among all, from 0."""
-    return int(os.environ["RANK"]) if _IS_TORCHRUN else 0
-
-
-def local_rank() -> int:
-    """The number of this process on its machine, which is also the number of its GPU."""
-    return int(os.environ["LOCAL_RANK"]) if _IS_TORCHRUN else 0
-
-
-def are_several() -> bool:
-    """Whether there is any other process."""
-    return size() > 1
-
-
-def is_first() -> bool:
-    """Whether this is the process that writes the run and communicates with the user."""
-    return rank() == 0
+SIZE = int(os.environ["WORLD_SIZE"]) if _IS_TORCHRUN else 1
+"""How many processes there are."""
+RANK = int(os.environ["RANK"]) if _IS_TORCHRUN else 0
+"""The number of this process among all, from 0."""
+LOCAL_RANK = int(os.environ["LOCAL_RANK"]) if _IS_TORCHRUN else 0
+"""The number of this process on its machine, which is also the number of its GPU."""
+ARE_SEVERAL = SIZE > 1
+"""Whether there is any other process."""
+IS_FIRST = RANK == 0
+"""Whether this is the process that writes the run and communicates with the user."""
 
 
 def end_with_launcher() -> None:

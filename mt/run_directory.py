@@ -105,22 +105,18 @@ class RunDirectory:
                 make_folder(self.path)
                 file = stack.enter_context(self.lock_file.open("a"))
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # Closing alone would leave the lock with a forked child that inherited the descriptor.
-                stack.callback(fcntl.flock, file, fcntl.LOCK_UN)
-                stack.callback(os.ftruncate, file.fileno(), 0)
-                file.truncate(0)
-                file.write(f"process {os.getpid()} on {socket.gethostname()}")
-                file.flush()
-                remove_leftovers(self.path)
-            except BlockingIOError:
-                holder = self.holder() or "another process"
-                raise RunError(
-                    f"{self.path} is in use by {holder}: wait for it, stop it, or use another --run PATH."
-                ) from None
             except OSError as error:
-                raise RunError(
-                    f"Cannot use {self.path} as a run directory: {error.strerror}. Use another --run PATH."
-                ) from error
+                why = error.strerror
+                if isinstance(error, BlockingIOError):
+                    why = f"it is in use by {self.holder() or 'another process'}; wait for it or stop it"
+                raise RunError(f"Cannot train in {self.path}: {why}. Or use another --run PATH.") from error
+            # Closing alone would leave the lock with a forked child that inherited the descriptor.
+            stack.callback(fcntl.flock, file, fcntl.LOCK_UN)
+            stack.callback(os.ftruncate, file.fileno(), 0)
+            file.truncate(0)
+            file.write(f"process {os.getpid()} on {socket.gethostname()}")
+            file.flush()
+            remove_leftovers(self.path)
             yield
 
     def holder(self) -> str | None:
@@ -152,13 +148,10 @@ def as_run(run: str | Path | RunDirectory) -> RunDirectory:
 
 def newest_run(runs: Path, *, with_checkpoint: bool = True) -> RunDirectory:
     """The run in the folder ``runs`` that has saved a checkpoint last, or has just begun."""
-    files = [
-        (run.latest_file if run.latest_file.exists() else run.config_file, run)
-        for run in runs_in(runs)
-        if run.latest_file.exists() or not with_checkpoint
-    ]
-    if not files:
+    found = [run for run in runs_in(runs) if run.latest_file.exists() or not with_checkpoint]
+    if not found:
         raise RunError(f"No run in {runs} has a checkpoint yet. {TRAIN_ONE}")
+    files = ((run.latest_file if run.latest_file.exists() else run.config_file, run) for run in found)
     return max(files, key=lambda pair: pair[0].stat().st_mtime)[1]
 
 

@@ -11,9 +11,9 @@ from mt.device import (
     choose_device,
     choose_precision,
     is_out_of_memory,
-    multiplies_bf16_fast,
+    usable_precisions,
 )
-from mt.errors import DeviceError
+from mt.errors import EngineError
 from mt.transformer.kernels.linear import onednn_is_faster
 
 
@@ -40,7 +40,7 @@ def test_auto_takes_the_best_there_is(expected: str) -> None:
 @pytest.mark.parametrize("name", ["cuda", "gpu", ""])
 @pytest.mark.usefixtures("machine")
 def test_device_that_is_not_there_is_refused_with_those_that_are(name: str) -> None:
-    with pytest.raises(DeviceError, match=rf"no usable device '{name}'\. Choose auto or mps, cpu\."):
+    with pytest.raises(EngineError, match=rf"no usable device '{name}'\. Choose auto or mps, cpu\."):
         choose_device(name)
 
 
@@ -60,18 +60,11 @@ def test_memory_that_is_full_is_told_from_other_errors(error: RuntimeError, expe
     assert is_out_of_memory(error) == expected
 
 
-def test_bf16_is_fast_where_the_processor_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        flags = set(cpuinfo.read_text().split())
-        assert multiplies_bf16_fast(torch.device("cpu")) == bool(flags & {"amx_bf16", "avx512_bf16"})
-        assert onednn_is_faster(torch.float32) == ({"AuthenticAMD", "avx512f"} <= flags)
-    for capability, is_fast in (((7, 5), False), ((8, 0), True), ((12, 0), True)):
-        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _, found=capability: found)
-        assert multiplies_bf16_fast(torch.device("cuda")) == is_fast
-    assert not multiplies_bf16_fast(torch.device("mps"))
-    monkeypatch.setattr(torch.cpu, "get_capabilities", dict)
-    assert not multiplies_bf16_fast(torch.device("cpu"))
+@pytest.mark.skipif(not Path("/proc/cpuinfo").exists(), reason="needs the processor's flags, as on Linux")
+def test_bf16_is_fast_where_the_processor_says_so() -> None:
+    flags = set(Path("/proc/cpuinfo").read_text().split())
+    assert ("bf16" in usable_precisions(torch.device("cpu"))) == bool(flags & {"amx_bf16", "avx512_bf16"})
+    assert onednn_is_faster(torch.float32) == ({"AuthenticAMD", "avx512f"} <= flags)
 
 
 @pytest.mark.parametrize(
@@ -81,6 +74,8 @@ def test_bf16_is_fast_where_the_processor_says_so(monkeypatch: pytest.MonkeyPatc
         ("avx512_bf16", None, "cpu", "bf16"),
         ("avx512_f", None, "cpu", "float32"),
         ("avx512_f", (8, 0), "cuda", "bf16"),
+        ("avx512_f", (12, 0), "cuda", "bf16"),
+        ("avx512_f", (7, 5), "cuda", "fp16"),
         ("amx_bf16", (7, 0), "cuda", "fp16"),
         ("amx_bf16", (6, 1), "cuda", "float32"),
         ("amx_bf16", None, "mps", "float32"),
@@ -105,23 +100,21 @@ def test_auto_takes_16_bits_where_that_is_faster(
 
 
 @pytest.mark.parametrize(
-    ("name", "device", "needed"),
-    [
-        ("bf16", "cpu", "AVX-512 BF16"),
-        ("bf16", "cuda", "Ampere"),
-        ("fp16", "mps", "CUDA"),
-    ],
+    ("name", "device", "usable"),
+    [("bf16", "cpu", "float32"), ("bf16", "cuda", "fp16 or float32"), ("fp16", "mps", "float32")],
 )
 def test_a_precision_that_the_device_lacks_is_refused_with_a_remedy(
-    name: Literal["bf16", "fp16"], device: str, needed: str, monkeypatch: pytest.MonkeyPatch
+    name: Literal["bf16", "fp16"], device: str, usable: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", dict)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
     for choose in (choose_precision, Precision):
-        with pytest.raises(DeviceError, match=rf"{device}.* compute in {name}, .*{needed}.*such as auto"):
+        with pytest.raises(
+            EngineError, match=rf"in {usable} on .*\({device}\), not in {name}\. .*such as auto"
+        ):
             choose(name, torch.device(device))
     # In a run that has begun in it, that would change nothing.
-    with pytest.raises(DeviceError, match=r"a run that has begun keeps its own, .* with --init-from"):
+    with pytest.raises(EngineError, match=r"a run that has begun keeps its own, .* with --init-from"):
         Precision(name, torch.device(device))
 
 

@@ -250,11 +250,11 @@ def test_only_one_room_knows_how_processes_talk_and_one_how_many_there_are() -> 
         assert talks == (module == "mt.distributed"), module
         strings = {node.value for node in nodes if isinstance(node, ast.Constant)}
         assert bool(strings & {"WORLD_SIZE", "RANK", "LOCAL_RANK"}) == (module == "mt.processes"), module
-        # What depends on the number of processes is decided in `are_several`, or is the share of one of them.
+        # What depends on the number of processes is decided by `ARE_SEVERAL`, or is the share of one of them.
         if module not in ("mt.processes", "mt.training.run"):
             compared = [ast.unparse(node) for node in nodes if isinstance(node, ast.Compare | ast.If)]
             conditions = [condition.partition(":")[0] for condition in compared]
-            assert not [condition for condition in conditions if "processes.size()" in condition], module
+            assert not [condition for condition in conditions if "processes.SIZE" in condition], module
 
 
 def test_yaml_is_loaded_safely() -> None:

@@ -14,7 +14,7 @@ with contextlib.suppress(SystemExit):
     main()
 print(os.environ.get("GOMP_SPINCOUNT"), "torch" in sys.modules)
 """
-NUMBERS = "from mt import processes as p; print(p.rank(), p.local_rank(), p.size())"
+NUMBERS = "from mt import processes as p; print(p.RANK, p.LOCAL_RANK, p.SIZE)"
 
 
 @pytest.mark.parametrize(

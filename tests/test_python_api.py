@@ -85,9 +85,10 @@ def test_arguments_out_of_their_range_are_value_errors(trained: RunDirectory) ->
         mt.Beam(0)
     with pytest.raises(ValueError, match="length_penalty must be finite and at least 0, not nan"):
         mt.Beam(2, length_penalty=math.nan)
-    for name in ("precision", "engine"):
-        unknown: Any = {name: "foo"}
-        with pytest.raises(ValueError, match=f"{name} must be auto, .*, not 'foo'"):
-            mt.Translator.from_run(trained.path, device="cpu", **unknown)
+    unknown: Any = "foo"
+    with pytest.raises(ValueError, match=r"engine must be auto, .*, not 'foo'"):
+        mt.Translator.from_run(trained.path, device="cpu", engine=unknown)
+    with pytest.raises(mt.MtError, match=r"not in foo\. .* such as auto"):
+        mt.Translator.from_run(trained.path, device="cpu", precision=unknown)
     with pytest.raises(ValueError, match="must be 0 or above, not -1 and 0"):
         mt.Constraints(min_length=-1)

@@ -81,7 +81,7 @@ def test_another_process_is_named_and_a_killed_one_does_not_block(tmp_path: Path
 def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     run = RunDirectory(tmp_path / "file" / "x")
-    with pytest.raises(RunError, match=r"Cannot use .*file/x as a run directory.*--run"):
+    with pytest.raises(RunError, match=r"Cannot train in .*file/x: File exists\..*--run"):
         run.lock().__enter__()
 
 

@@ -23,18 +23,17 @@ def survive_losing_stderr() -> None:
 
 def say(text: str) -> None:
     """Print a line on stderr, in the first process only, with its control characters escaped."""
-    if processes.is_first():
+    if processes.IS_FIRST:
         print(visible(text), file=sys.stderr, flush=True)
 
 
 def show_logs() -> None:
     """Show log lines and progress bars of the first process, and log only errors of the others."""
-    is_first = processes.is_first()
-    display.new_bar = _new_bar if is_first else None
+    display.new_bar = _new_bar if processes.IS_FIRST else None
     logger = logging.getLogger("mt")
-    logger.setLevel(logging.INFO if is_first else logging.ERROR)
+    logger.setLevel(logging.INFO if processes.IS_FIRST else logging.ERROR)
     logger.propagate = False
-    logger.handlers = [_BesideProgressBar()] if is_first else []
+    logger.handlers = [_BesideProgressBar()] if processes.IS_FIRST else []
 
 
 def invite_typing(how: str) -> None:

@@ -61,7 +61,7 @@ def train(
     loaded, directory = load_config_and_run(config, overrides, run)
     if not directory.exists and (same := _run_with(loaded)):
         say(f"{same} has the same settings, and is another run: to continue it, add --run {same}")
-    if (restart or not directory.exists) and processes.is_first():
+    if (restart or not directory.exists) and processes.IS_FIRST:
         from mt.data.sources.find import check_sources
 
         check_sources(loaded.data)

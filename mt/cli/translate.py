@@ -85,7 +85,7 @@ def translate(
     Writes one line to stdout for each line it reads, in the same order; everything else goes to stderr.
     """
     show_logs()
-    if processes.are_several():
+    if processes.ARE_SEVERAL:
         raise ConfigError("mt translate uses all cores in one process: start it without torchrun.")
     options.check_sentences(sentences, file)
     options.check_at_most_one(dictionary=dictionary, keep_unk=keep_unk)

@@ -208,7 +208,7 @@ def translate_set(
         setting = f"{setting}-ensemble{len(others) + 1}-{checksum}"
     with progress(len(test_set.sources), unit="sentences", description="translating") as advance:
         lines = translator.translate(test_set.sources, strategy=beam, join_lines=True, advance=advance)
-    if not processes.is_first():
+    if not processes.IS_FIRST:
         # The others have nothing more to do.
         raise SystemExit(0)
     # Each on one line, which does not change any score.

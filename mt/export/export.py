@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from mt.display import markdown_table, markdown_text, visible
-from mt.errors import ConfigError, ExportError
+from mt.errors import ConfigError, EngineError
 from mt.evaluation.test_set import load_evaluation_set
 from mt.files import make_folder, new_folder
 from mt.inference.engine.verification import Agreement, Translate, verify
@@ -135,7 +135,7 @@ def _short(loaded: LoadedModel, pairs: Sequence[tuple[str, str]]) -> Iterator[tu
     ids = loaded.src_tokenizer.encode_batch([src for src, _ in pairs])
     short = [pair for pair, row in zip(pairs, ids, strict=True) if len(row) < loaded.config.data.max_length]
     if not short:
-        raise ExportError("there are no validation sentences to verify the export with.")
+        raise EngineError("there are no validation sentences to verify the export with.")
     return zip(*short, strict=True)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from mt import __version__
 from mt.data.cache import locked
 from mt.data.tokenizers.tokenizer import Tokenizer
-from mt.errors import CheckpointError, ExportError
+from mt.errors import CheckpointError, EngineError
 from mt.files import read_bytes, remove_folder_atomically, sha256
 from mt.run_directory import RunDirectory
 
@@ -145,7 +145,7 @@ def find_engine(run: RunDirectory, weights: str) -> Path | None:
     """The folder of the engine of these weights, made from the run as it is now; None if there is none."""
     folder = run.engine_dir / weights
     if (folder / REFUSED).is_file():
-        raise ExportError((folder / REFUSED).read_text(encoding="utf-8"))
+        raise EngineError((folder / REFUSED).read_text(encoding="utf-8"))
     with contextlib.suppress(OSError, CheckpointError):
         if read_export_record(folder / "float32").made_from == checksums_of(run):
             return folder

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from mt import distributed
 from mt.data.batches.batch import Batch, collate, pad
-from mt.device import OVERFLOW_REMEDY, SearchPrecision, is_out_of_memory
+from mt.device import SearchPrecision, is_out_of_memory
 from mt.errors import OverflowedLinesError
 from mt.inference.engines import After, Check, Rules, Sentence, batches_by_length, in_halves
 from mt.search.beam import beam_search
@@ -130,7 +130,7 @@ class TorchEngine:
     def _overflow_of(self, sentences: Sequence[Sentence]) -> OverflowedLinesError:
         reason = (
             f"has a sentence for which the model's logits in {self.precision} are NaN or infinite. "
-            f"{OVERFLOW_REMEDY}"
+            "Use --precision float32, or another checkpoint with --checkpoint NAME."
         )
         return OverflowedLinesError({each.line: f"line {each.line} {reason}" for each in sentences})
 

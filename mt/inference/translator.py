@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 from mt import processes
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.display import counted
-from mt.errors import ConfigError, DeviceError, ExportError, LinesError
+from mt.errors import ConfigError, EngineError, LinesError
 from mt.inference.engines import Engine, Rules, Sentence
 from mt.inference.exported_folder import ModelFacts
 from mt.inference.labels import aligned_words, label_read, label_translation
@@ -111,7 +111,7 @@ class Translator:
             why = "it was asked for"
         elif others:
             why = "an ensemble translates"
-        elif processes.are_several():
+        elif processes.ARE_SEVERAL:
             why = "several processes share the work"
         elif engine == "auto" and os.environ.get("MT_ENGINE") == "torch":
             why = "MT_ENGINE is torch"
@@ -127,7 +127,7 @@ class Translator:
                 why = f"{error.name} is not installed"
             except OSError as error:
                 why = f"the fast engine cannot be written: {error.strerror}"
-            except (DeviceError, ExportError) as error:
+            except EngineError as error:
                 why = str(error).removesuffix(".")
         if engine == "ctranslate2":
             raise ConfigError(f"CTranslate2 cannot translate with {run.path}: {why}. Leave the engine to mt.")

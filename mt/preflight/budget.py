@@ -84,7 +84,7 @@ def fill_device(sample: Sample, device: torch.device) -> Sample:
     """On CUDA, the sample with the largest batches that fit into memory and make training clearly faster."""
     if device.type != "cuda":
         return sample
-    free = usable_memory(device) or 0
+    free = usable_memory(device)
 
     def time_steps(sample: Sample) -> tuple[float, bool]:
         """Seconds for a target token, and whether there is memory for twice the batch."""

@@ -16,7 +16,7 @@ from mt.data.batches.dataset import encode_pairs
 from mt.data.batches.pairs import EncodedPairs
 from mt.data.batches.stream import StepBatches, training_batches
 from mt.device import Precision, choose_device, peak_memory, settle_threads_and_memory, usable_memory
-from mt.errors import TrainingError
+from mt.errors import RunError
 from mt.inference.loaded_model import build_model
 from mt.preflight.forecast import Pace
 from mt.preflight.text import Text
@@ -85,9 +85,9 @@ class ModelSize:
     def check_fits(self, device: torch.device) -> None:
         """Check that the model can be trained if its batches are small enough."""
         needed, free = sum(self.num_bytes.values()), usable_memory(device)
-        if free is not None and needed > free:
+        if needed > free:
             kept = " and ".join(name for name, size in self.num_bytes.items() if size and name != "weights")
-            raise TrainingError(
+            raise RunError(
                 f"the model's {self.num_parameters:,} parameters with their {kept} take "
                 f"{display.size(needed)}, but only {display.size(free)} of memory are free. Lower "
                 "model.d_model, model.d_ff or tokenizer.max_size."
@@ -174,7 +174,7 @@ class Trial:
             started = time.perf_counter()
             loss = validation_loss(state.objective, batches, state.precision)
         if not math.isfinite(loss):
-            raise TrainingError(
+            raise RunError(
                 "the loss is NaN or infinite after the first steps. Try a lower schedule.learning_rate, or "
                 "more schedule.warmup_steps."
             )

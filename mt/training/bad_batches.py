@@ -19,7 +19,7 @@ def keep_bad_batch(run: RunDirectory, result: StepResult, after_checkpoint: str 
     shares = distributed.all_gather([batch for batch in result.micro_batches if batch.num_target_tokens])
     step = result.counters.step
     file = run.path / "bad_batches" / f"step_{step:07d}.json"
-    if not processes.is_first():
+    if not processes.IS_FIRST:
         return
     make_folder(file.parent)
     if not file.exists() and sum(1 for _ in file.parent.iterdir()) >= MOST_KEPT:

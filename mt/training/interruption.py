@@ -43,7 +43,7 @@ class Interruption(contextlib.ExitStack):
     @property
     def is_due(self) -> bool:
         """Whether the run must stop and all processes know it; between two steps."""
-        return self._is_agreed or (self.signal is not None and not processes.are_several())
+        return self._is_agreed or (self.signal is not None and not processes.ARE_SEVERAL)
 
     def check_share(self) -> None:
         """Raise `Interrupted`, within `distributed.barrier_after`, if this process was asked to stop."""
@@ -57,7 +57,7 @@ class Interruption(contextlib.ExitStack):
     @contextlib.contextmanager
     def at_once(self) -> Iterator[None]:
         """Let a signal raise `Interrupted` immediately in the first process: nothing needs saving."""
-        self._is_at_once = processes.is_first()
+        self._is_at_once = processes.IS_FIRST
         try:
             if self.signal is not None and self._is_at_once:
                 raise Interrupted
@@ -87,7 +87,7 @@ class Interruption(contextlib.ExitStack):
         self.signal = signal.Signals(number)
         if self._is_at_once:
             raise Interrupted
-        if processes.is_first():
+        if processes.IS_FIRST:
             # Not through logging: the signal may have arrived while a log line was being written.
             text = f"\n{self.reason}: finishing this step and saving; press Ctrl-C again to stop at once\n"
             with contextlib.suppress(OSError):

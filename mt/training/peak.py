@@ -30,7 +30,7 @@ def peak_rate(objective: Objective, device: torch.device) -> float | None:
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
     peak = next((peak for kind, peak in _PEAKS.items() if kind in name), None)
     num_passes = 2 if objective.r_drop else 1
-    return None if peak is None else peak * processes.size() / (6 * num_passes * num_multiplied(objective))
+    return None if peak is None else peak * processes.SIZE / (6 * num_passes * num_multiplied(objective))
 
 
 def num_multiplied(objective: Objective) -> int:

@@ -170,7 +170,7 @@ def check_equal_processes(config: Config, environment: Mapping[str, str | int]) 
     """Before several processes train: check that they have the same software, precision and config."""
     known = {name: environment[name] for name in ("mt", "torch", "precision")} | all_options(config)
     first, *others = distributed.all_gather(known)
-    for rank, other in enumerate(others if processes.is_first() else [], 1):
+    for rank, other in enumerate(others if processes.IS_FIRST else [], 1):
         if different := environment_differences(first, other):
             raise RunError(
                 f"process {rank} differs from the first process (shown before ->): {', '.join(different)}. "
@@ -203,7 +203,7 @@ def describe_environment(precision: Precision) -> dict[str, str | int]:
         "device_name": device_name,
         "precision": precision.name,
         "num_threads": torch.get_num_threads(),
-        "num_processes": processes.size(),
+        "num_processes": processes.SIZE,
     }
 
 

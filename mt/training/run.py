@@ -85,13 +85,13 @@ def run_training(
     precision = Precision(config.training.precision, device, tf32=config.training.tf32)
     config = resume.decided(config, precision)
     with (
-        Interruption(max_seconds if processes.is_first() else None) as interruption,
+        Interruption(max_seconds if processes.IS_FIRST else None) as interruption,
         distributed.connected(device.type),
     ):
         resume.check_equal_processes(config, resume.describe_environment(precision))
-        if not processes.is_first():
+        if not processes.IS_FIRST:
             return _train(config, run, precision, interruption)
-        if (size := processes.size()) > (shares := config.training.num_micro_batches):
+        if (size := processes.SIZE) > (shares := config.training.num_micro_batches):
             raise ConfigError(
                 f"{size} processes cannot share a step of {shares} micro-batches. For steps as large, set "
                 f"training.num_micro_batches={size} and "
@@ -129,13 +129,13 @@ def _train(
     on_metrics: OnMetrics | None = None,
 ) -> Outcome:
     """Train in one process: the first begins or resumes the run, and the others do what it does."""
-    is_first = processes.is_first()
+    is_first = processes.IS_FIRST
     point = resume.find_resume_point(run, config) if is_first else None
     finished, step = distributed.broadcast((point.finished, point.checkpoint.step) if point else (None, 0))
     if not is_first and step and finished is None:
         point = resume.find_resume_point(run, config)
         if point is None or point.checkpoint.step != step:
-            who = f"process {processes.rank()}"
+            who = f"process {processes.RANK}"
             raise RunError(f"{who} finds no step {step:,} in {run.path}, which all machines must share.")
     counters = point.values.counters if point else Counters()
     if finished is not None:
@@ -168,7 +168,7 @@ def _ready(
     on_metrics: OnMetrics | None,
 ) -> Iterator[tuple[TrainState, BatchStream, Session]]:
     """Prepare the data, and build or restore the model, for the duration of the ``with`` block."""
-    is_first = processes.is_first()
+    is_first = processes.IS_FIRST
     torch.manual_seed(config.training.seed)
     with interruption.at_once():
         # The other processes use the tokenizers that the first one has saved.
@@ -210,7 +210,7 @@ def _ready(
     if is_first:
         # Written only now, because a run that is refused or already finished keeps its config.
         resume.write_config(run, config)
-    if processes.are_several():
+    if processes.ARE_SEVERAL:
         state.try_out(distributed.barrier_after(lambda: batches.largest_batch(state.counters.epoch)))
     with _progress(config, run, state, total_steps, on_metrics) if is_first else nullcontext() as progress:
         newest = point.checkpoint if point else None

@@ -23,7 +23,7 @@ class RunLog(logging.FileHandler):
         super().__init__(run.log_file, encoding="utf-8")
         self._run = run
         self.is_session = is_session
-        who = "" if processes.is_first() else f"process {processes.rank()}: "
+        who = "" if processes.IS_FIRST else f"process {processes.RANK}: "
         self.setFormatter(logging.Formatter(f"%(asctime)s %(levelname)s {who}%(message)s"))
 
     def emit(self, record: logging.LogRecord) -> None:

@@ -14,7 +14,7 @@ from mt.data.batches.batch import Batch, collate
 from mt.data.batches.sampler import ordered_batches
 from mt.data.prepare import Prepared
 from mt.display import progress
-from mt.errors import OverflowedLinesError, TrainingError
+from mt.errors import OverflowedLinesError, RunError
 from mt.inference.exported_folder import remove_stale
 from mt.inference.loaded_model import ModelOfText, facts_of, tokenizer_checksums
 from mt.inference.model_translator import ModelTranslator
@@ -32,9 +32,9 @@ from mt.training.validation import ValidationResult, validate
 LOG = logging.getLogger(__name__)
 
 
-def diverged(what: str) -> TrainingError:
+def diverged(what: str) -> RunError:
     """The error that ends a run whose numbers are no longer finite; ``what`` describes them."""
-    return TrainingError(
+    return RunError(
         f"{what}. Try a lower schedule.learning_rate, more schedule.warmup_steps, or "
         "training.precision=float32, in another run directory with --run PATH, or start over with "
         "--restart, which moves the old run aside.",
@@ -141,7 +141,7 @@ class Session:
     def save(self, state: TrainState) -> None:
         """Save a checkpoint, with the metrics of the validation at this step, if there was one."""
         self.log(state.last_result())
-        if processes.is_first():
+        if processes.IS_FIRST:
             self._save(state)
         distributed.barrier()
         self._timed_until = time.perf_counter()
@@ -224,6 +224,6 @@ class Session:
         batches = ordered_batches(
             pairs.src.lengths, pairs.tgt.lengths, batch_tokens=self.config.training.batch_tokens
         )
-        for indices in islice(batches, processes.rank(), None, processes.size()):
+        for indices in islice(batches, processes.RANK, None, processes.SIZE):
             self.interruption.check_share()
             yield collate(*pairs.select(indices))

@@ -13,7 +13,7 @@ from mt import distributed, processes
 from mt.config.config import Config
 from mt.data.batches.batch import Batch
 from mt.device import DeferredRead, Precision, is_out_of_memory, split_on_out_of_memory
-from mt.errors import TrainingError
+from mt.errors import RunError
 from mt.seeding import seed_device
 from mt.training.counters import Counters, CurvePoint
 
@@ -73,7 +73,7 @@ def accumulate_gradients(
     """
     device = next(objective.parameters()).device
     # The gradient exchange computes the mean.
-    num_tokens_each = num_target_tokens / processes.size()
+    num_tokens_each = num_target_tokens / processes.SIZE
     latest = micro_batches[0]
 
     def accumulate(positions_too_large: int | None) -> tuple[Tensor, int | None]:
@@ -120,11 +120,11 @@ def _report_too_large(batch: Batch) -> None:
     rows, length = batch.labels.shape
     lengths = f"{batch.src_ids.size(1)} source and {length} target tokens"
     remedy = "In the next run, lower training.batch_tokens and raise training.num_micro_batches."
-    if processes.are_several():
-        who = f"process {processes.rank()} of {processes.size()}"
-        raise TrainingError(f"{who} has run out of memory in a batch of {rows} pairs of {lengths}. {remedy}")
+    if processes.ARE_SEVERAL:
+        who = f"process {processes.RANK} of {processes.SIZE}"
+        raise RunError(f"{who} has run out of memory in a batch of {rows} pairs of {lengths}. {remedy}")
     if rows == 1:
-        raise TrainingError(
+        raise RunError(
             f"a single sentence pair of {lengths} does not fit into memory. Lower data.max_length, or make "
             "the model smaller."
         )
@@ -142,7 +142,7 @@ def explain_out_of_memory(config: Config) -> Iterator[None]:
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
-        raise TrainingError(
+        raise RunError(
             "the model and its optimizer do not fit into memory. Lower model.d_model "
             f"({config.model.d_model}), model.d_ff ({config.model.d_ff}), tokenizer.max_size or "
             f"data.max_length ({config.data.max_length:,})."

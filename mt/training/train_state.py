@@ -121,7 +121,7 @@ class TrainState:
     def finish(self, step: LaunchedStep) -> StepResult:
         """Wait for the metrics of a step, and count its loss. Steps must be finished in order."""
         total_loss, num_stops, norm, scale = step.metrics.wait()
-        loss = total_loss / processes.size()
+        loss = total_loss / processes.SIZE
         updated = _is_finite(step.metrics)
         # At a scale of 1 or less, the scale cannot be the reason.
         scale_too_large = not updated and math.isfinite(loss) and scale > 1

@@ -13,7 +13,7 @@ import torch
 from mt import distributed
 from mt.data.batches.batch import Batch
 from mt.device import Precision, split_on_out_of_memory
-from mt.errors import TrainingError
+from mt.errors import RunError
 from mt.evaluation.record import Score
 from mt.evaluation.scores import score_translations
 from mt.training.loss import Objective
@@ -92,7 +92,7 @@ def validation_loss(objective: Objective, batches: Iterable[Batch], precision: P
 
 def _halves(batch: Batch) -> tuple[Batch, Batch]:
     if len(batch.labels) == 1:
-        raise TrainingError(
+        raise RunError(
             f"a single validation pair of {batch.labels.numel()} target tokens does not fit into memory. "
             "Lower data.max_length, or make the model smaller."
         )

@@ -9,7 +9,7 @@ from statistics import median
 
 import torch
 
-from mt.device import multiplies_bf16_fast
+from mt.device import usable_precisions
 from scripts.benchmark import machine
 from scripts.benchmark.prepare import make_workload, write_first_weights
 from scripts.benchmark.process import REPOSITORY, SideError, Worker
@@ -112,7 +112,7 @@ def _precisions(options: argparse.Namespace) -> list[JobPrecision]:
     """Mixed precision only where it pays."""
     if options.cuda:
         return ["bf16"]
-    return ["float32", "bf16"] if multiplies_bf16_fast(torch.device("cpu")) else ["float32"]
+    return ["float32", "bf16"] if "bf16" in usable_precisions(torch.device("cpu")) else ["float32"]
 
 
 def _measure(job: Job, options: argparse.Namespace) -> dict[str, Result]:

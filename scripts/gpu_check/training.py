@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from mt.checkpoint.store import CheckpointStore
-from mt.device import multiplies_bf16_fast
+from mt.device import usable_precisions
 from mt.training.metrics_file import read_points
 from scripts.benchmark import machine
 from scripts.gpu_check.job import REPOSITORY, Job, head, row
@@ -136,7 +136,7 @@ def _variants(device: str) -> Iterator[Variant]:
         yield from (Variant("float32", False), Variant("bf16", False))
         return
     precisions = ["float32", "fp16"]
-    if multiplies_bf16_fast(torch.device(device)):
+    if "bf16" in usable_precisions(torch.device(device)):
         precisions.insert(1, "bf16")
     for precision, compiled in product(precisions, (False, True)):
         yield Variant(precision, compiled)

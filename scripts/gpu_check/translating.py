@@ -14,7 +14,7 @@ from torch import Tensor
 from mt.config.load import load_config
 from mt.data.batches.batch import Batch, collate
 from mt.data.corpus import load_corpus
-from mt.device import SearchPrecision, choose_precision, multiplies_bf16_fast
+from mt.device import SearchPrecision, choose_precision, usable_precisions
 from mt.evaluation.scores import score_translations
 from mt.inference.loaded_model import load_model
 from mt.inference.model_translator import ModelTranslator
@@ -40,7 +40,7 @@ def main() -> int:
     device = torch.device(job.device)
     precisions: list[SearchPrecision] = ["float32"]
     if device.type == "cuda":
-        precisions += ["bf16", "fp16"] if multiplies_bf16_fast(device) else ["fp16"]
+        precisions = usable_precisions(device)
     if device.type == "cpu":
         print(
             "bf16 and fp16 need a GPU, as does a comparison with the CPU: here it is compared with itself.\n"

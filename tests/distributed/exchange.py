@@ -9,7 +9,7 @@ import torch
 from mt import distributed, processes
 from mt.errors import DataError
 
-folder, rank = Path(sys.argv[1]), processes.rank()
+folder, rank = Path(sys.argv[1]), processes.RANK
 with distributed.connected("cpu"):
     assert distributed.broadcast(f"from {rank}") == "from 0"
     assert distributed.all_gather(rank) == [0, 1]

@@ -58,16 +58,16 @@ def record_sums(self: TrainState, *arguments: Any, **named: Any) -> Any:
     """Write the sum of all weights after each step."""
     result = finish(self, *arguments, **named)
     self.label_smoothing = 0.1
-    with (folder / f"sums.{processes.rank()}").open("a") as file:
+    with (folder / f"sums.{processes.RANK}").open("a") as file:
         file.write(f"{sum(float(weight.detach().sum()) for weight in self.objective.parameters())!r}\n")
     return result
 
 
 finish = TrainState.finish
 TrainState.finish = record_sums  # type: ignore[method-assign]
-(folder / f"pid.{processes.rank()}").write_text(str(os.getpid()))
+(folder / f"pid.{processes.RANK}").write_text(str(os.getpid()))
 torch.set_num_threads(1)
-if rank == processes.rank():
+if rank == processes.RANK:
     match point:
         case "training":
             happens_in(TrainState, "launch", lambda state, *_: state.counters.step == 4)

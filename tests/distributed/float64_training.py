@@ -26,7 +26,7 @@ def recorded_step(self: TrainState, step: LaunchedStep) -> StepResult:
             if batch.num_target_tokens]  # fmt: skip
     latest.clear()
     line = {"step": step.counters.step, "loss": result.loss, "norm": result.gradient_norm, "pairs": seen}
-    with records.with_suffix(f".{processes.rank()}").open("a") as file:
+    with records.with_suffix(f".{processes.RANK}").open("a") as file:
         file.write(json.dumps(line) + "\n")
     return result
 

@@ -1,39 +1,24 @@
 """What several processes refuse or warn of, as the first of them says it; no others are started."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from mt import distributed, processes
 from mt.config.config import Config
-from mt.errors import ConfigError, DeviceError, RunError
+from mt.errors import ConfigError, EngineError, RunError
 from mt.training.run import run_training
 
 MakeConfig = Callable[..., Config]
 
 
-@pytest.fixture
-def be(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
-    """Makes this process one of several that are not there."""
-
-    @contextlib.contextmanager
-    def connected(_: str) -> Iterator[None]:
-        yield
-
-    def become(rank: int, size: int) -> None:
-        monkeypatch.setattr(processes, "rank", lambda: rank)
-        monkeypatch.setattr(processes, "size", lambda: size)
-        monkeypatch.setattr(distributed, "connected", connected)
-
-    return become
-
-
 def test_more_processes_than_micro_batches_are_refused_with_the_arithmetic(
-    be: Callable[[int, int], None], make_config: MakeConfig, tmp_path: Path
+    make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    be(0, 4)
+    monkeypatch.setattr(processes, "SIZE", 4)
+    monkeypatch.setattr(distributed, "connected", lambda device: contextlib.nullcontext())
     with pytest.raises(ConfigError) as refused:
         run_training(make_config(), tmp_path / "run")
     message = str(refused.value)
@@ -65,8 +50,8 @@ def test_processes_with_other_software_or_precision_are_refused(
 def test_devices_that_several_processes_cannot_share(
     device: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(processes, "size", lambda: 4)
-    monkeypatch.setattr(processes, "local_rank", lambda: 2)
+    monkeypatch.setattr(processes, "ARE_SEVERAL", True)
+    monkeypatch.setattr(processes, "LOCAL_RANK", 2)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
-    with pytest.raises(DeviceError, match=message), distributed.connected(device):
+    with pytest.raises(EngineError, match=message), distributed.connected(device):
         pass

@@ -13,7 +13,7 @@ import torch
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from mt.data.batches.batch import collate
-from mt.errors import ConfigError, ExportError
+from mt.errors import ConfigError, EngineError
 from mt.export.export import Library, export_model
 from mt.inference.engine.ctranslate2_engine import load_exported
 from mt.inference.engine.verification import Agreement
@@ -180,7 +180,7 @@ def test_a_model_that_translates_otherwise_fails_and_leaves_nothing(
         library.write(make_loaded(seed=2), *arguments)
 
     problem = r"\d+ of 12 sentences differ" if precision == "float32" else r"BLEU changes from \d+\.\d+ to \d"
-    with pytest.raises(ExportError, match=problem):
+    with pytest.raises(EngineError, match=problem):
         export(loaded, replace(library, write=write), both, tmp_path / "out", precision=precision)
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(ConfigError, match=r"saved in .*, not in fp16"):

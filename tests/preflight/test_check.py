@@ -12,7 +12,7 @@ import pytest
 
 from mt.config.config import Config
 from mt.data.prepare import prepare
-from mt.errors import DataError, MtError, RunError, TrainingError
+from mt.errors import DataError, MtError, RunError
 from mt.preflight.check import Conclusion, Section, preflight
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
@@ -210,7 +210,7 @@ def test_what_keeps_training_from_resuming_keeps_the_check_from_passing(
 
 def test_a_diverging_trial_ends_with_a_sentence(check: Check) -> None:
     steep = "schedule.kind=constant", "schedule.warmup_steps=0", "training.clip_norm=null"
-    with pytest.raises(TrainingError, match=r"NaN or infinite after the first steps\. Try a lower"):
+    with pytest.raises(RunError, match=r"NaN or infinite after the first steps\. Try a lower"):
         check(*steep, "schedule.learning_rate=1e30")
 
 

@@ -27,10 +27,10 @@ def test_the_precision_is_that_of_the_machine_on_which_the_run_began(
     assert_same: Callable[..., None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("mt.device.multiplies_bf16_fast", lambda _: False)
+    monkeypatch.setattr("mt.device.usable_precisions", lambda _: ["float32"])
     run_training(make_config("training.precision=mixed", "training.max_steps=4"), run)
     assert load_config(run.config_file).training.precision == "float32"
-    monkeypatch.setattr("mt.device.multiplies_bf16_fast", lambda _: True)
+    monkeypatch.setattr("mt.device.usable_precisions", lambda _: ["bf16"])
     run_training(make_config("training.precision=mixed"), run)
     assert_same(run, unbroken)
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from mt.config.config import Config
-from mt.errors import TrainingError
+from mt.errors import RunError
 from mt.reports.facts import read_sessions
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
@@ -25,7 +25,7 @@ def test_a_validation_that_cannot_search_says_that_training_has_diverged(
 ) -> None:
     run = RunDirectory(tmp_path / "run")
     config = make_config(*STEEP, "schedule.learning_rate=1e30", "validation.every_steps=1")
-    with pytest.raises(TrainingError, match=r"logits are NaN .* at step \d\. Try a lower schedule") as raised:
+    with pytest.raises(RunError, match=r"logits are NaN .* at step \d\. Try a lower schedule") as raised:
         run_training(config, run)
     assert all(flag in str(raised.value) for flag in ("--run PATH", "--restart"))
     [session] = read_sessions(run)
@@ -48,7 +48,7 @@ def test_weights_that_are_not_finite_are_never_saved(
     config = make_config("checkpoint.every_steps=1", "checkpoint.keep=1", "validation.every_steps=100")
     with monkeypatch.context() as patch:
         patch.setattr(TrainState, "finish", spoil)
-        with pytest.raises(TrainingError, match=r"model weights are NaN or infinite at step 5\. Try"):
+        with pytest.raises(RunError, match=r"model weights are NaN or infinite at step 5\. Try"):
             run_training(config, run)
     assert (run.checkpoints_dir / "latest").read_text() == "step_0000004\n"
     assert run_training(config, run).counters.step == 12

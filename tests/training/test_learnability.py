@@ -31,7 +31,7 @@ def test_tiny_transformer_learns_to_reverse(
 ) -> None:
     """Three symbols of eight, a quarter of all 512 sentences held out."""
     # Any CPU computes in bf16, be it slowly.
-    monkeypatch.setattr("mt.device.multiplies_bf16_fast", lambda _: True)
+    monkeypatch.setattr("mt.device.usable_precisions", lambda _: ["bf16"])
     torch.manual_seed(1)
     sentences = [list(symbols) for symbols in product(SYMBOLS, repeat=3)]
     order = torch.randperm(len(sentences)).tolist()

@@ -9,7 +9,7 @@ from torch import Tensor
 
 import mt.training.run
 from mt.config.config import Config
-from mt.errors import DataError, TrainingError
+from mt.errors import DataError, RunError
 from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
 from mt.search.strategy import Beam, Sampling, Strategy
@@ -77,7 +77,7 @@ def test_a_model_that_does_not_fit_is_a_sentence(
         raise ERROR
 
     monkeypatch.setattr(mt.training.run, "build_model", full)
-    with pytest.raises(TrainingError, match=r"do not fit into memory\. Lower model\.d_model \(16\)"):
+    with pytest.raises(RunError, match=r"do not fit into memory\. Lower model\.d_model \(16\)"):
         run_training(make_config(), RunDirectory(tmp_path / "run"))
 
 

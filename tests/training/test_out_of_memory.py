@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mt.data.batches.batch import Batch
 from mt.device import Precision, is_out_of_memory
-from mt.errors import TrainingError
+from mt.errors import RunError
 from mt.training.counters import Counters
 from mt.training.loss import Objective
 from mt.training.step import StepResult
@@ -124,7 +124,7 @@ def test_one_pair_that_does_not_fit_is_an_error(
 ) -> None:
     objective = cramped(0)
     before = [p.detach().clone() for p in objective.parameters()]
-    with pytest.raises(TrainingError, match=r"a single sentence pair of \d+ source and \d+ target tokens"):
+    with pytest.raises(RunError, match=r"a single sentence pair of \d+ source and \d+ target tokens"):
         step(objective, make_batches([3]))
     assert all(map(torch.equal, before, objective.parameters()))
 
@@ -169,7 +169,7 @@ def test_validation_is_halved_and_finds_the_same(
     losses = [validation_loss(o, make_batches([4, 7]), precision) for o in (whole, split)]
     assert losses[1] == pytest.approx(losses[0], rel=1e-6)
     assert "out of memory in validation: a batch of 7 pairs was split in two" in caplog.messages
-    with pytest.raises(TrainingError, match="a single validation pair"):
+    with pytest.raises(RunError, match="a single validation pair"):
         validation_loss(cramped(0).eval(), make_batches([2]), precision)
 
 

@@ -169,7 +169,7 @@ def test_with_other_ways_of_training(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Any CPU computes in bf16, be it slowly.
-    monkeypatch.setattr("mt.device.multiplies_bf16_fast", lambda _: True)
+    monkeypatch.setattr("mt.device.usable_precisions", lambda _: ["bf16"])
     config = make_config(*options)
     other = RunDirectory(tmp_path / "other")
     run_training(config, other)

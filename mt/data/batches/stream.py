@@ -208,6 +208,6 @@ def training_batches(
         # Only words are ever unknown.
         unknown_share=training.unknown_share if config.copies_words else 0.0,
         bpe_dropouts=[BpeDropout(each, share=share, max_length=max_length) for each in tokenizers if share],
-        rank=processes.rank(),
-        num_processes=processes.size(),
+        rank=processes.RANK,
+        num_processes=processes.SIZE,
     )

@@ -16,7 +16,7 @@ from mt.checkpoint.record import MODEL
 from mt.config.config import Config
 from mt.data.cache import locked
 from mt.data.corpus import load_split
-from mt.errors import ExportError, MtError, OverflowedLinesError
+from mt.errors import EngineError, MtError, OverflowedLinesError
 from mt.files import make_folder, new_folder, remove_leftovers
 from mt.inference.engine.ctranslate2_engine import CTranslate2Engine
 from mt.inference.engine.verification import bleu, translator_of, verify
@@ -65,7 +65,7 @@ def convert(run: RunDirectory, checkpoint: str) -> Path:
         with new_folder(folder) as partial:
             try:
                 LOG.info("%s", _make(partial, run, loaded))
-            except (ExportError, OverflowedLinesError) as error:
+            except (EngineError, OverflowedLinesError) as error:
                 LOG.warning("torch will translate with this checkpoint: %s", error)
                 shutil.rmtree(partial)
                 partial.mkdir()
@@ -142,7 +142,7 @@ def _compare_scores(loaded: LoadedModel, engine: CTranslate2Engine) -> float:
     pairs = zip(chain.from_iterable(ours), chain.from_iterable(theirs), strict=True)
     worst = max(abs(one - other) for one, other in pairs)
     if not worst <= _MAX_DIFFERENCE:
-        raise ExportError(f"log-probabilities of random sentences differ by {worst:.2g}.")
+        raise EngineError(f"log-probabilities of random sentences differ by {worst:.2g}.")
     return worst
 
 

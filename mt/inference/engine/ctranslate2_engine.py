@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import ctranslate2
 
 from mt.data.tokenizers.tokenizer import Tokenizer
-from mt.errors import CheckpointError, DeviceError, ExportError
+from mt.errors import CheckpointError, EngineError
 from mt.files import remove_folder_atomically
 from mt.inference.engines import After, Check, Rules, Sentence, batches_by_length, in_halves
 from mt.inference.exported_folder import find_engine, open_exported, weights_of
@@ -89,7 +89,7 @@ class CTranslate2Engine:
     ) -> None:
         """Load the model in ``folder``, which has the vocabularies of these tokenizers."""
         if precision not in _COMPUTE_TYPES.get(device, ()):
-            raise DeviceError(f"CTranslate2 does not compute in {precision} on {device}. Use --device cpu.")
+            raise EngineError(f"CTranslate2 does not compute in {precision} on {device}. Use --device cpu.")
         self.device = device
         self._num_workers = 1 if device == "cuda" else _num_threads()
         self.batch_sentences = _SERVED_AT_ONCE * self._num_workers
@@ -258,7 +258,7 @@ def load_converted(run: RunDirectory, checkpoint: str, **options: Any) -> Transl
     """
     weights = weights_of(run, checkpoint)
     if weights is None:
-        raise ExportError("the checkpoint cannot be read")
+        raise EngineError("the checkpoint cannot be read")
     folder = find_engine(run, weights)
     if folder is not None:
         try:
@@ -267,7 +267,7 @@ def load_converted(run: RunDirectory, checkpoint: str, **options: Any) -> Transl
             LOG.warning("the fast engine is made again: %s", error)
             remove_folder_atomically(folder)
     if run.holder() is not None:
-        raise ExportError("the run is being trained, and its checkpoints change")
+        raise EngineError("the run is being trained, and its checkpoints change")
     if importlib.util.find_spec("torch") is None:
         raise CheckpointError(
             f"{checkpoint} of {run.path} was not yet converted for translating without torch. Translate "
@@ -301,7 +301,7 @@ def load_exported(
             # The first product loads the libraries of CUDA 12, which are not those of torch.
             engine.attention([], [[]])
     except RuntimeError as error:
-        raise DeviceError(f"CTranslate2 cannot compute on {kind}: {error}. Use --device cpu.") from error
+        raise EngineError(f"CTranslate2 cannot compute on {kind}: {error}. Use --device cpu.") from error
     translator = Translator(engine, record, *tokenizers, dictionary=dictionary, load_model=load_model)
     translator.why = "it is an exported folder"
     return translator

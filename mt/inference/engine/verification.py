@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from sacrebleu.metrics.bleu import BLEU
 
 from mt.data.unsegmented_scripts import bleu_tokenizer
-from mt.errors import ExportError
+from mt.errors import EngineError
 from mt.inference.engines import Engine
 from mt.inference.loaded_model import LoadedModel
 from mt.inference.model_translator import ModelTranslator
@@ -62,7 +62,7 @@ def verify(
         agreements.append(Agreement(name, len(texts), num_same, our_bleu, their_bleu, *speeds))
         differs = name in exact and len(differing) > max(1, (1 - _MIN_SAME) * len(texts))
         if differs or our_bleu - their_bleu > _MOST_BLEU_LOST:
-            raise ExportError(
+            raise EngineError(
                 f"the exported model does not translate like the run: with {name}, {len(differing)} of "
                 f"{len(texts)} sentences differ, such as {differing[0][0]!r}, exported {differing[0][1]!r}, "
                 f"and BLEU changes from {our_bleu:.2f} to {their_bleu:.2f}. Nothing was kept. Export in "
