@@ -265,7 +265,7 @@ def _report(
         SourceReport(
             **config.model_dump(include={"path", "name", "src", "tgt"}),
             kind=source.kind,
-            revision=source.splits["train"][0].version if source.kind == "hub" else None,
+            revision=source.splits["train"][0].commit,
             weight=weight,
             pairs=len(table),
             fingerprint=table.fingerprint,
