@@ -11,8 +11,6 @@ from itertools import islice
 from pathlib import Path
 from zipfile import ZipFile
 
-PRIMER_VERSION = 1
-"""Raised when the file has other pairs than before."""
 MAX_TRAIN_PAIRS = 150_000
 
 

@@ -10,9 +10,6 @@ from hashlib import blake2b
 from random import Random
 from string import ascii_lowercase
 
-REVERSE_VERSION = 1
-"""Raised when the same arguments would give other pairs than before."""
-
 # Words in a sentence, or letters in a word.
 MIN_WORDS, MAX_WORDS = 4, 16
 _LIST = """
@@ -30,35 +27,24 @@ WORDS = tuple(_LIST.split())
 
 # The share of all sentences, in parts of 256; the rest belongs to the training split.
 _TEST, _VALIDATION = 26, 26
-_DRAWN_AT_A_TIME = 1000
 
 
 def reverse_pairs(split: str, num_pairs: int, *, characters: bool = False) -> Iterator[tuple[str, str]]:
-    """Yield ``num_pairs`` distinct (sentence, reversed sentence) pairs, the same for the same arguments.
+    """Yield ``num_pairs`` distinct (sentence, reversed sentence) pairs of "train", "validation" or "test".
 
-    Lengths are uniform from ``MIN_WORDS`` to ``MAX_WORDS``, and words are drawn uniformly, so that only the
-    order can be learnt. A smaller number gives the first of these pairs.
-
-    Args:
-        split: "train", "validation" or "test"; no sentence is in two of them.
-        num_pairs: How many.
-        characters: Each pair is a single word of random letters, reversed letter by letter.
+    They are the same for the same arguments, and a smaller number gives the first of these. Lengths and words
+    are drawn uniformly, so that only the order can be learnt.
     """
     task = "reverse characters" if characters else "reverse"
     units, separator = (ascii_lowercase, "") if characters else (WORDS, " ")
     random = Random(f"{task} {split} 1")
-    seen = set[tuple[str, str]]()
-    num_left = num_pairs
-    while num_left > 0:
-        drawn = [
-            random.choices(units, k=random.randint(MIN_WORDS, MAX_WORDS)) for _ in range(_DRAWN_AT_A_TIME)
-        ]
-        pairs = [(separator.join(words), separator.join(reversed(words))) for words in drawn]
-        pairs = [pair for pair in pairs if _split_of(pair[0]) == split]
-        new = [pair for pair in dict.fromkeys(pairs) if pair not in seen][:num_left]
-        seen.update(new)
-        yield from new
-        num_left -= len(new)
+    seen = set[str]()
+    while len(seen) < num_pairs:
+        words = random.choices(units, k=random.randint(MIN_WORDS, MAX_WORDS))
+        sentence = separator.join(words)
+        if sentence not in seen and _split_of(sentence) == split:
+            seen.add(sentence)
+            yield sentence, separator.join(reversed(words))
 
 
 def _split_of(sentence: str) -> str:

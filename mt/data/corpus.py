@@ -102,10 +102,11 @@ class PairTable:
         self._pairs = []
 
 
-def load_table(source: Path | pa.Buffer, *, fingerprint: str) -> datasets.Dataset:
-    """The pairs of a table, memory-mapped; `datasets` would read all of them for a fingerprint."""
-    stream = pa.memory_map(str(source)) if isinstance(source, Path) else source
-    return datasets.Dataset(pa.ipc.open_stream(stream).read_all(), fingerprint=fingerprint)
+def load_table(*sources: Path | pa.Buffer, fingerprint: str) -> datasets.Dataset:
+    """The pairs of tables, memory-mapped; `datasets` would read all of them for a fingerprint."""
+    streams = (pa.memory_map(str(source)) if isinstance(source, Path) else source for source in sources)
+    tables = [pa.ipc.open_stream(stream).read_all() for stream in streams]
+    return datasets.Dataset(pa.concat_tables(tables), fingerprint=fingerprint)
 
 
 def pairs_of(dataset: datasets.Dataset) -> Iterator[tuple[str, str]]:
@@ -132,23 +133,17 @@ def load_corpus(config: DataConfig, cleaning: CleaningConfig = NO_CLEANING) -> C
 def load_split(config: DataConfig, split: Split, cleaning: CleaningConfig = NO_CLEANING) -> datasets.Dataset:
     """One split as in `load_corpus`, without reading the others if the corpus has this one."""
     if split != "train" and (parts := find_source(config).splits.get(split)):
-        return _fill(PairTable(), parts)
+        return load_parts(parts)
     return load_corpus(config, cleaning).by_name()[split]
 
 
 def other_validation_splits(config: DataConfig) -> dict[str, datasets.Dataset]:
     """The validation splits of the sources in ``data.mix``, by the last part of their path."""
     return {
-        Path(mixed.path.rpartition(":")[2]).name: _fill(PairTable(), source.splits["validation"])
+        Path(mixed.path.rpartition(":")[2]).name: load_parts(source.splits["validation"])
         for mixed, _, source in find_sources(config)[1:]
         if "validation" in source.splits
     }
-
-
-def load_undivided(config: DataConfig) -> datasets.Dataset | None:
-    """All pairs of a corpus that is files without splits, empty lines included; None if it has splits."""
-    source = find_source(config)
-    return _fill(PairTable(), source.splits["train"]) if source.kind == "files" else None
 
 
 def _key(sources: Sequence[FoundSource], cleaning: CleaningConfig) -> object:
@@ -166,16 +161,12 @@ def _key(sources: Sequence[FoundSource], cleaning: CleaningConfig) -> object:
 
 def _load(folder: Path) -> Corpus:
     report = CorpusReport.model_validate_json((folder / _REPORT_FILE).read_bytes())
-    trains = [
-        load_table(folder / f"train-{number}.arrow", fingerprint=source.fingerprint)
-        for number, source in enumerate(report.sources)
-    ]
-    validation, test = (
-        load_table(folder / f"{split}.arrow", fingerprint=report.splits[split].fingerprint)
-        for split in EVALUATION_SPLITS
-    )
-    train = trains[0] if len(trains) == 1 else datasets.concatenate_datasets(trains)
-    return Corpus(train, validation, test, report)
+    files: dict[Split, list[Path]] = {split: [folder / f"{split}.arrow"] for split in EVALUATION_SPLITS}
+    files["train"] = [folder / f"train-{number}.arrow" for number in range(len(report.sources))]
+    splits = {
+        split: load_table(*files[split], fingerprint=report.splits[split].fingerprint) for split in files
+    }
+    return Corpus(**splits, report=report)
 
 
 def _read(sources: Sequence[FoundSource], cleaning: CleaningConfig, folder: Path) -> CorpusReport:
@@ -195,7 +186,7 @@ def _read(sources: Sequence[FoundSource], cleaning: CleaningConfig, folder: Path
             "pairs, change the fraction, or provide your own validation and test splits."
         )
     evaluation: dict[str, datasets.Dataset] = {
-        split: table.to_dataset() if split in carved else _fill(table, own.splits[split])
+        split: table.to_dataset() if split in carved else load_parts(own.splits[split], table)
         for split, table in held_out.items()
     }
     leaks = LeakCheck(evaluation, TextForm.of(cleaning))
@@ -246,8 +237,9 @@ def _read_training_split(
         deque(pairs, maxlen=0)
 
 
-def _fill(table: PairTable, parts: Sequence[Part]) -> datasets.Dataset:
-    """All pairs of a validation or test split."""
+def load_parts(parts: Sequence[Part], table: PairTable | None = None) -> datasets.Dataset:
+    """All pairs of a validation or test split, in a table in memory unless another is given."""
+    table = PairTable() if table is None else table
     table.extend(checked_pairs(parts))
     if not len(table):
         raise DataError(f"{', '.join(part.where for part in parts)} is empty.")
@@ -265,7 +257,7 @@ def _report(
         SourceReport(
             **config.model_dump(include={"path", "name", "src", "tgt"}),
             kind=source.kind,
-            revision=source.splits["train"][0].version if source.kind == "hub" else None,
+            revision=source.splits["train"][0].commit,
             weight=weight,
             pairs=len(table),
             fingerprint=table.fingerprint,

@@ -61,10 +61,7 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
         for tokenizer, file in zip(tokenizers, (run.src_tokenizer_file, run.tgt_tokenizer_file), strict=True):
             tokenizer.save(file)
     max_length = config.data.max_length
-    fingerprint = corpus.report.splits["train"].fingerprint
-    train, dropped = encode_pairs(
-        corpus.train, *tokenizers, max_length=max_length, shares=corpus.shares, fingerprint=fingerprint
-    )
+    train, dropped = encode_pairs(corpus.train, *tokenizers, max_length=max_length, shares=corpus.shares)
     validation, _ = encode_pairs(corpus.validation, *tokenizers, max_length=max_length)
     check_lengths(train, dropped, validation, config)
     sizes = {side: tokenizer.size for side, tokenizer in zip(("src", "tgt"), tokenizers, strict=True)}

@@ -17,7 +17,7 @@ from sacrebleu.dataset import DATASETS
 from mt.config.config import Config
 from mt.config.data import DataConfig
 from mt.data.cleaning.leaks import LeakCheck
-from mt.data.corpus import PairTable, load_corpus, load_split, load_undivided
+from mt.data.corpus import load_corpus, load_parts, load_split
 from mt.data.corpus_report import recorded_fingerprints
 from mt.data.sources.find import find_source, mixed_sources, training_files
 from mt.data.sources.source import Split
@@ -46,7 +46,7 @@ class EvaluationSet:
     own_split: Split | None = None
     """The split of the run's own corpus; None for another corpus."""
     fingerprint: str | None = None
-    """That of the run's own validation or test split, comparable with its ``corpus.json``."""
+    """That of the split, comparable with ``corpus.json``."""
 
 
 def load_evaluation_set(
@@ -72,7 +72,7 @@ def load_evaluation_set(
     if path is None:
         pairs, where = load_split(data, split, config.cleaning), f"{data.path}, {split}"
         sources, references = list(pairs["src"]), list(pairs["tgt"])
-        fingerprint = _table(sources, references).fingerprint if split != "train" else None
+        fingerprint = pairs._fingerprint
     elif path.startswith(PREFIX):
         sources, references = load_standard_set(path.removeprefix(PREFIX), data)
         stem, where = _for_file_name(path), path
@@ -116,8 +116,9 @@ def _load_other(other: DataConfig, split: Split, trained_on: DataConfig) -> tupl
     the columns that are named like the languages are read.
     """
     try:
-        whole = load_undivided(other)
-        pairs = load_split(other, split) if whole is None else whole
+        source = find_source(other)
+        is_whole = source.kind == "files"
+        pairs = load_parts(source.splits["train"]) if is_whole else load_split(other, split)
     except DataError:
         if other.columns is None and other.delimiter == "auto":
             raise
@@ -134,35 +135,30 @@ def _load_other(other: DataConfig, split: Split, trained_on: DataConfig) -> tupl
             return loaded
         raise
     # A split that the corpus lacks was carved from its training pairs.
-    is_carved = whole is not None or split not in find_source(other).splits
+    is_carved = is_whole or split not in source.splits
     is_source = (other.path, other.name) in {(own.path, own.name) for own, _ in mixed_sources(trained_on)}
     if is_carved and (is_source or training_files(other) & training_files(trained_on)):
         LOG.warning("the run was trained on %s, and may have learnt what is scored", other.path)
-    return pairs, whole is not None
+    return pairs, is_whole
 
 
-def _table(sources: Sequence[str], references: Sequence[str]) -> PairTable:
-    table = PairTable()
-    table.extend(zip(sources, references, strict=True))
-    return table
-
-
-def was_trained_with_another(run: RunDirectory, split: Split, fingerprint: str) -> bool:
-    """Whether ``corpus.json`` says that a split of the run's corpus had other pairs; False if unknown."""
+def was_trained_with_another(run: RunDirectory, test_set: EvaluationSet) -> bool:
+    """Whether ``corpus.json`` says that this split of a run's corpus had other pairs; False if unknown."""
+    split, fingerprint = test_set.own_split, test_set.fingerprint
     with contextlib.suppress(OSError, ValueError):
-        return recorded_fingerprints(run.read_corpus_report()).get(split, fingerprint) != fingerprint
+        recorded = recorded_fingerprints(run.read_corpus_report())
+        return split is not None and recorded.get(split, fingerprint) != fingerprint
     return False
 
 
 def warn_of_other_split(run: RunDirectory, test_set: EvaluationSet) -> None:
     """Log a warning if a run held out other pairs than these, and so may have been trained on them."""
-    split, fingerprint = test_set.own_split, test_set.fingerprint
-    if split and fingerprint and was_trained_with_another(run, split, fingerprint):
+    if was_trained_with_another(run, test_set):
         LOG.warning(
             "%s was trained with another %s split than this one, and may have been trained on some of these "
             "sentences",
             run.path,
-            split,
+            test_set.own_split,
         )
 
 
@@ -170,7 +166,7 @@ def warn_of_leaks(test_set: EvaluationSet, config: Config) -> None:
     """Log a warning if pairs of a test set are also in the training data, which is read."""
     if test_set.own_split == "train":
         return
-    pairs = _table(test_set.sources, test_set.references).to_dataset()
+    pairs = datasets.Dataset.from_dict({"src": test_set.sources, "tgt": test_set.references})
     check = LeakCheck({"": pairs}, TextForm.of(config.cleaning))
     check.search(load_corpus(config.data, config.cleaning).train)
     if num_leaked := check.report()[""].pair.normalised:

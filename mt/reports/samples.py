@@ -33,7 +33,7 @@ def rank_samples(
 ) -> RankedSamples:
     """Translate ``num_sentences`` of the validation split, spread evenly, by greedy search, and rank them."""
     validation = load_evaluation_set(loaded.config, "validation")
-    if validation.fingerprint and was_trained_with_another(run, "validation", validation.fingerprint):
+    if was_trained_with_another(run, validation):
         raise DataError(
             f"the validation split of {loaded.config.data.path} has changed since {run.path} was trained, so "
             "the model may have been trained on some of its sentences. Restore the old files."

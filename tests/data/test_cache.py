@@ -280,4 +280,4 @@ def test_a_cache_that_cannot_be_written_costs_a_warning_only(
     monkeypatch.setenv("MT_CACHE", str(tmp_path / "file" / "cache"))
     caplog.clear()
     assert_equal(prepared(guided), expected)
-    assert caplog.text.count("cannot be used") == 3
+    assert "cannot be used" in caplog.text

@@ -17,6 +17,9 @@ class WordLengths(Tokenizer):
     def __init__(self) -> None:
         pass
 
+    def to_json(self) -> str:
+        return "lengths"
+
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         return [[10 + len(word) for word in text.split()] for text in texts]
 

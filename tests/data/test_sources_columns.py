@@ -13,7 +13,8 @@ import pytest
 from pydantic import ValidationError
 
 from mt.config.data import DataConfig
-from mt.data.corpus import load_corpus, load_split, load_undivided
+from mt.data.corpus import load_corpus, load_parts, load_split
+from mt.data.sources.find import find_source
 from mt.errors import DataError
 
 PAIRS = [
@@ -28,7 +29,8 @@ CHARACTERS = {"comma": ",", "semicolon": ";", "pipe": "|", "tab": "\t"}
 def load(path: Path | str, **fields: object) -> list[tuple[str, str]]:
     """All pairs of a corpus, in the order of the file for a file that is taken whole."""
     config = DataConfig.model_validate({"path": str(path), "src": "en", "tgt": "de", **fields})
-    rows = load_undivided(config) or load_split(config, "test")
+    source = find_source(config)
+    rows = load_parts(source.splits["train"]) if source.kind == "files" else load_split(config, "test")
     return list(zip(rows["src"], rows["tgt"], strict=True))
 
 

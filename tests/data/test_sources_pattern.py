@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from mt.config.data import DataConfig
-from mt.data.corpus import Corpus, load_corpus, load_undivided
+from mt.data.corpus import Corpus, load_corpus, load_parts
+from mt.data.sources.find import find_source
 from mt.errors import DataError
 
 FRACTION = 0.2
@@ -57,9 +58,8 @@ def test_tables_in_the_order_of_their_names(tmp_path: Path) -> None:
     corpus = load(tmp_path / "part-*.jsonl")
     assert_is_the_whole(corpus, 300)
     assert corpus.report.sources[0].kind == "files"
-    whole = load_undivided(DataConfig(path=f"{tmp_path}/*", src="en", tgt="de"))
-    assert whole is not None
-    assert len(whole) == 300
+    source = find_source(DataConfig(path=f"{tmp_path}/*", src="en", tgt="de"))
+    assert len(load_parts(source.splits["train"])) == 300
 
 
 @pytest.mark.parametrize("pattern", ["part-?", "part-*.en", "part-[012].*", "**/part-*"])

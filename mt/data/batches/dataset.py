@@ -5,7 +5,6 @@ import json
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import datasets
 import numpy as np
@@ -24,32 +23,21 @@ DropCounts = dict[str, int]
 
 
 def encode_pairs(
-    pairs: datasets.Dataset,
-    *tokenizers: Tokenizer,
-    max_length: int | None,
-    shares: Sequence[Share] = (),
-    fingerprint: str | None = None,
+    pairs: datasets.Dataset, *tokenizers: Tokenizer, max_length: int | None, shares: Sequence[Share] = ()
 ) -> tuple[EncodedPairs, DropCounts]:
-    """Turn the text of a split into ids, and count what is dropped, if there is a ``max_length``.
-
-    The ids of a large split whose text has a ``fingerprint`` are cached.
-    """
+    """Turn the text of a split into ids, and count what is dropped, if there is a ``max_length``; cached."""
+    key = {
+        "what": "ids",
+        "text": pairs._fingerprint,
+        "shares": shares,
+        "tokenizers": [hashlib.sha256(tokenizer.to_json().encode()).hexdigest() for tokenizer in tokenizers],
+        "max_length": max_length,
+    }
 
     def fill(folder: Path) -> int:
         write_pairs(folder, pairs, *tokenizers, max_length=max_length, shares=shares)
         return len(pairs)
 
-    if fingerprint is None:
-        with TemporaryDirectory() as folder:
-            fill(Path(folder))
-            return load_pairs(Path(folder))
-    key = {
-        "what": "ids",
-        "text": fingerprint,
-        "shares": shares,
-        "tokenizers": [hashlib.sha256(tokenizer.to_json().encode()).hexdigest() for tokenizer in tokenizers],
-        "max_length": max_length,
-    }
     return cached(key, fill, load_pairs)
 
 

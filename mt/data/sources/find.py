@@ -2,11 +2,13 @@
 
 import glob
 import re
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
-from mt.builtin.primer import MAX_TRAIN_PAIRS, PRIMER_VERSION, primer_pairs
-from mt.builtin.reverse import REVERSE_VERSION, reverse_pairs
+from mt.builtin.primer import MAX_TRAIN_PAIRS, primer_pairs
+from mt.builtin.reverse import reverse_pairs
 from mt.config.data import IMPORTED, DataConfig
 from mt.config.sources import parse_mix
 from mt.data.sources.read import TABLE_FORMATS, parallel_part, table_format, table_part, text_lines
@@ -16,9 +18,12 @@ from mt.files import named_path
 
 PREFIX = "builtin:"
 PRIMER = "builtin:primer"
-REVERSE_CHARACTERS = "builtin:reverse-characters"
-# The usual number of training pairs.
-BUILT_IN = {PRIMER: 40_000, "builtin:reverse": 20_000, REVERSE_CHARACTERS: 20_000}
+# The usual number of training pairs, and what yields the pairs of a split.
+BUILT_IN: dict[str, tuple[int, Callable[[str, int], Iterator[tuple[str, str]]]]] = {
+    PRIMER: (40_000, primer_pairs),
+    "builtin:reverse": (20_000, reverse_pairs),
+    "builtin:reverse-characters": (20_000, partial(reverse_pairs, characters=True)),
+}
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 # Names from before Hub ids had a namespace, which tutorials still use.
@@ -247,22 +252,19 @@ def _built_in(config: DataConfig) -> Source:
             f"{PRIMER} is English and German: data.src and data.tgt must be en and de, or de and en, "
             f"not {config.src!r} and {config.tgt!r}."
         )
-    num_train_pairs = config.num_train_pairs or BUILT_IN[path]
+    usual, generate = BUILT_IN[path]
+    num_train_pairs = config.num_train_pairs or usual
+    sizes: dict[Split, int] = {"train": num_train_pairs, "validation": 500, "test": 1_000}
     if path == PRIMER and num_train_pairs > MAX_TRAIN_PAIRS:
         raise DataError(
             f"{PRIMER} has {MAX_TRAIN_PAIRS:,} training pairs, but data.num_train_pairs is "
             f"{num_train_pairs:,}: lower it."
         )
-    version = f"version {PRIMER_VERSION if path == PRIMER else REVERSE_VERSION}"
-    sizes: dict[Split, int] = {"train": num_train_pairs, "validation": 500, "test": 1_000}
-    parts: dict[Split, list[Part]] = {}
+    splits: dict[Split, list[Part]] = {}
     for split, size in sizes.items():
-        if path == PRIMER:
-            pairs = primer_pairs(split, size)
-        else:
-            pairs = reverse_pairs(split, size, characters=path == REVERSE_CHARACTERS)
-        is_reversed = path == PRIMER and config.src == "de"
-        sides = ((tgt, src) if is_reversed else (src, tgt) for src, tgt in pairs)
-        numbered = ((number, *pair) for number, pair in enumerate(sides, start=1))
-        parts[split] = [Part(f"{path}, {split}", "row", numbered, version=version)]
-    return Source("built-in", parts)
+        pairs = generate(split, size)
+        if path == PRIMER and config.src == "de":
+            pairs = ((german, english) for english, german in pairs)
+        numbered = ((number, *pair) for number, pair in enumerate(pairs, start=1))
+        splits[split] = [Part(f"{path}, {split}", "row", numbered)]
+    return Source("built-in", splits)

@@ -292,17 +292,17 @@ def _parquet_rows(path: Path, config: DataConfig) -> Iterator[tuple[int, Row | B
 
 def _delimited_pairs(path: Path, config: DataConfig, *, is_quoted: bool) -> Iterator[NumberedPair]:
     """The pairs of lines of cells; columns are named by the first line, or numbered. ``NA`` is text."""
-    columns, lines = columns_of(config), text_lines(path)
+    columns = columns_of(config)
     # A line that ends in \r\r\n may consist of a line end alone.
-    begin = next((line for line in lines if line[1].strip("\r")), None)
+    begin = next((line for _, line in text_lines(path) if line.strip("\r")), None)
     if begin is None:
         return
     are_numbers = config.columns is not None and are_positions(*columns)
     delimiter = config.delimiter
     if delimiter == "auto":
         usual: Delimiter = "comma" if is_quoted else "tab"
-        delimiter = usual if are_numbers else _guess(begin[1], columns, usual)
-    rows = _rows_of_cells(begin, lines, path, delimiter, is_quoted=is_quoted)
+        delimiter = usual if are_numbers else _guess(begin, columns, usual)
+    rows = _rows_of_cells(path, delimiter, is_quoted=is_quoted)
     first = next(rows)
     names = [cell.strip() for cell in first[1]]
     if are_numbers:
@@ -331,27 +331,20 @@ def _guess(line: str, columns: Sequence[str], usual: Delimiter) -> Delimiter:
     return max([usual, *CHARACTERS], key=quality)
 
 
-def _rows_of_cells(
-    begin: tuple[int, str],
-    lines: Iterable[tuple[int, str]],
-    path: Path,
-    delimiter: Delimiter,
-    *,
-    is_quoted: bool,
-) -> Iterator[tuple[int, list[str]]]:
+def _rows_of_cells(path: Path, delimiter: Delimiter, *, is_quoted: bool) -> Iterator[tuple[int, list[str]]]:
     """The cells of each row, with the number of its first line. A quotation mark is text unless quoted."""
-    character, lines = CHARACTERS[delimiter], chain([begin], lines)
+    character, lines = CHARACTERS[delimiter], text_lines(path)
     if not is_quoted:
         yield from ((number, line.split(character)) for number, line in lines if line.strip("\r"))
         return
     # Strict, because csv otherwise lets a quotation mark that is never closed swallow the lines after it.
     reader = csv.reader((f"{text}\n" for _, text in lines), delimiter=character, strict=True)
-    number = begin[0]
+    number = 1
     try:
         for cells in reader:
             if cells:
                 yield number, cells
-            number = begin[0] + reader.line_num
+            number = reader.line_num + 1
     except csv.Error as error:
         raise DataError(
             f"{path}, line {number}: the row that begins here is not valid CSV ({error}); "

@@ -42,13 +42,13 @@ class Part:
     pairs: Iterable[NumberedPair]
     """They can be iterated over once; this raises `DataError` if the file is damaged."""
     files: tuple[Path, ...] = ()
-    version: str | None = None
-    """What identifies the pairs if there are no files."""
+    commit: str | None = None
+    """That of a Hub corpus, which identifies its pairs."""
 
     def identify(self) -> str | None:
         """A digest that changes whenever the pairs do (with the same config and program)."""
         try:
-            return "".join(map(sha256, self.files)) or self.version
+            return "".join(map(sha256, self.files)) or self.commit
         except OSError as error:
             raise unreadable(error.filename, error) from None
 
