@@ -5,7 +5,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 RECORD = "mt_export.json"
 REFUSED = "refused"
 """A file in place of an engine that was made, and found not to translate as torch does; it says why."""
-_MADE_FROM = ("config.yaml", "src_tokenizer.json", "tgt_tokenizer.json")
-"""What an engine depends on besides the weights, in the run directory."""
 _MAX_RECORD_BYTES = 1_000_000
 _FORMAT_VERSION = 2
 
@@ -60,8 +58,6 @@ class ExportRecord(ModelFacts):
     """The precision of the weights in the folder."""
     weights: str = ""
     """SHA-256 of the checkpoint's weights."""
-    made_from: Mapping[str, str] = field(default_factory=dict)
-    """SHA-256 of the files of the run that it depends on besides the weights, by name."""
     verified: Mapping[str, Any] = field(default_factory=dict)
     """How it was compared with torch: sentences and scores."""
     checksums: Mapping[str, str] = field(default_factory=dict)
@@ -78,9 +74,10 @@ def read_export_record(folder: Path) -> ExportRecord:
     file = folder / RECORD
     try:
         content = json.loads(read_bytes(file, max_bytes=_MAX_RECORD_BYTES))
-        if content.pop("format_version") != _FORMAT_VERSION:
+        if content["format_version"] != _FORMAT_VERSION:
             raise ValueError("it has another format")
-        record = ExportRecord(**content)
+        known = {each.name for each in fields(ExportRecord)}
+        record = ExportRecord(**{name: value for name, value in content.items() if name in known})
         if record.max_length < 1 or not 0 < record.target_ratio < math.inf:
             raise ValueError("its lengths are impossible")
         return record
@@ -141,20 +138,11 @@ def weights_of(run: RunDirectory, checkpoint: str) -> str | None:
     return None
 
 
-def find_engine(run: RunDirectory, weights: str) -> Path | None:
-    """The folder of the engine of these weights, made from the run as it is now; None if there is none."""
-    folder = run.engine_dir / weights
+def check_engine(folder: Path) -> Path:
+    """The folder of an engine, unless it was found not to translate as torch does."""
     if (folder / REFUSED).is_file():
         raise ExportError((folder / REFUSED).read_text(encoding="utf-8"))
-    with contextlib.suppress(OSError, CheckpointError):
-        if read_export_record(folder / "float32").made_from == checksums_of(run):
-            return folder
-    return None
-
-
-def checksums_of(run: RunDirectory) -> dict[str, str]:
-    """The SHA-256 of what an engine depends on besides the weights."""
-    return {name: sha256(run.path / name) for name in _MADE_FROM}
+    return folder
 
 
 def remove_stale(run: RunDirectory) -> None:

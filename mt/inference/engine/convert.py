@@ -24,8 +24,7 @@ from mt.inference.engines import Sentence
 from mt.inference.exported_folder import (
     REFUSED,
     ExportPrecision,
-    checksums_of,
-    find_engine,
+    check_engine,
     remove_stale,
     write_export_record,
 )
@@ -53,15 +52,13 @@ _MOST_BLEU_LOST = 0.3
 def convert(run: RunDirectory, checkpoint: str) -> Path:
     """Convert a checkpoint, unless another process has just done that; return the folder of its engine."""
     loaded = load_model(run, checkpoint)
-    weights = loaded.checkpoint.checksums[MODEL]
+    folder = run.engine_dir / loaded.checkpoint.checksums[MODEL]
     make_folder(run.engine_dir)
     with locked(run.engine_dir):
-        folder = find_engine(run, weights)
-        if folder is not None:
-            return folder
         remove_leftovers(run.engine_dir)
+        if folder.exists():
+            return check_engine(folder)
         LOG.info("preparing the fast engine for %s, once", loaded.checkpoint.name)
-        folder = run.engine_dir / weights
         with new_folder(folder) as partial:
             try:
                 LOG.info("%s", _make(partial, run, loaded))
@@ -71,7 +68,7 @@ def convert(run: RunDirectory, checkpoint: str) -> Path:
                 partial.mkdir()
                 (partial / REFUSED).write_text(f"CTranslate2 does not translate as torch does: {error}")
     remove_stale(run)
-    return find_engine(run, weights) or folder
+    return check_engine(folder)
 
 
 def validation_pairs(config: Config, most: int) -> list[tuple[str, str]]:
@@ -121,8 +118,7 @@ def _make(folder: Path, run: RunDirectory, loaded: LoadedModel) -> str:
             f"int8 changes BLEU by {after - before:+.2f}"
         )
     for path in folder.iterdir():
-        more = {"made_from": checksums_of(run), "verified": verified}
-        write_export_record(path, loaded, "ctranslate2", run.name, path.name, **more)
+        write_export_record(path, loaded, "ctranslate2", run.name, path.name, verified=verified)
     return conclusion
 
 

@@ -25,7 +25,7 @@ from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.errors import CheckpointError, DeviceError, ExportError
 from mt.files import remove_folder_atomically
 from mt.inference.engines import After, Check, Rules, Sentence, batches_by_length, in_halves
-from mt.inference.exported_folder import find_engine, open_exported, weights_of
+from mt.inference.exported_folder import check_engine, open_exported, weights_of
 from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
 from mt.search.hypothesis import Hypothesis, normalised_score
@@ -256,13 +256,11 @@ def load_converted(run: RunDirectory, checkpoint: str, **options: Any) -> Transl
 
     The options are those of `load_exported`.
     """
-    weights = weights_of(run, checkpoint)
-    if weights is None:
-        raise ExportError("the checkpoint cannot be read")
-    folder = find_engine(run, weights)
-    if folder is not None:
+    # A checkpoint that cannot be read is explained when it is converted.
+    folder = run.engine_dir / (weights_of(run, checkpoint) or "none")
+    if folder.exists():
         try:
-            return load_exported(folder, **options)
+            return load_exported(check_engine(folder), **options)
         except CheckpointError as error:
             LOG.warning("the fast engine is made again: %s", error)
             remove_folder_atomically(folder)
