@@ -1,8 +1,7 @@
 """`mt export`: write a folder, verify it as it is on disk, describe it, put it in place."""
 
 import logging
-import shutil
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -13,7 +12,6 @@ from mt.display import markdown_table, markdown_text, visible
 from mt.errors import CheckpointError, ConfigError, ExportError
 from mt.evaluation.test_set import load_evaluation_set
 from mt.files import make_folder, new_folder
-from mt.inference.engine.convert import convert
 from mt.inference.engine.verification import Agreement, Translate, verify
 from mt.inference.exported_folder import (
     RECORD,
@@ -50,8 +48,7 @@ python example.py 5 < lines.txt
 
 ## Verification
 
-Validation sentences were translated by mt and by the model in this folder. Speeds were measured on one \
-machine, with the same number of threads.
+Validation sentences were translated by mt and by the model in this folder.
 
 {agreements}
 
@@ -107,13 +104,10 @@ def export_run(
     library: Library = import_module(f"mt.export.{to}_model").LIBRARY
     check_folder(folder)
     loaded = load_model(run, checkpoint)
-    is_converted = to == "ctranslate2" and precision == "float32" and data_path is None
-    # Verified when it was made.
-    converted = convert(run, checkpoint) / "float32" if is_converted else None
     sentences = load_evaluation_set(loaded.config, "validation", path=data_path, leave_out_empty=True)
     pairs = list(zip(sentences.sources, sentences.references, strict=True))
     name = visible(run.path.resolve().name)
-    return export_model(loaded, name, pairs, folder, library, precision, converted)
+    return export_model(loaded, name, pairs, folder, library, precision)
 
 
 @torch.inference_mode()
@@ -124,40 +118,32 @@ def export_model(
     folder: Path,
     library: Library,
     precision: ExportPrecision = "float32",
-    converted: Path | None = None,
 ) -> tuple[ExportRecord, Sequence[Agreement]]:
-    """Export a model, or the verified folder ``converted``, whole or not at all; return its verification."""
+    """Export a model, whole or not at all; return its verification."""
     check_folder(folder)
     if precision not in library.precisions:
         choices = " or ".join(library.precisions)
         raise ConfigError(f"a model for {library.name} is saved in {choices}, not in {precision}.")
     target = folder.resolve()
     make_folder(target.parent)
-    agreements: Sequence[Agreement] = ()
     with new_folder(target) as partial:
-        if converted is None:
-            library.write(loaded, partial, precision)
-            record = write_export_record(partial, loaded, library.name, run_name, precision)
-        else:
-            shutil.copytree(converted, partial, dirs_exist_ok=True)
-            record = read_export_record(partial)
-            agreements = [Agreement(**each) for each in record.verified.get("agreements", ())]
-        if not agreements:
-            LOG.info("verifying with validation sentences")
-            exact = library.exact if precision == "float32" else ()
-            agreements = verify(loaded, library.load(partial), *_short(loaded, pairs), exact=exact)
+        library.write(loaded, partial, precision)
+        record = write_export_record(partial, loaded, library.name, run_name, precision)
+        LOG.info("verifying with validation sentences")
+        exact = library.exact if precision == "float32" else ()
+        agreements = verify(loaded, library.load(partial), _short(loaded, pairs), exact=exact)
         (partial / EXAMPLE).write_text(library.example, encoding="utf-8")
         (partial / CARD).write_text(_model_card(record, library.differences, agreements), encoding="utf-8")
     return record, agreements
 
 
-def _short(loaded: LoadedModel, pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[str, ...]]:
-    """Sources and references without those that mt alone would split."""
+def _short(loaded: LoadedModel, pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The pairs without those that mt alone would split."""
     ids = loaded.src_tokenizer.encode_batch([src for src, _ in pairs])
     short = [pair for pair, row in zip(pairs, ids, strict=True) if len(row) < loaded.config.data.max_length]
     if not short:
         raise ExportError("there are no validation sentences to verify the export with.")
-    return zip(*short, strict=True)
+    return short
 
 
 def check_folder(folder: Path) -> None:
@@ -190,11 +176,10 @@ def not_expressed(record: ExportRecord) -> list[str]:
 
 def agreement_rows(agreements: Sequence[Agreement]) -> list[list[str]]:
     """The comparisons as a table of text, with the header first."""
-    rows = [["", "sentences", "identical", "BLEU of mt", "exported", "sentences/s of mt", "exported"]]
+    rows = [["", "sentences", "identical", "BLEU of mt", "exported"]]
     for each in agreements:
         bleu = f"{each.our_bleu:.2f}", f"{each.their_bleu:.2f} ({each.their_bleu - each.our_bleu:+.2f})"
-        speeds = f"{each.our_speed:,.0f}", f"{each.their_speed:,.0f}"
-        rows.append([each.strategy, str(each.num_sentences), str(each.num_same), *bleu, *speeds])
+        rows.append([each.strategy, str(each.num_sentences), str(each.num_same), *bleu])
     return rows
 
 

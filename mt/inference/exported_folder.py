@@ -7,12 +7,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from mt import __version__
 from mt.data.cache import locked
 from mt.data.tokenizers.tokenizer import Tokenizer
-from mt.errors import CheckpointError, ExportError
+from mt.errors import CheckpointError
 from mt.files import read_bytes, remove_folder_atomically, sha256
 from mt.run_directory import RunDirectory
 
@@ -58,8 +58,6 @@ class ExportRecord(ModelFacts):
     """The precision of the weights in the folder."""
     weights: str = ""
     """SHA-256 of the checkpoint's weights."""
-    verified: Mapping[str, Any] = field(default_factory=dict)
-    """How it was compared with torch: sentences and scores."""
     checksums: Mapping[str, str] = field(default_factory=dict)
     """SHA-256 of each file that the model is read from, by name."""
 
@@ -107,7 +105,7 @@ def open_exported(folder: Path) -> tuple[ExportRecord, Tokenizer, Tokenizer]:
 
 
 def write_export_record(
-    folder: Path, loaded: "LoadedModel", target: str, run_name: str, precision: str, **verified: Any
+    folder: Path, loaded: "LoadedModel", target: str, run_name: str, precision: str
 ) -> ExportRecord:
     """Write the record of a converted model, with the checksums of all files that are in the folder."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != RECORD)
@@ -119,7 +117,6 @@ def write_export_record(
         precision=precision,
         weights=loaded.checkpoint.checksums["model.safetensors"],
         checksums={path.relative_to(folder).as_posix(): sha256(path) for path in files},
-        **verified,
     )
     text = json.dumps({"format_version": _FORMAT_VERSION, **asdict(record)}, indent=2, ensure_ascii=False)
     (folder / RECORD).write_text(text + "\n", encoding="utf-8")
@@ -136,13 +133,6 @@ def weights_of(run: RunDirectory, checkpoint: str) -> str | None:
         if re.fullmatch(r"[0-9a-f]{64}", checksum):
             return checksum
     return None
-
-
-def check_engine(folder: Path) -> Path:
-    """The folder of an engine, unless it was found not to translate as torch does."""
-    if (folder / REFUSED).is_file():
-        raise ExportError((folder / REFUSED).read_text(encoding="utf-8"))
-    return folder
 
 
 def remove_stale(run: RunDirectory) -> None:

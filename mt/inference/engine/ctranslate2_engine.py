@@ -25,7 +25,7 @@ from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.errors import CheckpointError, DeviceError, ExportError
 from mt.files import remove_folder_atomically
 from mt.inference.engines import After, Check, Rules, Sentence, batches_by_length, in_halves
-from mt.inference.exported_folder import check_engine, open_exported, weights_of
+from mt.inference.exported_folder import REFUSED, open_exported, weights_of
 from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
 from mt.search.hypothesis import Hypothesis, normalised_score
@@ -260,7 +260,7 @@ def load_converted(run: RunDirectory, checkpoint: str, **options: Any) -> Transl
     folder = run.engine_dir / (weights_of(run, checkpoint) or "none")
     if folder.exists():
         try:
-            return load_exported(check_engine(folder), **options)
+            return load_exported(folder, **options)
         except CheckpointError as error:
             LOG.warning("the fast engine is made again: %s", error)
             remove_folder_atomically(folder)
@@ -289,6 +289,8 @@ def load_exported(
         kind = "cuda" if ctranslate2.get_cuda_device_count() else "cpu"
     if kind == "cuda":
         _load_cublas()
+    if (folder / REFUSED).is_file():
+        raise ExportError((folder / REFUSED).read_text(encoding="utf-8"))
     if (folder / "float32").is_dir():
         is_int8 = kind == "cpu" and precision in ("auto", "int8") and (folder / "int8").is_dir()
         folder /= "int8" if is_int8 else "float32"
