@@ -1,7 +1,7 @@
 """`mt export`: write a folder, verify it as it is on disk, describe it, put it in place."""
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -41,8 +41,7 @@ python example.py 5 < lines.txt
 
 ## Verification
 
-Validation sentences were translated by mt and by the model in this folder. Speeds were measured on one \
-machine, with the same number of threads.
+Validation sentences were translated by mt and by the model in this folder.
 
 {agreements}
 
@@ -124,19 +123,19 @@ def export_model(
         record = write_export_record(partial, loaded, library.name, run_name, precision)
         LOG.info("verifying with validation sentences")
         exact = library.exact if precision == "float32" else ()
-        agreements = verify(loaded, library.load(partial), *_short(loaded, pairs), exact=exact)
+        agreements = verify(loaded, library.load(partial), _short(loaded, pairs), exact=exact)
         (partial / EXAMPLE).write_text(library.example, encoding="utf-8")
         (partial / CARD).write_text(_model_card(record, library.differences, agreements), encoding="utf-8")
     return record, agreements
 
 
-def _short(loaded: LoadedModel, pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[str, ...]]:
-    """Sources and references without those that mt alone would split."""
+def _short(loaded: LoadedModel, pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The pairs without those that mt alone would split."""
     ids = loaded.src_tokenizer.encode_batch([src for src, _ in pairs])
     short = [pair for pair, row in zip(pairs, ids, strict=True) if len(row) < loaded.config.data.max_length]
     if not short:
         raise EngineError("there are no validation sentences to verify the export with.")
-    return zip(*short, strict=True)
+    return short
 
 
 def not_expressed(record: ExportRecord) -> list[str]:
@@ -151,11 +150,10 @@ def not_expressed(record: ExportRecord) -> list[str]:
 
 def agreement_rows(agreements: Sequence[Agreement]) -> list[list[str]]:
     """The comparisons as a table of text, with the header first."""
-    rows = [["", "sentences", "identical", "BLEU of mt", "exported", "sentences/s of mt", "exported"]]
+    rows = [["", "sentences", "identical", "BLEU of mt", "exported"]]
     for each in agreements:
         bleu = f"{each.our_bleu:.2f}", f"{each.their_bleu:.2f} ({each.their_bleu - each.our_bleu:+.2f})"
-        speeds = f"{each.our_speed:,.0f}", f"{each.their_speed:,.0f}"
-        rows.append([each.strategy, str(each.num_sentences), str(each.num_same), *bleu, *speeds])
+        rows.append([each.strategy, str(each.num_sentences), str(each.num_same), *bleu])
     return rows
 
 

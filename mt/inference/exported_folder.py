@@ -5,14 +5,14 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from mt import __version__
 from mt.data.cache import locked
 from mt.data.tokenizers.tokenizer import Tokenizer
-from mt.errors import CheckpointError, EngineError
+from mt.errors import CheckpointError
 from mt.files import read_bytes, remove_folder_atomically, sha256
 from mt.run_directory import RunDirectory
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 RECORD = "mt_export.json"
 REFUSED = "refused"
 """A file in place of an engine that was made, and found not to translate as torch does; it says why."""
-_MADE_FROM = ("config.yaml", "src_tokenizer.json", "tgt_tokenizer.json")
-"""What an engine depends on besides the weights, in the run directory."""
 _MAX_RECORD_BYTES = 1_000_000
 _FORMAT_VERSION = 2
 
@@ -60,10 +58,6 @@ class ExportRecord(ModelFacts):
     """The precision of the weights in the folder."""
     weights: str = ""
     """SHA-256 of the checkpoint's weights."""
-    made_from: Mapping[str, str] = field(default_factory=dict)
-    """SHA-256 of the files of the run that it depends on besides the weights, by name."""
-    verified: Mapping[str, Any] = field(default_factory=dict)
-    """How it was compared with torch: sentences and scores."""
     checksums: Mapping[str, str] = field(default_factory=dict)
     """SHA-256 of each file that the model is read from, by name."""
 
@@ -78,9 +72,10 @@ def read_export_record(folder: Path) -> ExportRecord:
     file = folder / RECORD
     try:
         content = json.loads(read_bytes(file, max_bytes=_MAX_RECORD_BYTES))
-        if content.pop("format_version") != _FORMAT_VERSION:
+        if content["format_version"] != _FORMAT_VERSION:
             raise ValueError("it has another format")
-        record = ExportRecord(**content)
+        known = {each.name for each in fields(ExportRecord)}
+        record = ExportRecord(**{name: value for name, value in content.items() if name in known})
         if record.max_length < 1 or not 0 < record.target_ratio < math.inf:
             raise ValueError("its lengths are impossible")
         return record
@@ -110,7 +105,7 @@ def open_exported(folder: Path) -> tuple[ExportRecord, Tokenizer, Tokenizer]:
 
 
 def write_export_record(
-    folder: Path, loaded: "LoadedModel", target: str, run_name: str, precision: str, **verified: Any
+    folder: Path, loaded: "LoadedModel", target: str, run_name: str, precision: str
 ) -> ExportRecord:
     """Write the record of a converted model, with the checksums of all files that are in the folder."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != RECORD)
@@ -122,7 +117,6 @@ def write_export_record(
         precision=precision,
         weights=loaded.checkpoint.checksums["model.safetensors"],
         checksums={path.relative_to(folder).as_posix(): sha256(path) for path in files},
-        **verified,
     )
     text = json.dumps({"format_version": _FORMAT_VERSION, **asdict(record)}, indent=2, ensure_ascii=False)
     (folder / RECORD).write_text(text + "\n", encoding="utf-8")
@@ -139,22 +133,6 @@ def weights_of(run: RunDirectory, checkpoint: str) -> str | None:
         if re.fullmatch(r"[0-9a-f]{64}", checksum):
             return checksum
     return None
-
-
-def find_engine(run: RunDirectory, weights: str) -> Path | None:
-    """The folder of the engine of these weights, made from the run as it is now; None if there is none."""
-    folder = run.engine_dir / weights
-    if (folder / REFUSED).is_file():
-        raise EngineError((folder / REFUSED).read_text(encoding="utf-8"))
-    with contextlib.suppress(OSError, CheckpointError):
-        if read_export_record(folder / "float32").made_from == checksums_of(run):
-            return folder
-    return None
-
-
-def checksums_of(run: RunDirectory) -> dict[str, str]:
-    """The SHA-256 of what an engine depends on besides the weights."""
-    return {name: sha256(run.path / name) for name in _MADE_FROM}
 
 
 def remove_stale(run: RunDirectory) -> None:

@@ -3,8 +3,7 @@
 import logging
 import random
 import shutil
-from dataclasses import asdict
-from itertools import chain, count, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,19 +15,13 @@ from mt.checkpoint.record import MODEL
 from mt.config.config import Config
 from mt.data.cache import locked
 from mt.data.corpus import load_split
+from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.errors import EngineError, MtError, OverflowedLinesError
 from mt.files import make_folder, new_folder, remove_leftovers
 from mt.inference.engine.ctranslate2_engine import CTranslate2Engine
 from mt.inference.engine.verification import bleu, translator_of, verify
 from mt.inference.engines import Sentence
-from mt.inference.exported_folder import (
-    REFUSED,
-    ExportPrecision,
-    checksums_of,
-    find_engine,
-    remove_stale,
-    write_export_record,
-)
+from mt.inference.exported_folder import REFUSED, ExportPrecision, remove_stale, write_export_record
 from mt.inference.loaded_model import LoadedModel, load_model
 from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
@@ -53,15 +46,13 @@ _MOST_BLEU_LOST = 0.3
 def convert(run: RunDirectory, checkpoint: str) -> Path:
     """Convert a checkpoint, unless another process has just done that; return the folder of its engine."""
     loaded = load_model(run, checkpoint)
-    weights = loaded.checkpoint.checksums[MODEL]
+    folder = run.engine_dir / loaded.checkpoint.checksums[MODEL]
     make_folder(run.engine_dir)
     with locked(run.engine_dir):
-        folder = find_engine(run, weights)
-        if folder is not None:
-            return folder
         remove_leftovers(run.engine_dir)
+        if folder.exists():
+            return folder
         LOG.info("preparing the fast engine for %s, once", loaded.checkpoint.name)
-        folder = run.engine_dir / weights
         with new_folder(folder) as partial:
             try:
                 LOG.info("%s", _make(partial, run, loaded))
@@ -71,7 +62,7 @@ def convert(run: RunDirectory, checkpoint: str) -> Path:
                 partial.mkdir()
                 (partial / REFUSED).write_text(f"CTranslate2 does not translate as torch does: {error}")
     remove_stale(run)
-    return find_engine(run, weights) or folder
+    return folder
 
 
 def validation_pairs(config: Config, most: int) -> list[tuple[str, str]]:
@@ -88,62 +79,51 @@ def validation_pairs(config: Config, most: int) -> list[tuple[str, str]]:
 
 def _make(folder: Path, run: RunDirectory, loaded: LoadedModel) -> str:
     """Write and verify the model in each of its precisions; return what users are told."""
-    verified: dict[str, Any] = {}
-    tokenizers = loaded.src_tokenizer, loaded.tgt_tokenizer
 
     def write(precision: ExportPrecision) -> None:
         (folder / precision).mkdir()
         write_ctranslate2(loaded, folder / precision, precision)
-
-    def engine(precision: ExportPrecision) -> CTranslate2Engine:
-        return CTranslate2Engine(folder / "float32", *tokenizers, precision=precision)
+        write_export_record(folder / precision, loaded, "ctranslate2", run.name, precision)
 
     write("float32")
-    exact = engine("float32")
-    fast = translator_of(loaded, exact)
-    verified["largest difference of a log-probability"] = _compare_scores(loaded, exact)
-    pairs = validation_pairs(loaded.config, _MOST_VALIDATED)
-    sources, references = [src for src, _ in pairs], [tgt for _, tgt in pairs]
-    conclusion = "verified against torch"
-    if pairs:
-        verified["agreements"] = [
-            asdict(each) for each in verify(loaded, fast.translate, sources, references)
-        ]
-    if len(pairs) >= _FEWEST_VALIDATED:
-        lower = translator_of(loaded, engine("int8"))
-        before, after = (bleu(each.translate(sources), references) for each in (fast, lower))
-        verified["BLEU in float32 and int8"] = before, after
-        is_good = before - after <= _MOST_BLEU_LOST
-        if is_good:
-            write("int8")
-        conclusion += (
-            f"; on a CPU {'int8' if is_good else 'float32'} is used: on {len(pairs)} validation sentences, "
-            f"int8 changes BLEU by {after - before:+.2f}"
-        )
-    for path in folder.iterdir():
-        more = {"made_from": checksums_of(run), "verified": verified}
-        write_export_record(path, loaded, "ctranslate2", run.name, path.name, **more)
-    return conclusion
-
-
-def _compare_scores(loaded: LoadedModel, engine: CTranslate2Engine) -> float:
-    """The largest difference of a log-probability of random ids, which need no corpus."""
-    drawn = random.Random(1)
-    longest = max(1, min(_RANDOM_LENGTH, loaded.config.data.max_length - 1))
-    sources, targets = (
-        [
-            drawn.choices(range(len(SPECIAL_TOKENS), size), k=drawn.randint(1, longest))
-            for _ in range(_NUM_RANDOM)
-        ]
-        for size in (loaded.src_tokenizer.size, loaded.tgt_tokenizer.size)
+    exact, int8 = (
+        CTranslate2Engine(folder / "float32", loaded.src_tokenizer, loaded.tgt_tokenizer, precision=precision)
+        for precision in ("float32", "int8")
     )
-    sentences = [*map(Sentence, count(1), sources, targets)]
+    _compare_scores(loaded, exact)
+    pairs = validation_pairs(loaded.config, _MOST_VALIDATED)
+    if pairs:
+        verify(loaded, translator_of(loaded, exact).translate, pairs)
+    if len(pairs) < _FEWEST_VALIDATED:
+        return "verified against torch"
+    sources, references = zip(*pairs, strict=True)
+    before, after = (
+        bleu(translator_of(loaded, each).translate(sources), references) for each in (exact, int8)
+    )
+    is_good = before - after <= _MOST_BLEU_LOST
+    if is_good:
+        write("int8")
+    return (
+        f"verified against torch; on a CPU {'int8' if is_good else 'float32'} is used: on {len(pairs)} "
+        f"validation sentences, int8 changes BLEU by {after - before:+.2f}"
+    )
+
+
+def _compare_scores(loaded: LoadedModel, engine: CTranslate2Engine) -> None:
+    """Compare log-probabilities of random ids, which need no corpus."""
+    drawn = random.Random(1)
+    longest = min(_RANDOM_LENGTH, loaded.config.data.max_length - 1)
+
+    def ids(tokenizer: Tokenizer) -> list[int]:
+        return drawn.choices(range(len(SPECIAL_TOKENS), tokenizer.size), k=drawn.randint(1, longest))
+
+    sentences = [
+        Sentence(line, ids(loaded.src_tokenizer), ids(loaded.tgt_tokenizer)) for line in range(_NUM_RANDOM)
+    ]
     ours, theirs = ModelTranslator(loaded).engine.score(sentences), engine.score(sentences)
-    pairs = zip(chain.from_iterable(ours), chain.from_iterable(theirs), strict=True)
-    worst = max(abs(one - other) for one, other in pairs)
+    worst = np.abs(np.concatenate(ours) - np.concatenate(theirs)).max()
     if not worst <= _MAX_DIFFERENCE:
         raise EngineError(f"log-probabilities of random sentences differ by {worst:.2g}.")
-    return worst
 
 
 def write_ctranslate2(loaded: LoadedModel, folder: Path, precision: ExportPrecision) -> None:

@@ -25,7 +25,7 @@ from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.errors import CheckpointError, EngineError
 from mt.files import remove_folder_atomically
 from mt.inference.engines import After, Check, Rules, Sentence, batches_by_length, in_halves
-from mt.inference.exported_folder import find_engine, open_exported, weights_of
+from mt.inference.exported_folder import REFUSED, open_exported, weights_of
 from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
 from mt.search.hypothesis import Hypothesis, normalised_score
@@ -256,11 +256,9 @@ def load_converted(run: RunDirectory, checkpoint: str, **options: Any) -> Transl
 
     The options are those of `load_exported`.
     """
-    weights = weights_of(run, checkpoint)
-    if weights is None:
-        raise EngineError("the checkpoint cannot be read")
-    folder = find_engine(run, weights)
-    if folder is not None:
+    # A checkpoint that cannot be read is explained when it is converted.
+    folder = run.engine_dir / (weights_of(run, checkpoint) or "none")
+    if folder.exists():
         try:
             return load_exported(folder, **options)
         except CheckpointError as error:
@@ -291,6 +289,8 @@ def load_exported(
         kind = "cuda" if ctranslate2.get_cuda_device_count() else "cpu"
     if kind == "cuda":
         _load_cublas()
+    if (folder / REFUSED).is_file():
+        raise EngineError((folder / REFUSED).read_text(encoding="utf-8"))
     if (folder / "float32").is_dir():
         is_int8 = kind == "cpu" and precision in ("auto", "int8") and (folder / "int8").is_dir()
         folder /= "int8" if is_int8 else "float32"

@@ -1,8 +1,8 @@
 """Verifies that a converted model translates as the run does: both translate the same sentences."""
 
-import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from sacrebleu.metrics.bleu import BLEU
 
@@ -23,8 +23,7 @@ _MOST_BLEU_LOST = 1.0
 Translate = Callable[..., list[str]]
 
 
-@dataclass(frozen=True)
-class Agreement:
+class Agreement(NamedTuple):
     """The translations of the run and of the converted model with one decoding strategy."""
 
     strategy: str
@@ -33,16 +32,12 @@ class Agreement:
     our_bleu: float
     """BLEU of the translations by `mt translate`, except for copied words."""
     their_bleu: float
-    our_speed: float
-    their_speed: float
-    """Sentences per second, on this machine with the same number of threads."""
 
 
 def verify(
     loaded: LoadedModel,
     exported: Translate,
-    sources: Sequence[str],
-    references: Sequence[str],
+    pairs: Sequence[tuple[str, str]],
     *,
     exact: Collection[str] = tuple(STRATEGIES),
 ) -> list[Agreement]:
@@ -50,16 +45,11 @@ def verify(
     own = translator_of(loaded, ModelTranslator(loaded).engine)
     agreements = []
     for name, (strategy, most) in STRATEGIES.items():
-        texts = sources[:most]
-        started = time.perf_counter()
-        ours = own.translate(texts, strategy=strategy)
-        middle = time.perf_counter()
-        theirs = exported(texts, strategy=strategy)
-        speeds = len(texts) / (middle - started), len(texts) / (time.perf_counter() - middle)
-        our_bleu, their_bleu = (bleu(each, references[: len(texts)]) for each in (ours, theirs))
+        texts, references = zip(*pairs[:most], strict=True)
+        ours, theirs = own.translate(texts, strategy=strategy), exported(texts, strategy=strategy)
+        our_bleu, their_bleu = bleu(ours, references), bleu(theirs, references)
         differing = [pair for pair in zip(ours, theirs, strict=True) if pair[0] != pair[1]]
-        num_same = len(texts) - len(differing)
-        agreements.append(Agreement(name, len(texts), num_same, our_bleu, their_bleu, *speeds))
+        agreements.append(Agreement(name, len(texts), len(texts) - len(differing), our_bleu, their_bleu))
         differs = name in exact and len(differing) > max(1, (1 - _MIN_SAME) * len(texts))
         if differs or our_bleu - their_bleu > _MOST_BLEU_LOST:
             raise EngineError(
