@@ -158,8 +158,6 @@ class Input(NamedTuple):
 class Block(NamedTuple):
     """Lines that were translated together."""
 
-    sources: Sequence[str]
-    """What was translated; a bad line is replaced with an empty one."""
     translations: "list[list[Translation]]"
     """The translations of each line, the best first."""
     reasons: Mapping[int, str]
@@ -213,7 +211,7 @@ class LineTranslator:
                 break
             except LinesError as error:
                 reasons |= {line: f"{self.name}, {reason}" for line, reason in error.reasons.items()}
-        return Block(sources, translations, reasons)
+        return Block(translations, reasons)
 
     def write(self, translations: "list[list[Translation]]", first_line: int) -> None:
         """Write the best translation of each line; for n-best lists all of them, numbered and scored."""

@@ -69,6 +69,26 @@ class CorpusReport(BaseModel):
     leaks: dict[str, LeakReport]
     leaks_removed: bool
 
+    @property
+    def has_leaked(self) -> bool:
+        """Whether whole pairs of evaluation data are also in the training data, and were not removed."""
+        return not self.leaks_removed and any(leaks.pair.normalised for leaks in self.leaks.values())
+
+    @property
+    def leak_sentence(self) -> str:
+        """How much of the evaluation data is also in the training data."""
+        counts = [
+            f"{counted(leaks.pair.normalised, 'pair')} ({leaks.pair.exact:,} exactly), "
+            f"{counted(leaks.source.normalised, 'source')} and {counted(leaks.target.normalised, 'target')} "
+            f"of {leaks.pairs:,} in {split}"
+            for split, leaks in self.leaks.items()
+        ]
+        if self.leaks_removed:
+            counts.append("these pairs were removed from training")
+        elif self.has_leaked:
+            counts.append("cleaning.remove_leaks: true removes the pairs from training")
+        return f"also in training: {'; '.join(counts)}"
+
 
 def recorded_fingerprints(content: bytes) -> dict[Split, str]:
     """The fingerprint of each split, from the content of a ``corpus.json`` of any version."""
@@ -93,19 +113,3 @@ def cleaning_table(train: SplitReport, dropped_later: Mapping[str, int]) -> str:
     lines = zip(aligned(rows, num_texts=1), ["example", *examples, ""], strict=True)
     table = "\n".join("  ".join(line).rstrip() for line in lines)
     return f"of {num_rows:,} training pairs, {total:,} were dropped:\n{table}"
-
-
-def leak_sentence(report: CorpusReport) -> tuple[str, bool]:
-    """One line on the leaks, and whether to warn because a whole pair has leaked and was not removed."""
-    found = [
-        f"{counted(leaks.pair.normalised, 'pair')} ({leaks.pair.exact:,} exactly), "
-        f"{counted(leaks.source.normalised, 'source')} and {counted(leaks.target.normalised, 'target')} "
-        f"of {leaks.pairs:,} in {split}"
-        for split, leaks in report.leaks.items()
-    ]
-    has_leaked = any(leaks.pair.normalised for leaks in report.leaks.values())
-    removal = (
-        "the pairs were removed" if report.leaks_removed else "cleaning.remove_leaks: true removes the pairs"
-    )
-    remedy = f"; {removal} from training" if has_leaked else ""
-    return f"also in training: {'; '.join(found)}{remedy}", has_leaked and not report.leaks_removed

@@ -15,7 +15,7 @@ from mt.data.batches.alignment import Places, align
 from mt.data.batches.dataset import CHUNK_SIZE, DropCounts, encode_pairs
 from mt.data.batches.pairs import EncodedPairs
 from mt.data.corpus import Corpus, load_corpus, other_validation_splits, pairs_of
-from mt.data.corpus_report import cleaning_table, leak_sentence, recorded_fingerprints
+from mt.data.corpus_report import cleaning_table, recorded_fingerprints
 from mt.data.suspicions import corpus_warnings
 from mt.data.text_form import DOTLESS, DOTLESS_STEPS, TextForm, has_dotless_i
 from mt.data.tokenizers.external import external_tokenizer
@@ -80,8 +80,8 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
     )
     if table := cleaning_table(corpus.report.splits["train"], dropped):
         LOG.warning("%s", table)
-    leaks, has_leaked = leak_sentence(corpus.report)
-    LOG.log(logging.WARNING if has_leaked else logging.INFO, "%s", leaks)
+    level = logging.WARNING if corpus.report.has_leaked else logging.INFO
+    LOG.log(level, "%s", corpus.report.leak_sentence)
     return Prepared(
         corpus,
         *tokenizers,

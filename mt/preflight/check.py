@@ -13,7 +13,7 @@ from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
 from mt.data.batches.alignment import align
 from mt.data.corpus import Corpus, load_corpus
-from mt.data.corpus_report import cleaning_table, leak_sentence
+from mt.data.corpus_report import cleaning_table
 from mt.data.prepare import check_same_corpus, load_tokenizers
 from mt.data.suspicions import corpus_warnings
 from mt.device import Precision, choose_device
@@ -143,14 +143,13 @@ def _corpus_section(corpus: Corpus) -> Section:
         for name, split in splits.items()
     ]
     details += [("cleaning", line) for line in cleaning_table(splits["train"], {}).splitlines()]
-    leaks, has_leaked = leak_sentence(corpus.report)
     num_dropped = sum(splits["train"].dropped.values())
     return Section(
         "corpus",
         f"{counted(len(corpus.train), 'training pair')} and {num_dropped:,} dropped, "
         f"{len(corpus.validation):,} validation, {len(corpus.test):,} test",
         # Otherwise it is a warning.
-        details if has_leaked else [*details, ("leaks", leaks)],
+        details if corpus.report.has_leaked else [*details, ("leaks", corpus.report.leak_sentence)],
     )
 
 

@@ -7,7 +7,6 @@ from unicodedata import is_normalized
 
 from mt.config.config import Config
 from mt.data.corpus import Corpus
-from mt.data.corpus_report import leak_sentence
 from mt.display import counted, size
 from mt.preflight.rule import words_suffice
 from mt.preflight.text import Text, Unknown, bleu_is_always_0
@@ -129,9 +128,8 @@ def warn_of_held_out_pairs(config: Config, corpus: Corpus) -> Iterator[str]:
                 f"{counted(decomposed, 'reference')} of the {name} split are not in Unicode's form NFC, as "
                 "translations are (cleaning.unicode_form): equal words count as different. Write them in NFC."
             )
-    leaks, has_leaked = leak_sentence(corpus.report)
-    if has_leaked:
-        yield leaks
+    if corpus.report.has_leaked:
+        yield corpus.report.leak_sentence
 
 
 def warn_of_vocabulary(config: Config, unknown: Mapping[str, Unknown], num_words: float) -> Iterator[str]:

@@ -1,7 +1,4 @@
-"""All facts about a run, gathered once for each of its views: the table, the terminal, the page, the card.
-
-A run may be training, or damaged in any way: what cannot be read is None or empty, and named in the problems.
-"""
+"""The facts about a run for all its views; what cannot be read is None or empty, and one of its problems."""
 
 import math
 import os
@@ -28,7 +25,7 @@ from mt.checkpoint.record import (
 )
 from mt.config.explain import first_complaint
 from mt.config.load import load_config
-from mt.data.corpus_report import CorpusReport, leak_sentence
+from mt.data.corpus_report import CorpusReport
 from mt.display import counted
 from mt.errors import CheckpointError, ConfigError
 from mt.evaluation.record import read_evaluations
@@ -54,11 +51,6 @@ class CorpusFacts(CorpusReport):
         """All training pairs dropped, by reason, the most frequent first."""
         counts = (self.splits["train"].dropped | self.dropped_in_training).items()
         return {reason: count for reason, count in sorted(counts, key=lambda item: -item[1]) if count}
-
-    @property
-    def leak_sentence(self) -> str:
-        """How much of the evaluation data is also in the training data."""
-        return leak_sentence(self)[0]
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
-"""The report of a run: a self-contained HTML page, and a model card in Markdown, made of the same facts.
+"""The report of a run: a page that loads nothing, and a model card in Markdown, made of the same facts.
 
-A page loads nothing, and has no script except that of the attention. Whatever a template inserts is escaped
-for its format, unless it is `Markup`, so that no text of a corpus or a config can become markup.
+Whatever a template inserts is escaped for its format, unless it is `Markup`.
 """
 
 import re

@@ -12,7 +12,6 @@ import pytest
 from mt.config.data import CleaningConfig, DataConfig
 from mt.data.cleaning.leaks import LeakCheck
 from mt.data.corpus import Corpus, load_corpus
-from mt.data.corpus_report import leak_sentence
 from mt.data.text_form import TextForm
 
 Pairs = list[tuple[str, str]]
@@ -66,10 +65,10 @@ def test_sources_targets_and_pairs_are_counted_apart(tmp_path: Path) -> None:
 def test_leaks_are_reported_and_removed_only_on_request(tmp_path: Path) -> None:
     kept = load(tmp_path, TRAIN, TEST)
     assert len(kept.train) == 5
-    sentence, is_warning = leak_sentence(kept.report)
-    assert is_warning
+    assert kept.report.has_leaked
     assert re.search(
-        r"1 pair \(1 exactly\), 1 source and 2 targets of 3 in test; cleaning\.remove_leaks", sentence
+        r"1 pair \(1 exactly\), 1 source and 2 targets of 3 in test; cleaning\.remove_leaks",
+        kept.report.leak_sentence,
     )
     removed = load(tmp_path, TRAIN, TEST, remove_leaks=True)
     assert list(zip(removed.train["src"], removed.train["tgt"], strict=True)) == TRAIN[2:]
@@ -77,9 +76,8 @@ def test_leaks_are_reported_and_removed_only_on_request(tmp_path: Path) -> None:
     training = removed.report.splits["train"]
     assert training.dropped == {"the pair is in validation or test": 2}
     assert training.pairs == 3
-    sentence, is_warning = leak_sentence(removed.report)
-    assert sentence.endswith("the pairs were removed from training")
-    assert not is_warning
+    assert removed.report.leak_sentence.endswith("these pairs were removed from training")
+    assert not removed.report.has_leaked
 
 
 def test_evaluation_pairs_in_another_unicode_form_are_found(tmp_path: Path) -> None:
