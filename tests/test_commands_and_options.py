@@ -20,7 +20,7 @@ COMMANDS = {
         "--literature --scores-only --worst --json --outputs --device --precision --engine"
     ),
     "compare": (
-        "SYSTEMS --split --data --name --references --beam --length-penalty --length-normalization "
+        "SYSTEMS --split --data --name --beam --length-penalty --length-normalization "
         "--checkpoint --show --json --device"
     ),
     "score": "--run --ensemble --tokens --checkpoint --device --precision",

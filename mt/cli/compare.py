@@ -23,12 +23,10 @@ def compare(
         Argument(metavar="A B ...", help="Runs, checkpoints or files of translations; A is the baseline."),
     ],
     split: Annotated[
-        Literal["train", "validation", "test"] | None,
-        Option(help="The split of the first run's corpus.", show_default="test"),
-    ] = None,
+        Literal["train", "validation", "test"], Option(help="The split of the first run's corpus.")
+    ] = "test",
     data: options.TestSetOption = None,
     name: options.TestSetNameOption = None,
-    references: Annotated[Path | None, Option(help="For files outside runs: their references.")] = None,
     beam: options.BeamOption = 1,
     length_penalty: options.LengthPenaltyOption = 1.0,
     length_normalization: options.LengthNormalizationOption = "gnmt",
@@ -53,8 +51,6 @@ def compare(
     if not 2 <= len(systems) <= len(ascii_uppercase):
         raise ConfigError(f"give 2 to {len(ascii_uppercase)} systems to compare, not {len(systems)}.")
     options.check_output(json)
-    for option in ({"data": data}, {"split": split}, {"name": name}):
-        options.check_at_most_one(references=references, **option)
     is_any_run = any(system.is_dir() for system in systems)
     options.check_needs("a run, not only files", is_any_run, beam=beam > 1, checkpoint=checkpoint != "best")
     strategy = options.choose_beam(beam, length_penalty, length_normalization)
@@ -63,12 +59,11 @@ def compare(
 
     result = run_comparison(
         systems,
-        split=split or "test",
+        split=split,
         checkpoint=checkpoint,
         device=device,
         data_path=data,
         data_name=name,
-        references=references,
         beam=strategy,
         num_shown=show,
     )
@@ -105,8 +100,7 @@ def _show(result: "Comparison") -> None:
 def _show_sentence(sentence: "ComparedSentence") -> None:
     scores = ", ".join(f"{score:.2f}" for score in sentence.chrfpp)
     echo(f"\nsentence {sentence.number:,}, chrF2++ {scores}")
-    if sentence.source is not None:
-        echo(f"  source     {sentence.source}")
+    echo(f"  source     {sentence.source}")
     for letter, translation in zip(ascii_uppercase, sentence.translations, strict=False):
         echo(f"  {letter}          {translation}")
     echo(f"  reference  {sentence.reference}")

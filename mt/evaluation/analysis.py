@@ -5,7 +5,7 @@ A word is a token of BLEU (sacreBLEU's 13a tokens, cased), so punctuation marks 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import count, repeat
+from itertools import count
 
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
@@ -87,7 +87,7 @@ class ComparedSentence:
 
     number: int
     """Its position in the test set, counted from 1."""
-    source: str | None
+    source: str
     translations: tuple[str, ...]
     reference: str
     chrfpp: tuple[float, ...]
@@ -103,7 +103,7 @@ def worst_sentences(
 
 
 def most_different_sentences(
-    sources: Sequence[str] | None,
+    sources: Sequence[str],
     systems: Sequence[Sequence[str]],
     references: Sequence[str],
     num: int,
@@ -111,7 +111,7 @@ def most_different_sentences(
     """At most ``num`` sentences whose chrF2++ differs most between systems, and differs at all."""
     translations = zip(*systems, strict=True)
     scores = zip(*(sentence_scores(system, references) for system in systems), strict=True)
-    sentences = map(ComparedSentence, count(1), sources or repeat(None), translations, references, scores)
+    sentences = map(ComparedSentence, count(1), sources, translations, references, scores)
     ranges = {sentence: max(sentence.chrfpp) - min(sentence.chrfpp) for sentence in sentences}
     return sorted(filter(ranges.get, ranges), key=lambda sentence: -ranges[sentence])[:num]
 

@@ -15,13 +15,7 @@ from mt.errors import ConfigError, DataError
 from mt.evaluation.analysis import ComparedSentence, most_different_sentences
 from mt.evaluation.evaluate import translate_set
 from mt.evaluation.scores import MAX_RESAMPLED_LINES, Compared, paired_bootstrap
-from mt.evaluation.test_set import (
-    EvaluationSet,
-    check_references,
-    load_evaluation_set,
-    read_lines,
-    warn_of_other_split,
-)
+from mt.evaluation.test_set import EvaluationSet, load_evaluation_set, read_lines, warn_of_other_split
 from mt.inference.loaded_model import LoadedModel, load_model
 from mt.run_directory import RunDirectory
 from mt.search.strategy import Beam
@@ -48,7 +42,6 @@ def run_comparison(
     device: str | torch.device = "auto",
     data_path: str | None = None,
     data_name: str | None = None,
-    references: Path | None = None,
     beam: Beam | None = None,
     num_shown: int = 10,
 ) -> Comparison:
@@ -56,30 +49,18 @@ def run_comparison(
 
     A system is a run directory, a checkpoint (such as ``runs/x/checkpoints/step_0002000``), or a file of
     translations, one per line. The test set is a split of the first run's corpus, or of the run in whose
-    directory the files are, unless ``data_path`` (see `load_evaluation_set`) or ``references`` name another.
+    directory the files are, unless ``data_path`` names another (see `load_evaluation_set`).
 
     Raises:
         MtError: If a system cannot be read or translate, or the systems do not belong together.
     """
     paths, device = [Path(system) for system in systems], choose_device(device)
-    sources: list[str] | None = None
-    models: dict[Path, tuple[RunDirectory, LoadedModel]] = {}
-    if references is not None:
-        if any(system.is_dir() for system in paths):
-            raise ConfigError(
-                "a run needs sources to translate, but a file of references has none: leave the references "
-                "out, or give files of translations."
-            )
-        test_set = EvaluationSet(references.stem, visible(str(references)), [], read_lines(references))
-        check_references(test_set.references, test_set.where)
-    else:
-        runs = _runs_of(paths)
-        # Both are opened before reading the corpus, because training may remove a checkpoint at any time.
-        models = {system: _load(system, checkpoint) for system in paths if system.is_dir()}
-        test_set = load_evaluation_set(runs[0][1], split, path=data_path, name=data_name)
-        for run, _ in runs:
-            warn_of_other_split(run, test_set)
-        sources = test_set.sources
+    runs = _runs_of(paths)
+    # Both are opened before reading the corpus, because training may remove a checkpoint at any time.
+    models = {system: _load(system, checkpoint) for system in paths if system.is_dir()}
+    test_set = load_evaluation_set(runs[0][1], split, path=data_path, name=data_name)
+    for run, _ in runs:
+        warn_of_other_split(run, test_set)
     count = len(test_set.references)
     if count > MAX_RESAMPLED_LINES:
         raise DataError(
@@ -97,7 +78,7 @@ def run_comparison(
         data=test_set.where,
         num_sentences=count,
         scores=paired_bootstrap(lines, test_set.references),
-        sentences=most_different_sentences(sources, lines, test_set.references, num_shown),
+        sentences=most_different_sentences(test_set.sources, lines, test_set.references, num_shown),
     )
 
 
@@ -120,8 +101,8 @@ def _runs_of(systems: Sequence[Path]) -> list[tuple[RunDirectory, Config]]:
             runs[run.path] = run.require()
     if not runs:
         raise ConfigError(
-            f"none of {', '.join(map(str, systems))} is in a run, so there is nothing to compare them with. "
-            "Give the references with --references FILE.",
+            f"none of {', '.join(map(str, systems))} is in a run, so there is nothing to compare them with: "
+            "sacrebleu compares other files."
         )
     return [(run, load_config(run.config_file)) for run in runs.values()]
 

@@ -60,37 +60,15 @@ def test_comparing_files_of_a_run_equals_comparing_the_run(
     assert run_comparison((files[0], trained.path), **ARGUMENTS) == of_runs
 
 
-def test_two_files_with_references(tmp_path: Path) -> None:
-    texts = {
-        "a": "Da lief ein Hund.\n\n",
-        "b": "Da lief ein Mund.\r\n\r\n",
-        "ref": "Da lief ein Hund.\nJa.\n",
-    }
-    a, b, references = (tmp_path / name for name in texts)
-    for name, text in texts.items():
-        (tmp_path / name).write_bytes(text.encode())
-    result = run_comparison((a, b), **ARGUMENTS, references=references)
-    assert [(each.number, each.source, each.translations) for each in result.sentences] == [
-        (1, None, ("Da lief ein Hund.", "Da lief ein Mund."))
-    ]
-    assert result.scores["bleu"][1].gain < 0
-    assert result.scores["ter"][1].gain > 0
-
-
 def test_what_does_not_belong_together_is_refused(trained: RunDirectory, tmp_path: Path) -> None:
-    short, references, latin = tmp_path / "short", tmp_path / "ref", tmp_path / "latin"
+    short, latin = tmp_path / "short", tmp_path / "latin"
     short.write_text("a\n")
-    references.write_text("a\n\n")
     latin.write_bytes(b"a\n\xe4\n")
     with pytest.raises(DataError, match=f"{short} has 1 line, but .*, test has 22 references"):
         run_comparison((short, trained.path), **ARGUMENTS)
     assert not list(trained.path.glob("hypotheses.*"))
-    with pytest.raises(DataError, match="ref, sentence 2: the reference is empty"):
-        run_comparison((short, short), **ARGUMENTS, references=references)
     with pytest.raises(DataError, match="latin cannot be read: line 2 is not UTF-8"):
         run_comparison((latin, trained.path), **ARGUMENTS)
-    with pytest.raises(ConfigError, match="a file of references has none"):
-        run_comparison((short, trained.path), **ARGUMENTS, references=references)
     with pytest.raises(CheckpointError, match="no checkpoint 'step_9'"):
         run_comparison((short, trained.path), **ARGUMENTS | {"checkpoint": "step_9"})
     with pytest.raises(ConfigError, match=f"none of {short}, {short} is in a run"):
