@@ -20,6 +20,7 @@ from mt.evaluation.test_set import (
     check_references,
     load_evaluation_set,
     read_lines,
+    warn_of_leaks,
     warn_of_other_split,
 )
 from mt.inference.loaded_model import LoadedModel, load_model
@@ -79,6 +80,7 @@ def run_comparison(
         test_set = load_evaluation_set(runs[0][1], split, path=data_path, name=data_name)
         for run, _ in runs:
             warn_of_other_split(run, test_set)
+        warn_of_leaks(test_set, runs[0][1])
         sources = test_set.sources
     count = len(test_set.references)
     if count > MAX_RESAMPLED_LINES:
