@@ -5,10 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from mt.data.sources.source import Split
 from mt.display import aligned, counted
+
+# The first runs have the number of exact ones as well.
+LeakCount = Annotated[int, BeforeValidator(lambda n: n.get("normalised") if isinstance(n, dict) else n)]
 
 
 @dataclass(frozen=True)
@@ -40,22 +43,13 @@ class SplitReport:
 
 
 @dataclass(frozen=True)
-class LeakCounts:
-    """Texts of an evaluation split that are also in the training split."""
-
-    exact: int
-    normalised: int
-    """Likewise, without case, punctuation and spaces."""
-
-
-@dataclass(frozen=True)
 class LeakReport:
-    """How much of an evaluation split is also in the training split."""
+    """How much of an evaluation split is also in the training split, but for case, punctuation and spaces."""
 
     pairs: int
-    source: LeakCounts
-    target: LeakCounts
-    pair: LeakCounts
+    source: LeakCount
+    target: LeakCount
+    pair: LeakCount
 
 
 class CorpusReport(BaseModel):
@@ -98,12 +92,11 @@ def cleaning_table(train: SplitReport, dropped_later: Mapping[str, int]) -> str:
 def leak_sentence(report: CorpusReport) -> tuple[str, bool]:
     """One line on the leaks, and whether to warn because a whole pair has leaked and was not removed."""
     found = [
-        f"{counted(leaks.pair.normalised, 'pair')} ({leaks.pair.exact:,} exactly), "
-        f"{counted(leaks.source.normalised, 'source')} and {counted(leaks.target.normalised, 'target')} "
-        f"of {leaks.pairs:,} in {split}"
+        f"{counted(leaks.pair, 'pair')}, {counted(leaks.source, 'source')} and "
+        f"{counted(leaks.target, 'target')} of {leaks.pairs:,} in {split}"
         for split, leaks in report.leaks.items()
     ]
-    has_leaked = any(leaks.pair.normalised for leaks in report.leaks.values())
+    has_leaked = any(leaks.pair for leaks in report.leaks.values())
     removal = (
         "the pairs were removed" if report.leaks_removed else "cleaning.remove_leaks: true removes the pairs"
     )

@@ -167,7 +167,7 @@ def warn_of_leaks(test_set: EvaluationSet, config: Config) -> None:
         check.search(load_corpus(config.data, config.cleaning).train)
     except DataError as error:
         LOG.warning("pairs that are also in the training data are not counted: %s", error)
-    if num_leaked := check.report()[""].pair.normalised:
+    if num_leaked := check.report()[""].pair:
         LOG.warning(
             f"also in the training data: {num_leaked:,} of the {len(test_set.sources):,} pairs of %s "
             "(ignoring case, spacing and punctuation), which raises the scores",
