@@ -5,10 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from mt.data.sources.source import Split
 from mt.display import aligned, counted
+
+# The first runs have the number of exact ones as well.
+LeakCount = Annotated[int, BeforeValidator(lambda n: n.get("normalised") if isinstance(n, dict) else n)]
 
 
 @dataclass(frozen=True)
@@ -40,22 +43,13 @@ class SplitReport:
 
 
 @dataclass(frozen=True)
-class LeakCounts:
-    """Texts of an evaluation split that are also in the training split."""
-
-    exact: int
-    normalised: int
-    """Likewise, without case, punctuation and spaces."""
-
-
-@dataclass(frozen=True)
 class LeakReport:
-    """How much of an evaluation split is also in the training split."""
+    """How much of an evaluation split is also in the training split, but for case, punctuation and spaces."""
 
     pairs: int
-    source: LeakCounts
-    target: LeakCounts
-    pair: LeakCounts
+    source: LeakCount
+    target: LeakCount
+    pair: LeakCount
 
 
 class CorpusReport(BaseModel):
@@ -72,15 +66,14 @@ class CorpusReport(BaseModel):
     @property
     def has_leaked(self) -> bool:
         """Whether whole pairs of evaluation data are also in the training data, and were not removed."""
-        return not self.leaks_removed and any(leaks.pair.normalised for leaks in self.leaks.values())
+        return not self.leaks_removed and any(leaks.pair for leaks in self.leaks.values())
 
     @property
     def leak_sentence(self) -> str:
         """How much of the evaluation data is also in the training data."""
         counts = [
-            f"{counted(leaks.pair.normalised, 'pair')} ({leaks.pair.exact:,} exactly), "
-            f"{counted(leaks.source.normalised, 'source')} and {counted(leaks.target.normalised, 'target')} "
-            f"of {leaks.pairs:,} in {split}"
+            f"{counted(leaks.pair, 'pair')}, {counted(leaks.source, 'source')} and "
+            f"{counted(leaks.target, 'target')} of {leaks.pairs:,} in {split}"
             for split, leaks in self.leaks.items()
         ]
         if self.leaks_removed:

@@ -15,7 +15,13 @@ from mt.errors import ConfigError, DataError
 from mt.evaluation.analysis import ComparedSentence, most_different_sentences
 from mt.evaluation.evaluate import translate_set
 from mt.evaluation.scores import MAX_RESAMPLED_LINES, Compared, paired_bootstrap
-from mt.evaluation.test_set import EvaluationSet, load_evaluation_set, read_lines, warn_of_other_split
+from mt.evaluation.test_set import (
+    EvaluationSet,
+    load_evaluation_set,
+    read_lines,
+    warn_of_leaks,
+    warn_of_other_split,
+)
 from mt.inference.loaded_model import LoadedModel, load_model
 from mt.run_directory import RunDirectory
 from mt.search.strategy import Beam
@@ -61,6 +67,8 @@ def run_comparison(
     test_set = load_evaluation_set(runs[0][1], split, path=data_path, name=data_name)
     for run, _ in runs:
         warn_of_other_split(run, test_set)
+    if data_path is not None:
+        warn_of_leaks(test_set, runs[0][1])
     count = len(test_set.references)
     if count > MAX_RESAMPLED_LINES:
         raise DataError(

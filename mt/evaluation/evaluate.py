@@ -14,21 +14,15 @@ import torch
 import mt
 from mt import distributed, processes
 from mt.checkpoint.record import MODEL, Checkpoint
-from mt.config.config import Config
 from mt.config.load import load_config
 from mt.data.sources.source import Split
 from mt.device import PrecisionName, choose_device
 from mt.display import progress, visible
-from mt.errors import ConfigError, DataError
+from mt.errors import ConfigError
 from mt.evaluation.analysis import Analysis, ScoredSentence, by_source_length, length_ratio, worst_sentences
 from mt.evaluation.record import RecordedEvaluation, Score, name_in_setting, record_evaluation
 from mt.evaluation.scores import MAX_RESAMPLED_LINES, exact_match, score_with_confidence
-from mt.evaluation.test_set import (
-    EvaluationSet,
-    load_evaluation_set,
-    warn_of_leaks,
-    warn_of_other_split,
-)
+from mt.evaluation.test_set import EvaluationSet, load_evaluation_set, warn_of_leaks, warn_of_other_split
 from mt.files import write_atomically
 from mt.inference.loaded_model import LoadedModel, load_ensemble
 from mt.inference.model_translator import ModelTranslator
@@ -134,6 +128,11 @@ def run_evaluation(
     scores = score_with_confidence(hypotheses, references)
     if literature:
         scores["literature_bleu"] = literature(hypotheses, references, config.data.tgt)
+    analysis = None
+    if analyse:
+        warn_of_leaks(test_set, config)
+        by_length = by_source_length(test_set.sources, hypotheses, references)
+        analysis = Analysis(length_ratio(hypotheses, references), by_length)
     evaluation = Evaluation(
         time=datetime.now(UTC).replace(microsecond=0),
         mt_version=mt.__version__,
@@ -149,24 +148,13 @@ def run_evaluation(
         exact=exact_match(hypotheses, references),
         hypotheses_file=translations.file,
         references_file=run.references_file(test_set.name),
-        analysis=_analyse(config, test_set, hypotheses) if analyse else None,
+        analysis=analysis,
         worst=worst_sentences(test_set.sources, hypotheses, references, num_worst),
         ensemble=[visible(str(model.checkpoint.folder)) for model in rest],
     )
     if not rest:
         record_evaluation(run, evaluation)
     return evaluation
-
-
-def _analyse(config: Config, test_set: EvaluationSet, hypotheses: list[str]) -> Analysis:
-    try:
-        warn_of_leaks(test_set, config)
-    except DataError as error:
-        LOG.warning("pairs that are also in the training data are not counted: %s", error)
-    return Analysis(
-        length_ratio(hypotheses, test_set.references),
-        by_source_length(test_set.sources, hypotheses, test_set.references),
-    )
 
 
 def described(beam: Beam | None) -> str:

@@ -19,7 +19,7 @@ from mt.config.data import DataConfig
 from mt.data.cleaning.leaks import LeakCheck
 from mt.data.corpus import load_corpus, load_parts, load_split
 from mt.data.corpus_report import recorded_fingerprints
-from mt.data.sources.find import find_source, mixed_sources, training_files
+from mt.data.sources.find import find_source
 from mt.data.sources.source import Split
 from mt.data.text_form import TextForm
 from mt.display import visible
@@ -80,7 +80,7 @@ def load_evaluation_set(
         # A built-in corpus has as many pairs as are asked for; any other corpus is used as a whole.
         limit = data.num_train_pairs if path.startswith("builtin:") else None
         changes = {"path": path, "name": name, "revision": None, "num_train_pairs": limit, "mix": None}
-        pairs, is_whole = _load_other(data.model_copy(update=changes), split, data)
+        pairs, is_whole = _load_other(data.model_copy(update=changes), split)
         stem, where = _for_file_name(Path(path).name), f"{path}, {name}" if name else path
         if not is_whole:
             stem, where = f"{stem}.{split}", f"{where}, {split}"
@@ -109,7 +109,7 @@ def check_references(references: Sequence[str], where: str) -> None:
         )
 
 
-def _load_other(other: DataConfig, split: Split, trained_on: DataConfig) -> tuple[datasets.Dataset, bool]:
+def _load_other(other: DataConfig, split: Split) -> tuple[datasets.Dataset, bool]:
     """A split of another corpus, or all of a corpus without splits, and whether it is all.
 
     If it cannot be read with ``data.columns`` and ``data.delimiter``, which are those of the run's corpus,
@@ -117,14 +117,15 @@ def _load_other(other: DataConfig, split: Split, trained_on: DataConfig) -> tupl
     """
     try:
         source = find_source(other)
-        is_whole = source.kind == "files"
-        pairs = load_parts(source.splits["train"]) if is_whole else load_split(other, split)
+        if source.kind == "files":
+            return load_parts(source.splits["train"]), True
+        return load_split(other, split), False
     except DataError:
         if other.columns is None and other.delimiter == "auto":
             raise
         named = other.model_copy(update={"columns": None, "delimiter": "auto"})
         with contextlib.suppress(DataError):
-            loaded = _load_other(named, split, trained_on)
+            loaded = _load_other(named, split)
             LOG.warning(
                 "%s cannot be read with the run's data.columns and data.delimiter: its columns %s and %s "
                 "are read instead",
@@ -134,12 +135,6 @@ def _load_other(other: DataConfig, split: Split, trained_on: DataConfig) -> tupl
             )
             return loaded
         raise
-    # A split that the corpus lacks was carved from its training pairs.
-    is_carved = is_whole or split not in source.splits
-    is_source = (other.path, other.name) in {(own.path, own.name) for own, _ in mixed_sources(trained_on)}
-    if is_carved and (is_source or training_files(other) & training_files(trained_on)):
-        LOG.warning("the run was trained on %s, and may have learnt what is scored", other.path)
-    return pairs, is_whole
 
 
 def was_trained_with_another(run: RunDirectory, test_set: EvaluationSet) -> bool:
@@ -168,8 +163,11 @@ def warn_of_leaks(test_set: EvaluationSet, config: Config) -> None:
         return
     pairs = datasets.Dataset.from_dict({"src": test_set.sources, "tgt": test_set.references})
     check = LeakCheck({"": pairs}, TextForm.of(config.cleaning))
-    check.search(load_corpus(config.data, config.cleaning).train)
-    if num_leaked := check.report()[""].pair.normalised:
+    try:
+        check.search(load_corpus(config.data, config.cleaning).train)
+    except DataError as error:
+        LOG.warning("pairs that are also in the training data are not counted: %s", error)
+    if num_leaked := check.report()[""].pair:
         LOG.warning(
             f"also in the training data: {num_leaked:,} of the {len(test_set.sources):,} pairs of %s "
             "(ignoring case, spacing and punctuation), which raises the scores",

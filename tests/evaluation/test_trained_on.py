@@ -32,28 +32,6 @@ def write_folder(folder: Path, splits: dict[str, list[str]]) -> Path:
     return folder
 
 
-def test_training_pairs_are_reported_when_scored_as_a_split_that_their_corpus_lacks(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    lines = [f"Sentence {number}." for number in range(400)]
-    whole = write_folder(
-        tmp_path / "whole", {"train": lines[:2], "validation": lines[2:4], "test": lines[4:6]}
-    )
-    part = write_folder(tmp_path / "part", {"train": lines[6:]})
-    # A mixed source is not carved, and neither is a corpus that gets its splits from another source.
-    for data in (DataConfig(path=str(whole), mix=str(part), src="en", tgt="de"),
-                 DataConfig(path=str(part), mix=str(whole), src="en", tgt="de")):  # fmt: skip
-        load_evaluation_set(a_config(data), "test", path=str(part))
-        assert f"was trained on {part}, " in caplog.text
-        caplog.clear()
-        assert load_evaluation_set(a_config(data), "test", path=str(whole)).sources == lines[4:6]
-        # Whoever names the training split means it.
-        assert load_evaluation_set(a_config(data), "train", path=str(part)).sources
-    other = a_config(DataConfig(path=str(whole), src="en", tgt="de"))
-    assert load_evaluation_set(other, "test", path=str(part)).where == f"{part}, test"
-    assert caplog.text == ""
-
-
 def test_a_corpus_that_has_changed_since_training_is_reported(
     trained: RunDirectory, tiny_corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -2,7 +2,7 @@
 
 import string
 from collections.abc import Mapping
-from itertools import chain, product
+from itertools import chain
 
 import datasets
 import numpy as np
@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mt.data.corpus_report import LeakCounts, LeakReport
+from mt.data.corpus_report import LeakReport
 from mt.data.text_form import TextForm
 
 CHUNK_SIZE = 10_000
@@ -19,16 +19,14 @@ CHUNK_SIZE = 10_000
 LEFT_OUT = r"[\p{P}\p{S}\p{Z}\p{C}]+"
 NOT_IN_KEYS = bytes(set(range(256)) - set((string.digits + string.ascii_lowercase).encode()))
 
-FORMS = ("exact", "normalised")
 SIDES = ("source", "target", "pair")
-KINDS = tuple(product(FORMS, SIDES))
 
-# By `KINDS`. Python's own hashes are fast, have 64 bits, and are never stored.
-Hashes = dict[tuple[str, str], list[int]]
+# By `SIDES`. Python's own hashes are fast, have 64 bits, and are never stored.
+Hashes = dict[str, list[int]]
 
 
 class LeakCheck:
-    """Finds the training pairs that are also in the evaluation splits, exactly or after normalisation.
+    """Finds the training pairs that are also in the evaluation splits when both are normalised.
 
     It keeps only hashes, and only those of the evaluation splits, which are small.
     """
@@ -37,14 +35,14 @@ class LeakCheck:
         """Remember the evaluation splits by name; ``form`` is that of the training pairs."""
         self._known: dict[str, Hashes] = {}
         self._keys = set[bytes]()
-        self._found = {kind: set[int]() for kind in KINDS}
+        self._found = {side: set[int]() for side in SIDES}
         for split, dataset in evaluation.items():
             texts = dataset[:]
             rewritten = (form.rewrite(texts[side]) for side in ("src", "tgt"))
             src, tgt = (pa.chunked_array([side], pa.large_string()) for side in rewritten)
             self._known[split] = _hashes(src, tgt)
             self._keys.update(_keys(src), _keys(tgt))
-        self._all = {kind: set(chain(*(known[kind] for known in self._known.values()))) for kind in KINDS}
+        self._all = {side: set(chain(*(known[side] for known in self._known.values()))) for side in SIDES}
 
     def search(self, train: datasets.Dataset) -> npt.NDArray[np.int64]:
         """Record what ``train`` shares with the evaluation splits; return the rows of shared pairs."""
@@ -55,10 +53,9 @@ class LeakCheck:
             is_near = np.array([not self._keys.isdisjoint(pair) for pair in keys])
             suspects = chunk.filter(pa.array(is_near))
             hashes = _hashes(suspects["src"], suspects["tgt"])
-            for kind, found in self._found.items():
-                found.update(self._all[kind].intersection(hashes[kind]))
-            pairs = self._all["normalised", "pair"]
-            is_leaked = [pair in pairs for pair in hashes["normalised", "pair"]]
+            for side, found in self._found.items():
+                found.update(self._all[side].intersection(hashes[side]))
+            is_leaked = [pair in self._all["pair"] for pair in hashes["pair"]]
             rows.append(start + np.flatnonzero(is_near)[is_leaked])
         return np.concatenate(rows)
 
@@ -66,9 +63,8 @@ class LeakCheck:
         """For each split, how many of its sources, targets and pairs are in the training data."""
         reports = {}
         for split, known in self._known.items():
-            num_found = {kind: sum(value in self._found[kind] for value in known[kind]) for kind in KINDS}
-            counts = (LeakCounts(*(num_found[form, side] for form in FORMS)) for side in SIDES)
-            reports[split] = LeakReport(len(known["exact", "pair"]), *counts)
+            num_found = (sum(value in self._found[side] for value in known[side]) for side in SIDES)
+            reports[split] = LeakReport(len(known["pair"]), *num_found)
         return reports
 
 
@@ -83,12 +79,8 @@ def _keys(texts: pa.ChunkedArray) -> list[bytes]:
 
 
 def _hashes(src: pa.ChunkedArray, tgt: pa.ChunkedArray) -> Hashes:
-    hashes: Hashes = {}
-    for form, sides in zip(FORMS, ((src, tgt), (_normalised(src), _normalised(tgt))), strict=True):
-        sources, targets = (list(map(hash, side.to_pylist())) for side in sides)
-        pairs = [hash(pair) for pair in zip(sources, targets, strict=True)]
-        hashes |= {(form, "source"): sources, (form, "target"): targets, (form, "pair"): pairs}
-    return hashes
+    sources, targets = (list(map(hash, _normalised(side).to_pylist())) for side in (src, tgt))
+    return {"source": sources, "target": targets, "pair": list(map(hash, zip(sources, targets, strict=True)))}
 
 
 def _normalised(texts: pa.ChunkedArray) -> pa.ChunkedArray:

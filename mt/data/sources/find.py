@@ -3,7 +3,6 @@
 import glob
 import re
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -70,16 +69,6 @@ def check_sources(config: DataConfig) -> None:
     for _, _, source in find_sources(config, fast=True):
         for first, *_ in source.splits.values():
             next(iter(first.pairs), None)
-
-
-def training_files(config: DataConfig) -> set[Path]:
-    """The files on disk that all sources train on; none for a source that is no longer there."""
-    files = set[Path]()
-    for source_config, _ in mixed_sources(config):
-        with suppress(DataError):
-            if source := _on_disk(source_config):
-                files |= {file.resolve() for part in source.splits["train"] for file in part.files}
-    return files
 
 
 def find_source(config: DataConfig) -> Source:
