@@ -100,7 +100,7 @@ def _what_to_do_next(outcome: "Outcome", run: "RunDirectory", config: "Config", 
     from mt.training.schedule import has_ended
 
     if outcome.finished is None:
-        without = " without --restart" if restarted and outcome.was_started else ""
+        without = " without --restart" if restarted and outcome.counters.step else ""
         return f"The same command{without} resumes the run."
     if outcome.was_finished:
         limits = "that limit"

@@ -1,16 +1,15 @@
 """Reads a run's ``metrics.jsonl``, in which each line is a point: the metrics of one kind at one step."""
 
-import contextlib
 import json
 import math
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
-from mt.files import read_bytes
+from mt.files import read_json_lines
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(NamedTuple):
     """The metrics of one step."""
 
     step: int
@@ -25,10 +24,9 @@ class Point:
 def read_points(file: Path) -> list[Point]:
     """All points of a file in their order, none if it does not exist, without one that a crash cut off."""
     points = []
-    for line in read_bytes(file, max_bytes=2**30).split(b"\n") if file.exists() else ():
-        with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            text = line.decode()
-            values = json.loads(text)
+    for values in read_json_lines(file):
+        text = json.dumps(values)
+        with suppress(ValueError, TypeError, KeyError):
             step, kind = int(values.pop("step")), str(values.pop("kind"))
             # JSON has no NaN.
             figures = {name: math.nan if value is None else float(value) for name, value in values.items()}

@@ -50,8 +50,6 @@ class Outcome:
     exit_code: int = 0
     was_finished: bool = False
     """Whether the run was finished before this session, which therefore did nothing."""
-    was_started: bool = True
-    """False if it was interrupted before an old run was moved aside."""
 
     def __repr__(self) -> str:
         best = "" if self.counters.best_value is None else f"; best {self.counters.best_value:.2f}"
@@ -101,7 +99,7 @@ def run_training(
             corpus = _make_room(config, run, interruption) if restart and run.exists else None
         except Interrupted:
             _report_end(None, Counters(), config, interruption)
-            return Outcome(None, Counters(), interruption.exit_code, was_started=False)
+            return Outcome(None, Counters(), interruption.exit_code)
         with run.lock():
             outcome = _train(config, run, precision, interruption, corpus, on_metrics)
         if outcome.finished is not None and not outcome.was_finished:
@@ -129,10 +127,9 @@ def _train(
     on_metrics: OnMetrics | None = None,
 ) -> Outcome:
     """Train in one process: the first begins or resumes the run, and the others do what it does."""
-    is_first = processes.IS_FIRST
-    point = resume.find_resume_point(run, config) if is_first else None
+    point = resume.find_resume_point(run, config) if processes.IS_FIRST else None
     finished, step = distributed.broadcast((point.finished, point.checkpoint.step) if point else (None, 0))
-    if not is_first and step and finished is None:
+    if not processes.IS_FIRST and step and finished is None:
         point = resume.find_resume_point(run, config)
         if point is None or point.checkpoint.step != step:
             who = f"process {processes.RANK}"
@@ -141,7 +138,7 @@ def _train(
     if finished is not None:
         run.stopped_file.unlink(missing_ok=True)
         return Outcome(finished, counters, was_finished=True)
-    with log_file(run, is_session=is_first), explain_out_of_memory(config):
+    with log_file(run, is_session=processes.IS_FIRST), explain_out_of_memory(config):
         try:
             ready = _ready(config, run, precision, interruption, point, corpus, on_metrics)
             with ready as (state, batches, session):
@@ -149,7 +146,7 @@ def _train(
                 finished = train(state, batches, session)
         except Interrupted:
             interruption.agree(stop=True)
-        if is_first:
+        if processes.IS_FIRST:
             reason = _report_end(finished, counters, config, interruption)
             record_session(run, "end", reason=reason)
             if finished is None:
@@ -168,11 +165,10 @@ def _ready(
     on_metrics: OnMetrics | None,
 ) -> Iterator[tuple[TrainState, BatchStream, Session]]:
     """Prepare the data, and build or restore the model, for the duration of the ``with`` block."""
-    is_first = processes.IS_FIRST
     torch.manual_seed(config.training.seed)
     with interruption.at_once():
         # The other processes use the tokenizers that the first one has saved.
-        resuming = point is not None or not is_first
+        resuming = point is not None or not processes.IS_FIRST
         prepared = distributed.first_rank_first(
             lambda: prepare(config, run, resuming=resuming, corpus=corpus)
         )
@@ -207,15 +203,16 @@ def _ready(
     config = resume.with_training(config, compile=is_compiled(config.training, total_steps))
     if config.training.compile:
         compile_objective(state.objective)
-    if is_first:
+    if processes.IS_FIRST:
         # Written only now, because a run that is refused or already finished keeps its config.
         resume.write_config(run, config)
     if processes.ARE_SEVERAL:
         state.try_out(distributed.barrier_after(lambda: batches.largest_batch(state.counters.epoch)))
-    with _progress(config, run, state, total_steps, on_metrics) if is_first else nullcontext() as progress:
+    shown = _progress(config, run, state, total_steps, on_metrics) if processes.IS_FIRST else nullcontext()
+    with shown as progress:
         newest = point.checkpoint if point else None
         session = Session(config, run, prepared, environment, interruption, progress, newest)
-        if is_first:
+        if processes.IS_FIRST:
             # Removed only now, because a refused start, as of a changed corpus, must keep it.
             run.stopped_file.unlink(missing_ok=True)
             record_session(run, "training", step=state.counters.step)

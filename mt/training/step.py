@@ -94,7 +94,7 @@ def accumulate_gradients(
         return total, positions_too_large
 
     def lower_bound(_: int | None) -> list[int | None]:
-        _report_too_large(latest)
+        report_too_large(latest, can_split=not processes.ARE_SEVERAL)
         return [latest.num_positions]
 
     [result] = split_on_out_of_memory(accumulate, positions_too_large, lower_bound)
@@ -115,23 +115,18 @@ def _split(batch: Batch, positions_too_large: int | None) -> list[Batch]:
     return [part for half in batch.halves() for part in _split(half, positions_too_large)]
 
 
-def _report_too_large(batch: Batch) -> None:
+def report_too_large(batch: Batch, *, can_split: bool) -> None:
     """Say what to change where a batch does not fit into memory, as an error if it cannot be split."""
     rows, length = batch.labels.shape
-    lengths = f"{batch.src_ids.size(1)} source and {length} target tokens"
-    remedy = "In the next run, lower training.batch_tokens and raise training.num_micro_batches."
-    if processes.ARE_SEVERAL:
-        who = f"process {processes.RANK} of {processes.SIZE}"
-        raise RunError(f"{who} has run out of memory in a batch of {rows} pairs of {lengths}. {remedy}")
-    if rows == 1:
-        raise RunError(
-            f"a single sentence pair of {lengths} does not fit into memory. Lower data.max_length, or make "
-            "the model smaller."
-        )
-    what = f"a batch of {rows} pairs of {lengths} was split in two"
-    LOG.warning(
-        "out of memory: %s. From now on all of about this size are, which takes time. %s", what, remedy
+    pairs = "a single pair" if rows == 1 else f"a batch of {rows} pairs"
+    what = f"{pairs} of {batch.src_ids.size(1)} source and {length} target tokens"
+    remedy = (
+        "In the next run, lower training.batch_tokens and raise training.num_micro_batches; or, if it is a "
+        "single pair, lower data.max_length, or make the model smaller."
     )
+    if rows == 1 or not can_split:
+        raise RunError(f"{what} does not fit into memory. {remedy}")
+    LOG.warning("out of memory: %s was split in two, which takes time. %s", what, remedy)
 
 
 @contextmanager

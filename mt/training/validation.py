@@ -1,6 +1,5 @@
 """Validation: the loss of the model, and the scores of its translations."""
 
-import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,12 +12,10 @@ import torch
 from mt import distributed
 from mt.data.batches.batch import Batch
 from mt.device import Precision, split_on_out_of_memory
-from mt.errors import RunError
 from mt.evaluation.record import Score
 from mt.evaluation.scores import score_translations
 from mt.training.loss import Objective
-
-LOG = logging.getLogger(__name__)
+from mt.training.step import report_too_large
 
 
 @dataclass(frozen=True)
@@ -91,10 +88,5 @@ def validation_loss(objective: Objective, batches: Iterable[Batch], precision: P
 
 
 def _halves(batch: Batch) -> tuple[Batch, Batch]:
-    if len(batch.labels) == 1:
-        raise RunError(
-            f"a single validation pair of {batch.labels.numel()} target tokens does not fit into memory. "
-            "Lower data.max_length, or make the model smaller."
-        )
-    LOG.warning("out of memory in validation: a batch of %d pairs was split in two", len(batch.labels))
+    report_too_large(batch, can_split=True)
     return batch.halves()

@@ -115,7 +115,6 @@ def test_the_size_that_was_too_large_is_reported(
     (message,) = caplog.messages
     lengths = f"{batch.src_ids.size(1)} source and {batch.labels.size(1)} target tokens"
     assert f"a batch of 11 pairs of {lengths} was split in two" in message
-    assert "From now on" in message
     assert "lower training.batch_tokens" in message
 
 
@@ -124,7 +123,9 @@ def test_one_pair_that_does_not_fit_is_an_error(
 ) -> None:
     objective = cramped(0)
     before = [p.detach().clone() for p in objective.parameters()]
-    with pytest.raises(RunError, match=r"a single sentence pair of \d+ source and \d+ target tokens"):
+    with pytest.raises(
+        RunError, match=r"a single pair of \d+ source and .* does not fit .* lower data\.max_length"
+    ):
         step(objective, make_batches([3]))
     assert all(map(torch.equal, before, objective.parameters()))
 
@@ -168,8 +169,8 @@ def test_validation_is_halved_and_finds_the_same(
     whole, split = cramped(100).eval(), cramped(2).eval()
     losses = [validation_loss(o, make_batches([4, 7]), precision) for o in (whole, split)]
     assert losses[1] == pytest.approx(losses[0], rel=1e-6)
-    assert "out of memory in validation: a batch of 7 pairs was split in two" in caplog.messages
-    with pytest.raises(RunError, match="a single validation pair"):
+    assert "out of memory: a batch of 7 pairs of" in caplog.text
+    with pytest.raises(RunError, match=r"a single pair of .* does not fit into memory"):
         validation_loss(cramped(0).eval(), make_batches([2]), precision)
 
 
