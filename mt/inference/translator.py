@@ -4,7 +4,6 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
@@ -181,7 +180,8 @@ class Translator:
 
         Args:
             texts: The texts. Each of their lines is translated by itself, and comes back as a line.
-            num_best: The maximum number of translations per text; more than 1 need a beam.
+            num_best: The maximum number of translations per text; more than 1 need a beam. If its lines or
+                sentences are translated by themselves, the nth has the nth best translation of each.
             strategy: The decoding strategy: `Beam`, `Sampling`, or None for greedy search.
             constraints: Constraints on the translation of each sentence.
             max_length: The most tokens in each sentence's translation, without EOS; a longer one is cut. It
@@ -199,8 +199,7 @@ class Translator:
 
         Raises:
             LinesError: If a sentence is too long and ``refuse_long``, or does not fit into memory; if its
-                logits are NaN or infinite; if a prefix is too long; if a text has several lines or sentences
-                that are translated by themselves, and ``num_best`` is more than 1.
+                logits are NaN or infinite; if a prefix is too long.
             ConfigError: If the minimum length is more than the model, or ``max_length``, permits.
         """
         if isinstance(texts, str):
@@ -225,7 +224,6 @@ class Translator:
                 first_line=first_line,
                 refuse_long=refuse_long,
                 most_in_prefix=limit - 1,
-                have_lists=num_best > 1,
             )
             advance(len(texts) - len({segment.index for segment in segments}))
             engine = self.engine
@@ -243,14 +241,17 @@ class Translator:
             reasons = {line: reason.replace("line", "text", 1) for line, reason in error.reasons.items()}
             raise type(error)(reasons) from error
         penalty, normalization = rules.beam.length_penalty, rules.beam.length_normalization
-        # For each text, the best of each of its segments; there is an n-best list for one segment only.
+        # For each text, the best of each of its segments.
         ranked: list[list[list[tuple[Segment, Hypothesis, float]]]] = [[] for _ in texts]
         for segment, best_first in zip(segments, hypotheses, strict=True):
             scored = [(each, normalised_score(each, penalty, normalization)) for each in best_first]
             scored = scored if max_length is None else cut_off(scored, max_length)
             ranked[segment.index].append([(segment, *each) for each in scored[:num_best]])
         return [
-            [join_parts(len(lines), parts, self.tgt_tokenizer) for parts in product(*of_text)]
+            [
+                join_parts(len(lines), parts, self.tgt_tokenizer)
+                for parts in [*zip(*of_text, strict=False)] or [()]
+            ]
             for lines, of_text in zip(by_text, ranked, strict=True)
         ]
 
