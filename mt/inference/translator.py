@@ -7,9 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
-from mt import processes
 from mt.data.tokenizers.tokenizer import Tokenizer
-from mt.display import counted
 from mt.errors import ConfigError, DeviceError, ExportError, LinesError
 from mt.inference.engines import Engine, Rules, Sentence
 from mt.inference.exported_folder import ModelFacts
@@ -38,8 +36,8 @@ class Translator:
     translator.translate(["The dog sees a house."], strategy=Beam(5))
     """
 
-    why = ""
-    """Why its engine was chosen, in a few words."""
+    why = "it is the fastest and was verified"
+    """Why its engine was chosen."""
 
     def __init__(
         self,
@@ -104,14 +102,12 @@ class Translator:
 
             return ModelTranslator.from_run(run, checkpoint=checkpoint, others=others, **options)
 
-        if engine not in (known := get_args(EngineChoice)):
-            raise ValueError(f"engine must be {', '.join(known[:-1])} or {known[-1]}, not {engine!r}")
+        if engine not in get_args(EngineChoice):
+            raise ValueError(f"engine must be one of {', '.join(get_args(EngineChoice))}, not {engine!r}")
         if engine == "torch":
-            why = "it was asked for"
-        elif others:
+            return load_model()
+        if others:
             why = "an ensemble translates"
-        elif processes.are_several():
-            why = "several processes share the work"
         elif engine == "auto" and os.environ.get("MT_ENGINE") == "torch":
             why = "MT_ENGINE is torch"
         else:
@@ -119,14 +115,8 @@ class Translator:
                 from mt.inference.engine.ctranslate2_engine import load_converted
 
                 fallback = load_model if engine == "auto" else None
-                translator: Translator = load_converted(run, checkpoint, load_model=fallback, **options)
-                translator.why = "it is the fastest and was verified"
-                return translator
-            except ImportError as error:
-                why = f"{error.name} is not installed"
-            except OSError as error:
-                why = f"the fast engine cannot be written: {error.strerror}"
-            except (DeviceError, ExportError) as error:
+                return load_converted(run, checkpoint, load_model=fallback, **options)
+            except (ImportError, OSError, DeviceError, ExportError) as error:
                 why = str(error).removesuffix(".")
         if engine == "ctranslate2":
             raise ConfigError(f"CTranslate2 cannot translate with {run.path}: {why}. Leave the engine to mt.")
@@ -204,13 +194,12 @@ class Translator:
         """
         if isinstance(texts, str):
             raise TypeError("texts must be a sequence of lines, not a single string")
-        limit = self.facts.max_length
-        limit = limit if max_length is None else min(limit, max_length + 1)
+        most = self.facts.max_length if max_length is None else max_length
+        limit = min(self.facts.max_length, most + 1)
         if constraints.min_length >= limit:
             raise ConfigError(
-                f"translations of at least {counted(constraints.min_length, 'token')} and EOS are longer "
-                f"than the {limit} tokens that may be written: lower the minimum, or raise the maximum up to "
-                "data.max_length of the model."
+                f"at least {constraints.min_length} tokens and EOS do not fit into {limit}: lower the minimum "
+                "length, or raise the maximum up to data.max_length of the model."
             )
         rules = Rules(strategy, constraints, keep_unk, self.facts.copies_words, with_scores)
         by_text = [[text] if join_lines else lines_of(text) for text in texts]
@@ -241,12 +230,10 @@ class Translator:
             reasons = {line: reason.replace("line", "text", 1) for line, reason in error.reasons.items()}
             raise type(error)(reasons) from error
         penalty, normalization = rules.beam.length_penalty, rules.beam.length_normalization
-        # For each text, the best of each of its segments.
         ranked: list[list[list[tuple[Segment, Hypothesis, float]]]] = [[] for _ in texts]
         for segment, best_first in zip(segments, hypotheses, strict=True):
             scored = [(each, normalised_score(each, penalty, normalization)) for each in best_first]
-            scored = scored if max_length is None else cut_off(scored, max_length)
-            ranked[segment.index].append([(segment, *each) for each in scored[:num_best]])
+            ranked[segment.index].append([(segment, *each) for each in cut_off(scored, most)[:num_best]])
         return [
             [
                 join_parts(len(lines), parts, self.tgt_tokenizer)
@@ -257,28 +244,23 @@ class Translator:
 
     def _sentence(self, segment: Segment, rules: Rules, most: int, first_line: int) -> Sentence:
         """What the engine gets of a segment; its translation has at most ``most`` tokens, including EOS."""
-        facts, length = self.facts, len(segment.tokens) + 1
-        limit = length_limit(length, facts.max_length, target_ratio=facts.target_ratio)
+        usual = length_limit(
+            len(segment.tokens) + 1, self.facts.max_length, target_ratio=self.facts.target_ratio
+        )
         # Room for the tokens that must be written, and for EOS after them.
-        least = max(rules.constraints.min_length, len(segment.prefix))
-        limit = min(max(limit, least + 1), most)
+        least = max(rules.constraints.min_length, len(segment.prefix)) + 1
         return Sentence(
             first_line + segment.index,
             [token.id for token in segment.tokens],
             [token.id for token in segment.prefix],
             segment.prefix_copies(),
-            limit,
+            min(max(usual, least), most),
             # Segments of one line, and neighbouring lines, get numbers that are far apart.
             first_line + segment.index + segment.number * 1_000_000_007,
         )
 
     def align(self, source: str, translations: Sequence[Translation]) -> list[list[tuple[int, int]] | None]:
-        """Align the words of a text with those of translations that this translator has found.
-
-        Returns:
-            The result of `aligned_words` for each translation; None for all of a text that was translated in
-            parts.
-        """
+        """Align the words of a text with those of its translations; None for each that has several parts."""
         if any(len(translation.parts) > 1 for translation in translations):
             return [None] * len(translations)
         written = [
@@ -291,15 +273,11 @@ class Translator:
         ]
 
     def score(self, pairs: Sequence[tuple[str, str]], *, first_line: int = 1) -> "list[ScoredPair]":
-        """Compute how probable the model finds given translations, by torch.
-
-        Args:
-            pairs: Sources, each with its translation.
-            first_line: The number of the first pair, for messages.
+        """Compute by torch how probable the model finds translations, of pairs of a source and a translation.
 
         Raises:
             LinesError: If a side is too long for the model, a pair does not fit into memory, or a
-                log-probability is NaN or infinite.
+                log-probability is NaN or infinite; it counts pairs from ``first_line``.
         """
         return self._model("it does not score translations").score(pairs, first_line=first_line)
 

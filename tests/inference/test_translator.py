@@ -278,7 +278,7 @@ def test_a_prefix_or_minimum_length_fits_or_is_refused(translator: ModelTranslat
         translator.n_best(["milk"], prefixes=["der Hund " * 8], first_line=4)
     [[found]] = translator.n_best(["milk"], constraints=Constraints(min_length=15))
     assert len(found.text.replace(".", " .").replace("!", " !").split()) >= 15
-    with pytest.raises(ConfigError, match="at least 16 tokens and EOS are longer than the 16 tokens that"):
+    with pytest.raises(ConfigError, match="at least 16 tokens and EOS do not fit into 16"):
         translator.n_best(["milk"], constraints=Constraints(min_length=16))
 
 

@@ -42,7 +42,7 @@ def test_texts_are_translated_as_the_translator_does(client: TestClient, referen
     assert served.pop("checkpoint").startswith("step_")
     assert served == {
         "run": "tiny", "src": "en", "tgt": "de", "waiting": 0, "example": "my aunt finds a house!",
-        "engine": "torch", "precision": "float32", "device": "cpu", "why": "",
+        "engine": "torch", "precision": "float32", "device": "cpu", "why": "it was asked for",
     }  # fmt: skip
     answer = client.post("/translate", json={"text": SENTENCE})
     [[alone]] = reference.n_best([SENTENCE])

@@ -276,9 +276,7 @@ def load_exported(
             engine.attention([], [[]])
     except RuntimeError as error:
         raise DeviceError(f"CTranslate2 cannot compute on {kind}: {error}. Use --device cpu.") from error
-    translator = Translator(engine, record, *tokenizers, dictionary=dictionary, load_model=load_model)
-    translator.why = "it is an exported folder"
-    return translator
+    return Translator(engine, record, *tokenizers, dictionary=dictionary, load_model=load_model)
 
 
 def _named(names: Sequence[str], rows: Iterable[Sequence[int]]) -> list[list[str]]:
