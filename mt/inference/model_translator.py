@@ -80,6 +80,7 @@ class ModelTranslator(Translator):
     """A trained model in torch, the reference, which can be looked at; or an ensemble of several."""
 
     engine: TorchEngine
+    why = "it was asked for"
 
     def __init__(
         self,
@@ -97,8 +98,7 @@ class ModelTranslator(Translator):
         """
         settle_threads_and_memory()
         members = [loaded, *others]
-        configs = [each.config for each in members]
-        models = [each.model.eval() if device is None else each.model.eval().to(device) for each in members]
+        models = [each.model.eval().to(device) for each in members]
         device = loaded.model.output.weight.device
         chosen = choose_precision(precision, device)
         if chosen != "float32":
@@ -116,8 +116,8 @@ class ModelTranslator(Translator):
             ),
             replace(
                 loaded.facts,
-                max_length=min(each.data.max_length for each in configs),
-                copies_words=all(each.copies_words for each in configs),
+                max_length=min(each.facts.max_length for each in members),
+                copies_words=all(each.facts.copies_words for each in members),
             ),
             loaded.src_tokenizer,
             loaded.tgt_tokenizer,
@@ -142,7 +142,7 @@ class ModelTranslator(Translator):
         return cls(first, device=device, others=rest, **options)
 
     def score(self, pairs: Sequence[tuple[str, str]], *, first_line: int = 1) -> list[ScoredPair]:
-        """Compute how probable the model finds given translations, as in `Translator`."""
+        """Compute how probable the model finds translations, as in `Translator`."""
         sources, targets = (
             [[token.id for token in tokens] for tokens in reader.read_batch([pair[side] for pair in pairs])]
             for side, reader in enumerate((self.reader, self.tgt_reader))

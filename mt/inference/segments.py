@@ -74,13 +74,11 @@ def read_segments(
     first_line: int,
     refuse_long: bool,
     most_in_prefix: int,
-    have_lists: bool,
 ) -> list[Segment]:
     """Read the lines of texts: no segment for an empty line, one for most lines, several for a long one.
 
     The first segment of a text gets its prefix. A *sentence* that has ``max_length`` tokens is an error if
-    ``refuse_long``; if not, it is cut, because an evaluation must score every line. A text of several
-    segments is an error if ``have_lists`` of the n best translations.
+    ``refuse_long``; if not, it is cut, because an evaluation must score every line.
     """
     tokens_of_lines = iter(reader.read_batch([line for lines in texts for line in lines]))
     segments: list[Segment] = []
@@ -105,12 +103,6 @@ def read_segments(
             reasons[first_line + index] = (
                 f"{named} has a prefix of {counted(len(prefix), 'token')}, but a translation may have at "
                 f"most {most_in_prefix}. Give a shorter prefix."
-            )
-        if have_lists and number > 1:
-            reasons.setdefault(
-                first_line + index,
-                f"{named} is not translated as a whole, so it has no n-best list. Give each of its lines and "
-                "sentences separately, or join its lines with join_lines.",
             )
     if reasons:
         raise LinesError(reasons)

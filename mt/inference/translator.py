@@ -4,13 +4,10 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
-from mt import processes
 from mt.data.tokenizers.tokenizer import Tokenizer
-from mt.display import counted
 from mt.errors import ConfigError, EngineError, LinesError
 from mt.inference.engines import Engine, Rules, Sentence
 from mt.inference.exported_folder import ModelFacts
@@ -39,8 +36,8 @@ class Translator:
     translator.translate(["The dog sees a house."], strategy=Beam(5))
     """
 
-    why = ""
-    """Why its engine was chosen, in a few words."""
+    why = "it is the fastest and was verified"
+    """Why its engine was chosen."""
 
     def __init__(
         self,
@@ -105,14 +102,12 @@ class Translator:
 
             return ModelTranslator.from_run(run, checkpoint=checkpoint, others=others, **options)
 
-        if engine not in (known := get_args(EngineChoice)):
-            raise ValueError(f"engine must be {', '.join(known[:-1])} or {known[-1]}, not {engine!r}")
+        if engine not in get_args(EngineChoice):
+            raise ValueError(f"engine must be one of {', '.join(get_args(EngineChoice))}, not {engine!r}")
         if engine == "torch":
-            why = "it was asked for"
-        elif others:
+            return load_model()
+        if others:
             why = "an ensemble translates"
-        elif processes.ARE_SEVERAL:
-            why = "several processes share the work"
         elif engine == "auto" and os.environ.get("MT_ENGINE") == "torch":
             why = "MT_ENGINE is torch"
         else:
@@ -120,14 +115,8 @@ class Translator:
                 from mt.inference.engine.ctranslate2_engine import load_converted
 
                 fallback = load_model if engine == "auto" else None
-                translator: Translator = load_converted(run, checkpoint, load_model=fallback, **options)
-                translator.why = "it is the fastest and was verified"
-                return translator
-            except ImportError as error:
-                why = f"{error.name} is not installed"
-            except OSError as error:
-                why = f"the fast engine cannot be written: {error.strerror}"
-            except EngineError as error:
+                return load_converted(run, checkpoint, load_model=fallback, **options)
+            except (ImportError, OSError, EngineError) as error:
                 why = str(error).removesuffix(".")
         if engine == "ctranslate2":
             raise ConfigError(f"CTranslate2 cannot translate with {run.path}: {why}. Leave the engine to mt.")
@@ -181,7 +170,8 @@ class Translator:
 
         Args:
             texts: The texts. Each of their lines is translated by itself, and comes back as a line.
-            num_best: The maximum number of translations per text; more than 1 need a beam.
+            num_best: The maximum number of translations per text; more than 1 need a beam. If its lines or
+                sentences are translated by themselves, the nth has the nth best translation of each.
             strategy: The decoding strategy: `Beam`, `Sampling`, or None for greedy search.
             constraints: Constraints on the translation of each sentence.
             max_length: The most tokens in each sentence's translation, without EOS; a longer one is cut. It
@@ -199,19 +189,17 @@ class Translator:
 
         Raises:
             LinesError: If a sentence is too long and ``refuse_long``, or does not fit into memory; if its
-                logits are NaN or infinite; if a prefix is too long; if a text has several lines or sentences
-                that are translated by themselves, and ``num_best`` is more than 1.
+                logits are NaN or infinite; if a prefix is too long.
             ConfigError: If the minimum length is more than the model, or ``max_length``, permits.
         """
         if isinstance(texts, str):
             raise TypeError("texts must be a sequence of lines, not a single string")
-        limit = self.facts.max_length
-        limit = limit if max_length is None else min(limit, max_length + 1)
+        most = self.facts.max_length if max_length is None else max_length
+        limit = min(self.facts.max_length, most + 1)
         if constraints.min_length >= limit:
             raise ConfigError(
-                f"translations of at least {counted(constraints.min_length, 'token')} and EOS are longer "
-                f"than the {limit} tokens that may be written: lower the minimum, or raise the maximum up to "
-                "data.max_length of the model."
+                f"at least {constraints.min_length} tokens and EOS do not fit into {limit}: lower the "
+                "minimum length, or raise the maximum up to data.max_length of the model."
             )
         rules = Rules(strategy, constraints, keep_unk, self.facts.copies_words, with_scores)
         by_text = [[text] if join_lines else lines_of(text) for text in texts]
@@ -225,7 +213,6 @@ class Translator:
                 first_line=first_line,
                 refuse_long=refuse_long,
                 most_in_prefix=limit - 1,
-                have_lists=num_best > 1,
             )
             advance(len(texts) - len({segment.index for segment in segments}))
             engine = self.engine
@@ -243,41 +230,37 @@ class Translator:
             reasons = {line: reason.replace("line", "text", 1) for line, reason in error.reasons.items()}
             raise type(error)(reasons) from error
         penalty, normalization = rules.beam.length_penalty, rules.beam.length_normalization
-        # For each text, the best of each of its segments; there is an n-best list for one segment only.
         ranked: list[list[list[tuple[Segment, Hypothesis, float]]]] = [[] for _ in texts]
         for segment, best_first in zip(segments, hypotheses, strict=True):
             scored = [(each, normalised_score(each, penalty, normalization)) for each in best_first]
-            scored = scored if max_length is None else cut_off(scored, max_length)
-            ranked[segment.index].append([(segment, *each) for each in scored[:num_best]])
+            ranked[segment.index].append([(segment, *each) for each in cut_off(scored, most)[:num_best]])
         return [
-            [join_parts(len(lines), parts, self.tgt_tokenizer) for parts in product(*of_text)]
+            [
+                join_parts(len(lines), parts, self.tgt_tokenizer)
+                for parts in [*zip(*of_text, strict=False)] or [()]
+            ]
             for lines, of_text in zip(by_text, ranked, strict=True)
         ]
 
     def _sentence(self, segment: Segment, rules: Rules, most: int, first_line: int) -> Sentence:
         """What the engine gets of a segment; its translation has at most ``most`` tokens, including EOS."""
-        facts, length = self.facts, len(segment.tokens) + 1
-        limit = length_limit(length, facts.max_length, target_ratio=facts.target_ratio)
+        usual = length_limit(
+            len(segment.tokens) + 1, self.facts.max_length, target_ratio=self.facts.target_ratio
+        )
         # Room for the tokens that must be written, and for EOS after them.
-        least = max(rules.constraints.min_length, len(segment.prefix))
-        limit = min(max(limit, least + 1), most)
+        least = max(rules.constraints.min_length, len(segment.prefix)) + 1
         return Sentence(
             first_line + segment.index,
             [token.id for token in segment.tokens],
             [token.id for token in segment.prefix],
             segment.prefix_copies(),
-            limit,
+            min(max(usual, least), most),
             # Segments of one line, and neighbouring lines, get numbers that are far apart.
             first_line + segment.index + segment.number * 1_000_000_007,
         )
 
     def align(self, source: str, translations: Sequence[Translation]) -> list[list[tuple[int, int]] | None]:
-        """Align the words of a text with those of translations that this translator has found.
-
-        Returns:
-            The result of `aligned_words` for each translation; None for all of a text that was translated in
-            parts.
-        """
+        """Align the words of a text with those of its translations; None for each that has several parts."""
         if any(len(translation.parts) > 1 for translation in translations):
             return [None] * len(translations)
         written = [
@@ -290,15 +273,11 @@ class Translator:
         ]
 
     def score(self, pairs: Sequence[tuple[str, str]], *, first_line: int = 1) -> "list[ScoredPair]":
-        """Compute how probable the model finds given translations, by torch.
-
-        Args:
-            pairs: Sources, each with its translation.
-            first_line: The number of the first pair, for messages.
+        """Compute by torch how probable the model finds translations, of pairs of a source and a translation.
 
         Raises:
             LinesError: If a side is too long for the model, a pair does not fit into memory, or a
-                log-probability is NaN or infinite.
+                log-probability is NaN or infinite; it counts pairs from ``first_line``.
         """
         return self._model("it does not score translations").score(pairs, first_line=first_line)
 

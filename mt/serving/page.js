@@ -45,9 +45,7 @@
 
   async function translate(text) {
     const { run } = runs[part("run").selectedIndex];
-    let answer = await post({ text, run, alignment: true, beam: ALTERNATIVES, n_best: ALTERNATIVES });
-    // A long text is translated in parts, which have no alternatives.
-    if (answer.status === 422) answer = await post({ text, run });
+    const answer = await post({ text, run, alignment: true, beam: ALTERNATIVES, n_best: ALTERNATIVES });
     const said = await answer.json();
     if (answer.ok) {
       show(said.results[0]);

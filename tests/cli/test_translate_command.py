@@ -212,7 +212,7 @@ def test_unknown_words_are_reported_once(call: Call, monkeypatch: pytest.MonkeyP
         (["--file", "nowhere.txt"], "nowhere.txt cannot be read: No such file"),
         (
             ["--max-length", "3", "--min-length", "4", "Anna"],
-            "at least 4 tokens and EOS are longer than the 4 tokens",
+            "at least 4 tokens and EOS do not fit into 4",
         ),
         (
             ["--max-length", "1", "--prefix", "der Hund", "Anna"],

@@ -55,7 +55,6 @@ def test_nothing_is_lost_and_nothing_is_too_long(max_length: int) -> None:
         first_line=1,
         refuse_long=False,
         most_in_prefix=9,
-        have_lists=False,
     )
     assert [token.id for segment in segments for token in segment.tokens] == list(range(1, 21))
     assert [(each.index, each.line) for each in segments] == sorted((s.index, s.line) for s in segments)

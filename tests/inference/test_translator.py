@@ -65,8 +65,6 @@ def test_each_line_of_a_text_is_translated_by_itself(translator: ModelTranslator
     [alone] = translator.n_best([SENTENCES[0]], num_best=3, strategy=Beam(3))
     assert [each.text for each in best_first] == [f"\n{each.text}" for each in alone]
     assert [each.score for each in best_first] == pytest.approx([each.score for each in alone])
-    with pytest.raises(DataError, match=r"text 8 is not translated as a whole.*join_lines"):
-        translator.n_best(["milk", "a\nb"], num_best=2, strategy=Beam(2), first_line=7)
     [started] = translator.translate([text], prefixes=["die"])
     assert started.startswith("die")
     assert started.endswith(f"\n\n{two}\n")
@@ -214,10 +212,14 @@ def test_n_best_are_in_order_and_the_first_is_the_translation(
     assert (empty.text, empty.log_prob, empty.score) == ("", 0.0, 0.0)
 
 
-def test_a_split_line_has_no_n_best_list(translator: ModelTranslator) -> None:
-    long = " ".join(["my aunt paints the car!"] * 4)
-    with pytest.raises(DataError, match="text 8 is not translated as a whole, so it has no n-best list"):
-        translator.n_best([SENTENCES[0], long], num_best=2, strategy=Beam(2, 1.0), first_line=7)
+def test_the_nth_best_of_a_split_line_has_the_nth_best_of_each_sentence(translator: ModelTranslator) -> None:
+    sentences = [SENTENCES[0], "my aunt paints the car!"] * 2
+    found, *each = translator.n_best([" ".join(sentences), *sentences], num_best=2, strategy=Beam(2))
+    for number, translation in enumerate(found):
+        parts = [best_first[number] for best_first in each]
+        assert translation.text == " ".join(part.text for part in parts)
+        assert translation.score == pytest.approx(sum(part.score for part in parts))
+    assert len(found) == 2
 
 
 @pytest.mark.parametrize("strategy", [None, Beam(3, 1.0), Sampling(0.5, 1, top_k=5, top_p=0.9)])
@@ -276,7 +278,7 @@ def test_a_prefix_or_minimum_length_fits_or_is_refused(translator: ModelTranslat
         translator.n_best(["milk"], prefixes=["der Hund " * 8], first_line=4)
     [[found]] = translator.n_best(["milk"], constraints=Constraints(min_length=15))
     assert len(found.text.replace(".", " .").replace("!", " !").split()) >= 15
-    with pytest.raises(ConfigError, match="at least 16 tokens and EOS are longer than the 16 tokens that"):
+    with pytest.raises(ConfigError, match="at least 16 tokens and EOS do not fit into 16"):
         translator.n_best(["milk"], constraints=Constraints(min_length=16))
 
 

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
-from itertools import repeat
+from itertools import islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -42,10 +42,8 @@ LOG = logging.getLogger(__name__)
 
 _COMPUTE_TYPES = {
     "cpu": {"auto": "default", "float32": "float32", "int8": "int8"},
-    "cuda": {
-        "auto": "float16", "fp16": "float16", "bf16": "bfloat16", "float32": "float32", "int8": "int8_float16"
-    },
-}  # fmt: skip
+    "cuda": {"auto": "float16", "fp16": "float16", "bf16": "bfloat16", "float32": "float32"},
+}
 """CTranslate2's names of our precisions."""
 # And ours of what it computes in; all that are not listed have weights of 8 bits.
 _PRECISIONS: "dict[str, SearchPrecision]" = {"float32": "float32", "float16": "fp16", "bfloat16": "bf16"}
@@ -58,15 +56,18 @@ _SERVED_AT_ONCE = 32
 """Sentences for each worker that the service translates at once."""
 
 
-class _Try(NamedTuple):
-    """A sentence, and how to search for its translation."""
+class _How(NamedTuple):
+    """How sentences are searched that share a call."""
 
-    sentence: Sentence
     copies: bool
     """Whether the attention is returned, from which it is read what is copied."""
     writes_unk: bool
     limit: int | None = None
     """The limit of each sentence, if that was reached before; None for a first search, up to the highest."""
+
+
+_Candidate = tuple[Hypothesis, Sequence[Sequence[float]]]
+"""A hypothesis, and the attention of the head that aligns, if that was returned."""
 
 
 class CTranslate2Engine:
@@ -120,13 +121,8 @@ class CTranslate2Engine:
         most_tokens = max(_FEWEST_TOKENS, min(share, _BATCH_TOKENS[self.device] // rules.beam.size))
         batches = batches_by_length(sentences, most_tokens)
 
-        may_copy = rules.copies_words and not rules.keep_unk
-
         def search_batch(batch: Sequence[int]) -> list[list[Hypothesis]]:
-            some = [sentences[index] for index in batch]
-            copies = [may_copy and UNK_ID in each.ids for each in some]
-            tries = [_Try(*pair, pair[1] or rules.keep_unk) for pair in zip(some, copies, strict=True)]
-            return self._search(tries, rules)
+            return self._search([sentences[index] for index in batch], rules)
 
         found: dict[int, list[Hypothesis]] = {}
         # Twice as many threads, so that no worker waits while results are read.
@@ -141,89 +137,67 @@ class CTranslate2Engine:
             pool.shutdown(cancel_futures=True)
         return [found[index] for index in range(len(sentences))]
 
-    def _search(self, tries: Sequence[_Try], rules: Rules) -> list[list[Hypothesis]]:
+    def _search(self, sentences: Sequence[Sentence], rules: Rules) -> list[list[Hypothesis]]:
         """Search for some sentences, and once more for each whose translation breaks a rule."""
-        alike: dict[object, list[int]] = defaultdict(list)
-        for index, (_, *how) in enumerate(tries):
-            alike[tuple(how)].append(index)
+        alike: dict[_How, list[tuple[int, Sentence]]] = defaultdict(list)
+        for index, sentence in enumerate(sentences):
+            copies = rules.copies_words and not rules.keep_unk and UNK_ID in sentence.ids
+            alike[_How(copies, copies or rules.keep_unk)].append((index, sentence))
         found: dict[int, list[Hypothesis]] = {}
-        again: dict[int, _Try] = {}
-        for indices in alike.values():
-            some, first = [tries[index].sentence for index in indices], tries[indices[0]]
-            results = in_halves(partial(self._translate, first, rules), some, _is_out_of_memory)
-            prefix_scores = self._prefix_scores(some, rules)
-            for index, result, prefix_score in zip(indices, results, prefix_scores, strict=True):
-                outcome = self._read(result, tries[index], rules, prefix_score)
-                if isinstance(outcome, _Try):
-                    again[index] = outcome
-                else:
+        while alike:
+            how, members = alike.popitem()
+            translate = partial(self._translate, how, rules)
+            results = in_halves(translate, [sentence for _, sentence in members], _is_out_of_memory)
+            for (index, sentence), candidates in zip(members, results, strict=True):
+                outcome = _ruled(candidates, sentence, how, rules.beam)
+                if isinstance(outcome, list):
                     found[index] = outcome
-        if again:
-            found |= zip(again, self._search([*again.values()], rules), strict=True)
-        return [found[index] for index in range(len(tries))]
+                else:
+                    again, sentence = outcome
+                    alike[again].append((index, sentence))
+        return [found[index] for index in range(len(sentences))]
 
-    def _prefix_scores(self, sentences: Sequence[Sentence], rules: Rules) -> list[float]:
-        """The log-probability of each prefix, which a search counts as certain."""
-        if not any(each.prefix for each in sentences) or not (rules.with_scores or rules.beam.size > 1):
-            return [0.0] * len(sentences)
-        # Without EOS.
-        return [math.fsum(row[:-1]) for row in self.score(sentences)]
-
-    def _translate(self, like: _Try, rules: Rules, sentences: Sequence[Sentence]) -> list[Any]:
-        """The results of CTranslate2 for sentences that are searched like one of them."""
-        prefixes = _named(self._tgt_names, (sentence.prefix for sentence in sentences))
+    def _translate(self, how: _How, rules: Rules, sentences: Sequence[Sentence]) -> list[list[_Candidate]]:
+        """The hypotheses that CTranslate2 finds for each sentence, the best first."""
+        beam, prefixes = rules.beam, _named(self._tgt_names, (sentence.prefix for sentence in sentences))
+        # CTranslate2 divides scores by this power of the length.
+        penalty = _length_penalty(beam)
         # With patience 2, a search continues to its limit, where up to N unfinished hypotheses are added.
-        patience = 2 if like.limit and rules.beam.size > 1 else 1
+        patience = 2 if how.limit and beam.size > 1 else 1
         results: list[Any] = self._translator.translate_batch(
             _named(self._src_names, (sentence.ids for sentence in sentences)),
             target_prefix=prefixes if any(prefixes) else None,
-            beam_size=rules.beam.size,
+            beam_size=beam.size,
             patience=patience,
-            num_hypotheses=rules.beam.size * patience,
-            length_penalty=_length_penalty(rules.beam),
-            disable_unk=not like.writes_unk,
+            num_hypotheses=beam.size * patience,
+            length_penalty=penalty,
+            disable_unk=not how.writes_unk,
             suppress_sequences=[[PAD], [BOS]],
             return_end_token=True,
             max_input_length=0,
-            max_decoding_length=like.limit or max(sentence.limit for sentence in sentences),
+            max_decoding_length=how.limit or max(sentence.limit for sentence in sentences),
             min_decoding_length=rules.constraints.min_length,
             no_repeat_ngram_size=rules.constraints.no_repeat_ngram,
-            return_scores=rules.with_scores or rules.beam.size > 1,
-            return_attention=like.copies,
+            return_scores=rules.with_scores or beam.size > 1,
+            return_attention=how.copies,
         )
-        return results
+        # A search counts its prefix, which the score of a translation has before EOS, as certain.
+        needs_scores = any(prefixes) and results[0].scores
+        scored = self.score(sentences) if needs_scores else [[0.0]] * len(sentences)
+        found = []
+        for result, log_probs in zip(results, scored, strict=True):
+            prefix_score, scores = math.fsum(log_probs[:-1]), result.scores or repeat(math.nan)
+            hypotheses = [
+                self._hypothesis(tokens, score * max(1, len(tokens)) ** penalty + prefix_score)
+                for tokens, score in zip(result.hypotheses, scores, strict=False)
+            ]
+            found.append([*zip(hypotheses, result.attention or repeat(()), strict=False)])
+        return found
 
-    def _read(
-        self, result: Any, searched: _Try, rules: Rules, prefix_score: float
-    ) -> list[Hypothesis] | _Try:
-        """The hypotheses of a sentence, the best first; or with which prefix and how to search again."""
-        beam, sentence = rules.beam, searched.sentence
-        hypotheses = []
-        for tokens, score in zip(result.hypotheses, result.scores or repeat(math.nan), strict=False):
-            is_finished = tokens[-1:] == [EOS]
-            ids = [self._tgt_ids[token] for token in (tokens[:-1] if is_finished else tokens)]
-            # CTranslate2 has divided it by the length.
-            total = score * max(1, len(tokens)) ** _length_penalty(beam)
-            hypotheses.append(Hypothesis(ids, total + prefix_score, is_finished))
-        if searched.limit is None:
-            # A call has one limit for all its sentences, which may be higher than that of this one.
-            exceeds = any(len(each.ids) + each.finished > sentence.limit for each in hypotheses)
-            if exceeds or (beam.size > 1 and not all(each.finished for each in hypotheses)):
-                return searched._replace(limit=sentence.limit)
-        kept: list[Hypothesis] = []
-        for hypothesis, attention in zip(hypotheses, result.attention or repeat(()), strict=False):
-            copied, again = copies_of(hypothesis, sentence, attention)
-            if again is None:
-                kept.append(replace(hypothesis, copied=copied))
-            elif not kept and len(again.prefix) < sentence.limit:
-                return _Try(again, copies=True, writes_unk=False)
-            elif not kept:
-                kept.append(replace(hypothesis, ids=again.prefix, finished=False, copied=copied))
-        if beam.size > 1:
-            kept = [each for each in kept if each.finished] or kept
-            penalty, normalization = beam.length_penalty, beam.length_normalization
-            kept.sort(key=lambda each: -normalised_score(each, penalty, normalization))
-        return kept[: beam.size]
+    def _hypothesis(self, tokens: Sequence[str], score: float) -> Hypothesis:
+        is_finished = tokens[-1:] == [EOS]
+        ids = [self._tgt_ids[token] for token in tokens[: len(tokens) - is_finished]]
+        return Hypothesis(ids, score, is_finished)
 
     def score(self, sentences: Sequence[Sentence]) -> list[list[float]]:
         """The log-probabilities of the tokens of each prefix, and of EOS after it."""
@@ -302,14 +276,33 @@ def load_exported(
             engine.attention([], [[]])
     except RuntimeError as error:
         raise EngineError(f"CTranslate2 cannot compute on {kind}: {error}. Use --device cpu.") from error
-    translator = Translator(engine, record, *tokenizers, dictionary=dictionary, load_model=load_model)
-    translator.why = "it is an exported folder"
-    return translator
+    return Translator(engine, record, *tokenizers, dictionary=dictionary, load_model=load_model)
 
 
 def _named(names: Sequence[str], rows: Iterable[Sequence[int]]) -> list[list[str]]:
     """The tokens of each row of ids."""
     return [[names[number] for number in row] for row in rows]
+
+
+def _ruled(
+    candidates: Sequence[_Candidate], sentence: Sentence, how: _How, beam: Beam
+) -> list[Hypothesis] | tuple[_How, Sentence]:
+    """The hypotheses of a sentence, the best first; or how, and with which prefix, to search again."""
+    # A call has one limit for all its sentences, which may be higher than that of this one.
+    if how.limit is None and any(
+        not each.finished or len(each.ids) >= sentence.limit for each, _ in candidates
+    ):
+        return how._replace(limit=sentence.limit), sentence
+    kept: list[Hypothesis] = []
+    for hypothesis, attention in candidates:
+        copied, again = copies_of(hypothesis, sentence, attention)
+        if again is None or len(again.prefix) >= sentence.limit:
+            kept.append(replace(hypothesis, copied=copied))
+        elif not kept:
+            return _How(copies=True, writes_unk=False), again
+    kept = [each for each in kept if each.finished] or kept
+    kept.sort(key=lambda each: -normalised_score(each, beam.length_penalty, beam.length_normalization))
+    return kept[: beam.size]
 
 
 def copies_of(
@@ -321,12 +314,15 @@ def copies_of(
     elsewhere UNK is not to be written. If it is otherwise, the sentence is also returned with the prefix with
     which to search again, without UNK.
     """
-    positions = [*sentence.prefix_copies]
-    ids, again = hypothesis.ids, None
-    written = [*ids, *[EOS_ID] * hypothesis.finished] if attention else []
-    for step, token in enumerate(written[len(positions) :], start=len(positions)):
+    ids, positions, again = (
+        [*hypothesis.ids, *[EOS_ID] * hypothesis.finished],
+        [*sentence.prefix_copies],
+        None,
+    )
+    steps = enumerate(zip(ids, attention, strict=False))
+    for step, (token, weights) in islice(steps, len(positions), None):
         others = (other for other in range(len(sentence.ids)) if other not in positions)
-        position = max(others, key=attention[step].__getitem__, default=-1)
+        position = max(others, key=weights.__getitem__, default=-1)
         is_due = position >= 0 and sentence.ids[position] == UNK_ID
         positions.append(position if is_due else -1)
         if is_due != (token == UNK_ID):

@@ -152,7 +152,7 @@ def test_with_a_run_that_cannot_be_written_torch_translates(
     monkeypatch.delenv("MT_ENGINE")
     # A file where the folder would be, because the superuser may write anywhere.
     trained.engine_dir.write_text("")
-    assert "cannot be written" in Translator.from_run(trained).why
+    assert str(trained.engine_dir) in Translator.from_run(trained).why
 
 
 def test_a_damaged_one_is_made_again(run: RunDirectory) -> None:
