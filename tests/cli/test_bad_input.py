@@ -37,7 +37,7 @@ def refuse(call: Call) -> Callable[..., str]:
             "training.max_steps must be a whole number of at least 1 or null, not",
         ),
         ("model.num_heads=3", "model.d_model (16) must be a multiple of model.num_heads (3)"),
-        ("training.precision=fp16", "fp16, which needs a CUDA device"),
+        ("training.precision=fp16", "on this device (cpu), not in fp16"),
         ("training.compile=true", "training.compile: true does not pay on a CPU"),
         ("training.compile=yes", "training.compile must be one of auto, true, false, not yes"),
         ("data.path=./nowhere/corpus", "there is no file or folder './nowhere/corpus'"),

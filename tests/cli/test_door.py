@@ -58,7 +58,7 @@ def test_what_needs_no_library_imports_none(tmp_path: Path) -> None:
     (tmp_path / "wrong.yaml").write_text("data: {path: nowhere, src: en, tgt: de, lr: 3}\n")
     done = call(LINES, [*TRAINING, "numpy", "tokenizers"], tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stderr.count("There is no run in nowhere") == 7
+    assert done.stderr.count("There is no run in nowhere") == 8
     assert done.stderr.count("unknown key 'data.lr'") == 2
 
 
