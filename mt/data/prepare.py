@@ -38,8 +38,7 @@ class Prepared:
     """The data as training needs it."""
 
     corpus: Corpus
-    src_tokenizer: Tokenizer
-    tgt_tokenizer: Tokenizer
+    tokenizers: tuple[Tokenizer, Tokenizer]
     train: EncodedPairs
     validation: EncodedPairs
     other_validation: dict[str, datasets.Dataset]
@@ -84,7 +83,7 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
     LOG.log(logging.WARNING if has_leaked else logging.INFO, "%s", leaks)
     return Prepared(
         corpus,
-        *tokenizers,
+        tokenizers,
         train,
         validation,
         other_validation_splits(config.data),
@@ -112,10 +111,7 @@ def make_tokenizers(pairs: datasets.Dataset, config: Config) -> tuple[Tokenizer,
 def _chosen(pairs: datasets.Dataset, config: Config) -> datasets.Dataset:
     """At most ``tokenizer.max_lines`` pairs, spread evenly over those that ``data.max_length`` may let in."""
     most = config.data.max_length
-    # So many words have spaces between them; splitting each text into words would take longer.
-    fits = (
-        all(len(text) < 2 * most - 1 or len(text.split()) < most for text in pair) for pair in pairs_of(pairs)
-    )
+    fits = (all(len(text.split()) < most for text in pair) for pair in pairs_of(pairs))
     rows = np.flatnonzero(np.fromiter(fits, np.bool_, len(pairs)))
     rows = rows if len(rows) else np.arange(len(pairs))
     num_taken = min(len(rows), config.tokenizer.max_lines)
@@ -168,21 +164,21 @@ def load_tokenizers(run: RunDirectory) -> tuple[Tokenizer, Tokenizer]:
     return Tokenizer.load(run.src_tokenizer_file), Tokenizer.load(run.tgt_tokenizer_file)
 
 
+@dataclass
 class _Texts:
     """Texts of these columns, one column after the other, without words longer than `LONGEST_WORD`."""
 
-    def __init__(self, pairs: datasets.Dataset, columns: Sequence[str], dotless: Collection[str]) -> None:
-        self._pairs = pairs
-        self.columns = columns
-        self.dotless = dotless
-        """The columns whose language has another lower case of I and İ."""
-        self.num_long_words = 0
+    pairs: datasets.Dataset
+    columns: Sequence[str]
+    dotless: Collection[str]
+    """The columns whose language has another lower case of I and İ."""
+    num_long_words: int = 0
 
     def __iter__(self) -> Iterator[str]:
         self.num_long_words = 0
-        num_texts = len(self._pairs)
+        num_texts = len(self.pairs)
         for column in self.columns:
-            chunks = self._pairs.select_columns([column]).iter(batch_size=CHUNK_SIZE)
+            chunks = self.pairs.select_columns([column]).iter(batch_size=CHUNK_SIZE)
             texts = (chunk[column] for chunk in chunks)
             for some in track(texts, "vocabulary", unit="lines", total=num_texts, size=len):
                 for text in some:
