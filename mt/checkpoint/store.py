@@ -123,7 +123,8 @@ class CheckpointStore(CheckpointDirectory):
                         f"{self.directory.parent} --data PATH."
                     )
                 state = read_training_state(read_part(checkpoint, TENSORS), read_part(checkpoint, VALUES))
-                return RecoveredCheckpoint(checkpoint, _read_model(checkpoint), state), damaged
+                weights = parse_model(read_part(checkpoint, MODEL))
+                return RecoveredCheckpoint(checkpoint, weights, state), damaged
             except DamagedError as error:
                 damaged[name] = str(error)
         if damaged:
@@ -155,12 +156,7 @@ class CheckpointStore(CheckpointDirectory):
     def load_model(self, checkpoint: Checkpoint) -> dict[str, Tensor]:
         """Its weights by name, on the CPU, verified."""
         with self._explain_damage(checkpoint.folder):
-            return _read_model(checkpoint)
-
-    def verify(self, checkpoint: Checkpoint) -> None:
-        """Check all parts of a checkpoint against their checksums."""
-        with self._explain_damage(checkpoint.folder):
-            _check_parts(checkpoint)
+            return parse_model(read_part(checkpoint, MODEL))
 
     def _write(self, checkpoint: Checkpoint, parts: Mapping[str, Callable[[], bytes]]) -> Checkpoint:
         """Write its folder atomically, making one part after another; return it with checksums."""
@@ -197,7 +193,9 @@ class CheckpointStore(CheckpointDirectory):
         sound = []
         for name in (*self.names(), *self.averages()):
             with contextlib.suppress(CheckpointError):
-                _check_parts(read_record(self.directory / name))
+                checkpoint = read_record(self.directory / name)
+                for part in checkpoint.parts:
+                    read_part(checkpoint, part)
                 sound.append(name)
         return f"Sound checkpoints: {', '.join(sound)}." if sound else "There is no sound one to use instead."
 
@@ -207,15 +205,6 @@ class CheckpointStore(CheckpointDirectory):
             yield
         except DamagedError as error:
             raise CheckpointError(f"Checkpoint {folder} is damaged: {error}. {self._sound_ones()}") from error
-
-
-def _read_model(checkpoint: Checkpoint) -> dict[str, Tensor]:
-    return parse_model(read_part(checkpoint, MODEL))
-
-
-def _check_parts(checkpoint: Checkpoint) -> None:
-    for part in checkpoint.parts:
-        read_part(checkpoint, part)
 
 
 @contextlib.contextmanager

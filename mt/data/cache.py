@@ -11,7 +11,6 @@ import json
 import logging
 import os
 import platform
-import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -34,7 +33,6 @@ MANY_PAIRS = 50_000
 _MOST_DAYS = 30
 """Entries that were not opened for longer are removed, and so is what killed processes left."""
 _RECORD = "entry.json"
-_ENTRY = re.compile(r"[0-9a-f]{32}|\.[0-9a-f]{32}\.(making|partial)-\w+")
 
 
 def cache_folder() -> Path:
@@ -65,7 +63,7 @@ def cached(key: object, fill: Callable[[Path], int], load: Callable[[Path], T]) 
     key = [key, RECIPE_VERSION, platform.python_version_tuple()[:2]]
     key += [[name, version(name)] for name in ("datasets", "numpy", "pyarrow", "tokenizers")]
     name = hashlib.blake2b(json.dumps(key, sort_keys=True).encode(), digest_size=16).hexdigest()
-    entry = cache_folder() / name
+    entry = cache_folder() / "data" / name
     try:
         if _is_intact(entry, key):
             os.utime(entry)
@@ -114,9 +112,7 @@ def _is_intact(entry: Path, key: object) -> bool:
 
 def _remove_unused(folder: Path) -> None:
     for path in folder.iterdir():
-        # Other programs also name folders by digests, but without a record.
-        if _ENTRY.fullmatch(path.name) and (path.name[0] == "." or (path / _RECORD).is_file()):
-            with contextlib.suppress(OSError):
-                newest = max(file.stat().st_mtime for file in (path, *path.iterdir()))
-                if time.time() - newest > _MOST_DAYS * 24 * 3600:
-                    remove_folder_atomically(path)
+        with contextlib.suppress(OSError):
+            newest = max(file.stat().st_mtime for file in (path, *path.iterdir()))
+            if time.time() - newest > _MOST_DAYS * 24 * 3600:
+                remove_folder_atomically(path)

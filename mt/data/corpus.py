@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal
 
 import datasets
@@ -56,10 +57,10 @@ class Corpus:
 class PairTable:
     """Grows by one pair at a time, and becomes a dataset with the columns ``src`` and ``tgt``."""
 
-    def __init__(self, path: Path | None = None) -> None:
-        """Write the pairs into a new file, whose bytes depend on the texts alone; None: into memory."""
+    def __init__(self, path: Path) -> None:
+        """Write the pairs into a new file, whose bytes depend on the texts alone."""
         self._path = path
-        self._sink = pa.BufferOutputStream() if path is None else pa.OSFile(str(path), "wb")
+        self._sink = pa.OSFile(str(path), "wb")
         self._stream = pa.ipc.new_stream(self._sink, SCHEMA)
         self._pairs: list[tuple[str, str]] = []
         self._num_written = 0
@@ -85,8 +86,6 @@ class PairTable:
         """The pairs in the order in which they were added; after this, none can be added."""
         fingerprint = self.fingerprint
         self._stream.close()
-        if self._path is None:
-            return load_table(self._sink.getvalue(), fingerprint=fingerprint)
         self._sink.close()
         return load_table(self._path, fingerprint=fingerprint)
 
@@ -102,10 +101,9 @@ class PairTable:
         self._pairs = []
 
 
-def load_table(*sources: Path | pa.Buffer, fingerprint: str) -> datasets.Dataset:
+def load_table(*files: Path, fingerprint: str) -> datasets.Dataset:
     """The pairs of tables, memory-mapped; `datasets` would read all of them for a fingerprint."""
-    streams = (pa.memory_map(str(source)) if isinstance(source, Path) else source for source in sources)
-    tables = [pa.ipc.open_stream(stream).read_all() for stream in streams]
+    tables = [pa.ipc.open_stream(pa.memory_map(str(file))).read_all() for file in files]
     return datasets.Dataset(pa.concat_tables(tables), fingerprint=fingerprint)
 
 
@@ -186,7 +184,7 @@ def _read(sources: Sequence[FoundSource], cleaning: CleaningConfig, folder: Path
             "pairs, change the fraction, or provide your own validation and test splits."
         )
     evaluation: dict[str, datasets.Dataset] = {
-        split: table.to_dataset() if split in carved else load_parts(own.splits[split], table)
+        split: table.to_dataset() if split in carved else _fill(table, own.splits[split])
         for split, table in held_out.items()
     }
     leaks = LeakCheck(evaluation, TextForm.of(cleaning))
@@ -237,9 +235,13 @@ def _read_training_split(
         deque(pairs, maxlen=0)
 
 
-def load_parts(parts: Sequence[Part], table: PairTable | None = None) -> datasets.Dataset:
-    """All pairs of a validation or test split, in a table in memory unless another is given."""
-    table = PairTable() if table is None else table
+def load_parts(parts: Sequence[Part]) -> datasets.Dataset:
+    """All pairs of a validation or test split."""
+    with TemporaryDirectory() as folder:
+        return _fill(PairTable(Path(folder) / "pairs"), parts)
+
+
+def _fill(table: PairTable, parts: Sequence[Part]) -> datasets.Dataset:
     table.extend(checked_pairs(parts))
     if not len(table):
         raise DataError(f"{', '.join(part.where for part in parts)} is empty.")

@@ -2,13 +2,13 @@
 
 import json
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import datasets
 import numpy as np
-from tokenizers import pre_tokenizers
+from tokenizers import normalizers, pre_tokenizers
 
 from mt.config.config import Config
 from mt.data.batches.alignment import Places, align
@@ -17,7 +17,7 @@ from mt.data.batches.pairs import EncodedPairs
 from mt.data.corpus import Corpus, load_corpus, other_validation_splits, pairs_of
 from mt.data.corpus_report import cleaning_table, recorded_fingerprints
 from mt.data.suspicions import corpus_warnings
-from mt.data.text_form import DOTLESS, DOTLESS_STEPS, TextForm, has_dotless_i
+from mt.data.text_form import TextForm, before_lower_case
 from mt.data.tokenizers.external import external_tokenizer
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.tokenizers.train import PIECES, extended, train_tokenizer
@@ -28,7 +28,6 @@ from mt.run_directory import RunDirectory
 
 LOG = logging.getLogger(__name__)
 
-_DOTLESS = str.maketrans(DOTLESS)
 LONGEST_WORD = 200
 """Learning subwords is quadratic in the longest word; the longest that was ever printed has 195 letters."""
 
@@ -38,8 +37,7 @@ class Prepared:
     """The data as training needs it."""
 
     corpus: Corpus
-    src_tokenizer: Tokenizer
-    tgt_tokenizer: Tokenizer
+    tokenizers: tuple[Tokenizer, Tokenizer]
     train: EncodedPairs
     validation: EncodedPairs
     other_validation: dict[str, datasets.Dataset]
@@ -84,7 +82,7 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus
     LOG.log(level, "%s", corpus.report.leak_sentence)
     return Prepared(
         corpus,
-        *tokenizers,
+        tokenizers,
         train,
         validation,
         other_validation_splits(config.data),
@@ -98,9 +96,11 @@ def make_tokenizers(pairs: datasets.Dataset, config: Config) -> tuple[Tokenizer,
     is_one = config.tokenizer.shared and config.tokenizer.kind != "imported"
     pairs = _chosen(pairs, config)
     languages = {"src": config.data.src, "tgt": config.data.tgt}
-    dotless = {side for side in languages if config.tokenizer.lowercase and has_dotless_i(languages[side])}
+    steps = {
+        side: before_lower_case(languages[side]) if config.tokenizer.lowercase else [] for side in languages
+    }
     sides = [("src", "tgt")] if is_one else [("src",), ("tgt",)]
-    texts = [_Texts(pairs, columns, dotless) for columns in sides]
+    texts = [_Texts(pairs, columns, steps) for columns in sides]
     made = [tokenizer for of_side in texts for tokenizer in _make_tokenizers(of_side, config)]
     if num_long := sum(of_side.num_long_words for of_side in texts):
         LOG.warning(
@@ -112,10 +112,7 @@ def make_tokenizers(pairs: datasets.Dataset, config: Config) -> tuple[Tokenizer,
 def _chosen(pairs: datasets.Dataset, config: Config) -> datasets.Dataset:
     """At most ``tokenizer.max_lines`` pairs, spread evenly over those that ``data.max_length`` may let in."""
     most = config.data.max_length
-    # So many words have spaces between them; splitting each text into words would take longer.
-    fits = (
-        all(len(text) < 2 * most - 1 or len(text.split()) < most for text in pair) for pair in pairs_of(pairs)
-    )
+    fits = (all(len(text.split()) < most for text in pair) for pair in pairs_of(pairs))
     rows = np.flatnonzero(np.fromiter(fits, np.bool_, len(pairs)))
     rows = rows if len(rows) else np.arange(len(pairs))
     num_taken = min(len(rows), config.tokenizer.max_lines)
@@ -128,10 +125,7 @@ def _make_tokenizers(texts: "_Texts", config: Config) -> list[Tokenizer]:
     """The tokenizer of each of these columns: that of the run to begin from, or a given or a new one."""
     if not config.init_from.sides.isdisjoint(texts.columns):
         origins = load_tokenizers(RunDirectory(Path(str(config.init_from.run))))
-        chosen = [origins[column == "tgt"] for column in texts.columns]
-        return (
-            [extended(old, texts, config.tokenizer) for old in chosen] if config.tokenizer.extend else chosen
-        )
+        return [extended(origins[column == "tgt"], texts, config.tokenizer) for column in texts.columns]
     if config.tokenizer.kind == "file":
         made = external_tokenizer(config.tokenizer, limit_seconds=config.data.hub_timeout_seconds)
     else:
@@ -140,8 +134,7 @@ def _make_tokenizers(texts: "_Texts", config: Config) -> list[Tokenizer]:
     form, tokenizers = TextForm.of(config.cleaning), []
     for column in texts.columns:
         tokenizer = Tokenizer.from_json(made.to_json().encode())
-        if column in texts.dotless:
-            tokenizer.begin_with(DOTLESS_STEPS)
+        tokenizer.begin_with(texts.steps[column])
         if tokenizer.form != form:
             tokenizer.begin_with(form.steps())
         tokenizers.append(tokenizer)
@@ -168,26 +161,26 @@ def load_tokenizers(run: RunDirectory) -> tuple[Tokenizer, Tokenizer]:
     return Tokenizer.load(run.src_tokenizer_file), Tokenizer.load(run.tgt_tokenizer_file)
 
 
+@dataclass
 class _Texts:
     """Texts of these columns, one column after the other, without words longer than `LONGEST_WORD`."""
 
-    def __init__(self, pairs: datasets.Dataset, columns: Sequence[str], dotless: Collection[str]) -> None:
-        self._pairs = pairs
-        self.columns = columns
-        self.dotless = dotless
-        """The columns whose language has another lower case of I and İ."""
-        self.num_long_words = 0
+    pairs: datasets.Dataset
+    columns: Sequence[str]
+    steps: Mapping[str, Sequence[normalizers.Normalizer]]
+    """How the text of each column is normalised."""
+    num_long_words: int = 0
 
     def __iter__(self) -> Iterator[str]:
         self.num_long_words = 0
-        num_texts = len(self._pairs)
+        num_texts = len(self.pairs)
         for column in self.columns:
-            chunks = self._pairs.select_columns([column]).iter(batch_size=CHUNK_SIZE)
+            normalize = normalizers.Sequence([*self.steps[column]]).normalize_str
+            chunks = self.pairs.select_columns([column]).iter(batch_size=CHUNK_SIZE)
             texts = (chunk[column] for chunk in chunks)
             for some in track(texts, "vocabulary", unit="lines", total=num_texts, size=len):
                 for text in some:
-                    lower = text.translate(_DOTLESS) if column in self.dotless else text
-                    yield self._without_long_words(lower)
+                    yield self._without_long_words(normalize(text))
 
     def _without_long_words(self, text: str) -> str:
         if len(text) <= LONGEST_WORD or max(map(len, text.split()), default=0) <= LONGEST_WORD:

@@ -97,11 +97,7 @@ class TextForm(NamedTuple):
         return self.unicode_form == "none" or is_normalized(self.unicode_form, text)
 
 
-DOTLESS = {"İ": "i", "I": "ı"}
-"""Capital letters that have another lower case in Turkish and Azeri than elsewhere."""
-DOTLESS_STEPS = [normalizers.Replace(capital, small) for capital, small in DOTLESS.items()]
-
-
-def has_dotless_i(language: str) -> bool:
-    """Whether ``language``, as the config names it, is Turkish or Azeri."""
-    return re.split("[-_]", language.lower())[0] in ("tr", "tur", "az", "aze")
+def before_lower_case(language: str) -> list[normalizers.Normalizer]:
+    """What comes before lower case: in Turkish and Azeri, that of I is ı, and that of İ is i."""
+    is_dotless = re.split("[-_]", language.lower())[0] in ("tr", "tur", "az", "aze")
+    return [normalizers.Replace("İ", "i"), normalizers.Replace("I", "ı")] if is_dotless else []

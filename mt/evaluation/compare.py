@@ -6,7 +6,6 @@ from pathlib import Path
 
 import torch
 
-from mt.config.config import Config
 from mt.config.load import load_config
 from mt.data.sources.source import Split
 from mt.device import choose_device
@@ -23,6 +22,7 @@ from mt.evaluation.test_set import (
     warn_of_other_split,
 )
 from mt.inference.loaded_model import LoadedModel, load_model
+from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
 from mt.search.strategy import Beam
 
@@ -61,14 +61,17 @@ def run_comparison(
         MtError: If a system cannot be read or translate, or the systems do not belong together.
     """
     paths, device = [Path(system) for system in systems], choose_device(device)
-    runs = _runs_of(paths)
-    # Both are opened before reading the corpus, because training may remove a checkpoint at any time.
-    models = {system: _load(system, checkpoint) for system in paths if system.is_dir()}
-    test_set = load_evaluation_set(runs[0][1], split, path=data_path, name=data_name)
-    for run, _ in runs:
+    runs, models = _runs_of(paths), dict[Path, tuple[RunDirectory, LoadedModel]]()
+    config = load_config(runs[0].config_file)
+    # They are opened before reading the corpus, because training may remove a checkpoint at any time.
+    for system in filter(Path.is_dir, paths):
+        run, name = _run_of(system)
+        models[system] = run, load_model(run, name or checkpoint)
+    test_set = load_evaluation_set(config, split, path=data_path, name=data_name)
+    for run in runs:
         warn_of_other_split(run, test_set)
     if data_path is not None:
-        warn_of_leaks(test_set, runs[0][1])
+        warn_of_leaks(test_set, config)
     count = len(test_set.references)
     if count > MAX_RESAMPLED_LINES:
         raise DataError(
@@ -78,7 +81,8 @@ def run_comparison(
     # Files are read before anything is translated, which may replace them.
     texts = {system: (system, _read(system, test_set)) for system in paths if system not in models}
     for system, (run, loaded) in models.items():
-        translations = translate_set(run, loaded, test_set, device=device, beam=beam)
+        translator = ModelTranslator(loaded, device=device)
+        translations = translate_set(run, translator, [loaded], test_set, beam)
         texts[system] = translations.file, translations.lines
     files, lines = zip(*(texts[system] for system in paths), strict=True)
     return Comparison(
@@ -100,8 +104,8 @@ def _read(file: Path, test_set: EvaluationSet) -> list[str]:
     return lines
 
 
-def _runs_of(systems: Sequence[Path]) -> list[tuple[RunDirectory, Config]]:
-    """The systems that are runs, then those that are in one, with their configs."""
+def _runs_of(systems: Sequence[Path]) -> list[RunDirectory]:
+    """The systems that are runs, then those that are in one."""
     runs: dict[Path, RunDirectory] = {}
     for system in sorted(systems, key=lambda system: not system.is_dir()):
         run, _ = _run_of(system)
@@ -112,7 +116,7 @@ def _runs_of(systems: Sequence[Path]) -> list[tuple[RunDirectory, Config]]:
             f"none of {', '.join(map(str, systems))} is in a run, so there is nothing to compare them with: "
             "sacrebleu compares other files."
         )
-    return [(run, load_config(run.config_file)) for run in runs.values()]
+    return list(runs.values())
 
 
 def _run_of(system: Path) -> tuple[RunDirectory, str | None]:
@@ -125,9 +129,3 @@ def _run_of(system: Path) -> tuple[RunDirectory, str | None]:
     if checkpoint.parent == run.checkpoints_dir and run.exists:
         return run, checkpoint.name
     return RunDirectory(system), None
-
-
-def _load(system: Path, checkpoint: str) -> tuple[RunDirectory, LoadedModel]:
-    """Load the model of a run, or of one of its checkpoints."""
-    run, name = _run_of(system)
-    return run, load_model(run, name or checkpoint)

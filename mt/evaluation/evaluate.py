@@ -105,18 +105,18 @@ def run_evaluation(
     test_set = load_evaluation_set(config, split, path=data_path, name=data_name)
     for member in (run, *other_runs):
         warn_of_other_split(member, test_set)
+    if engine != "torch" and rest:
+        raise ConfigError("only torch translates as an ensemble: leave the engine out.")
     device = choose_device(device)
     with distributed.connected(device.type):
-        translations = translate_set(
-            run,
-            loaded,
-            test_set,
-            device=device,
-            beam=beam,
-            precision=precision,
-            others=rest,
-            engine=engine,
+        translator: Translator = (
+            ModelTranslator(loaded, device=device, others=rest, precision=precision)
+            if engine == "torch"
+            else Translator.from_run(
+                run, checkpoint=loaded.checkpoint.name, device=device, precision=precision, engine=engine
+            )
         )
+        translations = translate_set(run, translator, [loaded, *rest], test_set, beam)
     hypotheses, references = translations.lines, test_set.references
     if outputs is not None:
         outputs.mkdir(parents=True, exist_ok=True)
@@ -166,34 +166,14 @@ def described(beam: Beam | None) -> str:
 
 def translate_set(
     run: RunDirectory,
-    loaded: LoadedModel,
+    translator: Translator,
+    models: Sequence[LoadedModel],
     test_set: EvaluationSet,
-    *,
-    device: torch.device,
     beam: Beam | None,
-    precision: PrecisionName = "float32",
-    others: Sequence[LoadedModel] = (),
-    engine: EngineChoice = "torch",
 ) -> Translations:
-    """Translate a test set and write the translations and the references into the run directory.
-
-    With ``others``, an ensemble translates.
-    """
-    if engine != "torch" and others:
-        raise ConfigError("only torch translates as an ensemble: leave the engine out.")
-    translator: Translator = (
-        ModelTranslator(loaded, device=device, others=others, precision=precision)
-        if engine == "torch"
-        else Translator.from_run(
-            run, checkpoint=loaded.checkpoint.name, device=device, precision=precision, engine=engine
-        )
-    )
-    name = translator.engine.name
-    setting = setting_name(loaded.checkpoint, test_set, beam, translator.engine.precision, name)
-    if others:
-        weights = " ".join(other.checkpoint.checksums[MODEL] for other in others)
-        checksum = hashlib.blake2b(weights.encode(), digest_size=2).hexdigest()
-        setting = f"{setting}-ensemble{len(others) + 1}-{checksum}"
+    """Translate a test set and write the translations and the references into the run directory."""
+    engine, precision = translator.engine.name, translator.engine.precision
+    setting = setting_name([model.checkpoint for model in models], test_set, beam, precision, engine)
     with progress(len(test_set.sources), unit="sentences", description="translating") as advance:
         lines = translator.translate(test_set.sources, strategy=beam, join_lines=True, advance=advance)
     if not processes.IS_FIRST:
@@ -204,21 +184,21 @@ def translate_set(
     file = run.hypotheses_file(setting)
     write_lines(run.references_file(test_set.name), test_set.references)
     write_lines(file, lines)
-    return Translations(setting, name, translator.engine.precision, lines, file)
+    return Translations(setting, engine, precision, lines, file)
 
 
 def setting_name(
-    saved: Checkpoint,
-    test_set: EvaluationSet,
-    beam: Beam | None,
-    precision: str = "float32",
-    engine: str = "torch",
+    members: Sequence[Checkpoint], test_set: EvaluationSet, beam: Beam | None, precision: str, engine: str
 ) -> str:
     """The test set, the checkpoint and the decoding strategy, for file names."""
     mean = "-mean" if beam and beam.length_normalization == "mean" else ""
     search = f"beam{beam.size}-lp{beam.length_penalty:g}{mean}" if beam else "greedy"
     search += "" if precision == "float32" else f"-{precision}"
     search += "" if engine == "torch" else f"-{engine}"
+    saved, *others = members
+    if others:
+        weights = " ".join(other.checksums[MODEL] for other in others)
+        search += f"-ensemble{len(members)}-{hashlib.blake2b(weights.encode(), digest_size=2).hexdigest()}"
     return f"{test_set.name}.{name_in_setting(saved)}.{search}"
 
 

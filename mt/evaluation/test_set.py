@@ -66,13 +66,12 @@ def load_evaluation_set(
         raise ValueError(f"split must be {', '.join(splits)}, not {split!r}")
     if name is not None and (path is None or path.startswith(PREFIX)):
         raise ConfigError(f"{name!r} is the configuration of a Hub corpus: give its path as well.")
-    data = config.data
-    stem: str = split
-    fingerprint: str | None = None
+    data, stem = config.data, str(split)
+    own_split, fingerprint = None, None
     if path is None:
         pairs, where = load_split(data, split, config.cleaning), f"{data.path}, {split}"
         sources, references = list(pairs["src"]), list(pairs["tgt"])
-        fingerprint = pairs._fingerprint
+        own_split, fingerprint = split, pairs._fingerprint
     elif path.startswith(PREFIX):
         sources, references = load_standard_set(path.removeprefix(PREFIX), data)
         stem, where = _for_file_name(path), path
@@ -94,7 +93,6 @@ def load_evaluation_set(
     # As JSON, which separates sentences unambiguously.
     content = json.dumps([sources, references]).encode()
     checksum = hashlib.blake2b(content, digest_size=6).hexdigest()
-    own_split = split if path is None else None
     return EvaluationSet(f"{stem}-{checksum}", visible(where), sources, references, own_split, fingerprint)
 
 

@@ -172,7 +172,7 @@ def _ready(
         prepared = distributed.first_rank_first(
             lambda: prepare(config, run, resuming=resuming, corpus=corpus)
         )
-    tokenizers = prepared.src_tokenizer, prepared.tgt_tokenizer
+    tokenizers = prepared.tokenizers
     model = build_model(config, *tokenizers)
     if point is None and config.init_from.run is not None:
         load_initial_weights(model, config, *tokenizers)

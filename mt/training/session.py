@@ -167,8 +167,7 @@ class Session:
     def _validate(self, state: TrainState) -> ValidationResult:
         model, prepared = state.objective.model, self.prepared
         rows, facts = prepared.corpus.validation, facts_of(self.config, prepared.train.target_ratio)
-        tokenizers = prepared.src_tokenizer, prepared.tgt_tokenizer
-        translator = ModelTranslator(ModelOfText(self.config, model, *tokenizers, facts))
+        translator = ModelTranslator(ModelOfText(self.config, model, *prepared.tokenizers, facts))
 
         def translate(sources: Sequence[str]) -> list[str]:
             with progress(len(sources), unit="sentences", description="validating") as advance:

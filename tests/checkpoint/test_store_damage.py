@@ -50,14 +50,16 @@ def test_training_names_the_damaged_one_and_readers_never_get_another(
 ) -> None:
     save(1)
     damage(save(2, best=True).folder / part)
-    message = rf"step_0000002 is damaged: {part} .*Sound checkpoints: step_0000001\.$"
-    with pytest.raises(CheckpointError, match=message):
-        store.verify(store.require("best"))
+    if not part.startswith("training_state"):
+        message = rf"step_0000002 is damaged: {part} .*Sound checkpoints: step_0000001\.$"
+        with pytest.raises(CheckpointError, match=message):
+            store.load_model(store.require("best"))
     recovered, damaged = store.recover()
     assert recovered is not None
     assert recovered.checkpoint.step == 1
     assert is_whole(recovered.checkpoint)
     assert list(damaged) == ["step_0000002"]
+    assert part in damaged["step_0000002"]
     assert part in damaged["step_0000002"]
     assert store.require("latest") == recovered.checkpoint
 

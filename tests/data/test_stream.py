@@ -46,7 +46,7 @@ def test_subwords_are_aligned_like_words_but_never_unknown(
         "training.unknown_share=0.9",
     )
     prepared = prepare(config, RunDirectory(tmp_path), resuming=False)
-    tokenizers = prepared.src_tokenizer, prepared.tgt_tokenizer
+    tokenizers = prepared.tokenizers
     stream = training_batches(config, prepared.train, tokenizers, prepared.places)
     batch = stream.take((0, 0))[0][0]
     assert batch.alignment is not None

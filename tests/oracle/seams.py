@@ -28,7 +28,7 @@ def batches(config: Config, run: Path, num_epochs: int) -> Iterator[tuple[object
     """The pairs of each batch, in order, then what the model gets; tokenizers are written into ``run``."""
     run.mkdir(parents=True)
     data = prepare(config, RunDirectory(run), resuming=False)
-    stream = training_batches(config, data.train, (data.src_tokenizer, data.tgt_tokenizer), data.places)
+    stream = training_batches(config, data.train, data.tokenizers, data.places)
     epoch, position = 0, 0
     while epoch < num_epochs:
         if not position:

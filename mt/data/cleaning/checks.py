@@ -84,7 +84,6 @@ def _fault(src: object, tgt: object, *, may_be_empty: bool) -> BadRow | str | No
     """What is wrong with a pair: a reason to drop it, or a `BadRow` if it cannot be read."""
     if isinstance(src, BadRow):
         return src
-    num_empty = 0
     for side, value in (("source", src), ("target", tgt)):
         if value is None:
             return f"the {side} is missing"
@@ -100,10 +99,8 @@ def _fault(src: object, tgt: object, *, may_be_empty: bool) -> BadRow | str | No
                 detail = f"byte 0x{ord(surrogate) - 0xDC00:02x}; convert it with iconv -f ENCODING -t UTF-8"
                 return BadRow("the text is not UTF-8", detail)
             return BadRow("a character is half of one (a lone surrogate)", repr(surrogate))
-        if not value.strip():
-            if not may_be_empty:
-                return f"the {side} is empty"
-            num_empty += 1
+        if not may_be_empty and not value.strip():
+            return f"the {side} is empty"
         if len(value) > MOST_CHARACTERS:
             return f"a side has over {MOST_CHARACTERS:,} characters"
-    return BOTH_EMPTY if num_empty == 2 else None
+    return BOTH_EMPTY if not str(src).strip() and not str(tgt).strip() else None

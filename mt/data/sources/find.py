@@ -53,11 +53,11 @@ def mixed_sources(config: DataConfig) -> list[tuple[DataConfig, float]]:
 
 
 def find_sources(config: DataConfig, *, fast: bool = False) -> list[FoundSource]:
-    """The source that ``data.path`` names, and those of ``data.mix``; if ``fast``, without slow ones."""
+    """The source that ``data.path`` names, and those of ``data.mix``; if ``fast``, without the Hub's."""
     found: list[FoundSource] = []
     for number, (source_config, weight) in enumerate(mixed_sources(config)):
         try:
-            if not (fast and _needs_datasets(source_config)):
+            if not (fast and _hub_id(source_config) and not _on_disk(source_config)):
                 found.append((source_config, weight, find_source(source_config)))
         except (ConfigError, DataError) as error:
             raise (type(error)(f"data.mix, {source_config.path}: {error}") if number else error) from None
@@ -110,11 +110,6 @@ def _hub_id(config: DataConfig) -> str | None:
 def _is_saved(folder: Path) -> bool:
     """Whether `datasets` has written the folder with ``save_to_disk``."""
     return any((folder / name).is_file() for name in ("dataset_dict.json", "state.json"))
-
-
-def _needs_datasets(config: DataConfig) -> bool:
-    """Whether finding the source imports `datasets`."""
-    return _is_saved(named_path(config.path)) or (_hub_id(config) is not None and not _on_disk(config))
 
 
 def _on_disk(config: DataConfig) -> Source | None:

@@ -137,11 +137,11 @@ def row_pairs(
         if isinstance(row, BadRow):
             yield number, row, None
             continue
-        if not are_known and (src in row or row.get(NESTED, "") is not None):
-            fields = _fields(row)
+        fields = _fields(row)
+        if not are_known and (src in fields or row.get(NESTED, "") is not None):
             src, tgt = find_columns([*fields], config, where, _about_lists(fields, where))
             are_known = True
-        yield number, _value(row, src), _value(row, tgt)
+        yield number, fields.get(src), fields.get(tgt)
 
 
 def _fields(row: Row) -> dict[str, object]:
@@ -151,15 +151,6 @@ def _fields(row: Row) -> dict[str, object]:
         if isinstance(value, Mapping):
             fields |= {f"{name}.{key}": field for key, field in _fields(value).items()}
     return fields
-
-
-def _value(row: Row, name: str) -> object:
-    """The value of a column, or of a field in one; None if it is missing."""
-    if name in row:
-        return row[name]
-    outer, _, field = name.partition(".")
-    inner = row.get(outer)
-    return _value(inner, field) if isinstance(inner, Mapping) else None
 
 
 def _about_lists(row: Row, where: str) -> str:

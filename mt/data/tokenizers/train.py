@@ -50,7 +50,9 @@ def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
 
 
 def extended(tokenizer: Tokenizer, texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
-    """``tokenizer`` with the frequent words of ``texts`` that it lacks, or characters if it has subwords."""
+    """Add the frequent words that it lacks, or characters if it has subwords, if ``extend`` is set."""
+    if not config.extend:
+        return tokenizer
     content = json.loads(tokenizer.to_json())
     vocabulary: dict[str, int] = content["model"]["vocab"]
     entries = []
