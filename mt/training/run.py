@@ -240,9 +240,8 @@ def _progress(
 def _expected_steps(config: Config, batches: BatchStream, epoch: int) -> float:
     """The steps of the whole run by its limits, of which some only give about their number."""
     training = config.training
-    epochs = (training.max_target_tokens or math.inf) / batches.num_target_tokens(epoch)
-    epochs = min(epochs, training.max_epochs or math.inf)
-    return min(training.max_steps or math.inf, epochs * batches.num_steps(epoch))
+    steps = (training.max_epochs or math.inf) * batches.num_steps(epoch)
+    return min(training.max_steps or math.inf, steps)
 
 
 def _prepare_engine(run: RunDirectory, interruption: Interruption) -> None:
