@@ -138,14 +138,14 @@ def _train(
     if finished is not None:
         run.stopped_file.unlink(missing_ok=True)
         return Outcome(finished, counters, was_finished=True)
-    with log_file(run, is_session=processes.IS_FIRST), explain_out_of_memory(config):
+    with log_file(run), explain_out_of_memory(config):
         try:
             ready = _ready(config, run, precision, interruption, point, corpus, on_metrics)
             with ready as (state, batches, session):
                 counters = state.counters
                 finished = train(state, batches, session)
         except Interrupted:
-            interruption.agree(stop=True)
+            interruption.is_agreed = True
         if processes.IS_FIRST:
             reason = _report_end(finished, counters, config, interruption)
             record_session(run, "end", reason=reason)
