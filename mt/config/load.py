@@ -16,19 +16,16 @@ from mt.files import read_text
 _MAX_BYTES = 1_000_000
 # Options of earlier versions, with the value that changes nothing (... for any), at which they are ignored.
 _REMOVED = {
-    "data.seed": 1,
-    "data.workers": ...,
-    "training.simcut": 0,
-    "training.simcut_share": ...,
-    "training.bidirectional_epochs": 0,
+    ("data", "seed"): 1,
+    ("data", "workers"): ...,
+    ("training", "bidirectional_epochs"): 0,
+    ("training", "max_target_tokens"): None,
+    ("training", "simcut"): 0,
+    ("training", "simcut_share"): ...,
 }
 # Newer options, with what was done before: that is meant by a section that has all older options, as in the
 # config.yaml of a run.
-_ADDED = {
-    "cleaning.invisible": "keep",
-    "cleaning.unescape_html": False,
-    "cleaning.skip_bad_rows": False,
-}
+_ADDED = {"cleaning": {"invisible": "keep", "unescape_html": False, "skip_bad_rows": False}}
 _PACKAGE = Path(__file__).parent.parent
 # In a wheel the recipes are inside the package; in the repository, next to it.
 _FOLDERS = (_PACKAGE / "configs", _PACKAGE.parent / "configs")
@@ -57,17 +54,14 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     config |= {name: {} for name in SECTIONS if config.get(name) is None}
     for override in overrides:
         _apply(override, config, locations, f"--set {one_line(override, MAX_SHOWN)}")
-    for option, old_default in _REMOVED.items():
-        section, _, key = option.partition(".")
+    for (section, key), old_default in _REMOVED.items():
         keys = config[section]
         if isinstance(keys, dict) and old_default in (..., keys.get(key)):
             keys.pop(key, None)
-    for option, done_before in _ADDED.items():
-        section, _, key = option.partition(".")
+    for section, done_before in _ADDED.items():
         keys = config[section]
-        older = {name for name in SECTIONS[section] if f"{section}.{name}" not in _ADDED}
-        if isinstance(keys, dict) and older <= keys.keys():
-            keys.setdefault(key, done_before)
+        if isinstance(keys, dict) and SECTIONS[section].keys() - done_before.keys() <= keys.keys():
+            config[section] = done_before | keys
     try:
         return Config.model_validate(config)
     except ValidationError as error:

@@ -30,11 +30,6 @@ def are_positions(*columns: str) -> bool:
     return all(re.fullmatch("[0-9]{1,6}", column) for column in columns)
 
 
-def _check_columns(columns: str) -> str:
-    parse_columns(columns)
-    return columns
-
-
 class _Options(BaseModel, extra="forbid"):
     """What may follow the path in a line of ``data.mix``."""
 
@@ -43,7 +38,7 @@ class _Options(BaseModel, extra="forbid"):
     revision: _Text = ""
     src: _Text = ""
     tgt: _Text = ""
-    columns: Annotated[_Text, AfterValidator(_check_columns)] = ""
+    columns: Annotated[_Text, AfterValidator(lambda columns: parse_columns(columns) and columns)] = ""
     delimiter: Delimiter = "auto"
     num_train_pairs: int = Field(default=1, ge=1, lt=10**18)
 

@@ -109,9 +109,6 @@ class TrainingConfig(Section):
     max_epochs: int | None = Field(default=None, ge=1, json_schema_extra=may_change)
     """Stop after this many passes over the training split."""
 
-    max_target_tokens: int | None = Field(default=None, ge=1, json_schema_extra=may_change)
-    """Stop after this many target tokens, not counting padding."""
-
     max_minutes: float | None = Field(default=None, gt=0, lt=10**9, json_schema_extra=may_change)
     """Stop after this many minutes of training, including those before a resume."""
 

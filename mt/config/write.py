@@ -3,6 +3,7 @@
 import re
 import textwrap
 from collections.abc import Callable, Collection, Mapping
+from operator import attrgetter
 
 import yaml
 from pydantic.fields import FieldInfo
@@ -58,7 +59,7 @@ def _is_about(option: str, words: str) -> bool:
 
 def all_options(config: Config) -> dict[str, str]:
     """The value of every option, as YAML, by its full name, such as ``model.d_model``."""
-    return {name: _scalar(_value(config, name)) for name in _OPTIONS}
+    return {name: _scalar(attrgetter(name)(config)) for name in _OPTIONS}
 
 
 def changed_options(config: Config) -> set[str]:
@@ -66,7 +67,7 @@ def changed_options(config: Config) -> set[str]:
     return {
         name
         for name, field in _OPTIONS.items()
-        if field.is_required() or _value(config, name) != field.default
+        if field.is_required() or attrgetter(name)(config) != field.default
     }
 
 
@@ -76,7 +77,7 @@ def with_unset_from(old: Config, new: Config) -> Config:
     for name, fields in SECTIONS.items():
         section = getattr(new, name)
         kept = {
-            key: _value(old, f"{name}.{key}")
+            key: getattr(getattr(old, name), key)
             for key, field in fields.items()
             if (key not in section.model_fields_set or _is_open(field, getattr(section, key)))
             and field.json_schema_extra is not may_change
@@ -89,7 +90,7 @@ def differences(old: Config, new: Config) -> list[str]:
     """What keeps a run of ``old`` from being resumed with ``new``, such as 'training.seed: 1 -> 2'."""
     lines: list[str] = []
     for name, field in _OPTIONS.items():
-        before, after = _value(old, name), _value(new, name)
+        before, after = map(attrgetter(name), (old, new))
         # The text of the corpus is compared when it is loaded, wherever it is now.
         is_moved = name == "data.mix" and _without_paths(before) == _without_paths(after)
         is_open = _is_open(field, before) or _is_open(field, after)
@@ -107,7 +108,7 @@ def fixed_options(config: Config) -> dict[str, Scalar]:
     """The options of tokenizer, model, schedule and training that cannot change while a run is trained."""
     sections = ("tokenizer.", "model.", "schedule.", "training.")
     return {
-        name: _value(config, name)
+        name: attrgetter(name)(config)
         for name, field in _OPTIONS.items()
         if name.startswith(sections) and field.json_schema_extra is not may_change
     }
@@ -132,12 +133,6 @@ def _document(values: Mapping[str, str], documentation: Callable[[FieldInfo], st
 def _without_paths(mix: Scalar) -> list[MixedSource]:
     nowhere: dict[str, str | int] = {"path": "", "revision": ""}
     return [source._replace(fields=source.fields | nowhere) for source in parse_mix(str(mix or ""))]
-
-
-def _value(config: Config, name: str) -> Scalar:
-    section, key = name.split(".")
-    value: Scalar = getattr(getattr(config, section), key)
-    return value
 
 
 def _documentation(field: FieldInfo) -> str:

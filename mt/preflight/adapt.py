@@ -41,7 +41,7 @@ def propose_adaptation(origin: InitFromConfig, data: DataConfig, minutes: float 
     load_seconds = time.perf_counter() - started
     peak = learning_rate(max(1, old.schedule.warmup_steps), old.schedule, d_model=old.model.d_model)
     extends = is_new and old.tokenizer.kind == "word"
-    limits: dict[str, object] = dict.fromkeys(("max_epochs", "max_target_tokens", "max_minutes"))
+    limits: dict[str, object] = dict.fromkeys(("max_epochs", "max_minutes"))
     config = with_origin(
         update(
             old.model_copy(update={"data": data, "init_from": origin}),

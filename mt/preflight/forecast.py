@@ -75,7 +75,6 @@ def forecast(config: Config, pace: Pace) -> Forecast:
     limits = {
         "training.max_steps": (training.max_steps, 1.0),
         "training.max_epochs": (training.max_epochs, pace.steps_per_epoch),
-        "training.max_target_tokens": (training.max_target_tokens, 1 / pace.tokens_per_step),
         "training.max_minutes": (training.max_minutes, 60 / seconds_per_step),
     }
     steps = {name: limit * factor for name, (limit, factor) in limits.items() if limit is not None}

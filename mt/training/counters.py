@@ -120,7 +120,6 @@ class Counters:
         reached = {
             "max_steps": self.step,
             "max_epochs": self.epoch,
-            "max_target_tokens": self.num_target_tokens,
             "max_minutes": self.seconds / 60,
         }
         for name, value in reached.items():

@@ -1,7 +1,6 @@
 """Freezing weights: they keep their values, and the optimizer has no state for them."""
 
 import logging
-from collections import Counter
 from fnmatch import fnmatchcase
 
 from mt.errors import ConfigError
@@ -24,11 +23,8 @@ def freeze(model: Transformer, patterns: str | None) -> None:
             )
         for parameter in frozen:
             parameter.requires_grad_(False)
-    if not any(parameter.requires_grad for parameter in model.parameters()):
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    if not trained:
         raise ConfigError(f"training.freeze: {patterns} freezes all weights, so that nothing would learn.")
-    total = sum(parameter.numel() for parameter in model.parameters())
-    trained = Counter[str]()
-    for name, parameter in model.named_parameters():
-        trained[name.partition(".")[0]] += parameter.numel() if parameter.requires_grad else 0
-    parts = ", ".join(f"{part} {number:,}" for part, number in trained.items() if number)
-    LOG.info("%s of %s weights are trained: %s", f"{trained.total():,}", f"{total:,}", parts)
+    number, total = (sum(parameter.numel() for parameter in each) for each in (trained, model.parameters()))
+    LOG.info("%s of %s weights are trained", f"{number:,}", f"{total:,}")

@@ -27,7 +27,9 @@ class Interruption(contextlib.ExitStack):
         super().__init__()
         self.signal: signal.Signals | None = None
         self._max_seconds = max_seconds
-        self._is_agreed = self._is_at_once = False
+        self.is_agreed = False
+        """Whether all processes know that any of them was asked to stop, which is never revoked."""
+        self._is_at_once = False
 
     def __enter__(self) -> Self:
         for number in SIGNALS:
@@ -43,16 +45,12 @@ class Interruption(contextlib.ExitStack):
     @property
     def is_due(self) -> bool:
         """Whether the run must stop and all processes know it; between two steps."""
-        return self._is_agreed or (self.signal is not None and not processes.ARE_SEVERAL)
+        return self.is_agreed or (self.signal is not None and not processes.ARE_SEVERAL)
 
     def check_share(self) -> None:
         """Raise `Interrupted`, within `distributed.barrier_after`, if this process was asked to stop."""
         if self.signal is not None:
             raise Interrupted
-
-    def agree(self, *, stop: bool) -> None:
-        """Remember whether any process was asked to stop, which is never revoked."""
-        self._is_agreed |= stop
 
     @contextlib.contextmanager
     def at_once(self) -> Iterator[None]:
@@ -69,14 +67,14 @@ class Interruption(contextlib.ExitStack):
     def exit_code(self) -> int:
         """128 plus the number of the signal, as shells expect; 75 at the time limit."""
         if self.signal is None:
-            return MORE_TO_DO if self._is_agreed else 0
+            return MORE_TO_DO if self.is_agreed else 0
         return MORE_TO_DO if self.signal == signal.SIGALRM else 128 + self.signal
 
     @property
     def reason(self) -> str:
         """The name of the signal, or the time limit, in words."""
         if self.signal is None:
-            return "another process was asked to stop" if self._is_agreed else "nothing"
+            return "another process was asked to stop" if self.is_agreed else "nothing"
         return "the time is up" if self.signal == signal.SIGALRM else self.signal.name
 
     def _remember(self, number: int, frame: FrameType | None) -> None:

@@ -106,18 +106,18 @@ def _squares(x: Tensor) -> Tensor:
 
 def make_optimizers(
     model: Transformer, config: TrainingConfig, precision: Precision
-) -> tuple[torch.optim.Optimizer, Muon | None]:
+) -> list[torch.optim.Optimizer]:
     """AdamW, and Muon if configured. The learning rate of both is set at each step."""
     groups = parameter_groups(model, config.weight_decay)
-    muon: Muon | None = None
+    muon: list[torch.optim.Optimizer] = []
     if config.muon and (inner := _inner_matrices(model)):
         groups[0]["params"] = [matrix for matrix in groups[0]["params"] if matrix is model.output.weight]
         # By the run's precision, not by the machine, because all processes of a run must compute the same.
         dtype = torch.bfloat16 if precision.name == "bf16" else inner[0].dtype
-        muon = Muon(inner, weight_decay=config.weight_decay, dtype=dtype)
+        muon = [Muon(inner, weight_decay=config.weight_decay, dtype=dtype)]
     # The fused kernel updates all parameters in one pass.
     betas = config.adam_beta1, config.adam_beta2
-    return torch.optim.AdamW(groups, lr=0.0, betas=betas, eps=config.adam_epsilon, fused=True), muon
+    return [torch.optim.AdamW(groups, lr=0.0, betas=betas, eps=config.adam_epsilon, fused=True), *muon]
 
 
 def count_moments(model: Transformer, config: TrainingConfig) -> int:

@@ -138,14 +138,14 @@ def _train(
     if finished is not None:
         run.stopped_file.unlink(missing_ok=True)
         return Outcome(finished, counters, was_finished=True)
-    with log_file(run, is_session=processes.IS_FIRST), explain_out_of_memory(config):
+    with log_file(run), explain_out_of_memory(config):
         try:
             ready = _ready(config, run, precision, interruption, point, corpus, on_metrics)
             with ready as (state, batches, session):
                 counters = state.counters
                 finished = train(state, batches, session)
         except Interrupted:
-            interruption.agree(stop=True)
+            interruption.is_agreed = True
         if processes.IS_FIRST:
             reason = _report_end(finished, counters, config, interruption)
             record_session(run, "end", reason=reason)
@@ -240,9 +240,8 @@ def _progress(
 def _expected_steps(config: Config, batches: BatchStream, epoch: int) -> float:
     """The steps of the whole run by its limits, of which some only give about their number."""
     training = config.training
-    epochs = (training.max_target_tokens or math.inf) / batches.num_target_tokens(epoch)
-    epochs = min(epochs, training.max_epochs or math.inf)
-    return min(training.max_steps or math.inf, epochs * batches.num_steps(epoch))
+    steps = (training.max_epochs or math.inf) * batches.num_steps(epoch)
+    return min(training.max_steps or math.inf, steps)
 
 
 def _prepare_engine(run: RunDirectory, interruption: Interruption) -> None:

@@ -85,7 +85,7 @@ class Session:
         """Show the result of a step, which may be the one before the newest, and keep a batch that failed."""
         if result is None:
             return
-        self.interruption.agree(stop=result.stop_requested)
+        self.interruption.is_agreed |= result.stop_requested
         number, total = result.counters.step, self.config.schedule.total_steps
         if number - 1 == total and has_ended(total, self.config.schedule):
             LOG.warning("the learning rate has reached zero at schedule.total_steps (%s)", f"{total:,}")
@@ -150,7 +150,7 @@ class Session:
         """Save the steps of a session that was interrupted; return ``finished``."""
         self.log(state.last_result())
         if finished is None:
-            self.interruption.agree(stop=True)
+            self.interruption.is_agreed = True
             if distributed.broadcast(state.counters.step != (self.newest.step if self.newest else 0)):
                 self.save(state)
         return finished

@@ -14,6 +14,7 @@ from mt import distributed, processes
 from mt.checkpoint.record import DamagedError
 from mt.checkpoint.training_state import EXP_AVG, EXP_AVG_SQ, MOMENTUM, WEIGHTS, SavedTraining
 from mt.config.config import Config
+from mt.config.training import TrainingConfig
 from mt.data.batches.batch import Batch
 from mt.data.batches.stream import Position, StepBatches
 from mt.device import DeferredRead, Precision
@@ -32,28 +33,23 @@ class TrainState:
 
     objective: Objective
     """The model with its loss, on the device to compute on."""
-    optimizer: torch.optim.Optimizer
+    optimizers: list[torch.optim.Optimizer]
+    """AdamW, and perhaps Muon, which then updates the matrices of the layers."""
     precision: Precision
     learning_rate: Callable[[int], float]
     """That of each optimizer step, counted from 1."""
-    label_smoothing: float = 0.0
-    clip_norm: float | None = None
-    """The maximum gradient norm; None for no limit."""
+    training: TrainingConfig
     average: MovingAverage | None = None
     """The moving average; if there is one, it is validated and saved as the model."""
     counters: Counters = field(default_factory=Counters)
-    muon: Muon | None = None
-    """If there is one, it updates the matrices that the optimizer does not."""
     skips_on_device: bool = False
     """Whether the device itself skips an update that is not finite, so that the host need not wait for it."""
-    log_every_steps: int = 1
     stop_requested: Callable[[], bool] = lambda: False
     """Whether this process was asked to stop."""
 
     def __post_init__(self) -> None:
         self._unread: LaunchedStep | None = None
         self._wrapped = distributed.data_parallel(self.objective)
-        self._optimizers = [self.optimizer] if self.muon is None else [self.optimizer, self.muon]
 
     @property
     def position(self) -> Position:
@@ -86,11 +82,12 @@ class TrainState:
         stop = torch.full_like(own_loss, self.stop_requested())
         loss, num_stops = distributed.all_reduce(torch.stack((own_loss, stop)))
         # Before clipping, which needs the true norm, not the norm of the scaled gradient.
-        for optimizer in self._optimizers:
+        for optimizer in self.optimizers:
             scaler.unscale_(optimizer)
-        groups = [group for optimizer in self._optimizers for group in optimizer.param_groups]
+        groups = [group for optimizer in self.optimizers for group in optimizer.param_groups]
         parameters = [parameter for group in groups for parameter in group["params"]]
-        norm = clip_grad_norm_(parameters, math.inf if self.clip_norm is None else self.clip_norm)
+        most = self.training.clip_norm
+        norm = clip_grad_norm_(parameters, math.inf if most is None else most)
         # Before it is updated.
         scale = scaler.scale(torch.ones_like(own_loss))
         # One transfer for everything that the host must know.
@@ -101,7 +98,7 @@ class TrainState:
         # As torch's GradScaler does with fused optimizers, but it only looks at the gradient.
         found_inf = (~(loss.isfinite() & norm.isfinite())).float() if self.skips_on_device else None
         if self.skips_on_device or _is_finite(metrics):
-            for optimizer in self._optimizers:
+            for optimizer in self.optimizers:
                 optimizer.found_inf = found_inf  # type: ignore[attr-defined]
                 optimizer.step()
             if self.average is not None:
@@ -136,7 +133,7 @@ class TrainState:
             updated=updated,
             scale_too_large=scale_too_large,
             stop_requested=num_stops > 0,
-            point=counters.next_point() if then.step % self.log_every_steps == 0 else None,
+            point=counters.next_point() if then.step % self.training.log_every_steps == 0 else None,
         )
 
     def try_out(self, batch: Batch) -> None:
@@ -151,7 +148,7 @@ class TrainState:
             micro_batches,
             num_target_tokens,
             self.precision,
-            self.label_smoothing,
+            self.training.label_smoothing,
             self.counters.positions_too_large,
         )
         return loss
@@ -162,8 +159,8 @@ class TrainState:
 
     def save(self) -> SavedTraining:
         """Everything besides the weights that are saved as the model."""
-        scaler, steps = self.precision.scaler, [state["step"] for state in self.optimizer.state.values()]
-        num_updates = int(max(steps, default=0))
+        scaler, of_adamw = self.precision.scaler, self.optimizers[0].state.values()
+        num_updates = int(max((state["step"] for state in of_adamw), default=0))
         # A device that has skipped all updates so far has no moments.
         moments = self._moments() if num_updates else ()
         tensors = {name: optimizer.state[parameter][key] for name, optimizer, parameter, key in moments}
@@ -189,7 +186,7 @@ class TrainState:
             self.average.restore(values.average.num_updates, weights, saved.weights())
         for name, optimizer, parameter, key in self._moments() if num_updates else ():
             optimizer.state[parameter][key] = saved.tensors[name].to(parameter.device)
-            if optimizer is self.optimizer:
+            if not isinstance(optimizer, Muon):
                 step = torch.tensor(num_updates, dtype=torch.float32, device=parameter.device)
                 optimizer.state[parameter]["step"] = step
         if values.scaler is not None:
@@ -224,10 +221,9 @@ class TrainState:
     def _moments(self) -> Iterator[tuple[str, torch.optim.Optimizer, nn.Parameter, str]]:
         """Each moment: its name in a checkpoint, its optimizer, its parameter, and its name there."""
         names = {parameter: name for name, parameter in self.objective.model.named_parameters()}
-        for optimizer in self._optimizers:
-            keys = {"exp_avg": EXP_AVG, "exp_avg_sq": EXP_AVG_SQ}
-            if optimizer is self.muon:
-                keys = {"momentum_buffer": MOMENTUM}
+        of_adamw = {"exp_avg": EXP_AVG, "exp_avg_sq": EXP_AVG_SQ}
+        for optimizer in self.optimizers:
+            keys = {"momentum_buffer": MOMENTUM} if isinstance(optimizer, Muon) else of_adamw
             for parameter in (each for group in optimizer.param_groups for each in group["params"]):
                 for key, prefix in keys.items():
                     yield prefix + names[parameter], optimizer, parameter, key
@@ -247,17 +243,13 @@ def new_train_state(
 ) -> TrainState:
     """The state before the first step or before it is restored, for a model on its device."""
     training = config.training
-    adamw, muon = make_optimizers(model, training, precision)
     return TrainState(
         Objective(model, guided_alignment=training.guided_alignment, r_drop=training.r_drop),
-        adamw,
+        make_optimizers(model, training, precision),
         precision,
         partial(learning_rate, config=config.schedule, d_model=config.model.d_model),
-        training.label_smoothing,
-        training.clip_norm,
+        training,
         None if training.ema_decay is None else MovingAverage(model, training.ema_decay),
-        muon=muon,
         skips_on_device=precision.device.type == "cuda",
-        log_every_steps=training.log_every_steps,
         stop_requested=stop_requested,
     )

@@ -33,10 +33,10 @@ def test_the_smallest_config_has_defaults_for_the_rest(write_config: Write) -> N
 
 
 def test_languages_are_text_and_numbers_are_as_people_write_them(write_config: Write) -> None:
-    text = SMALLEST.replace("src: en", "src: no") + "  adam_epsilon: 1e-9\n  max_target_tokens: 2_000_000\n"
+    text = SMALLEST.replace("src: en", "src: no") + "  adam_epsilon: 1e-9\n  max_skipped_steps: 2_000_000\n"
     config = load_config(write_config(text), ["data.tgt=on"])
     assert (config.data.src, config.data.tgt) == ("no", "on")
-    assert (config.training.adam_epsilon, config.training.max_target_tokens) == (1e-9, 2_000_000)
+    assert (config.training.adam_epsilon, config.training.max_skipped_steps) == (1e-9, 2_000_000)
 
 
 @pytest.mark.parametrize(

@@ -49,15 +49,19 @@ def _happen(*arguments: Any) -> None:
         case "error":
             raise DataError("made up for this test.")
         case "NaN":
-            arguments[0].label_smoothing = float("nan")
+            smooth(arguments[0], float("nan"))
         case _:
             raise AssertionError(event)
+
+
+def smooth(state: TrainState, label_smoothing: float) -> None:
+    state.training = state.training.model_copy(update={"label_smoothing": label_smoothing})
 
 
 def record_sums(self: TrainState, *arguments: Any, **named: Any) -> Any:
     """Write the sum of all weights after each step."""
     result = finish(self, *arguments, **named)
-    self.label_smoothing = 0.1
+    smooth(self, 0.1)
     with (folder / f"sums.{processes.RANK}").open("a") as file:
         file.write(f"{sum(float(weight.detach().sum()) for weight in self.objective.parameters())!r}\n")
     return result

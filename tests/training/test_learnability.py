@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from mt.config.model import ModelConfig
-from mt.config.training import ScheduleConfig
+from mt.config.training import ScheduleConfig, TrainingConfig
 from mt.data.batches.batch import collate, pad
 from mt.device import Precision
 from mt.search.greedy import greedy_search
@@ -45,11 +45,10 @@ def test_tiny_transformer_learns_to_reverse(
     schedule = ScheduleConfig(learning_rate=0.01, warmup_steps=40)
     train_state = TrainState(
         objective,
-        optimizer,
+        [optimizer],
         precision,
         lambda step: learning_rate(step, schedule, d_model=config.d_model),
-        label_smoothing=0.1,
-        clip_norm=1.0,
+        TrainingConfig(),
     )
     for _ in range(300):
         rows = [training[i] for i in torch.randint(len(training), (64,)).tolist()]

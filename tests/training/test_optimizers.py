@@ -32,12 +32,10 @@ def steps_of(
 ) -> dict[str, torch.Tensor]:
     """What one step with random gradients, which stay in the parameters, adds to each of them."""
     config = TrainingConfig.model_validate({"muon": True, **options})
-    adamw, muon = make_optimizers(model, config, precision(name))
-    assert muon is not None
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     for parameter in model.parameters():
         parameter.grad = torch.randn_like(parameter)
-    for optimizer in (adamw, muon):
+    for optimizer in make_optimizers(model, config, precision(name)):
         for group in optimizer.param_groups:
             group["lr"] = RATE
         optimizer.step()
@@ -48,7 +46,7 @@ def test_adam_has_the_decay_rates_and_the_epsilon_of_the_config() -> None:
     """Two steps by algorithm 1 of Kingma and Ba (2015)."""
     model = make_model()
     config = TrainingConfig(adam_beta1=0.7, adam_beta2=0.9, adam_epsilon=0.1)
-    adamw, _ = make_optimizers(model, config, precision())
+    [adamw] = make_optimizers(model, config, precision())
     before = [parameter.detach().clone() for parameter in model.parameters()]
     mean = square = change = 0.0
     for step, gradient in enumerate((1.0, -3.0), start=1):

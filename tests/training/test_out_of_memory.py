@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from mt.config.training import TrainingConfig
 from mt.data.batches.batch import Batch
 from mt.device import Precision, is_out_of_memory
 from mt.errors import RunError
@@ -56,7 +57,9 @@ def state_of(objective: Objective, positions_too_large: int | None = None) -> Tr
     optimizer = torch.optim.SGD(objective.parameters())
     precision = Precision("float32", torch.device("cpu"))
     counters = Counters(positions_too_large=positions_too_large)
-    return TrainState(objective, optimizer, precision, lambda _: 1.0, label_smoothing=0.1, counters=counters)
+    return TrainState(
+        objective, [optimizer], precision, lambda _: 1.0, TrainingConfig(clip_norm=None), counters=counters
+    )
 
 
 def step(objective: Objective, batches: list[Batch]) -> StepResult:

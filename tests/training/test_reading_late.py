@@ -53,18 +53,14 @@ def fused_state(
     precision = Precision("float32", torch.device("cpu"))
     if scale is not None:  # The loss scaling of fp16, which a CPU can do as well.
         precision.scaler = torch.amp.GradScaler("cpu", init_scale=scale, growth_interval=2)
-    optimizer, of_matrices = make_optimizers(
-        objective.model, TrainingConfig(max_steps=1, weight_decay=0.1, muon=muon), precision
-    )
+    training = TrainingConfig(weight_decay=0.1, muon=muon)
     return TrainState(
         objective,
-        optimizer,
+        make_optimizers(objective.model, training, precision),
         precision,
         lambda step: 0.01 / step,
-        label_smoothing=0.1,
-        clip_norm=1.0,
+        training,
         average=None if ema_decay is None else MovingAverage(objective.model, ema_decay),
-        muon=of_matrices,
         skips_on_device=late,
     )
 

@@ -71,7 +71,6 @@ def test_a_finished_run_is_left_as_it_is(make_config: MakeConfig, run: RunDirect
     ("limit", "reason"),
     [
         ("max_epochs=2", "training.max_epochs (2) reached"),
-        ("max_target_tokens=300", "training.max_target_tokens (300) reached"),
         ("max_minutes=0.0001", "training.max_minutes (0.0001) reached"),
     ],
 )

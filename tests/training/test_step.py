@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from mt.config.config import Config
+from mt.config.training import TrainingConfig
 from mt.data.batches.batch import Batch
 from mt.device import Precision
 from mt.special_tokens import PAD_ID
@@ -39,9 +40,8 @@ def step(
 ) -> StepResult:
     if precision is None:
         precision = Precision("float32", torch.device("cpu"))
-    train_state = TrainState(
-        objective, optimizer, precision, lambda _: learning_rate, label_smoothing=0.1, clip_norm=clip_norm
-    )
+    training = TrainingConfig(clip_norm=clip_norm)
+    train_state = TrainState(objective, [optimizer], precision, lambda _: learning_rate, training)
     return take_step(train_state, batches)
 
 
@@ -136,10 +136,10 @@ def test_a_step_with_muon_clips_the_whole_gradient_and_moves_every_matrix(
     # Section 5.3, equation 3.
     rate = 16**-0.5 * 4**-1.5
     assert result.learning_rate == pytest.approx(rate)
-    assert state.muon is not None
+    _, muon = state.optimizers
     num_matrices = 0
     for parameter, old, own in zip(model.parameters(), before, gradient, strict=True):
-        if (moments := state.muon.state.get(parameter)) is None:
+        if (moments := muon.state.get(parameter)) is None:
             continue
         num_matrices += 1
         # The first moving average of a gradient that was clipped.

@@ -49,7 +49,7 @@ def take_step(state: TrainState) -> None:
     generator = torch.Generator().manual_seed(state.counters.step)
     for parameter in state.objective.parameters():
         parameter.grad = torch.randn(parameter.shape, generator=generator)
-    for optimizer in filter(None, (state.optimizer, state.muon)):
+    for optimizer in state.optimizers:
         for group in optimizer.param_groups:
             group["lr"] = 0.01
         state.precision.scaler.step(optimizer)
@@ -80,9 +80,9 @@ def test_weight_decay_takes_off_a_share_of_matrices_beside_adams_step(
     before = {name: weight.clone() for name, weight in model.weights().items()}
     for parameter in model.parameters():
         parameter.grad = torch.ones_like(parameter)
-    for group in state.optimizer.param_groups:
+    for group in state.optimizers[0].param_groups:
         group["lr"] = 0.01
-    state.optimizer.step()
+    state.optimizers[0].step()
     exempt = set()
     for name, weight in model.weights().items():
         # The first step of Adam is the learning rate, in the direction of the gradient.
@@ -96,7 +96,7 @@ def test_weight_decay_takes_off_a_share_of_matrices_beside_adams_step(
     assert {name for name in before if name.endswith("bias") or "norm" in name} <= exempt
     assert ("output.weight" in before) == (not tied)
     # Each parameter is updated once.
-    parameters = [p for group in state.optimizer.param_groups for p in group["params"]]
+    parameters = [p for group in state.optimizers[0].param_groups for p in group["params"]]
     assert sorted(map(id, parameters)) == sorted(map(id, model.parameters()))
 
 
@@ -159,7 +159,7 @@ def test_a_tensor_that_does_not_fit_its_parameter_is_refused_and_nothing_is_chan
     with pytest.raises(DamagedError, match=name):
         state.restore(evaluated(state), altered, read_values(altered, 2))
     assert all(torch.equal(w, before[key]) for key, w in state.objective.model.weights().items())
-    assert not state.optimizer.state
+    assert not state.optimizers[0].state
 
 
 def without(saved: SavedTraining, beginning: str) -> SavedTraining:

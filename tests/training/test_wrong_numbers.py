@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 import pytest
 import torch
 
+from mt.config.training import TrainingConfig
 from mt.data.batches.batch import Batch
 from mt.device import Precision
 from mt.training.counters import Counters
@@ -24,10 +25,7 @@ def step(objective: Objective, batches: list[Batch], scale: float | None = None)
     if scale is not None:  # The loss scaling of fp16, which a CPU can do as well.
         precision.scaler = torch.amp.GradScaler("cpu", init_scale=scale)
     optimizer = torch.optim.SGD(objective.parameters())
-    train_state = TrainState(
-        objective, optimizer, precision, lambda _: 0.1, label_smoothing=0.1, clip_norm=1.0
-    )
-    return take_step(train_state, batches)
+    return take_step(TrainState(objective, [optimizer], precision, lambda _: 0.1, TrainingConfig()), batches)
 
 
 @pytest.mark.parametrize("scale", [None, 1024.0])

@@ -5,6 +5,7 @@ import torch
 from safetensors.torch import load_file
 
 from mt.config.model import ModelConfig
+from mt.config.training import TrainingConfig
 from mt.data.batches.pairs import EncodedPairs, EncodedSentences
 from mt.data.batches.stream import BatchStream
 from mt.device import Precision, settle_threads_and_memory
@@ -62,11 +63,10 @@ def run(channel: Channel, job: Job) -> None:
     objective = Objective(model.to(device))
     train_state = TrainState(
         objective,
-        torch.optim.Adam(model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9, fused=True),
+        [torch.optim.Adam(model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9, fused=True)],
         Precision(job.precision, device),
-        learning_rate=lambda step: 1e-4,
-        label_smoothing=LABEL_SMOOTHING,
-        clip_norm=1.0,
+        lambda step: 1e-4,
+        TrainingConfig(label_smoothing=LABEL_SMOOTHING),
     )
     stream = batch_stream(workload)
     session = TrainingSession(channel, job.device)
