@@ -198,7 +198,7 @@ class Translator:
         limit = min(self.facts.max_length, most + 1)
         if constraints.min_length >= limit:
             raise ConfigError(
-                f"at least {constraints.min_length} tokens and EOS do not fit into {limit}: lower the minimum "
+                f"at least {constraints.min_length} tokens and EOS do not fit into {limit}: lower the least "
                 "length, or raise the maximum up to data.max_length of the model."
             )
         rules = Rules(strategy, constraints, keep_unk, self.facts.copies_words, with_scores)
