@@ -89,7 +89,7 @@ def attention_line_by_line(
             yield start + 1, sources[block], None if targets is None else targets[block]
 
     for first, some, theirs in blocks():
-        translator.check_recordable(some, theirs, first_line=first)
+        translator.read_pairs(some, theirs or [""] * len(some), first_line=first)
     return (
         sentence
         for first, some, theirs in blocks()
