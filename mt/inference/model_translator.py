@@ -51,13 +51,11 @@ def perplexity(log_prob: float, num_tokens: int) -> float:
 class SentenceAttention:
     """A sentence, its translation, and the weights of every attention of one teacher-forced pass over both.
 
-    L is the number of layers of the encoder or decoder, S that of source tokens and T that of target tokens,
-    both with EOS. Row t of the decoder is the position that *predicts* target token t: its input is the
-    preceding token.
+    L is the number of layers, S that of source tokens and T that of target tokens, both with EOS. Row t of
+    the decoder is the position that *predicts* target token t: its input is the preceding token.
     """
 
     line: int
-    """The number of its line."""
     src: Labelled
     """The source as the model reads it: rows and columns of ``encoder_self``, columns of ``cross``."""
     tgt: Labelled
@@ -92,8 +90,7 @@ class ModelTranslator(Translator):
     ) -> None:
         """Translate with a model, in evaluation mode and on this device, or where it is.
 
-        Its weights must not change while this translator is in use. ``others`` are the other models of an
-        ensemble, which can only do what all of them can; they have the same vocabularies.
+        With ``others``, which have the same vocabularies, it is an ensemble, which does what all of them can.
         """
         settle_threads_and_memory()
         members = [loaded, *others]
@@ -159,10 +156,7 @@ class ModelTranslator(Translator):
         strategy: Strategy = None,
         first_line: int = 1,
     ) -> list[SentenceAttention]:
-        """Record what a model, not an ensemble, attends to in each sentence and its translation.
-
-        Without ``targets``, the model finds the translations with ``strategy``. An empty source has only EOS.
-        """
+        """Record what a model attends to in sentences and translations, which it finds if not given."""
         pairs = self.read_pairs(sources, targets or [""] * len(sources), first_line=first_line)
         if targets is None:
             best = self.n_best(sources, strategy=strategy, join_lines=True, first_line=first_line)

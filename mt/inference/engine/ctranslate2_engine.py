@@ -157,9 +157,8 @@ class CTranslate2Engine:
     def _translate(self, how: _How, rules: Rules, sentences: Sequence[Sentence]) -> list[list[_Candidate]]:
         """The hypotheses that CTranslate2 finds for each sentence, the best first."""
         beam, prefixes = rules.beam, _named(self._tgt_names, (sentence.prefix for sentence in sentences))
-        # Scores are divided by this power of the length, to choose N if more hypotheses have finished; we rank
-        # these ourselves. Around 20, (5 + length) grows as length ** 0.8. With 0, the search would end with its
-        # first hypothesis.
+        # Scores are divided by this power of the length, to choose N if more hypotheses have finished. Around
+        # 20, (5 + length) grows as length ** 0.8. With 0, the search would end with its first hypothesis.
         exponent = beam.length_penalty * (0.8 if beam.length_normalization == "gnmt" else 1.0)
         penalty = max(exponent, 1e-6)
         # With patience 2, a search continues to its limit, where up to N unfinished hypotheses are added.
