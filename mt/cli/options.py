@@ -195,11 +195,11 @@ def load_translator(
     dictionary: Mapping[str, str] | None = None,
 ) -> "Translator":
     """Load a run, by default the newest one in ``runs/``, or an exported folder."""
-    from mt.inference.exported_folder import is_exported
+    from mt.inference.exported_folder import RECORD
     from mt.inference.translator import Translator
 
     path = path and named_run(path)
-    if path is None or not is_exported(path):
+    if path is None or not (path / RECORD).is_file():
         return Translator.from_run(
             find_run(path),
             checkpoint=checkpoint,

@@ -4,9 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from mt.export.export import Library
-from mt.inference.engine.convert import QUANTIZATIONS, write_ctranslate2
+from mt.inference.engine.convert import QUANTIZATIONS, STRATEGIES, Translate, write_ctranslate2
 from mt.inference.engine.ctranslate2_engine import load_exported
-from mt.inference.engine.verification import STRATEGIES, Translate
 
 EXAMPLE = """\
 # Translates the lines of standard input; needs: pip install ctranslate2 tokenizers

@@ -12,7 +12,7 @@ from mt.display import markdown_table, markdown_text, visible
 from mt.errors import ConfigError, EngineError
 from mt.evaluation.test_set import load_evaluation_set
 from mt.files import make_folder, new_folder
-from mt.inference.engine.verification import Agreement, Translate, verify
+from mt.inference.engine.convert import Agreement, Translate, verify
 from mt.inference.exported_folder import ExportPrecision, ExportRecord, Target, write_export_record
 from mt.inference.loaded_model import LoadedModel, load_model
 from mt.run_directory import RunDirectory, as_run

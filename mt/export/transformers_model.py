@@ -26,7 +26,7 @@ from mt.config.model import ModelConfig
 from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing
 from mt.export.export import Library
 from mt.export.marian_layout import layers, permuted, sines_first
-from mt.inference.engine.verification import Translate
+from mt.inference.engine.convert import Translate
 from mt.inference.exported_folder import ExportPrecision, read_export_record
 from mt.inference.loaded_model import LoadedModel
 from mt.search.hypothesis import length_limit

@@ -18,10 +18,9 @@ LOG = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 Engine: TypeAlias = "TorchEngine | CTranslate2Engine"
+# Called often, in any thread, and may raise to stop; and with the indices of sentences that are done.
 Check = Callable[[], None]
-"""Called often, in any thread; may raise to stop."""
 After = Callable[[Sequence[int]], object]
-"""Called with the indices of sentences that are done."""
 
 
 @dataclass(frozen=True)

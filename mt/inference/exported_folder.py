@@ -60,11 +60,7 @@ class ExportRecord(ModelFacts):
     """SHA-256 of the checkpoint's weights."""
     checksums: Mapping[str, str] = field(default_factory=dict)
     """SHA-256 of each file that the model is read from, by name."""
-
-
-def is_exported(path: Path) -> bool:
-    """Return whether a folder was written by an export."""
-    return (path / RECORD).is_file()
+    format_version: int = _FORMAT_VERSION
 
 
 def read_export_record(folder: Path) -> ExportRecord:
@@ -72,12 +68,11 @@ def read_export_record(folder: Path) -> ExportRecord:
     file = folder / RECORD
     try:
         content = json.loads(read_bytes(file, max_bytes=_MAX_RECORD_BYTES))
-        if content["format_version"] != _FORMAT_VERSION:
-            raise ValueError("it has another format")
         known = {each.name for each in fields(ExportRecord)}
         record = ExportRecord(**{name: value for name, value in content.items() if name in known})
-        if record.max_length < 1 or not 0 < record.target_ratio < math.inf:
-            raise ValueError("its lengths are impossible")
+        lengths_are_possible = record.max_length > 0 and 0 < record.target_ratio < math.inf
+        if record.format_version != _FORMAT_VERSION or not lengths_are_possible:
+            raise ValueError("its format or its lengths are impossible")
         return record
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise CheckpointError(
@@ -118,7 +113,7 @@ def write_export_record(
         weights=loaded.checkpoint.checksums["model.safetensors"],
         checksums={path.relative_to(folder).as_posix(): sha256(path) for path in files},
     )
-    text = json.dumps({"format_version": _FORMAT_VERSION, **asdict(record)}, indent=2, ensure_ascii=False)
+    text = json.dumps(asdict(record), indent=2, ensure_ascii=False)
     (folder / RECORD).write_text(text + "\n", encoding="utf-8")
     return record
 

@@ -26,12 +26,10 @@ class Token:
 
 @dataclass(frozen=True)
 class Labelled:
-    """One side of a pair."""
+    """One side of a pair: ids without BOS and EOS, their tokens and that of EOS, and the text."""
 
     ids: Sequence[int]
-    """Without BOS and EOS."""
     tokens: Sequence[Token]
-    """The tokens of the ids, and of the EOS after them."""
     text: str
 
 
@@ -81,9 +79,8 @@ def label_read(reader: SourceReader, text: str) -> Labelled:
 def aligned_words(
     src_tokens: Sequence[Token], tgt_tokens: Sequence[Token], weights: Sequence[Sequence[float]]
 ) -> list[tuple[int, int]]:
-    """Link each target word to the source word that it attends to most.
+    """Link each target word to the source word that it attends to most, by the sum of its tokens' weights.
 
-    The weights of the tokens of a word are summed. A token that is part of several words counts for the last.
     The result is pairs of a source and a target word, counted from 0, in the order of the target.
     """
     sums: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))

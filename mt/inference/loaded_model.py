@@ -40,10 +40,9 @@ class ModelOfText:
 
 @dataclass(frozen=True)
 class LoadedModel(ModelOfText):
-    """One from a checkpoint."""
+    """One from a checkpoint, with its record."""
 
     checkpoint: Checkpoint
-    """The record of the checkpoint: its name, step and metrics."""
 
 
 def facts_of(config: Config, target_ratio: float, example: str = "", checkpoint: str = "") -> ModelFacts:
@@ -65,8 +64,6 @@ def load_model(run: RunDirectory, checkpoint: str) -> LoadedModel:
     weights = store.load_model(saved)
     shapes = {name: tuple(weight.shape) for name, weight in weights.items()}
     try:
-        if len(shapes) < config.model.num_encoder_layers + config.model.num_decoder_layers:
-            raise ValueError("it has fewer weights than layers")
         # Without memory, because a wrong config may need more than there is.
         with without_memory():
             model = build_model(config, *tokenizers)
@@ -103,11 +100,7 @@ def _corpus_facts(run: RunDirectory) -> tuple[float, str]:
 
 def tokenizer_checksums(run: RunDirectory) -> dict[str, str]:
     """Compute the SHA-256 of both tokenizer files, as ``src`` and ``tgt``; each checkpoint records them."""
-    try:
-        return {"src": sha256(run.src_tokenizer_file), "tgt": sha256(run.tgt_tokenizer_file)}
-    except OSError as error:
-        reason = f"cannot read the tokenizer {error.filename}: {error.strerror}"
-        raise RunError(f"{reason}. A copy of the run may have it; or start over with --restart.") from error
+    return {"src": sha256(run.src_tokenizer_file), "tgt": sha256(run.tgt_tokenizer_file)}
 
 
 def check_tokenizers(run: RunDirectory, checkpoint: Checkpoint) -> None:
@@ -128,13 +121,12 @@ def check_tokenizers(run: RunDirectory, checkpoint: Checkpoint) -> None:
 def load_ensemble(runs: Sequence[RunDirectory], checkpoint: str) -> list[LoadedModel]:
     """Load the model of each run onto the CPU, as `load_model` does; all have the same vocabularies."""
     models = [load_model(run, checkpoint) for run in runs]
-    # Two directions may share a vocabulary, and so may all languages of an external tokenizer.
-    languages = [
-        (each.facts.src, each.facts.tgt, each.src_tokenizer.to_json(), each.tgt_tokenizer.to_json())
-        for each in models
-    ]
-    for run, other in zip(runs, languages, strict=True):
-        if other != languages[0]:
+    for run, model in zip(runs, models, strict=True):
+        # Two directions may share a vocabulary, and so may all languages of an external tokenizer.
+        now, first = (
+            (each.facts.src, each.facts.tgt, each.checkpoint.tokenizers) for each in (model, models[0])
+        )
+        if now != first:
             raise RunError(
                 f"{run.path} has other languages or vocabularies than {runs[0].path}, but an ensemble needs "
                 "the same: train it on the same corpus with the same tokenizer options."

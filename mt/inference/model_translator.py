@@ -1,11 +1,10 @@
 """Translates and scores text by torch, and records attention, with the model of a run or an ensemble."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from itertools import count
 from pathlib import Path
 from typing import Any, Self
 
@@ -52,13 +51,11 @@ def perplexity(log_prob: float, num_tokens: int) -> float:
 class SentenceAttention:
     """A sentence, its translation, and the weights of every attention of one teacher-forced pass over both.
 
-    L is the number of layers of the encoder or decoder, S that of source tokens and T that of target tokens,
-    both with EOS. Row t of the decoder is the position that *predicts* target token t: its input is the
-    preceding token.
+    L is the number of layers, S that of source tokens and T that of target tokens, both with EOS. Row t of
+    the decoder is the position that *predicts* target token t: its input is the preceding token.
     """
 
     line: int
-    """The number of its line."""
     src: Labelled
     """The source as the model reads it: rows and columns of ``encoder_self``, columns of ``cross``."""
     tgt: Labelled
@@ -93,8 +90,7 @@ class ModelTranslator(Translator):
     ) -> None:
         """Translate with a model, in evaluation mode and on this device, or where it is.
 
-        Its weights must not change while this translator is in use. ``others`` are the other models of an
-        ensemble, which can only do what all of them can; they have the same vocabularies.
+        With ``others``, which have the same vocabularies, it is an ensemble, which does what all of them can.
         """
         settle_threads_and_memory()
         members = [loaded, *others]
@@ -143,29 +139,14 @@ class ModelTranslator(Translator):
 
     def score(self, pairs: Sequence[tuple[str, str]], *, first_line: int = 1) -> list[ScoredPair]:
         """Compute how probable the model finds translations, as in `Translator`."""
-        sources, targets = (
-            [[token.id for token in tokens] for tokens in reader.read_batch([pair[side] for pair in pairs])]
-            for side, reader in enumerate((self.reader, self.tgt_reader))
+        read = self.read_pairs([src for src, _ in pairs], [tgt for _, tgt in pairs], first_line=first_line)
+        log_probs = self.engine.score(
+            [Sentence(line, src.ids, tgt.ids) for line, (src, tgt) in enumerate(read, first_line)]
         )
-        self._refuse_long(zip(sources, targets, strict=True), first_line)
-        sentences = map(Sentence, count(first_line), sources, targets)
-        log_probs = self.engine.score([*sentences])
         return [
-            ScoredPair(self.tgt_tokenizer.tokens([*ids, EOS_ID]), scores, ids.count(UNK_ID))
-            for ids, scores in zip(targets, log_probs, strict=True)
+            ScoredPair(self.tgt_tokenizer.tokens([*tgt.ids, EOS_ID]), scores, tgt.ids.count(UNK_ID))
+            for (_, tgt), scores in zip(read, log_probs, strict=True)
         ]
-
-    def _refuse_long(self, pairs: Iterable[tuple[Sequence[int], Sequence[int]]], first_line: int) -> None:
-        """Check that no source or translation has more tokens, with EOS, than the model reads."""
-        for line, pair in enumerate(pairs, first_line):
-            for name, ids in zip(("source", "translation"), pair, strict=True):
-                if len(ids) >= self.facts.max_length:
-                    reason = (
-                        f"line {line}: the {name} has {len(ids) + 1} tokens, including EOS, but this model "
-                        f"reads at most {self.facts.max_length} (data.max_length when it was trained). Leave "
-                        "it out."
-                    )
-                    raise LinesError({line: reason})
 
     def attention(
         self,
@@ -175,11 +156,8 @@ class ModelTranslator(Translator):
         strategy: Strategy = None,
         first_line: int = 1,
     ) -> list[SentenceAttention]:
-        """Record what a model, not an ensemble, attends to in each sentence and its translation.
-
-        Without ``targets``, the model finds the translations with ``strategy``. An empty source has only EOS.
-        """
-        pairs = self.check_recordable(sources, targets, first_line=first_line)
+        """Record what a model attends to in sentences and translations, which it finds if not given."""
+        pairs = self.read_pairs(sources, targets or [""] * len(sources), first_line=first_line)
         if targets is None:
             best = self.n_best(sources, strategy=strategy, join_lines=True, first_line=first_line)
             most = self.facts.max_length
@@ -190,22 +168,24 @@ class ModelTranslator(Translator):
             for line, (src, tgt) in enumerate(pairs, first_line)
         ]
 
-    def check_recordable(
-        self, sources: Sequence[str], targets: Sequence[str] | None, *, first_line: int = 1
+    def read_pairs(
+        self, sources: Sequence[str], targets: Sequence[str], *, first_line: int = 1
     ) -> list[tuple[Labelled, Labelled]]:
-        """Check that sentences, and their translations if given, are short enough for `attention`.
-
-        Given translations are read like sources, so that a copied word is a single UNK on both sides.
-        """
-        pairs = [
-            (label_read(self.reader, source), label_read(self.tgt_reader, target))
-            for source, target in zip(sources, targets or [""] * len(sources), strict=True)
-        ]
-        self._refuse_long(((src.ids, tgt.ids) for src, tgt in pairs), first_line)
+        """Read sentences and translations, and check that none has more tokens than the model reads."""
+        most, pairs = self.facts.max_length, []
+        for line, (source, target) in enumerate(zip(sources, targets, strict=True), first_line):
+            pairs.append((label_read(self.reader, source), label_read(self.tgt_reader, target)))
+            for name, side in zip(("source", "translation"), pairs[-1], strict=True):
+                if (length := len(side.ids) + 1) > most:
+                    reason = (
+                        f"the {name} has {length} tokens, including EOS, but this model reads at most {most}"
+                    )
+                    trained = "(data.max_length when it was trained). Leave it out."
+                    raise LinesError({line: f"line {line}: {reason} {trained}"})
         return pairs
 
     def is_recordable(self, source: str, target: str) -> bool:
         """Whether a sentence and its translation are short enough for `attention`."""
         with suppress(LinesError):
-            return bool(self.check_recordable([source], [target]))
+            return bool(self.read_pairs([source], [target]))
         return False

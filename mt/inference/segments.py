@@ -34,10 +34,7 @@ class Segment:
     """The tokens that its translation starts with; unknown words among them are written as given."""
 
     def prefix_copies(self) -> list[int]:
-        """For each token of the prefix, the position of the unknown source word that it copies, or -1.
-
-        A word that the prefix has twice copies two source words, if there are as many.
-        """
+        """For each token of the prefix, the position of an unknown source word that it copies, or -1."""
         left = {index: token.copy for index, token in enumerate(self.tokens) if token.copy is not None}
         copies = []
         for token in self.prefix:

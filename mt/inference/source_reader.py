@@ -41,24 +41,19 @@ class SourceReader:
     """Turns text into source tokens and marks those that can be copied."""
 
     def __init__(self, tokenizer: Tokenizer, dictionary: Mapping[str, str], *, copies: bool) -> None:
-        """Create a reader; ``copies`` says whether the model has learnt to copy unknown words.
-
-        A word of the ``dictionary`` is found in any canonically equivalent spelling.
-        """
+        """Create a reader; ``copies`` says whether the model has learnt to copy unknown words."""
         self.tokenizer = tokenizer
         self._copies = copies
         # By the words of an entry, as the tokenizer splits it.
         self._entries = {
-            _entry_of(tokenizer.encode_with_words(source)[1]): target for source, target in dictionary.items()
+            (*tokenizer.encode_with_words(source)[1],): target for source, target in dictionary.items()
         }
         self._longest = max(map(len, self._entries), default=0)
-        # Made once, not for each text: many objects keep Python's garbage collector busy.
-        self._tokens = [SourceToken(id_, None) for id_ in range(tokenizer.size)]
 
     def read_batch(self, texts: Sequence[str]) -> list[list[SourceToken]]:
         """The source tokens of each text."""
         return [
-            self.read(text) if self._entries or UNK_ID in ids else [self._tokens[id_] for id_ in ids]
+            self.read(text) if self._entries or UNK_ID in ids else [SourceToken(id_, None) for id_ in ids]
             for text, ids in zip(texts, self.tokenizer.encode_batch(texts), strict=True)
         ]
 
@@ -84,11 +79,11 @@ class SourceReader:
         start = 0
         while start < len(words):
             longest = range(min(start + self._longest, len(words)), start, -1)
-            entry_end = next((end for end in longest if _entry_of(words[start:end]) in self._entries), None)
+            entry_end = next((end for end in longest if (*words[start:end],) in self._entries), None)
             end = entry_end or unknown.get(start, start + 1)
             part = " ".join(text[starts[start] : ends[end]].split())
             if entry_end:
-                tokens.append(SourceToken(UNK_ID, self._entries[_entry_of(words[start:end])], part))
+                tokens.append(SourceToken(UNK_ID, self._entries[(*words[start:end],)], part))
             elif ids[start] != UNK_ID and end == start + 1:
                 tokens.append(SourceToken(ids[start], None, part))
             elif part:
@@ -96,11 +91,6 @@ class SourceReader:
                 tokens.append(SourceToken(UNK_ID, part, part))
             start = end
         return tokens
-
-
-def _entry_of(words: Sequence[str]) -> tuple[str, ...]:
-    """The words as a key of the dictionary; equal for canonically equivalent ones."""
-    return tuple(normalize("NFC", word) for word in words)
 
 
 def _kind(id_: int, word: str, touches: bool) -> str:
@@ -119,12 +109,8 @@ def _kind(id_: int, word: str, touches: bool) -> str:
 
 def read_dictionary(path: Path) -> dict[str, str]:
     """Read a dictionary from lines of ``source<TAB>target``; empty lines are skipped."""
-    try:
-        lines = read_text(path, max_bytes=_MAX_DICTIONARY_BYTES).split("\n")
-    except OSError as error:
-        raise DataError(f"the dictionary {path} cannot be read: {error.strerror}.") from error
     entries: dict[str, str] = {}
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(read_text(path, max_bytes=_MAX_DICTIONARY_BYTES).split("\n"), start=1):
         parts = [" ".join(part.split()) for part in line.split("\t")]
         if not any(parts):
             continue

@@ -60,14 +60,10 @@ class TorchEngine:
     def search(
         self, sentences: Sequence[Sentence], rules: Rules, check: Check, after: After
     ) -> list[list[Hypothesis]]:
-        """Find the translations of each sentence, the best first; one each unless the strategy is a beam.
-
-        Several processes share the batches.
-        """
+        """The translations of each sentence, the best first, of batches that several processes share."""
         most_tokens = min(_BATCH_TOKENS, _BEAM_TOKENS // rules.beam.size)
         most_tokens *= _TIMES_ON_CUDA if self.device == "cuda" else 1
         batches = batches_by_length(sentences, most_tokens, self.batch_sentences)
-
         search_some = partial(self._search, rules=rules, check=check)
 
         def search_share(share: Sequence[list[int]]) -> list[list[list[Hypothesis]]]:

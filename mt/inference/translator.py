@@ -49,10 +49,7 @@ class Translator:
         dictionary: Mapping[str, str] | None = None,
         load_model: "Callable[[], ModelTranslator] | None" = None,
     ) -> None:
-        """Combine an engine with the tokenizers of its model.
-
-        ``load_model`` loads it into torch, for what the engine cannot do.
-        """
+        """Combine an engine with its model's tokenizers; ``load_model`` is for what the engine cannot do."""
         if dictionary and not facts.copies_words:
             raise ConfigError(
                 "a dictionary needs a model that copies unknown words: one with tokenizer.kind: word that "
@@ -85,12 +82,11 @@ class Translator:
             dictionary: Source words, with the translations to use for them.
             others: Runs with the same languages and vocabularies, to translate as an ensemble.
             precision: What to compute in; ``auto`` is what is fast and was found good enough.
-            engine: What searches: ``ctranslate2``, for which the checkpoint is converted at its first use,
-                ``torch``, or ``auto`` for CTranslate2 where it can do what is asked.
+            engine: ``torch``, ``ctranslate2``, for which the checkpoint is converted at its first use, or
+                ``auto`` for CTranslate2 where it can do what is asked.
 
         Raises:
-            MtError: If the run, the checkpoint or the device cannot be used, other runs do not match, or the
-                model or the engine cannot do what is asked.
+            MtError: If a run, the checkpoint or the device cannot be used, or cannot do what is asked.
         """
         run = as_run(run)
         options: dict[str, Any] = {"device": device, "precision": precision, "dictionary": dictionary}
@@ -180,16 +176,14 @@ class Translator:
             keep_unk: Whether the translation may contain the unknown-word token.
             refuse_long: Whether a sentence that is longer than the model can read is an error; if not, it is
                 cut and translated in parts. A long *line* is split into sentences in either case.
-            join_lines: Whether each text is one line, where line breaks count as spaces, as in wrapped text;
-                messages then name lines, not texts.
+            join_lines: Whether each text is one line, with line breaks as spaces; messages then name lines.
             with_scores: Whether greedy search and sampling compute scores, which are NaN otherwise.
             first_line: The number of the first text, for messages and for the seed of sampling.
             advance: Called with the number of texts begun since the last call.
             before_each_step: Called often, in any thread; may raise to stop.
 
         Raises:
-            LinesError: If a sentence is too long and ``refuse_long``, or does not fit into memory; if its
-                logits are NaN or infinite; if a prefix is too long.
+            LinesError: If a sentence or a prefix is too long, does not fit into memory, or overflows.
             ConfigError: If the minimum length is more than the model, or ``max_length``, permits.
         """
         if isinstance(texts, str):

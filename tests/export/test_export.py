@@ -15,8 +15,8 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from mt.data.batches.batch import collate
 from mt.errors import ConfigError, EngineError
 from mt.export.export import Library, export_model
+from mt.inference.engine.convert import Agreement
 from mt.inference.engine.ctranslate2_engine import load_exported
-from mt.inference.engine.verification import Agreement
 from mt.inference.engines import Rules, Sentence
 from mt.inference.loaded_model import LoadedModel
 from mt.inference.model_translator import ModelTranslator

@@ -3,12 +3,15 @@
 import logging
 import random
 import shutil
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from ctranslate2.specs import TransformerSpec, common_spec
+from sacrebleu.metrics.bleu import BLEU
 from torch import Tensor, nn
 
 from mt.checkpoint.record import MODEL
@@ -16,15 +19,17 @@ from mt.config.config import Config
 from mt.data.cache import locked
 from mt.data.corpus import load_split
 from mt.data.tokenizers.tokenizer import Tokenizer
+from mt.data.unsegmented_scripts import bleu_tokenizer
 from mt.errors import EngineError, MtError, OverflowedLinesError
 from mt.files import make_folder, new_folder, remove_leftovers
 from mt.inference.engine.ctranslate2_engine import CTranslate2Engine
-from mt.inference.engine.verification import bleu, translator_of, verify
-from mt.inference.engines import Sentence
+from mt.inference.engines import Engine, Sentence
 from mt.inference.exported_folder import REFUSED, ExportPrecision, remove_stale, write_export_record
 from mt.inference.loaded_model import LoadedModel, load_model
 from mt.inference.model_translator import ModelTranslator
+from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
+from mt.search.strategy import Beam, Strategy
 from mt.special_tokens import SPECIAL_TOKENS
 from mt.transformer.decoder import DecoderLayer
 from mt.transformer.embedding import positional_encoding
@@ -39,8 +44,25 @@ _MAX_DIFFERENCE = 1e-4
 """The largest difference of a log-probability that rounding explains."""
 _FEWEST_VALIDATED, _MOST_VALIDATED = 100, 500
 """How many validation sentences decide on int8."""
-_MOST_BLEU_LOST = 0.3
-"""How much less BLEU int8 may have on them."""
+_MOST_BLEU_LOST, _MOST_LOST_BY_INT8 = 1.0, 0.3
+"""How much less BLEU a converted model may have than torch, and int8 than float32."""
+STRATEGIES: dict[str, tuple[Strategy, int]] = {
+    "greedy search": (None, 200), "beam of 5": (Beam(5, 1.0, "mean"), 50)
+}  # fmt: skip
+_MIN_SAME = 0.98
+"""The share of sentences that must have the same translation; rounding decides a few near-ties otherwise."""
+Translate = Callable[..., list[str]]
+
+
+class Agreement(NamedTuple):
+    """The translations of the run and of the converted model with one decoding strategy."""
+
+    strategy: str
+    num_sentences: int
+    num_same: int
+    our_bleu: float
+    """BLEU of the translations by `mt translate`, except for copied words."""
+    their_bleu: float
 
 
 def convert(run: RunDirectory, checkpoint: str) -> Path:
@@ -100,7 +122,7 @@ def _make(folder: Path, run: RunDirectory, loaded: LoadedModel) -> str:
     before, after = (
         bleu(translator_of(loaded, each).translate(sources), references) for each in (exact, int8)
     )
-    is_good = before - after <= _MOST_BLEU_LOST
+    is_good = before - after <= _MOST_LOST_BY_INT8
     if is_good:
         write("int8")
     return (
@@ -124,6 +146,45 @@ def _compare_scores(loaded: LoadedModel, engine: CTranslate2Engine) -> None:
     worst = np.abs(np.concatenate(ours) - np.concatenate(theirs)).max()
     if not worst <= _MAX_DIFFERENCE:
         raise EngineError(f"log-probabilities of random sentences differ by {worst:.2g}.")
+
+
+def verify(
+    loaded: LoadedModel,
+    exported: Translate,
+    pairs: Sequence[tuple[str, str]],
+    *,
+    exact: Collection[str] = tuple(STRATEGIES),
+) -> list[Agreement]:
+    """Compare translations of validation sentences; ``exact`` names the strategies that must agree."""
+    own = translator_of(loaded, ModelTranslator(loaded).engine)
+    agreements = []
+    for name, (strategy, most) in STRATEGIES.items():
+        texts, references = zip(*pairs[:most], strict=True)
+        ours, theirs = own.translate(texts, strategy=strategy), exported(texts, strategy=strategy)
+        our_bleu, their_bleu = bleu(ours, references), bleu(theirs, references)
+        differing = [pair for pair in zip(ours, theirs, strict=True) if pair[0] != pair[1]]
+        agreements.append(Agreement(name, len(texts), len(texts) - len(differing), our_bleu, their_bleu))
+        differs = name in exact and len(differing) > max(1, (1 - _MIN_SAME) * len(texts))
+        if differs or our_bleu - their_bleu > _MOST_BLEU_LOST:
+            raise EngineError(
+                f"the exported model does not translate like the run: with {name}, {len(differing)} of "
+                f"{len(texts)} sentences differ, such as {differing[0][0]!r}, exported {differing[0][1]!r}, "
+                f"and BLEU changes from {our_bleu:.2f} to {their_bleu:.2f}. Nothing was kept. Export in "
+                "float32; if that does not help, please report this."
+            )
+    return agreements
+
+
+def translator_of(loaded: LoadedModel, engine: Engine) -> Translator:
+    """Translates with an engine by the rules of a model; without copying, which not all libraries can."""
+    facts = replace(loaded.facts, copies_words=False)
+    return Translator(engine, facts, loaded.src_tokenizer, loaded.tgt_tokenizer)
+
+
+def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+    """Corpus BLEU, as `mt evaluate` computes it."""
+    metric = BLEU(tokenize=bleu_tokenizer(references))
+    return float(metric.corpus_score(list(hypotheses), [list(references)]).score)
 
 
 def write_ctranslate2(loaded: LoadedModel, folder: Path, precision: ExportPrecision) -> None:

@@ -47,9 +47,6 @@ _COMPUTE_TYPES = {
 """CTranslate2's names of our precisions."""
 # And ours of what it computes in; all that are not listed have weights of 8 bits.
 _PRECISIONS: "dict[str, SearchPrecision]" = {"float32": "float32", "float16": "fp16", "bfloat16": "bf16"}
-_USUAL_LENGTH = 20
-"""Tokens in a typical sentence. CTranslate2 has one length penalty for all sentences of a call, and it must
-not depend on the sentences."""
 _BATCH_TOKENS, _FEWEST_TOKENS = {"cpu": 2048, "cuda": 16_384}, 64
 """Source tokens in a batch, with padding; with a beam, those of a sentence count once for each hypothesis."""
 _SERVED_AT_ONCE = 32
@@ -160,8 +157,10 @@ class CTranslate2Engine:
     def _translate(self, how: _How, rules: Rules, sentences: Sequence[Sentence]) -> list[list[_Candidate]]:
         """The hypotheses that CTranslate2 finds for each sentence, the best first."""
         beam, prefixes = rules.beam, _named(self._tgt_names, (sentence.prefix for sentence in sentences))
-        # CTranslate2 divides scores by this power of the length.
-        penalty = _length_penalty(beam)
+        # Scores are divided by this power of the length, to choose N if more hypotheses have finished. Around
+        # 20, (5 + length) grows as length ** 0.8. With 0, the search would end with its first hypothesis.
+        exponent = beam.length_penalty * (0.8 if beam.length_normalization == "gnmt" else 1.0)
+        penalty = max(exponent, 1e-6)
         # With patience 2, a search continues to its limit, where up to N unfinished hypotheses are added.
         patience = 2 if how.limit and beam.size > 1 else 1
         results: list[Any] = self._translator.translate_batch(
@@ -330,19 +329,6 @@ def copies_of(
             again = replace(sentence, prefix=ids, prefix_copies=positions)
             break
     return [position for position, token in zip(positions, ids, strict=False) if token == UNK_ID], again
-
-
-def _length_penalty(beam: Beam) -> float:
-    """The length exponent with which CTranslate2 ranks as similarly as possible to ``beam``.
-
-    It decides what is dropped if more than N hypotheses have finished; we rank the others ourselves.
-    """
-    exponent = beam.length_penalty
-    if beam.length_normalization == "gnmt":
-        # Around this length, (5 + length) grows as this power of the length.
-        exponent *= _USUAL_LENGTH / (5 + _USUAL_LENGTH)
-    # With 0, the search would end with its first hypothesis.
-    return max(exponent, 1e-6)
 
 
 def _is_out_of_memory(error: RuntimeError) -> bool:
