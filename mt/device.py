@@ -1,9 +1,7 @@
-"""The device that a model runs on: its choice, its precision, its memory, and running out of memory."""
+"""The device that a model runs on: its choice, its precision, and running out of memory."""
 
 import ctypes
 import os
-import resource
-import sys
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeVar
 
@@ -140,18 +138,3 @@ def settle_threads_and_memory() -> None:
         mallopt(_M_TRIM_THRESHOLD, -1)
         # Threads reuse what others have freed only in the same arena; by default there are eight per core.
         mallopt(_M_ARENA_MAX, os.cpu_count() or 1)
-
-
-def usable_memory(device: torch.device) -> int:
-    """Free bytes on a CUDA device, or all bytes of the memory that the CPU has, which MPS shares."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-def peak_memory(device: torch.device) -> int | None:
-    """The most bytes that this process has used, on CUDA those of its tensors; None if unknown."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit if device.type == "cpu" else None

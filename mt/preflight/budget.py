@@ -15,12 +15,11 @@ from mt.data.batches.alignment import align
 from mt.data.batches.dataset import encode_pairs
 from mt.data.cache import MANY_PAIRS
 from mt.data.corpus import Corpus
-from mt.device import usable_memory
 from mt.preflight import rule
 from mt.preflight.forecast import MOST_DROPPED, Forecast, Pace, forecast
 from mt.preflight.rule import Budget
 from mt.preflight.text import PAIRS_ENCODED, lengths, look_at
-from mt.preflight.trial import FIXED_SECONDS, Sample, Speed, Trial
+from mt.preflight.trial import FIXED_SECONDS, Sample, Speed, Trial, usable_memory
 from mt.training.step import explain_out_of_memory
 
 LOG = logging.getLogger(__name__)

@@ -1,6 +1,9 @@
 """A trial of a model like that of the run: its parameters, its largest step, its pace."""
 
 import math
+import os
+import resource
+import sys
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -15,7 +18,7 @@ from mt.data.batches.alignment import Places
 from mt.data.batches.dataset import encode_pairs
 from mt.data.batches.pairs import EncodedPairs
 from mt.data.batches.stream import StepBatches, training_batches
-from mt.device import Precision, choose_device, peak_memory, settle_threads_and_memory, usable_memory
+from mt.device import Precision, choose_device, settle_threads_and_memory
 from mt.errors import RunError
 from mt.inference.loaded_model import build_model
 from mt.preflight.forecast import Pace
@@ -200,3 +203,18 @@ class Trial:
             self._sample.start_seconds + CONVERSION_PASSES * verified * speed.forward_seconds,
             self.size.num_parameters,
         )
+
+
+def usable_memory(device: torch.device) -> int:
+    """Free bytes on a CUDA device, or all bytes of the memory that the CPU has, which MPS shares."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def peak_memory(device: torch.device) -> int | None:
+    """The most bytes that this process has used, on CUDA those of its tensors; None if unknown."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit if device.type == "cpu" else None
