@@ -42,22 +42,9 @@ _WHERE = {
     "train": ("mt.training.run", "run_training"),
 }
 __all__ = [
-    "Beam",
-    "Config",
-    "Constraints",
-    "MtError",
-    "Sampling",
-    "Translator",
-    "attention",
-    "average",
-    "build_transformer",
-    "check",
-    "compare",
-    "evaluate",
-    "export_run",
-    "load_config",
-    "train",
-]
+    "Beam", "Config", "Constraints", "MtError", "Sampling", "Translator", "attention", "average",
+    "build_transformer", "check", "compare", "evaluate", "export_run", "load_config", "train",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> object:
