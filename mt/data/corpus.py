@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Literal
 
 import datasets
+import numpy as np
 import pyarrow as pa
 
 from mt.config.data import CleaningConfig, DataConfig
@@ -195,12 +196,8 @@ def _read(sources: Sequence[FoundSource], cleaning: CleaningConfig, folder: Path
             # The old file stays open until it is copied.
             files[number].unlink()
             trains[number] = PairTable(files[number])
-            rows = set(leaked)
-            for row, pair in enumerate(pairs_of(train)):
-                if row in rows:
-                    cleaner.dropped.add("the pair is in validation or test", [pair])
-                else:
-                    trains[number].extend([pair])
+            cleaner.dropped.add("the pair is in validation or test", [*pairs_of(train.select(leaked))])
+            trains[number].extend(pairs_of(train.select(np.delete(np.arange(len(train)), leaked))))
             trains[number].to_dataset()
         if not len(trains[number]):
             where = ", ".join(part.where for part in source.splits["train"])
