@@ -56,50 +56,40 @@ class Corpus:
 
 
 class PairTable:
-    """Grows by one pair at a time, and becomes a dataset with the columns ``src`` and ``tgt``."""
+    """Pairs in a file, to which some are added at a time; a dataset with the columns ``src`` and ``tgt``."""
 
     def __init__(self, path: Path) -> None:
         """Write the pairs into a new file, whose bytes depend on the texts alone."""
         self._path = path
         self._sink = pa.OSFile(str(path), "wb")
         self._stream = pa.ipc.new_stream(self._sink, SCHEMA)
-        self._pairs: list[tuple[str, str]] = []
-        self._num_written = 0
+        self._num_pairs = 0
         self._hash = hashlib.blake2b(digest_size=8)
 
     def __len__(self) -> int:
-        return self._num_written + len(self._pairs)
+        return self._num_pairs
 
     @property
     def fingerprint(self) -> str:
         """Hexadecimal digest of all texts in order: the same on every machine for the same pairs."""
-        self._write()
         return self._hash.hexdigest()
 
     def extend(self, pairs: Iterable[tuple[str, str]]) -> None:
-        """Add pairs."""
-        for pair in pairs:
-            self._pairs.append(pair)
-            if len(self._pairs) == CHUNK_SIZE:
-                self._write()
+        """Add many pairs."""
+        pairs = iter(pairs)
+        while chunk := list(islice(pairs, CHUNK_SIZE)):
+            src, tgt = (pa.array(side, pa.string()) for side in zip(*chunk, strict=True))
+            self._stream.write_batch(pa.record_batch([src, tgt], schema=SCHEMA))
+            # Each after its length in bytes, so that nothing can be shifted from one to the next.
+            texts = (text.encode() for pair in chunk for text in pair)
+            self._hash.update(b"".join(b"%d:%b" % (len(text), text) for text in texts))
+            self._num_pairs += len(chunk)
 
     def to_dataset(self) -> datasets.Dataset:
         """The pairs in the order in which they were added; after this, none can be added."""
-        fingerprint = self.fingerprint
         self._stream.close()
         self._sink.close()
-        return load_table(self._path, fingerprint=fingerprint)
-
-    def _write(self) -> None:
-        if not self._pairs:
-            return
-        src, tgt = (pa.array(side, pa.string()) for side in zip(*self._pairs, strict=True))
-        self._stream.write_batch(pa.record_batch([src, tgt], schema=SCHEMA))
-        # Each after its length in bytes, so that nothing can be shifted from one to the next.
-        texts = (text.encode() for pair in self._pairs for text in pair)
-        self._hash.update(b"".join(b"%d:%b" % (len(text), text) for text in texts))
-        self._num_written += len(self._pairs)
-        self._pairs = []
+        return load_table(self._path, fingerprint=self.fingerprint)
 
 
 def load_table(*files: Path, fingerprint: str) -> datasets.Dataset:
@@ -172,12 +162,15 @@ def _read(sources: Sequence[FoundSource], cleaning: CleaningConfig, folder: Path
     """Read and clean all splits, into files that `_load` opens."""
     (config, _, own), cleaner = sources[0], Cleaner(cleaning)
     held_out = {split: PairTable(folder / f"{split}.arrow") for split in EVALUATION_SPLITS}
-    carved = {split: table for split, table in held_out.items() if split not in own.splits}
+    carved: dict[Split, list[tuple[str, str]]] = {split: [] for split in held_out if split not in own.splits}
     files = [folder / f"train-{number}.arrow" for number in range(len(sources))]
     trains = [PairTable(file) for file in files]
     for number, found in enumerate(sources):
         _read_training_split(found, cleaner, trains[number], {} if number else carved)
-    empty = [split for split, table in {**carved, "train": trains[0]}.items() if not len(table)]
+    for split, pairs in carved.items():
+        held_out[split].extend(pairs)
+    sizes = {**{split: len(pairs) for split, pairs in carved.items()}, "train": len(trains[0])}
+    empty = [split for split, size in sizes.items() if not size]
     if 0 < len(empty) <= len(carved):
         raise SplitError(
             f"{config.path} is too small to be split: none of its pairs were assigned to the "
@@ -208,9 +201,9 @@ def _read(sources: Sequence[FoundSource], cleaning: CleaningConfig, folder: Path
 
 
 def _read_training_split(
-    found: FoundSource, cleaner: Cleaner, table: PairTable, carved: Mapping[Split, PairTable]
+    found: FoundSource, cleaner: Cleaner, table: PairTable, carved: Mapping[Split, list[tuple[str, str]]]
 ) -> None:
-    """Collect the pairs to train on; those that belong to a carved split go to its table instead."""
+    """Collect the pairs to train on; those that belong to a carved split go there instead."""
     config, _, source = found
     limit, parts = config.num_train_pairs or sys.maxsize, source.splits["train"]
 
@@ -218,7 +211,7 @@ def _read_training_split(
         checked = checked_pairs(parts, cleaner.dropped, skip_bad_rows=cleaner.config.skip_bad_rows)
         for pair in track(checked, "reading", unit="pairs"):
             if carved and (split := carved_split(pair[0], config.held_out_fraction)) in carved:
-                carved[split].extend([pair])
+                carved[split].append(pair)
             else:
                 yield pair
 
