@@ -24,10 +24,7 @@ Hashes = dict[str, list[int]]
 
 
 class LeakCheck:
-    """Finds the training pairs that are also in the evaluation splits when both are normalised.
-
-    It keeps only hashes, and only those of the evaluation splits, which are small.
-    """
+    """Finds the training pairs that, normalised, are also in the evaluation splits, whose hashes it keeps."""
 
     def __init__(self, evaluation: Mapping[str, datasets.Dataset], form: TextForm) -> None:
         """Remember the evaluation splits by name; ``form`` is that of the training pairs."""
