@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal
+from typing import Literal, NamedTuple, Self
 
 import datasets
+import numpy as np
 import pyarrow as pa
 
 from mt.config.data import CleaningConfig, DataConfig
@@ -26,6 +27,8 @@ from mt.data.sources.source import Part, Split, carved_split
 from mt.data.text_form import TextForm
 from mt.display import counted, track
 from mt.errors import DataError, SplitError
+
+Pair = tuple[str, str]
 
 SCHEMA = pa.schema([("src", pa.string()), ("tgt", pa.string())])
 CHUNK_SIZE = 10_000
@@ -54,51 +57,31 @@ class Corpus:
         return {"train": self.train, "validation": self.validation, "test": self.test}
 
 
-class PairTable:
-    """Grows by one pair at a time, and becomes a dataset with the columns ``src`` and ``tgt``."""
+class PairTable(NamedTuple):
+    """A file of pairs, with the columns ``src`` and ``tgt``."""
 
-    def __init__(self, path: Path) -> None:
-        """Write the pairs into a new file, whose bytes depend on the texts alone."""
-        self._path = path
-        self._sink = pa.OSFile(str(path), "wb")
-        self._stream = pa.ipc.new_stream(self._sink, SCHEMA)
-        self._pairs: list[tuple[str, str]] = []
-        self._num_written = 0
-        self._hash = hashlib.blake2b(digest_size=8)
+    file: Path
+    num_pairs: int
+    fingerprint: str
+    """Hexadecimal digest of all texts in order: the same on every machine for the same pairs."""
 
-    def __len__(self) -> int:
-        return self._num_written + len(self._pairs)
+    @classmethod
+    def write(cls, file: Path, pairs: Iterable[Pair]) -> Self:
+        """Write pairs into a new file, thousands at a time."""
+        num_pairs, digest, pairs = 0, hashlib.blake2b(digest_size=8), iter(pairs)
+        with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_stream(sink, SCHEMA) as stream:
+            while chunk := list(islice(pairs, CHUNK_SIZE)):
+                src, tgt = (pa.array(side, pa.string()) for side in zip(*chunk, strict=True))
+                stream.write_batch(pa.record_batch([src, tgt], schema=SCHEMA))
+                # Each after its length in bytes, so that nothing can be shifted from one to the next.
+                texts = (text.encode() for pair in chunk for text in pair)
+                digest.update(b"".join(b"%d:%b" % (len(text), text) for text in texts))
+                num_pairs += len(chunk)
+        return cls(file, num_pairs, digest.hexdigest())
 
-    @property
-    def fingerprint(self) -> str:
-        """Hexadecimal digest of all texts in order: the same on every machine for the same pairs."""
-        self._write()
-        return self._hash.hexdigest()
-
-    def extend(self, pairs: Iterable[tuple[str, str]]) -> None:
-        """Add pairs."""
-        for pair in pairs:
-            self._pairs.append(pair)
-            if len(self._pairs) == CHUNK_SIZE:
-                self._write()
-
-    def to_dataset(self) -> datasets.Dataset:
-        """The pairs in the order in which they were added; after this, none can be added."""
-        fingerprint = self.fingerprint
-        self._stream.close()
-        self._sink.close()
-        return load_table(self._path, fingerprint=fingerprint)
-
-    def _write(self) -> None:
-        if not self._pairs:
-            return
-        src, tgt = (pa.array(side, pa.string()) for side in zip(*self._pairs, strict=True))
-        self._stream.write_batch(pa.record_batch([src, tgt], schema=SCHEMA))
-        # Each after its length in bytes, so that nothing can be shifted from one to the next.
-        texts = (text.encode() for pair in self._pairs for text in pair)
-        self._hash.update(b"".join(b"%d:%b" % (len(text), text) for text in texts))
-        self._num_written += len(self._pairs)
-        self._pairs = []
+    def load(self) -> datasets.Dataset:
+        """The pairs, memory-mapped."""
+        return load_table(self.file, fingerprint=self.fingerprint)
 
 
 def load_table(*files: Path, fingerprint: str) -> datasets.Dataset:
@@ -107,7 +90,7 @@ def load_table(*files: Path, fingerprint: str) -> datasets.Dataset:
     return datasets.Dataset(pa.concat_tables(tables), fingerprint=fingerprint)
 
 
-def pairs_of(dataset: datasets.Dataset) -> Iterator[tuple[str, str]]:
+def pairs_of(dataset: datasets.Dataset) -> Iterator[Pair]:
     """Source and target of each row."""
     for chunk in dataset.iter(batch_size=CHUNK_SIZE):
         yield from zip(chunk["src"], chunk["tgt"], strict=True)
@@ -170,39 +153,36 @@ def _load(folder: Path) -> Corpus:
 def _read(sources: Sequence[FoundSource], cleaning: CleaningConfig, folder: Path) -> CorpusReport:
     """Read and clean all splits, into files that `_load` opens."""
     (config, _, own), cleaner = sources[0], Cleaner(cleaning)
-    held_out = {split: PairTable(folder / f"{split}.arrow") for split in EVALUATION_SPLITS}
-    carved = {split: table for split, table in held_out.items() if split not in own.splits}
-    files = [folder / f"train-{number}.arrow" for number in range(len(sources))]
-    trains = [PairTable(file) for file in files]
+    carved: dict[Split, list[Pair]] = {split: [] for split in EVALUATION_SPLITS if split not in own.splits}
+    trains: list[PairTable] = []
     for number, found in enumerate(sources):
-        _read_training_split(found, cleaner, trains[number], {} if number else carved)
-    empty = [split for split, table in {**carved, "train": trains[0]}.items() if not len(table)]
+        pairs = _training_pairs(found, cleaner, {} if number else carved)
+        trains.append(PairTable.write(folder / f"train-{number}.arrow", pairs))
+    sizes = {**{split: len(pairs) for split, pairs in carved.items()}, "train": trains[0].num_pairs}
+    empty = [split for split, size in sizes.items() if not size]
     if 0 < len(empty) <= len(carved):
         raise SplitError(
             f"{config.path} is too small to be split: none of its pairs were assigned to the "
             f"{' or '.join(empty)} split at data.held_out_fraction={config.held_out_fraction:g}. Add "
             "pairs, change the fraction, or provide your own validation and test splits."
         )
-    evaluation: dict[str, datasets.Dataset] = {
-        split: table.to_dataset() if split in carved else _fill(table, own.splits[split])
-        for split, table in held_out.items()
-    }
-    leaks = LeakCheck(evaluation, TextForm.of(cleaning))
+    held_out: dict[Split, PairTable] = {}
+    for split in EVALUATION_SPLITS:
+        file = folder / f"{split}.arrow"
+        parts = own.splits.get(split)
+        held_out[split] = _held_out(file, parts) if parts else PairTable.write(file, carved[split])
+    leaks = LeakCheck({split: table.load() for split, table in held_out.items()}, TextForm.of(cleaning))
     for number, (_, _, source) in enumerate(sources):
-        train = trains[number].to_dataset()
+        train = trains[number].load()
         leaked = leaks.search(train)
         if cleaning.remove_leaks and len(leaked):
             # The old file stays open until it is copied.
-            files[number].unlink()
-            trains[number] = PairTable(files[number])
-            rows = set(leaked)
-            for row, pair in enumerate(pairs_of(train)):
-                if row in rows:
-                    cleaner.dropped.add("the pair is in validation or test", [pair])
-                else:
-                    trains[number].extend([pair])
-            trains[number].to_dataset()
-        if not len(trains[number]):
+            file = trains[number].file
+            file.unlink()
+            cleaner.dropped.add("the pair is in validation or test", [*pairs_of(train.select(leaked))])
+            kept = train.select(np.delete(np.arange(len(train)), leaked))
+            trains[number] = PairTable.write(file, pairs_of(kept))
+        if not trains[number].num_pairs:
             where = ", ".join(part.where for part in source.splits["train"])
             reasons = cleaner.dropped.most_frequent_first().items()
             rows_dropped = ", ".join(f"in {counted(count, 'row')} {reason}" for reason, count in reasons)
@@ -210,25 +190,27 @@ def _read(sources: Sequence[FoundSource], cleaning: CleaningConfig, folder: Path
     return _report(sources, trains, held_out, cleaner, leaks)
 
 
-def _read_training_split(
-    found: FoundSource, cleaner: Cleaner, table: PairTable, carved: Mapping[Split, PairTable]
-) -> None:
-    """Collect the pairs to train on; those that belong to a carved split go to its table instead."""
+def _training_pairs(
+    found: FoundSource, cleaner: Cleaner, carved: Mapping[Split, list[Pair]]
+) -> Iterator[Pair]:
+    """The pairs to train on; those that belong to a carved split go there instead."""
     config, _, source = found
-    limit, parts = config.num_train_pairs or sys.maxsize, source.splits["train"]
 
-    def not_carved() -> Iterator[tuple[str, str]]:
-        checked = checked_pairs(parts, cleaner.dropped, skip_bad_rows=cleaner.config.skip_bad_rows)
+    def not_carved() -> Iterator[Pair]:
+        dropped, skip_bad_rows = cleaner.dropped, cleaner.config.skip_bad_rows
+        checked = checked_pairs(source.splits["train"], dropped, skip_bad_rows=skip_bad_rows)
         for pair in track(checked, "reading", unit="pairs"):
             if carved and (split := carved_split(pair[0], config.held_out_fraction)) in carved:
-                carved[split].extend([pair])
+                carved[split].append(pair)
             else:
                 yield pair
 
-    pairs = not_carved()
+    pairs, num_left = not_carved(), config.num_train_pairs or sys.maxsize
     # Never beyond the limit: filters must not see what follows it.
-    while chunk := list(islice(pairs, min(CHUNK_SIZE, limit - len(table)))):
-        table.extend(cleaner.clean(chunk))
+    while chunk := list(islice(pairs, min(CHUNK_SIZE, num_left))):
+        kept = cleaner.clean(chunk)
+        num_left -= len(kept)
+        yield from kept
     if carved:
         # Beyond the limit there may be more to carve, but nothing to drop.
         cleaner.dropped = copy.deepcopy(cleaner.dropped)
@@ -238,14 +220,14 @@ def _read_training_split(
 def load_parts(parts: Sequence[Part]) -> datasets.Dataset:
     """All pairs of a validation or test split."""
     with TemporaryDirectory() as folder:
-        return _fill(PairTable(Path(folder) / "pairs"), parts)
+        return _held_out(Path(folder) / "pairs", parts).load()
 
 
-def _fill(table: PairTable, parts: Sequence[Part]) -> datasets.Dataset:
-    table.extend(checked_pairs(parts))
-    if not len(table):
+def _held_out(file: Path, parts: Sequence[Part]) -> PairTable:
+    table = PairTable.write(file, checked_pairs(parts))
+    if not table.num_pairs:
         raise DataError(f"{', '.join(part.where for part in parts)} is empty.")
-    return table.to_dataset()
+    return table
 
 
 def _report(
@@ -261,7 +243,7 @@ def _report(
             kind=source.kind,
             revision=source.splits["train"][0].commit,
             weight=weight,
-            pairs=len(table),
+            pairs=table.num_pairs,
             fingerprint=table.fingerprint,
         )
         for (config, weight, source), table in zip(found, trains, strict=True)
@@ -274,7 +256,7 @@ def _report(
         "train": SplitReport(
             origin,
             [part.where for _, _, source in found for part in source.splits["train"]],
-            sum(map(len, trains)),
+            sum(table.num_pairs for table in trains),
             hashlib.blake2b(joined.encode(), digest_size=8).hexdigest() if trains[1:] else joined,
             dropped,
             {reason: cleaner.dropped.examples[reason] for reason in dropped},
@@ -283,7 +265,7 @@ def _report(
     for split, table in held_out.items():
         parts = own.splits.get(split)
         where = [part.where for part in parts or own.splits["train"]]
-        splits[split] = SplitReport(origin if parts else "carved", where, len(table), table.fingerprint)
+        splits[split] = SplitReport(origin if parts else "carved", where, table.num_pairs, table.fingerprint)
     return CorpusReport(
         sources=sources, splits=splits, leaks=leaks.report(), leaks_removed=cleaner.config.remove_leaks
     )

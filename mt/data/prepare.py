@@ -95,10 +95,8 @@ def make_tokenizers(pairs: datasets.Dataset, config: Config) -> tuple[Tokenizer,
     # Those of an imported model may share a vocabulary, but split text differently.
     is_one = config.tokenizer.shared and config.tokenizer.kind != "imported"
     pairs = _chosen(pairs, config)
-    languages = {"src": config.data.src, "tgt": config.data.tgt}
-    steps = {
-        side: before_lower_case(languages[side]) if config.tokenizer.lowercase else [] for side in languages
-    }
+    languages = {"src": config.data.src, "tgt": config.data.tgt} if config.tokenizer.lowercase else {}
+    steps = {side: before_lower_case(language) for side, language in languages.items()}
     sides = [("src", "tgt")] if is_one else [("src",), ("tgt",)]
     texts = [_Texts(pairs, columns, steps) for columns in sides]
     made = [tokenizer for of_side in texts for tokenizer in _make_tokenizers(of_side, config)]
@@ -134,7 +132,7 @@ def _make_tokenizers(texts: "_Texts", config: Config) -> list[Tokenizer]:
     form, tokenizers = TextForm.of(config.cleaning), []
     for column in texts.columns:
         tokenizer = Tokenizer.from_json(made.to_json().encode())
-        tokenizer.begin_with(texts.steps[column])
+        tokenizer.begin_with(texts.steps.get(column, []))
         if tokenizer.form != form:
             tokenizer.begin_with(form.steps())
         tokenizers.append(tokenizer)
@@ -167,15 +165,15 @@ class _Texts:
 
     pairs: datasets.Dataset
     columns: Sequence[str]
-    steps: Mapping[str, Sequence[normalizers.Normalizer]]
-    """How the text of each column is normalised."""
+    steps: Mapping[str, list[normalizers.Normalizer]]
+    """How the text of a column is normalised, unless it stays as it is."""
     num_long_words: int = 0
 
     def __iter__(self) -> Iterator[str]:
         self.num_long_words = 0
         num_texts = len(self.pairs)
         for column in self.columns:
-            normalize = normalizers.Sequence([*self.steps[column]]).normalize_str
+            normalize = normalizers.Sequence(self.steps.get(column, [])).normalize_str
             chunks = self.pairs.select_columns([column]).iter(batch_size=CHUNK_SIZE)
             texts = (chunk[column] for chunk in chunks)
             for some in track(texts, "vocabulary", unit="lines", total=num_texts, size=len):

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
@@ -145,19 +146,9 @@ def _resampled(
     results: Sequence[Any] = scores[name]
     # sacreBLEU's mean plus and minus half a width may go beyond what the score can be.
     most = math.inf if isinstance(metric, TER) else 100.0
-
-    def within(bound: float) -> float:
-        return min(max(float(bound), 0.0), most)
-
-    return [
-        (
-            Score(
-                name,
-                float(result.score),
-                str(signature),
-                (within(result.mean - result.ci), within(result.mean + result.ci)),
-            ),
-            1.0 if result.p_value is None else float(result.p_value),
-        )
-        for result in results
-    ]
+    scored = []
+    for result in results:
+        low, high = np.clip([result.mean - result.ci, result.mean + result.ci], 0.0, most).tolist()
+        score = Score(name, float(result.score), str(signature), (low, high))
+        scored.append((score, 1.0 if result.p_value is None else float(result.p_value)))
+    return scored

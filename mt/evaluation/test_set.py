@@ -70,10 +70,9 @@ def load_evaluation_set(
     own_split, fingerprint = None, None
     if path is None:
         pairs, where = load_split(data, split, config.cleaning), f"{data.path}, {split}"
-        sources, references = list(pairs["src"]), list(pairs["tgt"])
         own_split, fingerprint = split, pairs._fingerprint
     elif path.startswith(PREFIX):
-        sources, references = load_standard_set(path.removeprefix(PREFIX), data)
+        pairs = load_standard_set(path.removeprefix(PREFIX), data)
         stem, where = _for_file_name(path), path
     else:
         # A built-in corpus has as many pairs as are asked for; any other corpus is used as a whole.
@@ -83,9 +82,8 @@ def load_evaluation_set(
         stem, where = _for_file_name(Path(path).name), f"{path}, {name}" if name else path
         if not is_whole:
             stem, where = f"{stem}.{split}", f"{where}, {split}"
-        sources, references = list(pairs["src"]), list(pairs["tgt"])
     # As in the file of references: some of sacreBLEU's tokenizers join words at a hyphen before a line break.
-    references = [reference.replace("\n", " ") for reference in references]
+    sources, references = list(pairs["src"]), [text.replace("\n", " ") for text in pairs["tgt"]]
     if leave_out_empty:
         kept = [i for i, reference in enumerate(references) if reference.strip()]
         sources, references = [sources[i] for i in kept], [references[i] for i in kept]
@@ -188,7 +186,7 @@ def _for_file_name(text: str) -> str:
     return short.strip("-.") or "data"
 
 
-def load_standard_set(name: str, data: DataConfig) -> tuple[list[str], list[str]]:
+def load_standard_set(name: str, data: DataConfig) -> datasets.Dataset:
     """Load the sources and references that ``sacrebleu -t NAME -l SRC-TGT`` scores against."""
     if name not in DATASETS:
         raise DataError(
@@ -225,4 +223,4 @@ def load_standard_set(name: str, data: DataConfig) -> tuple[list[str], list[str]
             f"sacreBLEU's {name} has several references for each sentence of {languages}, but mt scores "
             "against one: translate its source as a file, and score the translations with sacrebleu."
         )
-    return sources, references
+    return datasets.Dataset.from_dict({"src": sources, "tgt": references})

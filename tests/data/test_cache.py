@@ -158,10 +158,9 @@ def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 @pytest.mark.parametrize("count", [0, 1, 20, 333])
 def test_a_table_gives_back_what_was_put_in(count: int, tmp_path: Path) -> None:
     pairs = [(f"sentence {i} " + "x" * (i % 50), f"Satz {i} äöü") for i in range(count)]
-    table = PairTable(tmp_path / "table")
-    table.extend(pairs)
-    pairs_of_table = table.to_dataset()
-    assert len(table) == count
+    table = PairTable.write(tmp_path / "table", pairs)
+    pairs_of_table = table.load()
+    assert table.num_pairs == count
     assert list(zip(pairs_of_table["src"], pairs_of_table["tgt"], strict=True)) == pairs
 
 

@@ -40,9 +40,9 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_lines_are_those_that_sacrebleu_scores_against(cache: Path) -> None:
-    sources, references = load_standard_set("wmt14", DATA)
-    assert sources == ["The dog.", "A  house", "Milk!"]
-    assert references == REFERENCES
+    pairs = load_standard_set("wmt14", DATA)
+    assert pairs["src"][:] == ["The dog.", "A  house", "Milk!"]
+    assert pairs["tgt"][:] == REFERENCES
     hypotheses = cache / "hypotheses"
     hypotheses.write_text("Der Hund.\nDas Haus\nMilch!\n")
     command = [sys.executable, "-m", "sacrebleu", "-t", "wmt14", "-l", "en-de"]
@@ -54,12 +54,12 @@ def test_lines_are_those_that_sacrebleu_scores_against(cache: Path) -> None:
         check=True,
     )
     expected = json.loads(ended.stdout)["score"]
-    found = sacrebleu.corpus_chrf(["Der Hund.", "Das Haus", "Milch!"], [references]).score
+    found = sacrebleu.corpus_chrf(["Der Hund.", "Das Haus", "Milch!"], [REFERENCES]).score
     assert found == pytest.approx(expected, abs=1e-9)
     test_set = load_evaluation_set(
         Config(data=DATA, training=TrainingConfig(max_steps=1)), "test", path="sacrebleu:wmt14"
     )
-    assert (test_set.sources, test_set.where) == (sources, "sacrebleu:wmt14")
+    assert (test_set.sources, test_set.where) == (pairs["src"][:], "sacrebleu:wmt14")
     assert test_set.name.startswith("sacrebleu-wmt14-")
 
 

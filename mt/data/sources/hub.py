@@ -7,9 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import datasets
-import huggingface_hub.constants
 from datasets.exceptions import DatasetGenerationError
-from huggingface_hub import get_session
+from huggingface_hub import constants, get_session
 
 from mt.config.data import DataConfig
 from mt.data.sources.read import arrow_rows, needed_columns, row_pairs
@@ -70,7 +69,6 @@ def hub(what: str, limit_seconds: float) -> Iterator[None]:
 
     If the Hub does not answer in time, its libraries are set offline: they would wait for minutes.
     """
-    constants = huggingface_hub.constants
     try:
         if not constants.HF_HUB_OFFLINE:
             get_session().head(constants.ENDPOINT, timeout=limit_seconds)

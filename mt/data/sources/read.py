@@ -250,10 +250,9 @@ def _whole(path: Path) -> list[object] | None:
 
 def _parsed(text: str) -> object:
     try:
-        value: object = json.loads(text)
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         return BadRow("the line is not complete JSON, as in a .jsonl file", str(error))
-    return value
 
 
 def _object(value: object) -> Row | BadRow:
