@@ -181,7 +181,7 @@ def _ready(
     size = f"{sum(parameter.numel() for parameter in model.parameters()):,}"
     where = f"{environment['device']} ({environment['device_name']})"
     LOG.info("model: %s parameters, in %s on %s", size, precision.name, where)
-    if precision.leaves_tensor_cores_idle:
+    if precision.device.type == "cuda" and precision.name == "float32" and not config.training.tf32:
         LOG.warning(
             "float32 does not use tensor cores: an A100 multiplies 16 times as fast in bf16, and 8 times as "
             "fast with TF32. In a new run, set training.precision to mixed, or training.tf32 to true."
@@ -205,10 +205,9 @@ def _ready(
     with shown as progress:
         newest = point.checkpoint if point else None
         session = Session(config, run, prepared, environment, interruption, progress, newest)
-        if processes.IS_FIRST:
-            # Removed only now, because a refused start, as of a changed corpus, must keep it.
-            run.stopped_file.unlink(missing_ok=True)
-            record_session(run, "training", step=state.counters.step)
+        # Removed only now, because a refused start, as of a changed corpus, must keep it.
+        run.stopped_file.unlink(missing_ok=True)
+        record_session(run, "training", step=state.counters.step)
         # On a CPU, the thread would take time from those that compute.
         with batches.collating_ahead(pinned=True) if precision.device.type == "cuda" else nullcontext():
             yield state, batches, session
