@@ -124,7 +124,6 @@ class RunDirectory:
 
     def set_aside(self) -> Path:
         """Move this run to ``<name>.old-1``, or the next free number, under its lock; return the new path."""
-        self.require()
         names = (f"{self.name}.old-{number}" for number in itertools.count(1))
         aside = next(path for path in map(self.path.with_name, names) if not path.exists())
         with self.lock():

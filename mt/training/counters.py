@@ -83,9 +83,9 @@ class Counters:
             self.num_skipped_steps += 1
             self.num_skipped_in_a_row += 1
 
-    def ends_epoch(self, every: int) -> bool:
+    def ends_epoch(self, every: int | None) -> bool:
         """Whether the newest step was the last of an epoch whose number is a multiple of ``every``."""
-        return self.batch == 0 and self.epoch % every == 0
+        return every is not None and self.batch == 0 and self.epoch % every == 0
 
     def next_point(self) -> CurvePoint | None:
         """Finish a point of the training curve and start the next one; None if all its steps were skipped."""

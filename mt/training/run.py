@@ -132,7 +132,7 @@ def _train(
     if finished is not None:
         run.stopped_file.unlink(missing_ok=True)
         return Outcome(finished, counters, was_finished=True)
-    with log_file(run), explain_out_of_memory(config):
+    with log_file(run), explain_out_of_memory():
         try:
             ready = _ready(config, run, precision, interruption, point, on_metrics)
             with ready as (state, batches, session):
@@ -166,7 +166,7 @@ def _ready(
     tokenizers = prepared.src_tokenizer, prepared.tgt_tokenizer
     model = build_model(config, *tokenizers)
     if point is None and config.init_from.run is not None:
-        load_initial_weights(model, config, *tokenizers)
+        load_initial_weights(model, config, tokenizers)
     freeze(model, config.training.freeze)
     model.to(precision.device)
     state = new_train_state(model, config, precision, lambda: interruption.signal is not None)
