@@ -116,7 +116,6 @@ class Precision:
             how = "a run that has begun keeps its own, and a new one begins from its weights with --init-from"
             raise EngineError(f"{str(error)[:-1]}; {how}.") from error
         self.device = device
-        self.leaves_tensor_cores_idle = device.type == "cuda" and self.name == "float32" and not tf32
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.name == "fp16")
         if device.type == "cuda":
             # For the whole process. Torch.compile reads this older name.

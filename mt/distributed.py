@@ -23,7 +23,6 @@ R = TypeVar("R")
 _STEP_TIME = {"cpu": timedelta(seconds=60), "cuda": timedelta(minutes=5)}
 # How long it waits while the first one prepares the corpus, validates or saves.
 _LONG_TIME = timedelta(days=7)
-_REPORT_SECONDS = 2.0
 
 _long_group: dist.ProcessGroup | None = None
 """The group for objects and for long waits; the default group is for what a step exchanges."""
@@ -55,7 +54,7 @@ def connected(device_type: str) -> Iterator[None]:
             raise
         if not processes.IS_FIRST:
             # torchrun ends all others when it notices the end of one. Give the first one time to report.
-            time.sleep(_REPORT_SECONDS)
+            time.sleep(2)
             sys.exit(1)
         reason = (str(error).strip().splitlines() or [type(error).__name__])[-1]
         raise RunError(

@@ -72,14 +72,6 @@ class RunDirectory:
         """The command for a config that begins with the weights of this run, for other or the same data."""
         return f"mt init --init-from {quote(str(self.path))} --data {quote(data)}"
 
-    def hypotheses_file(self, setting: str) -> Path:
-        """The translations of a test set, one per line; the setting names the set, checkpoint and search."""
-        return self.path / f"hypotheses.{setting}.txt"
-
-    def references_file(self, set_name: str) -> Path:
-        """The references of this test set, one per line."""
-        return self.path / f"references.{set_name}.txt"
-
     @property
     def exists(self) -> bool:
         """Whether there is a run here."""
@@ -132,7 +124,6 @@ class RunDirectory:
 
     def set_aside(self) -> Path:
         """Move this run to ``<name>.old-1``, or the next free number, under its lock; return the new path."""
-        self.require()
         names = (f"{self.name}.old-{number}" for number in itertools.count(1))
         aside = next(path for path in map(self.path.with_name, names) if not path.exists())
         with self.lock():

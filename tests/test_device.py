@@ -121,8 +121,7 @@ def test_a_precision_that_the_device_lacks_is_refused_with_a_remedy(
 def test_tf32_is_allowed_where_the_config_says_so_and_forbidden_again() -> None:
     matmul = torch.backends.cuda.matmul
     for tf32 in (True, False):
-        precision = Precision("float32", torch.device("cuda"), tf32=tf32)
-        assert precision.leaves_tensor_cores_idle == (not tf32)
+        Precision("float32", torch.device("cuda"), tf32=tf32)
         assert matmul.allow_tf32 == tf32
         assert matmul.fp32_precision == ("tf32" if tf32 else "ieee")
     Precision("float32", torch.device("cpu"), tf32=True)

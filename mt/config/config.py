@@ -69,10 +69,7 @@ class Config(Section):
         if training.bpe_dropout and self.tokenizer.kind not in ("bpe", "bpe_metaspace"):
             raise ValueError("training.bpe_dropout needs tokenizer.kind bpe or bpe_metaspace.")
         if training.bpe_dropout and training.guided_alignment:
-            raise ValueError(
-                "training.bpe_dropout and training.guided_alignment cannot be combined, because tokens are "
-                "aligned once, and each epoch would have others. Set one of them to 0."
-            )
+            raise ValueError("training.bpe_dropout and training.guided_alignment exclude each other.")
         if schedule.kind == "cosine" and (training.max_steps or 0) > (schedule.total_steps or 0):
             raise ValueError(
                 f"training.max_steps is above schedule.total_steps ({schedule.total_steps}), where the "

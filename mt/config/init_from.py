@@ -36,8 +36,7 @@ class InitFromConfig(Section):
     @property
     def sides(self) -> set[str]:
         """``src`` and ``tgt``, where the tokenizer is taken over, because a part belongs to its ids."""
-        of_parts = {"encoder": "src", "src_embedding": "src"}
-        return {of_parts.get(part, "tgt") for part in self.chosen}
+        return {"src" if part in ("encoder", "src_embedding") else "tgt" for part in self.chosen}
 
     @model_validator(mode="after")
     def _check_parts(self) -> Self:

@@ -20,11 +20,7 @@ Scalar = str | int | float | bool | None
 _WHOLE = r"(?:0|[1-9](?:_?[0-9]){0,17})"
 _INT = re.compile(rf"[-+]?{_WHOLE}")
 _FLOAT = re.compile(rf"[-+]?(?:\.[0-9]+|{_WHOLE}(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-_WORDS: dict[str, Scalar] = {
-    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
-    **dict.fromkeys(("true", "True", "TRUE"), True),
-    **dict.fromkeys(("false", "False", "FALSE"), False),
-}
+_WORDS = {"": None, "~": None, "null": None, "true": True, "false": False}
 # libyaml takes a tenth of the time, but not every build of PyYAML has it.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # Much deeper nesting would exhaust libyaml's stack.
@@ -95,8 +91,8 @@ def _compose(text: str) -> yaml.Node | None:
 
 def plain_scalar(text: str) -> Scalar:
     """The value of ``text`` in YAML, if it is written without quotes."""
-    if text in _WORDS:
-        return _WORDS[text]
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
     if _INT.fullmatch(text):
         return int(text)
     return float(text) if _FLOAT.fullmatch(text) else text

@@ -1,7 +1,7 @@
 """The values of ``data.columns``, ``data.delimiter`` and ``data.mix``, parsed."""
 
 import re
-from typing import Annotated, Literal, NamedTuple, get_args
+from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, Field, ValidationError
 
@@ -43,13 +43,8 @@ class _Options(BaseModel, extra="forbid"):
     num_train_pairs: int = Field(default=1, ge=1, lt=10**18)
 
 
-class MixedSource(NamedTuple):
-    """One line of ``data.mix``."""
-
-    weight: float
-    """How often an epoch shows each pair of the source, on average."""
-    fields: dict[str, str | int]
-    """The fields of `DataConfig` that the line gives, including ``path``."""
+MixedSource = tuple[float, dict[str, str | int]]
+"""How often an epoch shows each pair, on average; and the fields of `DataConfig` that are given."""
 
 
 def parse_mix(mix: str) -> list[MixedSource]:
@@ -71,5 +66,4 @@ def _parse_line(line: str) -> MixedSource:
         raise ValueError(
             f"data.mix: in {line!r}, {key}={given[key]} cannot be used; the path can be followed by {keys}=."
         ) from error
-    fields = options.model_dump(exclude={"weight"}, exclude_unset=True)
-    return MixedSource(options.weight, {"path": path, **fields})
+    return options.weight, {"path": path, **options.model_dump(exclude={"weight"}, exclude_unset=True)}

@@ -31,10 +31,8 @@ class ScheduleConfig(Section):
     @model_validator(mode="after")
     def _check_kind(self) -> Self:
         if self.kind == "cosine" and (self.total_steps is None or self.total_steps <= self.warmup_steps):
-            raise ValueError(
-                f"schedule.kind: cosine needs schedule.total_steps above schedule.warmup_steps "
-                f"({self.warmup_steps})."
-            )
+            least = f"schedule.warmup_steps ({self.warmup_steps})"
+            raise ValueError(f"schedule.kind: cosine needs schedule.total_steps above {least}.")
         if self.kind == "noam" and self.warmup_steps < 1:
             raise ValueError("schedule.warmup_steps must be at least 1 if schedule.kind is noam.")
         return self

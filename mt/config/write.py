@@ -132,7 +132,7 @@ def _document(values: Mapping[str, str], documentation: Callable[[FieldInfo], st
 
 def _without_paths(mix: Scalar) -> list[MixedSource]:
     nowhere: dict[str, str | int] = {"path": "", "revision": ""}
-    return [source._replace(fields=source.fields | nowhere) for source in parse_mix(str(mix or ""))]
+    return [(weight, fields | nowhere) for weight, fields in parse_mix(str(mix or ""))]
 
 
 def _documentation(field: FieldInfo) -> str:

@@ -46,9 +46,9 @@ class Prepared:
     """The source position of each target token of ``train``, if the model learns it."""
 
 
-def prepare(config: Config, run: RunDirectory, *, resuming: bool, corpus: Corpus | None = None) -> Prepared:
-    """Load the corpus unless it is given, train the tokenizers or load the run's, and encode the text."""
-    corpus = corpus or load_corpus(config.data, config.cleaning)
+def prepare(config: Config, run: RunDirectory, *, resuming: bool) -> Prepared:
+    """Load the corpus, train the tokenizers or load the run's, and encode the text."""
+    corpus = load_corpus(config.data, config.cleaning)
     if resuming:
         check_same_corpus(run, corpus)
         tokenizers = load_tokenizers(run)

@@ -147,7 +147,7 @@ def run_evaluation(
         scores=scores,
         exact=exact_match(hypotheses, references),
         hypotheses_file=translations.file,
-        references_file=run.references_file(test_set.name),
+        references_file=run.path / f"references.{test_set.name}.txt",
         analysis=analysis,
         worst=worst_sentences(test_set.sources, hypotheses, references, num_worst),
         ensemble=[visible(str(model.checkpoint.folder)) for model in rest],
@@ -181,8 +181,8 @@ def translate_set(
         raise SystemExit(0)
     # Each on one line, which does not change any score.
     lines = [line.replace("\n", " ") for line in lines]
-    file = run.hypotheses_file(setting)
-    write_lines(run.references_file(test_set.name), test_set.references)
+    file = run.path / f"hypotheses.{setting}.txt"
+    write_lines(run.path / f"references.{test_set.name}.txt", test_set.references)
     write_lines(file, lines)
     return Translations(setting, engine, precision, lines, file)
 

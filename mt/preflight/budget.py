@@ -71,7 +71,7 @@ def take_sample(corpus: Corpus, config: Config, load_seconds: float) -> Sample:
 
 def measure(sample: Sample, speed: Speed | None = None) -> tuple[Speed, Pace]:
     """Time some steps of a run, unless its speed is known, and compute the pace of the whole run."""
-    with explain_out_of_memory(sample.config):
+    with explain_out_of_memory():
         trial = Trial(sample)
         if speed is None:
             LOG.info("timing steps of the proposed run")
@@ -87,7 +87,7 @@ def fill_device(sample: Sample, device: torch.device) -> Sample:
 
     def time_steps(sample: Sample) -> tuple[float, bool]:
         """Seconds for a target token, and whether there is memory for twice the batch."""
-        with explain_out_of_memory(sample.config):
+        with explain_out_of_memory():
             trial = Trial(sample)
             peak, seconds = trial.take_largest_step().peak or 0, trial.time_steps().token_seconds
         size = f"{sample.config.training.batch_tokens:,}"

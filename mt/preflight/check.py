@@ -107,7 +107,7 @@ def preflight(
     show(_length_section(text, src_lengths, tgt_lengths, dropped))
     places = align(pairs) if config.training.guided_alignment else None
     sample = Sample(config, text, pairs, FIXED_SECONDS + time.perf_counter() - started, places)
-    with explain_out_of_memory(config):
+    with explain_out_of_memory():
         trial = Trial(sample)
         parts = [(name, f"{number:,}") for name, number in trial.size.parts.items()]
         show(Section("model", counted(trial.size.num_parameters, "parameter"), parts))

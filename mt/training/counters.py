@@ -2,18 +2,15 @@
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mt.checkpoint.record import DamagedError
 from mt.config.explain import first_complaint
 from mt.config.training import TrainingConfig, ValidationConfig
-
-# `mt runs` reads counters without waiting for torch.
-if TYPE_CHECKING:
-    from mt.checkpoint.training_state import SavedTraining
 
 # The approximate number of points in the running average of the training curve; older points weigh less.
 POINTS_AVERAGED = 10
@@ -86,9 +83,9 @@ class Counters:
             self.num_skipped_steps += 1
             self.num_skipped_in_a_row += 1
 
-    def ends_epoch(self, every: int) -> bool:
+    def ends_epoch(self, every: int | None) -> bool:
         """Whether the newest step was the last of an epoch whose number is a multiple of ``every``."""
-        return self.batch == 0 and self.epoch % every == 0
+        return every is not None and self.batch == 0 and self.epoch % every == 0
 
     def next_point(self) -> CurvePoint | None:
         """Finish a point of the training curve and start the next one; None if all its steps were skipped."""
@@ -131,24 +128,20 @@ class Counters:
         return None
 
 
-class _Values(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-
-class Updates(_Values):
+class Updates(BaseModel, strict=True, extra="forbid", frozen=True):
     """How often an optimizer, or the moving average, was updated."""
 
     num_updates: Count
 
 
-class ScalerValues(_Values):
+class ScalerValues(BaseModel, strict=True, extra="forbid", frozen=True):
     """The fp16 loss scale, and the steps since its last change."""
 
     scale: Annotated[float, Field(gt=0, lt=2.0**128)]
     growth_tracker: Count
 
 
-class SavedValues(_Values):
+class SavedValues(BaseModel, strict=True, extra="forbid", frozen=True):
     """All plain values of a checkpoint's training state."""
 
     counters: Counters = Field(alias="state")
@@ -157,10 +150,10 @@ class SavedValues(_Values):
     average: Updates | None
 
 
-def read_values(saved: "SavedTraining", step: int) -> SavedValues:
+def read_values(saved: Mapping[str, Any], step: int) -> SavedValues:
     """The plain values in the training state of a checkpoint of this step."""
     try:
-        values = SavedValues.model_validate_json(json.dumps(saved.values))
+        values = SavedValues.model_validate_json(json.dumps(saved))
     except ValidationError as error:
         raise DamagedError(f"its training state was not written by mt ({first_complaint(error)})") from error
     updates = [part.num_updates for part in (values.optimizer, values.average) if part]

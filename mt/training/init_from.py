@@ -64,9 +64,7 @@ def with_origin(config: Config, run: RunDirectory | None, *, restart: bool = Fal
     return config.model_copy(update={**sections, "init_from": origin})
 
 
-def load_initial_weights(
-    model: Transformer, config: Config, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer
-) -> None:
+def load_initial_weights(model: Transformer, config: Config, tokenizers: tuple[Tokenizer, Tokenizer]) -> None:
     """Replace the initial weights of the chosen parts with those of the run to begin from."""
     origin = config.init_from
     run = RunDirectory(Path(str(origin.run)))
@@ -78,10 +76,9 @@ def load_initial_weights(
             "which moves the old run aside."
         )
     weights = store.load_model(checkpoint)
-    old_tokenizers = dict(zip(("src", "tgt"), load_tokenizers(run), strict=True))
     pieces = {
-        side: old_pieces(old_tokenizers[side], tokenizer)
-        for side, tokenizer in (("src", src_tokenizer), ("tgt", tgt_tokenizer))
+        side: old_pieces(old, new)
+        for side, old, new in zip(("src", "tgt"), load_tokenizers(run), tokenizers, strict=True)
         if side in origin.sides
     }
     names: dict[nn.Parameter, list[str]] = {}

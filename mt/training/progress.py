@@ -4,7 +4,6 @@ import contextlib
 import json
 import logging
 import math
-import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -154,11 +153,6 @@ class Progress(contextlib.ExitStack):
         if attention is not None:
             self._tensorboard.add_image("validation/attention", attention, counters.step, dataformats="HWC")
         self._tensorboard.flush()
-
-    def sync(self) -> None:
-        """Return when all points so far are on disk: a resumed run does not write them again."""
-        with self._run.metrics_file.open("rb") as opened:
-            os.fsync(opened.fileno())
 
     def leave_out(self, seconds: float) -> None:
         """Exclude the time that a validation or saving took from the training speed."""

@@ -65,7 +65,7 @@ def find_resume_point(run: RunDirectory, config: Config, *, foreseen: bool = Fal
         if not foreseen:
             # Steps that were never saved; next to the new config they would be misleading.
             run.metrics_file.unlink(missing_ok=True)
-            write_config(run, config)
+            write_atomically(run.config_file, config_to_yaml(config))
         return None
     checkpoint, weights, saved = recovered
     if not run.exists:
@@ -77,7 +77,7 @@ def find_resume_point(run: RunDirectory, config: Config, *, foreseen: bool = Fal
     check_computation(run, config, checkpoint)
     check_tokenizers(run, checkpoint)
     try:
-        values = read_values(saved, checkpoint.step)
+        values = read_values(saved.values, checkpoint.step)
     except DamagedError as error:
         raise _unusable(checkpoint, error) from error
     finished = values.counters.reached_limit(config.training, config.validation)
@@ -177,11 +177,6 @@ def check_equal_processes(config: Config, environment: Mapping[str, str | int]) 
                 "Start the same command with the same config and the same version on all machines, and with "
                 "a training.precision that all of them support, such as float32."
             )
-
-
-def write_config(run: RunDirectory, config: Config) -> None:
-    """Write the config, with all defaults, which makes the directory a run."""
-    write_atomically(run.config_file, config_to_yaml(config))
 
 
 def describe_environment(precision: Precision) -> dict[str, str | int]:

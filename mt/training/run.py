@@ -13,9 +13,9 @@ import torch
 
 from mt import distributed, processes
 from mt.config.config import Config
-from mt.config.write import fixed_options
+from mt.config.write import config_to_yaml, fixed_options
 from mt.data.batches.stream import BatchStream, training_batches
-from mt.data.corpus import Corpus, load_corpus
+from mt.data.corpus import load_corpus
 from mt.data.prepare import make_tokenizers, prepare
 from mt.device import Precision, choose_device, settle_threads_and_memory
 from mt.errors import ConfigError, Interrupted, MtError, RunError
@@ -96,26 +96,21 @@ def run_training(
                 f"training.batch_tokens={config.training.batch_tokens * shares // size}."
             )
         try:
-            corpus = _make_room(config, run, interruption) if restart and run.exists else None
+            if restart and run.exists:
+                # All inputs are loaded first, so that a wrong path leaves the old run in its place.
+                with interruption.at_once():
+                    corpus = load_corpus(config.data, config.cleaning)
+                    if config.tokenizer.kind == "file":
+                        make_tokenizers(corpus.train, config)
+                LOG.info("moved the old run to %s", run.set_aside())
         except Interrupted:
             _report_end(None, Counters(), config, interruption)
             return Outcome(None, Counters(), interruption.exit_code)
         with run.lock():
-            outcome = _train(config, run, precision, interruption, corpus, on_metrics)
+            outcome = _train(config, run, precision, interruption, on_metrics)
         if outcome.finished is not None and not outcome.was_finished:
             _prepare_engine(run, interruption)
         return outcome
-
-
-def _make_room(config: Config, run: RunDirectory, interruption: Interruption) -> Corpus:
-    """Move an old run aside, and return the corpus of the new one."""
-    # All inputs are loaded first, so that a wrong path leaves the old run in its place.
-    with interruption.at_once():
-        corpus = load_corpus(config.data, config.cleaning)
-        if config.tokenizer.kind == "file":
-            make_tokenizers(corpus.train, config)
-    LOG.info("moved the old run to %s", run.set_aside())
-    return corpus
 
 
 def _train(
@@ -123,7 +118,6 @@ def _train(
     run: RunDirectory,
     precision: Precision,
     interruption: Interruption,
-    corpus: Corpus | None = None,
     on_metrics: OnMetrics | None = None,
 ) -> Outcome:
     """Train in one process: the first begins or resumes the run, and the others do what it does."""
@@ -138,9 +132,9 @@ def _train(
     if finished is not None:
         run.stopped_file.unlink(missing_ok=True)
         return Outcome(finished, counters, was_finished=True)
-    with log_file(run), explain_out_of_memory(config):
+    with log_file(run), explain_out_of_memory():
         try:
-            ready = _ready(config, run, precision, interruption, point, corpus, on_metrics)
+            ready = _ready(config, run, precision, interruption, point, on_metrics)
             with ready as (state, batches, session):
                 counters = state.counters
                 finished = train(state, batches, session)
@@ -161,7 +155,6 @@ def _ready(
     precision: Precision,
     interruption: Interruption,
     point: resume.ResumePoint | None,
-    corpus: Corpus | None,
     on_metrics: OnMetrics | None,
 ) -> Iterator[tuple[TrainState, BatchStream, Session]]:
     """Prepare the data, and build or restore the model, for the duration of the ``with`` block."""
@@ -169,13 +162,11 @@ def _ready(
     with interruption.at_once():
         # The other processes use the tokenizers that the first one has saved.
         resuming = point is not None or not processes.IS_FIRST
-        prepared = distributed.first_rank_first(
-            lambda: prepare(config, run, resuming=resuming, corpus=corpus)
-        )
+        prepared = distributed.first_rank_first(lambda: prepare(config, run, resuming=resuming))
     tokenizers = prepared.tokenizers
     model = build_model(config, *tokenizers)
     if point is None and config.init_from.run is not None:
-        load_initial_weights(model, config, *tokenizers)
+        load_initial_weights(model, config, tokenizers)
     freeze(model, config.training.freeze)
     model.to(precision.device)
     state = new_train_state(model, config, precision, lambda: interruption.signal is not None)
@@ -190,7 +181,7 @@ def _ready(
     size = f"{sum(parameter.numel() for parameter in model.parameters()):,}"
     where = f"{environment['device']} ({environment['device_name']})"
     LOG.info("model: %s parameters, in %s on %s", size, precision.name, where)
-    if precision.leaves_tensor_cores_idle:
+    if precision.device.type == "cuda" and precision.name == "float32" and not config.training.tf32:
         LOG.warning(
             "float32 does not use tensor cores: an A100 multiplies 16 times as fast in bf16, and 8 times as "
             "fast with TF32. In a new run, set training.precision to mixed, or training.tf32 to true."
@@ -199,23 +190,24 @@ def _ready(
     batches = training_batches(config, prepared.train, tokenizers, prepared.places)
     # Preparing an epoch may take longer than a step is allowed to.
     distributed.barrier_after(lambda: batches.epoch(state.counters.epoch))
-    total_steps = _expected_steps(config, batches, state.counters.epoch)
+    # About so many; epochs differ by a few steps.
+    steps = (config.training.max_epochs or math.inf) * batches.num_steps(state.counters.epoch)
+    total_steps = min(config.training.max_steps or math.inf, steps)
     config = resume.with_training(config, compile=is_compiled(config.training, total_steps))
     if config.training.compile:
         compile_objective(state.objective)
     if processes.IS_FIRST:
         # Written only now, because a run that is refused or already finished keeps its config.
-        resume.write_config(run, config)
+        write_atomically(run.config_file, config_to_yaml(config))
     if processes.ARE_SEVERAL:
         state.try_out(distributed.barrier_after(lambda: batches.largest_batch(state.counters.epoch)))
     shown = _progress(config, run, state, total_steps, on_metrics) if processes.IS_FIRST else nullcontext()
     with shown as progress:
         newest = point.checkpoint if point else None
         session = Session(config, run, prepared, environment, interruption, progress, newest)
-        if processes.IS_FIRST:
-            # Removed only now, because a refused start, as of a changed corpus, must keep it.
-            run.stopped_file.unlink(missing_ok=True)
-            record_session(run, "training", step=state.counters.step)
+        # Removed only now, because a refused start, as of a changed corpus, must keep it.
+        run.stopped_file.unlink(missing_ok=True)
+        record_session(run, "training", step=state.counters.step)
         # On a CPU, the thread would take time from those that compute.
         with batches.collating_ahead(pinned=True) if precision.device.type == "cuda" else nullcontext():
             yield state, batches, session
@@ -235,13 +227,6 @@ def _progress(
     if state.counters.step == 0:
         progress.show_options(fixed_options(config))
     return progress
-
-
-def _expected_steps(config: Config, batches: BatchStream, epoch: int) -> float:
-    """The steps of the whole run by its limits, of which some only give about their number."""
-    training = config.training
-    steps = (training.max_epochs or math.inf) * batches.num_steps(epoch)
-    return min(training.max_steps or math.inf, steps)
 
 
 def _prepare_engine(run: RunDirectory, interruption: Interruption) -> None:

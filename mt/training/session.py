@@ -15,6 +15,7 @@ from mt.data.batches.sampler import ordered_batches
 from mt.data.prepare import Prepared
 from mt.display import progress
 from mt.errors import OverflowedLinesError, RunError
+from mt.files import sync
 from mt.inference.exported_folder import remove_stale
 from mt.inference.loaded_model import ModelOfText, facts_of, tokenizer_checksums
 from mt.inference.model_translator import ModelTranslator
@@ -105,17 +106,15 @@ class Session:
         """Whether the newest step is the last, or one after which a validation is due."""
         self._count_time(state.counters)
         counters, config = state.counters, self.config.validation
-        is_due = counters.step % config.every_steps == 0
-        if config.every_epochs is not None:
-            is_due = counters.ends_epoch(config.every_epochs)
-        return is_due or self.finished(state) is not None
+        by_steps = config.every_epochs is None and counters.step % config.every_steps == 0
+        return by_steps or counters.ends_epoch(config.every_epochs) or self.finished(state) is not None
 
     def checkpoint_due(self, state: TrainState) -> bool:
         """Whether the newest step is the last or the best, or one after which a checkpoint is due."""
         counters, config = state.counters, self.config.checkpoint
         is_last_or_best = self.finished(state) is not None or counters.step == self._best_step
-        ends_epoch = config.every_epochs is not None and counters.ends_epoch(config.every_epochs)
-        return is_last_or_best or ends_epoch or counters.step % config.every_steps == 0
+        is_at_interval = counters.step % config.every_steps == 0 or counters.ends_epoch(config.every_epochs)
+        return is_last_or_best or is_at_interval
 
     def validate(self, state: TrainState) -> None:
         """Evaluate the model and show its scores; if this is interrupted, it is repeated on resuming."""
@@ -197,8 +196,8 @@ class Session:
         model = state.objective.model
         if not all(bool(weight.isfinite().all()) for weight in model.parameters()):
             raise diverged(f"model weights are NaN or infinite at step {state.counters.step:,}")
-        if self.progress is not None:
-            self.progress.sync()
+        # A resumed run does not write the points so far again.
+        sync(self.run.metrics_file)
         training_state = state.save()
         with state.evaluation_weights():
             self.newest = self._store.save(

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from mt import distributed, processes
-from mt.config.config import Config
 from mt.data.batches.batch import Batch
 from mt.device import DeferredRead, Precision, is_out_of_memory, split_on_out_of_memory
 from mt.errors import RunError
@@ -130,7 +129,7 @@ def report_too_large(batch: Batch, *, can_split: bool) -> None:
 
 
 @contextmanager
-def explain_out_of_memory(config: Config) -> Iterator[None]:
+def explain_out_of_memory() -> Iterator[None]:
     """Explain what can be made smaller if splitting batches does not help."""
     try:
         yield
@@ -138,7 +137,6 @@ def explain_out_of_memory(config: Config) -> Iterator[None]:
         if not is_out_of_memory(error):
             raise
         raise RunError(
-            "the model and its optimizer do not fit into memory. Lower model.d_model "
-            f"({config.model.d_model}), model.d_ff ({config.model.d_ff}), tokenizer.max_size or "
-            f"data.max_length ({config.data.max_length:,})."
+            "the model and its optimizer do not fit into memory. Lower model.d_model, model.d_ff, "
+            "tokenizer.max_size or data.max_length."
         ) from error

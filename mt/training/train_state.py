@@ -97,7 +97,7 @@ class TrainState:
             group["lr"] = rate
         # As torch's GradScaler does with fused optimizers, but it only looks at the gradient.
         found_inf = (~(loss.isfinite() & norm.isfinite())).float() if self.skips_on_device else None
-        if self.skips_on_device or _is_finite(metrics):
+        if self.skips_on_device or all(map(math.isfinite, metrics.wait())):
             for optimizer in self.optimizers:
                 optimizer.found_inf = found_inf  # type: ignore[attr-defined]
                 optimizer.step()
@@ -119,7 +119,7 @@ class TrainState:
         """Wait for the metrics of a step, and count its loss. Steps must be finished in order."""
         total_loss, num_stops, norm, scale = step.metrics.wait()
         loss = total_loss / processes.SIZE
-        updated = _is_finite(step.metrics)
+        updated = math.isfinite(total_loss) and math.isfinite(norm)
         # At a scale of 1 or less, the scale cannot be the reason.
         scale_too_large = not updated and math.isfinite(loss) and scale > 1
         counters, then = self.counters, step.counters
@@ -227,12 +227,6 @@ class TrainState:
             for parameter in (each for group in optimizer.param_groups for each in group["params"]):
                 for key, prefix in keys.items():
                     yield prefix + names[parameter], optimizer, parameter, key
-
-
-def _is_finite(metrics: DeferredRead) -> bool:
-    """Whether the loss and the norm of a step are finite."""
-    loss, _, norm, _ = metrics.wait()
-    return math.isfinite(loss) and math.isfinite(norm)
 
 
 def new_train_state(

@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from types import MappingProxyType
 
 import datasets
 import torch
@@ -53,7 +52,7 @@ def validate(
     translate: Callable[[Sequence[str]], list[str]],
     sources: Sequence[str],
     references: Sequence[str],
-    others: Mapping[str, datasets.Dataset] = MappingProxyType({}),
+    others: Mapping[str, datasets.Dataset],
 ) -> ValidationResult:
     """Evaluate the model on this process's ``batches`` and by its translations, also of ``others``."""
     objective.eval()

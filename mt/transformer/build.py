@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from typing import Any
 
 import torch
@@ -23,17 +24,8 @@ def build_transformer(
 
     ``max_length`` is the number of tokens in the longest sentence, on either side.
     """
-    shape = LayerShape(
-        d_model=config.d_model,
-        num_heads=config.num_heads,
-        d_ff=config.d_ff,
-        dropout=config.dropout,
-        attention_dropout=config.attention_dropout,
-        activation_dropout=config.activation_dropout,
-        activation=config.activation,
-        norm_first=config.norm_first,
-        bias=config.bias,
-    )
+    # Each of its fields is an option of the same name.
+    shape = LayerShape(**{field.name: getattr(config, field.name) for field in fields(LayerShape)})
     tgt_tokens = nn.Embedding(tgt_vocab_size, config.d_model)
     src_tokens = tgt_tokens if config.share_embeddings else nn.Embedding(src_vocab_size, config.d_model)
     model = Transformer(

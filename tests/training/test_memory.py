@@ -77,7 +77,7 @@ def test_a_model_that_does_not_fit_is_a_sentence(
         raise ERROR
 
     monkeypatch.setattr(mt.training.run, "build_model", full)
-    with pytest.raises(RunError, match=r"do not fit into memory\. Lower model\.d_model \(16\)"):
+    with pytest.raises(RunError, match=r"do not fit into memory\. Lower model\.d_model"):
         run_training(make_config(), RunDirectory(tmp_path / "run"))
 
 

@@ -117,7 +117,7 @@ def test_what_is_restored_continues_as_what_was_saved(
     other = make_state("training.weight_decay=0.1", *overrides, fp16=fp16)
     for parameter in other.objective.parameters():
         parameter.data.zero_()
-    other.restore(weights, saved, read_values(saved, 3))
+    other.restore(weights, saved, read_values(saved.values, 3))
     for each in (one, other):
         take_step(each)
         take_step(each)
@@ -157,7 +157,7 @@ def test_a_tensor_that_does_not_fit_its_parameter_is_refused_and_nothing_is_chan
     state = make_state(*options)
     before = {key: weight.clone() for key, weight in state.objective.model.weights().items()}
     with pytest.raises(DamagedError, match=name):
-        state.restore(evaluated(state), altered, read_values(altered, 2))
+        state.restore(evaluated(state), altered, read_values(altered.values, 2))
     assert all(torch.equal(w, before[key]) for key, w in state.objective.model.weights().items())
     assert not state.optimizers[0].state
 
@@ -191,7 +191,7 @@ def test_tensors_and_values_that_are_missing_or_too_many_are_refused(
     ]
     for state, saved, message in cases:
         with pytest.raises(DamagedError, match=f"does not fit this run: {message}"):
-            state.restore(evaluated(state), saved, read_values(saved, 2))
+            state.restore(evaluated(state), saved, read_values(saved.values, 2))
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_counters_that_training_never_comes_to_are_refused(
     saved = make_state(steps=2).save()
     altered = SavedTraining({**saved.values, "state": {**saved.values["state"], **changes}}, saved.tensors)
     with pytest.raises(DamagedError, match=message):
-        read_values(altered, 2)
+        read_values(altered.values, 2)
 
 
 def test_losses_of_a_diverging_run_are_read_again(make_state: Callable[..., TrainState]) -> None:
@@ -220,4 +220,4 @@ def test_losses_of_a_diverging_run_are_read_again(make_state: Callable[..., Trai
     assert point.loss > 1e29
     state.counters.record_outcome(1e30, 10**5, updated=True)
     state.counters.record_validation(1e30, "loss")
-    assert read_values(state.save(), 2).counters == state.counters
+    assert read_values(state.save().values, 2).counters == state.counters

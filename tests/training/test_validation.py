@@ -33,6 +33,7 @@ def run(
         translate=translate,
         sources=SOURCES,
         references=REFERENCES,
+        others={},
     )
 
 
