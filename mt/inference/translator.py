@@ -137,10 +137,7 @@ class Translator:
     def translate(self, texts: Sequence[str], **options: Any) -> list[str]: ...
 
     def translate(self, texts: str | Sequence[str], **options: Any) -> str | list[str]:
-        """Translate texts and return the best translation of each, in order, or that of a single string.
-
-        That of an empty line is empty. The options and the errors are those of `n_best`.
-        """
+        """The best translation of each text, or of a single string; the options are those of `n_best`."""
         if isinstance(texts, str):
             return self.translate([texts], **options)[0]
         return [best.text for best, *_ in self.n_best(texts, with_scores=False, **options)]
@@ -197,11 +194,10 @@ class Translator:
             )
         rules = Rules(strategy, constraints, keep_unk, self.facts.copies_words, with_scores)
         by_text = [[text] if join_lines else lines_of(text) for text in texts]
-        prefix_tokens = self._prefix_reader.read_batch(prefixes) if any(prefixes) else [[]] * len(texts)
         try:
             segments = read_segments(
                 by_text,
-                prefix_tokens,
+                self._prefix_reader.read_batch(prefixes or [""] * len(texts)),
                 self.reader,
                 max_length=self.facts.max_length,
                 first_line=first_line,
@@ -267,11 +263,10 @@ class Translator:
         ]
 
     def score(self, pairs: Sequence[tuple[str, str]], *, first_line: int = 1) -> "list[ScoredPair]":
-        """Compute by torch how probable the model finds translations, of pairs of a source and a translation.
+        """Compute by torch how probable the model finds the translation in each pair of it and its source.
 
         Raises:
-            LinesError: If a side is too long for the model, a pair does not fit into memory, or a
-                log-probability is NaN or infinite; it counts pairs from ``first_line``.
+            LinesError: If a side is too long, a pair does not fit into memory, or overflows.
         """
         return self._model("it does not score translations").score(pairs, first_line=first_line)
 
