@@ -1,6 +1,5 @@
 """Translates and scores text with a trained model: the Python API, without torch where the engine is."""
 
-import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 
     from mt.device import PrecisionName
     from mt.inference.model_translator import ModelTranslator, ScoredPair
-
-LOG = logging.getLogger(__name__)
 
 EngineChoice = Literal["auto", "torch", "ctranslate2"]
 
@@ -234,9 +231,8 @@ class Translator:
 
     def _sentence(self, segment: Segment, rules: Rules, most: int, first_line: int) -> Sentence:
         """What the engine gets of a segment; its translation has at most ``most`` tokens, including EOS."""
-        usual = length_limit(
-            len(segment.tokens) + 1, self.facts.max_length, target_ratio=self.facts.target_ratio
-        )
+        facts, length = self.facts, len(segment.tokens) + 1
+        usual = length_limit(length, facts.max_length, target_ratio=facts.target_ratio)
         # Room for the tokens that must be written, and for EOS after them.
         least = max(rules.constraints.min_length, len(segment.prefix)) + 1
         return Sentence(
@@ -274,5 +270,4 @@ class Translator:
         """The model in torch, for what the engine cannot do for this reason."""
         if self._load_model is None:
             raise ConfigError(f"{self.engine.name} cannot do this: {reason}. Give the run, with any engine.")
-        LOG.debug("torch is loaded: %s", reason)
         return self._load_model()
