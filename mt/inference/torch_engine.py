@@ -27,12 +27,11 @@ from mt.special_tokens import EOS_ID, UNK_ID
 from mt.transformer.recording import recording_attention
 from mt.transformer.transformer import Transformer
 
-_BATCH_TOKENS, _BEAM_TOKENS = 8192, 16_384
-"""Source tokens in a batch, including padding; with a beam, those of a sentence count once for each of its
-hypotheses. A batch to score has fewer, because all of its logits are held at once."""
+# Source tokens in a batch, including padding; with a beam, those of a sentence count once for each of its
+# hypotheses. A batch to score has fewer, because all of its logits are held at once.
+_BATCH_TOKENS, _BEAM_TOKENS, _SCORED_TOKENS = 8192, 16_384, 2048
+# How many times as many they are on CUDA, where more sentences hardly lengthen a step.
 _TIMES_ON_CUDA = 4
-"""How many times as many they are on CUDA, where more sentences hardly lengthen a step."""
-_SCORED_TOKENS = 2048
 
 
 class TorchEngine:

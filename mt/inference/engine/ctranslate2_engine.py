@@ -113,15 +113,12 @@ class CTranslate2Engine:
         share = math.ceil(sum(len(sentence.ids) + 1 for sentence in sentences) / self._num_workers)
         most_tokens = max(_FEWEST_TOKENS, min(share, _BATCH_TOKENS[self.device] // rules.beam.size))
         batches = batches_by_length(sentences, most_tokens)
-
-        def search_batch(batch: Sequence[int]) -> list[list[Hypothesis]]:
-            return self._search([sentences[index] for index in batch], rules)
-
+        some = ([sentences[index] for index in batch] for batch in batches)
         found: dict[int, list[Hypothesis]] = {}
         # Twice as many threads, so that no worker waits while results are read.
         pool = ThreadPoolExecutor(2 * self._num_workers)
         try:
-            for batch, hypotheses in zip(batches, pool.map(search_batch, batches), strict=True):
+            for batch, hypotheses in zip(batches, pool.map(self._search, some, repeat(rules)), strict=True):
                 check()
                 found |= zip(batch, hypotheses, strict=True)
                 after(batch)
