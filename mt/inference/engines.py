@@ -68,9 +68,8 @@ def batches_by_length(
     A batch has at most ``most_tokens``, with padding, unless it is a single sentence.
     """
     lengths = [max(len(each.ids), len(each.prefix)) + 1 for each in sentences]
-    order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
-    batches = []
-    start = 0
+    order = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
+    batches, start = [], 0
     while start < len(order):
         size = max(1, min(most_sentences, most_tokens // lengths[order[start]]))
         batches.append(order[start : start + size])
@@ -99,8 +98,5 @@ def in_halves(
         raise LinesError({sentence.line: reason})
     LOG.warning("out of memory: a batch of %d sentences was split in two.", len(batch))
     middle = len(batch) // 2
-    return [
-        result
-        for half in (batch[:middle], batch[middle:])
-        for result in in_halves(compute, half, is_out_of_memory)
-    ]
+    first, second = (in_halves(compute, half, is_out_of_memory) for half in (batch[:middle], batch[middle:]))
+    return first + second

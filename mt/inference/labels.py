@@ -35,16 +35,15 @@ class Labelled:
 
 def label_written(tokenizer: Tokenizer, ids: Sequence[int], copies: Sequence[str]) -> Labelled:
     """Label the tokens that a model wrote with the text that each adds to the translation."""
+    texts = [tokenizer.decode(ids[:number], copies) for number in range(len(ids) + 1)]
     tokens = []
-    text = ""
-    for number, entry in enumerate(tokenizer.tokens(ids), start=1):
-        before, text = text, tokenizer.decode(ids[:number], copies)
+    for id_, entry, before, text in zip(ids, tokenizer.tokens(ids), texts, texts[1:], strict=False):
         # The bytes of a character are decoded to the replacement character until the last one is present.
         added = text[len(commonprefix([before.rstrip("\ufffd"), text])) :].strip()  # noqa: RUF071
         # A part of a character has no text of its own, and a space has none at all.
         label = added if added and "\ufffd" not in added else entry
-        tokens.append(Token(label, len(text.split()) - 1 if added else None, ids[number - 1] == UNK_ID))
-    return Labelled(ids, [*tokens, Token(EOS, None)], text)
+        tokens.append(Token(label, len(text.split()) - 1 if added else None, id_ == UNK_ID))
+    return Labelled(ids, [*tokens, Token(EOS, None)], texts[-1])
 
 
 def label_translation(tokenizer: Tokenizer, translation: Translation, max_length: int) -> Labelled:

@@ -75,10 +75,7 @@ def load_model(run: RunDirectory, checkpoint: str) -> LoadedModel:
 
 
 def check_computation(run: RunDirectory, config: Config, checkpoint: Checkpoint) -> None:
-    """Check that the options that determine what the weights compute are those of the checkpoint.
-
-    A different number of heads, for example, would match the same weights.
-    """
+    """Check that the config computes what the weights were trained for; other heads would fit them, too."""
     now = config.computation()
     for key, then in checkpoint.computation.items():
         if now.get(key) != then:
@@ -104,10 +101,7 @@ def tokenizer_checksums(run: RunDirectory) -> dict[str, str]:
 
 
 def check_tokenizers(run: RunDirectory, checkpoint: Checkpoint) -> None:
-    """Check that the run's tokenizers are those that the checkpoint was trained with.
-
-    A different tokenizer of the same size would raise no other error, but all translations would be wrong.
-    """
+    """Check that the tokenizers are the checkpoint's; others of the same size would translate wrongly."""
     checksums = tokenizer_checksums(run)
     changed = [side for side, checksum in checkpoint.tokenizers.items() if checksums.get(side) != checksum]
     if changed:

@@ -103,13 +103,7 @@ class ModelTranslator(Translator):
         self.config = loaded.config
         model: Member = EnsembleModel(models, widths) if others else models[0]
         super().__init__(
-            TorchEngine(
-                model,
-                device,
-                batch_sentences=loaded.config.validation.batch_sentences,
-                precision=chosen,
-                aligning_heads=loaded.config.aligning_heads,
-            ),
+            TorchEngine(model, device, loaded.config, chosen),
             replace(
                 loaded.facts,
                 max_length=min(each.facts.max_length for each in members),

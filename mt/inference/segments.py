@@ -81,8 +81,7 @@ def read_segments(
     segments: list[Segment] = []
     reasons: dict[int, str] = {}
     for index, (lines, prefix) in enumerate(zip(texts, prefixes, strict=True)):
-        number = 0
-        named = f"line {first_line + index}"
+        number, named = 0, f"line {first_line + index}"
         for line_index, (line, tokens) in enumerate(zip(lines, tokens_of_lines, strict=False)):
             is_long = len(tokens) >= max_length
             for sentence in reader.read_batch(split_sentences(line)) if is_long else [tokens]:

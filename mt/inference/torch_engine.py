@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from mt import distributed
+from mt.config.config import Config
 from mt.data.batches.batch import Batch, collate, pad
 from mt.device import SearchPrecision, is_out_of_memory
 from mt.errors import OverflowedLinesError
@@ -26,12 +27,11 @@ from mt.special_tokens import EOS_ID, UNK_ID
 from mt.transformer.recording import recording_attention
 from mt.transformer.transformer import Transformer
 
-_BATCH_TOKENS, _BEAM_TOKENS = 8192, 16_384
-"""Source tokens in a batch, including padding; with a beam, those of a sentence count once for each of its
-hypotheses. A batch to score has fewer, because all of its logits are held at once."""
+# Source tokens in a batch, including padding; with a beam, those of a sentence count once for each of its
+# hypotheses. A batch to score has fewer, because all of its logits are held at once.
+_BATCH_TOKENS, _BEAM_TOKENS, _SCORED_TOKENS = 8192, 16_384, 2048
+# How many times as many they are on CUDA, where more sentences hardly lengthen a step.
 _TIMES_ON_CUDA = 4
-"""How many times as many they are on CUDA, where more sentences hardly lengthen a step."""
-_SCORED_TOKENS = 2048
 
 
 class TorchEngine:
@@ -40,22 +40,14 @@ class TorchEngine:
     name: Literal["torch"] = "torch"
 
     def __init__(
-        self,
-        model: Member,
-        device: torch.device,
-        *,
-        batch_sentences: int,
-        precision: SearchPrecision = "float32",
-        aligning_heads: tuple[int, int] = (-1, 1),
+        self, model: Member, device: torch.device, config: Config, precision: SearchPrecision
     ) -> None:
-        """Search with ``model``, which is on ``device``, at most ``batch_sentences`` at once."""
-        self.model = model
-        self.aligning_heads = aligning_heads
-        self.torch_device = device
-        self.device = device.type
-        self.batch_sentences = batch_sentences
-        """How many sentences that wait are best translated at once."""
+        """Search with ``model``, which is on ``device`` in ``precision`` and has this config."""
+        self.model, self.torch_device, self.device = model, device, device.type
         self.precision: SearchPrecision = precision
+        self.aligning_heads = config.aligning_heads
+        self.batch_sentences = config.validation.batch_sentences
+        """How many sentences that wait are best translated at once."""
 
     def search(
         self, sentences: Sequence[Sentence], rules: Rules, check: Check, after: After
@@ -69,7 +61,6 @@ class TorchEngine:
         def search_share(share: Sequence[list[int]]) -> list[list[list[Hypothesis]]]:
             found = []
             for batch in share:
-                check()
                 some = [sentences[index] for index in batch]
                 found.append(in_halves(search_some, some, is_out_of_memory))
                 after(batch)

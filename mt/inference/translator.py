@@ -1,6 +1,5 @@
 """Translates and scores text with a trained model: the Python API, without torch where the engine is."""
 
-import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 
     from mt.device import PrecisionName
     from mt.inference.model_translator import ModelTranslator, ScoredPair
-
-LOG = logging.getLogger(__name__)
 
 EngineChoice = Literal["auto", "torch", "ctranslate2"]
 
@@ -137,10 +134,7 @@ class Translator:
     def translate(self, texts: Sequence[str], **options: Any) -> list[str]: ...
 
     def translate(self, texts: str | Sequence[str], **options: Any) -> str | list[str]:
-        """Translate texts and return the best translation of each, in order, or that of a single string.
-
-        That of an empty line is empty. The options and the errors are those of `n_best`.
-        """
+        """The best translation of each text, or of a single string; the options are those of `n_best`."""
         if isinstance(texts, str):
             return self.translate([texts], **options)[0]
         return [best.text for best, *_ in self.n_best(texts, with_scores=False, **options)]
@@ -197,11 +191,10 @@ class Translator:
             )
         rules = Rules(strategy, constraints, keep_unk, self.facts.copies_words, with_scores)
         by_text = [[text] if join_lines else lines_of(text) for text in texts]
-        prefix_tokens = self._prefix_reader.read_batch(prefixes) if any(prefixes) else [[]] * len(texts)
         try:
             segments = read_segments(
                 by_text,
-                prefix_tokens,
+                self._prefix_reader.read_batch(prefixes or [""] * len(texts)),
                 self.reader,
                 max_length=self.facts.max_length,
                 first_line=first_line,
@@ -238,9 +231,8 @@ class Translator:
 
     def _sentence(self, segment: Segment, rules: Rules, most: int, first_line: int) -> Sentence:
         """What the engine gets of a segment; its translation has at most ``most`` tokens, including EOS."""
-        usual = length_limit(
-            len(segment.tokens) + 1, self.facts.max_length, target_ratio=self.facts.target_ratio
-        )
+        facts, length = self.facts, len(segment.tokens) + 1
+        usual = length_limit(length, facts.max_length, target_ratio=facts.target_ratio)
         # Room for the tokens that must be written, and for EOS after them.
         least = max(rules.constraints.min_length, len(segment.prefix)) + 1
         return Sentence(
@@ -267,11 +259,10 @@ class Translator:
         ]
 
     def score(self, pairs: Sequence[tuple[str, str]], *, first_line: int = 1) -> "list[ScoredPair]":
-        """Compute by torch how probable the model finds translations, of pairs of a source and a translation.
+        """Compute by torch how probable the model finds the translation in each pair of it and its source.
 
         Raises:
-            LinesError: If a side is too long for the model, a pair does not fit into memory, or a
-                log-probability is NaN or infinite; it counts pairs from ``first_line``.
+            LinesError: If a side is too long, a pair does not fit into memory, or overflows.
         """
         return self._model("it does not score translations").score(pairs, first_line=first_line)
 
@@ -279,5 +270,4 @@ class Translator:
         """The model in torch, for what the engine cannot do for this reason."""
         if self._load_model is None:
             raise ConfigError(f"{self.engine.name} cannot do this: {reason}. Give the run, with any engine.")
-        LOG.debug("torch is loaded: %s", reason)
         return self._load_model()

@@ -11,11 +11,7 @@ LengthNormalization = Literal["gnmt", "mean"]
 
 
 class NotFiniteError(Exception):
-    """The logits of some sentences are NaN or infinite, so search cannot rank their tokens.
-
-    Attributes:
-        sentences: The positions of these sentences in the batch.
-    """
+    """The logits of ``sentences``, by their positions in the batch, are NaN or infinite."""
 
     def __init__(self, sentences: Sequence[int]) -> None:
         super().__init__(f"the logits of {len(sentences)} sentences are NaN or infinite")

@@ -75,8 +75,7 @@ class SearchRequest:
     with_scores: bool = True
     """Whether greedy search and sampling compute scores, which are NaN otherwise."""
     before_each_step: Callable[[], None] = lambda: None
-    """Called before each step, in the thread that searches; may raise to abandon the batch. Engines other
-    than our own do not call it."""
+    """Called before each step, in the thread that searches; may raise to abandon the batch."""
 
     @property
     def src_mask(self) -> Tensor:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from mt.config.config import Config
 from mt.inference.engines import Rules, Sentence
 from mt.inference.torch_engine import TorchEngine
 from mt.search.greedy import greedy_search
@@ -45,17 +46,18 @@ def test_path_and_score_by_hand(table_model: MakeModel, table_request: MakeReque
 
 
 @pytest.mark.parametrize("strategy", [None, Beam(2), Sampling()])
-def test_a_search_is_given_up_before_any_step(strategy: Strategy, table_model: MakeModel) -> None:
+def test_a_search_is_given_up_before_any_step(
+    strategy: Strategy, table_model: MakeModel, make_config: Callable[..., Config]
+) -> None:
     never_ends = [0.0, 0.0, 0.0, -100.0, 0.0, 0.0, 0.0]
     model, calls = table_model(dict.fromkeys((BOS_ID, A, B, C), never_ends)), []
 
     def stop_before_the_third() -> None:
         calls.append(1)
-        if len(calls) == 4:
+        if len(calls) == 3:
             raise InterruptedError
 
-    engine = TorchEngine(model, torch.device("cpu"), batch_sentences=1)
-    # It is called before the batch, too.
+    engine = TorchEngine(model, torch.device("cpu"), make_config(), "float32")
     with pytest.raises(InterruptedError):
         engine.search([Sentence(1, [A], limit=10)], Rules(strategy), stop_before_the_third, len)
     assert len(model.batch_sizes) == 2

@@ -91,18 +91,14 @@ class CTranslate2Engine:
         self.device = device
         self._num_workers = 1 if device == "cuda" else _num_threads()
         self.batch_sentences = _SERVED_AT_ONCE * self._num_workers
-        try:
-            self._translator = ctranslate2.Translator(
-                # As bytes, because it does not accept text that is not UTF-8.
-                os.fsencode(folder),
-                inter_threads=self._num_workers,
-                intra_threads=1,
-                device=device,
-                compute_type=_COMPUTE_TYPES[device][precision],
-            )
-        # These are its only errors for everything that may be wrong with the files.
-        except (RuntimeError, ValueError) as error:
-            raise CheckpointError(f"CTranslate2 cannot load {folder}: {error}.") from error
+        self._translator = ctranslate2.Translator(
+            # As bytes, because it does not accept text that is not UTF-8.
+            os.fsencode(folder),
+            inter_threads=self._num_workers,
+            intra_threads=1,
+            device=device,
+            compute_type=_COMPUTE_TYPES[device][precision],
+        )
         self.precision: SearchPrecision = _PRECISIONS.get(self._translator.compute_type, "int8")
         self._src_names, self._tgt_names = (
             tokenizer.tokens(range(tokenizer.size)) for tokenizer in (src_tokenizer, tgt_tokenizer)
@@ -117,15 +113,12 @@ class CTranslate2Engine:
         share = math.ceil(sum(len(sentence.ids) + 1 for sentence in sentences) / self._num_workers)
         most_tokens = max(_FEWEST_TOKENS, min(share, _BATCH_TOKENS[self.device] // rules.beam.size))
         batches = batches_by_length(sentences, most_tokens)
-
-        def search_batch(batch: Sequence[int]) -> list[list[Hypothesis]]:
-            return self._search([sentences[index] for index in batch], rules)
-
+        some = ([sentences[index] for index in batch] for batch in batches)
         found: dict[int, list[Hypothesis]] = {}
         # Twice as many threads, so that no worker waits while results are read.
         pool = ThreadPoolExecutor(2 * self._num_workers)
         try:
-            for batch, hypotheses in zip(batches, pool.map(search_batch, batches), strict=True):
+            for batch, hypotheses in zip(batches, pool.map(self._search, some, repeat(rules)), strict=True):
                 check()
                 found |= zip(batch, hypotheses, strict=True)
                 after(batch)
@@ -225,10 +218,7 @@ class CTranslate2Engine:
 
 
 def load_converted(run: RunDirectory, checkpoint: str, **options: Any) -> Translator:
-    """Load the engine of a checkpoint, converted first if that was not done; an error says why it cannot be.
-
-    The options are those of `load_exported`.
-    """
+    """Load the engine of a checkpoint with the options of `load_exported`; it may be converted first."""
     # A checkpoint that cannot be read is explained when it is converted.
     folder = run.engine_dir / (weights_of(run, checkpoint) or "none")
     if folder.exists():
@@ -273,7 +263,8 @@ def load_exported(
         if kind == "cuda":
             # The first product loads the libraries of CUDA 12, which are not those of torch.
             engine.attention([], [[]])
-    except RuntimeError as error:
+    # These are its only errors; that the files are sound was verified.
+    except (RuntimeError, ValueError) as error:
         raise EngineError(f"CTranslate2 cannot compute on {kind}: {error}. Use --device cpu.") from error
     return Translator(engine, record, *tokenizers, dictionary=dictionary, load_model=load_model)
 
@@ -313,11 +304,8 @@ def copies_of(
     elsewhere UNK is not to be written. If it is otherwise, the sentence is also returned with the prefix with
     which to search again, without UNK.
     """
-    ids, positions, again = (
-        [*hypothesis.ids, *[EOS_ID] * hypothesis.finished],
-        [*sentence.prefix_copies],
-        None,
-    )
+    ids, again = [*hypothesis.ids, *[EOS_ID] * hypothesis.finished], None
+    positions = [*sentence.prefix_copies]
     steps = enumerate(zip(ids, attention, strict=False))
     for step, (token, weights) in islice(steps, len(positions), None):
         others = (other for other in range(len(sentence.ids)) if other not in positions)
@@ -344,7 +332,6 @@ def _num_threads() -> int:
 def _load_cublas() -> None:
     """Load cuBLAS of CUDA 12 from its wheel, if that is installed: CTranslate2 opens it by its name."""
     with contextlib.suppress(ModuleNotFoundError, OSError):
-        spec = importlib.util.find_spec("nvidia.cublas.lib")
-        for folder in (spec and spec.submodule_search_locations) or ():
-            for name in ("libcublasLt.so.12", "libcublas.so.12"):
-                ctypes.CDLL(os.path.join(folder, name), mode=ctypes.RTLD_GLOBAL)  # noqa: PTH118
+        [folder] = import_module("nvidia.cublas.lib").__path__
+        for name in ("libcublasLt.so.12", "libcublas.so.12"):
+            ctypes.CDLL(f"{folder}/{name}", mode=ctypes.RTLD_GLOBAL)

@@ -104,6 +104,11 @@ def test_it_is_the_default_and_says_why(
         ({"precision": "bf16", "device": "cpu"}, "bf16"),
         ({"others": ["OTHER"]}, "ensemble"),
         ({"device": "mps"}, "mps"),
+        pytest.param(
+            {"device": "cuda"},
+            "on cuda: CUDA",
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA"),
+        ),
     ],
 )
 def test_a_forced_engine_says_what_it_cannot_do(
