@@ -97,7 +97,10 @@ def _corpus_facts(run: RunDirectory) -> tuple[float, str]:
 
 def tokenizer_checksums(run: RunDirectory) -> dict[str, str]:
     """Compute the SHA-256 of both tokenizer files, as ``src`` and ``tgt``; each checkpoint records them."""
-    return {"src": sha256(run.src_tokenizer_file), "tgt": sha256(run.tgt_tokenizer_file)}
+    try:
+        return {"src": sha256(run.src_tokenizer_file), "tgt": sha256(run.tgt_tokenizer_file)}
+    except OSError as error:
+        raise RunError(f"{error.filename}: {error.strerror}. A copy of the run may still have it.") from error
 
 
 def check_tokenizers(run: RunDirectory, checkpoint: Checkpoint) -> None:
