@@ -130,10 +130,7 @@ class TorchEngine:
 
     @torch.inference_mode()
     def record(self, src_ids: Sequence[int], tgt_ids: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
-        """Attention of the encoder, of the decoder over the target, and of the decoder over the source.
-
-        ``(L, H, S, S)``, ``(L, H, T, T)`` and ``(L, H, T, S)`` on the CPU. The ids have no BOS or EOS.
-        """
+        """Three kinds of attention, as in `SentenceAttention`, for ids without BOS and EOS."""
         if not isinstance(self.model, Transformer):
             raise TypeError("attention is recorded for a single model, not for an ensemble")
         batch = collate([src_ids], [tgt_ids]).to(self.torch_device)

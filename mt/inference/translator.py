@@ -96,7 +96,7 @@ class Translator:
             return ModelTranslator.from_run(run, checkpoint=checkpoint, others=others, **options)
 
         if engine not in get_args(EngineChoice):
-            raise ValueError(f"engine must be one of {', '.join(get_args(EngineChoice))}, not {engine!r}")
+            raise ValueError(f"engine must be {', '.join(get_args(EngineChoice))}, not {engine!r}")
         if engine == "torch":
             return load_model()
         if others:
