@@ -24,6 +24,7 @@ from mt.evaluation.record import RecordedEvaluation, Score, name_in_setting, rec
 from mt.evaluation.scores import MAX_RESAMPLED_LINES, exact_match, score_with_confidence
 from mt.evaluation.test_set import EvaluationSet, load_evaluation_set, warn_of_leaks, warn_of_other_split
 from mt.files import write_atomically
+from mt.inference.engines import Engine
 from mt.inference.loaded_model import LoadedModel, load_ensemble
 from mt.inference.model_translator import ModelTranslator
 from mt.inference.translator import EngineChoice, Translator
@@ -39,8 +40,6 @@ class Translations(NamedTuple):
     """A run's translations of a test set, which are also in the run directory."""
 
     setting: str
-    engine: str
-    precision: str
     lines: list[str]
     file: Path
 
@@ -141,8 +140,8 @@ def run_evaluation(
         checkpoint=loaded.checkpoint.name,
         step=loaded.checkpoint.step,
         search=described(beam),
-        engine=translations.engine,
-        precision=translations.precision,
+        engine=translator.engine.name,
+        precision=translator.engine.precision,
         num_sentences=len(hypotheses),
         scores=scores,
         exact=exact_match(hypotheses, references),
@@ -172,8 +171,7 @@ def translate_set(
     beam: Beam | None,
 ) -> Translations:
     """Translate a test set and write the translations and the references into the run directory."""
-    engine, precision = translator.engine.name, translator.engine.precision
-    setting = setting_name([model.checkpoint for model in models], test_set, beam, precision, engine)
+    setting = setting_name([model.checkpoint for model in models], test_set, beam, translator.engine)
     with progress(len(test_set.sources), unit="sentences", description="translating") as advance:
         lines = translator.translate(test_set.sources, strategy=beam, join_lines=True, advance=advance)
     if not processes.IS_FIRST:
@@ -184,17 +182,17 @@ def translate_set(
     file = run.path / f"hypotheses.{setting}.txt"
     write_lines(run.path / f"references.{test_set.name}.txt", test_set.references)
     write_lines(file, lines)
-    return Translations(setting, engine, precision, lines, file)
+    return Translations(setting, lines, file)
 
 
 def setting_name(
-    members: Sequence[Checkpoint], test_set: EvaluationSet, beam: Beam | None, precision: str, engine: str
+    members: Sequence[Checkpoint], test_set: EvaluationSet, beam: Beam | None, engine: Engine
 ) -> str:
     """The test set, the checkpoint and the decoding strategy, for file names."""
     mean = "-mean" if beam and beam.length_normalization == "mean" else ""
     search = f"beam{beam.size}-lp{beam.length_penalty:g}{mean}" if beam else "greedy"
-    search += "" if precision == "float32" else f"-{precision}"
-    search += "" if engine == "torch" else f"-{engine}"
+    search += "" if engine.precision == "float32" else f"-{engine.precision}"
+    search += "" if engine.name == "torch" else f"-{engine.name}"
     saved, *others = members
     if others:
         weights = " ".join(other.checksums[MODEL] for other in others)
