@@ -8,19 +8,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mt.attention_maps.alignment import attention_maps as attention
-    from mt.config.config import Config
-    from mt.config.load import load_config
-    from mt.errors import MtError
-    from mt.evaluation.compare import run_comparison as compare
-    from mt.evaluation.evaluate import run_evaluation as evaluate
-    from mt.export.export import export_run
-    from mt.inference.translator import Translator
-    from mt.preflight.check import preflight as check
-    from mt.search.strategy import Beam, Constraints, Sampling
-    from mt.training.average import average_checkpoints as average
-    from mt.training.run import run_training as train
-    from mt.transformer.build import build_transformer
+    from mt.attention_maps.alignment import attention_maps as _attention
+    from mt.config.config import Config as Config
+    from mt.config.load import load_config as load_config
+    from mt.errors import MtError as MtError
+    from mt.evaluation.compare import run_comparison
+    from mt.evaluation.evaluate import run_evaluation
+    from mt.export.export import export_run as export_run
+    from mt.inference.translator import Translator as Translator
+    from mt.preflight.check import preflight as _check
+    from mt.search.strategy import Beam as Beam
+    from mt.search.strategy import Constraints as Constraints
+    from mt.search.strategy import Sampling as Sampling
+    from mt.training.average import average_checkpoints
+    from mt.training.run import run_training
+    from mt.transformer.build import build_transformer as build_transformer
+
+    # Assigned, because type checkers do not export what is imported under another name.
+    attention, average, check = _attention, average_checkpoints, _check
+    compare, evaluate, train = run_comparison, run_evaluation, run_training
 
 __version__ = "0.2.0"
 
@@ -41,10 +47,7 @@ _WHERE = {
     "load_config": ("mt.config.load", "load_config"),
     "train": ("mt.training.run", "run_training"),
 }
-__all__ = [
-    "Beam", "Config", "Constraints", "MtError", "Sampling", "Translator", "attention", "average",
-    "build_transformer", "check", "compare", "evaluate", "export_run", "load_config", "train",
-]  # fmt: skip
+__all__ = [*_WHERE]
 
 
 def __getattr__(name: str) -> object:

@@ -3,7 +3,8 @@
 import ctypes
 import os
 from collections.abc import Callable, Sequence
-from typing import Literal, TypeVar
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -121,9 +122,11 @@ class Precision:
             # For the whole process. Torch.compile reads this older name.
             torch.backends.cuda.matmul.allow_tf32 = tf32
 
-    def autocast(self) -> torch.autocast:
+    def autocast(self) -> AbstractContextManager[Any]:
         """The context in which the forward pass and the loss are computed."""
-        return torch.autocast(self.device.type, SEARCH_DTYPES[self.name], enabled=self.name != "float32")
+        # Switching it off takes time in each step, too.
+        is_mixed = self.name != "float32"
+        return torch.autocast(self.device.type, SEARCH_DTYPES[self.name]) if is_mixed else nullcontext()
 
 
 def settle_threads_and_memory() -> None:

@@ -40,11 +40,10 @@ def connected(device_type: str) -> Iterator[None]:
             "each process needs an NVIDIA GPU of its own: start at most as many on this machine as it has "
             f"({torch.cuda.device_count()}), or compute on the CPU."
         )
-    limit = _STEP_TIME[device_type]
     try:
         if device_type == "cuda":
             torch.cuda.set_device(processes.LOCAL_RANK)
-        dist.init_process_group("nccl" if device_type == "cuda" else "gloo", timeout=limit)
+        dist.init_process_group("nccl" if device_type == "cuda" else "gloo", timeout=_STEP_TIME[device_type])
         _long_group = dist.new_group(backend="gloo", timeout=_LONG_TIME)
         yield
         # Not after an error, because NCCL waits here for the others, which do not come.
