@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from unicodedata import normalize
 
 from mt.cli.logs import invite_typing
 from mt.cli.options import on_one_line
@@ -78,6 +79,21 @@ def lines_of(file: Path | None, *, keep_bad: bool = False) -> Iterator[str]:
                 yield line
     except OSError as error:
         raise DataError(f"{name} cannot be read: {error.strerror}.") from error
+
+
+def read_dictionary(file: Path) -> dict[str, str]:
+    """Read a dictionary from lines of ``source<TAB>target``; empty lines are skipped."""
+    entries: dict[str, str] = {}
+    for number, line in enumerate(lines_of(file), start=1):
+        parts = [" ".join(part.split()) for part in line.split("\t")]
+        if not any(parts):
+            continue
+        if len(parts) != 2 or not all(parts):
+            raise DataError(f"{file}, line {number} is not a word, a tab and its translation.")
+        source, target = normalize("NFC", parts[0]), parts[1]
+        if entries.setdefault(source, target) != target:
+            raise DataError(f"{file}, line {number} translates {source!r} differently from an earlier line.")
+    return entries
 
 
 def arriving(lines: Iterator[ItemT]) -> Iterator[list[ItemT]]:

@@ -1,5 +1,6 @@
 """`mt score`: how probable a model finds given translations."""
 
+import math
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
@@ -36,7 +37,7 @@ def score(
     """
     show_logs()
     found = options.find_run(run)
-    from mt.inference.model_translator import ModelTranslator, perplexity
+    from mt.inference.model_translator import ModelTranslator
 
     translator = ModelTranslator.from_run(
         found,
@@ -70,6 +71,11 @@ def score(
             f"unknown: log-probability {log_prob:.4f}, perplexity {perplexity(log_prob, num_tokens):.4f}"
             f"{in_precision(translator.engine.precision)}"
         )
+
+
+def perplexity(log_prob: float, num_tokens: int) -> float:
+    """``exp(-log_prob / num_tokens)``."""
+    return math.exp(min(-log_prob / num_tokens, 700.0))
 
 
 def _score(

@@ -14,7 +14,7 @@ from typer import Argument, Option
 
 from mt import processes
 from mt.cli import options
-from mt.cli.lines import Block, Input, LineTranslator
+from mt.cli.lines import Block, Input, LineTranslator, read_dictionary
 from mt.cli.logs import say, show_logs
 from mt.cli.prompt import prompt
 from mt.display import in_precision
@@ -97,9 +97,6 @@ def translate(
         f"a beam of at least that size: add --beam {n_best}", beam >= (n_best or 1), n_best=n_best
     )
     strategy = options.choose_beam(beam, length_penalty, length_normalization)
-
-    from mt.inference.source_reader import read_dictionary
-
     words = None if dictionary is None else read_dictionary(dictionary)
     translator = options.load_translator(
         run, checkpoint, device, precision, engine, ensemble=ensemble, dictionary=words

@@ -42,11 +42,6 @@ class ScoredPair:
         return math.fsum(self.log_probs)
 
 
-def perplexity(log_prob: float, num_tokens: int) -> float:
-    """``exp(-log_prob / num_tokens)``."""
-    return math.exp(min(-log_prob / num_tokens, 700.0))
-
-
 @dataclass(frozen=True)
 class SentenceAttention:
     """A sentence, its translation, and the weights of every attention of one teacher-forced pass over both.

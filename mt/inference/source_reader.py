@@ -6,16 +6,11 @@ a dictionary entry of several words.
 
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
-from unicodedata import normalize
 
 from mt.data.tokenizers.tokenizer import Tokenizer
-from mt.errors import DataError
-from mt.files import read_text
 from mt.special_tokens import UNK_ID
 
-_MAX_DICTIONARY_BYTES = 2**28
 # Matches the kinds that `_kind` returns: unknown words, digits and upper-case words without a space between
 # them, but perhaps with punctuation.
 _JOINED = re.compile(r"[uUdD](?:P*[UD])*")
@@ -105,18 +100,3 @@ def _kind(id_: int, word: str, touches: bool) -> str:
     else:
         kind = "w" if any(character.isalnum() for character in word) else "p"
     return kind.upper() if touches else kind
-
-
-def read_dictionary(path: Path) -> dict[str, str]:
-    """Read a dictionary from lines of ``source<TAB>target``; empty lines are skipped."""
-    entries: dict[str, str] = {}
-    for number, line in enumerate(read_text(path, max_bytes=_MAX_DICTIONARY_BYTES).split("\n"), start=1):
-        parts = [" ".join(part.split()) for part in line.split("\t")]
-        if not any(parts):
-            continue
-        if len(parts) != 2 or not all(parts):
-            raise DataError(f"{path}, line {number} is not a word, a tab and its translation.")
-        source, target = normalize("NFC", parts[0]), parts[1]
-        if entries.setdefault(source, target) != target:
-            raise DataError(f"{path}, line {number} translates {source!r} differently from an earlier line.")
-    return entries

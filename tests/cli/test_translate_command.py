@@ -11,6 +11,7 @@ import torch
 
 import mt.inference.torch_engine
 import mt.search.greedy
+from mt.cli.lines import read_dictionary
 from mt.run_directory import RunDirectory
 from mt.search.request import SearchRequest
 from tests.processes import Popen, environment
@@ -230,3 +231,25 @@ def test_mistakes_are_explained(arguments: list[str], says: str, call: Call) -> 
     code, out, err = call("translate", *arguments)
     assert (code, out) == (2, "")
     assert says in err
+
+
+def test_a_dictionary_file() -> None:
+    file = Path("words.tsv")
+    file.write_text("\ufeffdog\tHund\n\n hot  dog\tWürstchen \r\ndog\tHund\n", encoding="utf-8")
+    assert read_dictionary(file) == {"dog": "Hund", "hot dog": "Würstchen"}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"dog\tHund\ncat\n", "line 2 is not a word, a tab and its translation"),
+        (b"dog\tHund\tan animal\n", "line 1 is not a word, a tab and its translation"),
+        (b"dog\tHund\ndog\tKatze\n", "line 2 translates 'dog' differently"),
+        ("\u00e9\tA\ne\u0301\tB\n".encode(), "line 2 translates 'é' differently"),
+        (b"dog\tH\xfcnd\n", "line 1 is not UTF-8"),
+    ],
+)
+def test_bad_dictionary_files_are_refused(content: bytes, message: str, call: Call) -> None:
+    Path("words.tsv").write_bytes(content)
+    code, _, err = call("translate", "--dictionary", "words.tsv", "milk")
+    assert (code, message in err) == (2, True)

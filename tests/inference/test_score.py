@@ -7,10 +7,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from mt.cli.score import perplexity
 from mt.data.batches.batch import Batch
 from mt.errors import DataError, LinesError
 from mt.inference.loaded_model import load_model
-from mt.inference.model_translator import ModelTranslator, perplexity
+from mt.inference.model_translator import ModelTranslator
 from mt.inference.torch_engine import label_log_probs
 from mt.masks import padding_mask, target_mask
 from mt.run_directory import RunDirectory

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from unicodedata import normalize
 
 import pytest
@@ -14,10 +13,9 @@ from mt.config.data import TokenizerConfig, UnicodeForm
 from mt.data.text_form import TextForm
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.tokenizers.train import train_tokenizer
-from mt.errors import DataError
 from mt.inference.model_translator import ModelTranslator
 from mt.inference.segments import Segment
-from mt.inference.source_reader import SourceReader, read_dictionary
+from mt.inference.source_reader import SourceReader
 from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
 from mt.search.hypothesis import Hypothesis
@@ -105,29 +103,6 @@ def test_entries_are_found_in_any_equivalent_spelling(form: UnicodeForm) -> None
         reader = SourceReader(tokenizer, {entry: "gebrannte Creme"}, copies=True)
         (tokens,) = reader.read_batch([f"a {text}"])
         assert [token.copy for token in tokens if token.copy] == ["gebrannte Creme"]
-
-
-def test_a_dictionary_file(tmp_path: Path) -> None:
-    file = tmp_path / "words.tsv"
-    file.write_text("\ufeffdog\tHund\n\n hot  dog\tWürstchen \r\ndog\tHund\n", encoding="utf-8")
-    assert read_dictionary(file) == {"dog": "Hund", "hot dog": "Würstchen"}
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"dog\tHund\ncat\n", "line 2 is not a word, a tab and its translation"),
-        (b"dog\tHund\tan animal\n", "line 1 is not a word, a tab and its translation"),
-        (b"dog\tHund\ndog\tKatze\n", "line 2 translates 'dog' differently"),
-        ("\u00e9\tA\ne\u0301\tB\n".encode(), "line 2 translates 'é' differently"),
-        (b"dog\tH\xfcnd\n", "is not UTF-8"),
-    ],
-)
-def test_bad_dictionary_files_are_refused(content: bytes, message: str, tmp_path: Path) -> None:
-    file = tmp_path / "words.tsv"
-    file.write_bytes(content)
-    with pytest.raises((DataError, OSError), match=message):
-        read_dictionary(file)
 
 
 def test_copies_are_put_where_the_unknown_words_are(tokenizer: Tokenizer) -> None:
