@@ -1,7 +1,6 @@
 """`mt` trains a Transformer for machine translation from a parallel corpus and one YAML file.
 
-The names below are the public Python API (docs/python.md). Each is imported when it is first used, so that
-``import mt`` is fast.
+The names below are the public Python API (docs/python.md), each of them imported when it is first used.
 """
 
 from importlib import import_module

@@ -52,11 +52,6 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows))
 
 
-def origin_of_split(origin: str) -> str:
-    """Where a split comes from, in words for the user: "carved" in ``corpus.json`` means held out."""
-    return "held out" if origin == "carved" else origin
-
-
 def in_precision(precision: str) -> str:
     """The note after scores that are not computed in float32, such as ", computed in bf16"."""
     return "" if precision == "float32" else f", computed in {precision}"

@@ -16,11 +16,6 @@ from pathlib import Path
 from typing import Any
 
 
-def named_path(text: str) -> Path:
-    """The path that the user wrote: a tilde at its start is a home folder, if there is one."""
-    return Path(os.path.expanduser(text))  # noqa: PTH111
-
-
 def read_bytes(path: Path, *, max_bytes: int) -> bytes:
     """The content of a file."""
     with path.open("rb") as file:

@@ -7,7 +7,6 @@ import sys
 
 # Other launchers also set RANK, for their own programs; what inherits only a part of these is on its own.
 _IS_TORCHRUN = {"TORCHELASTIC_RUN_ID", "RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR"} <= os.environ.keys()
-_SET_PARENT_DEATH_SIGNAL = 1
 _HAS_SPIN_SETTING = bool({"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys())
 
 SIZE = int(os.environ["WORLD_SIZE"]) if _IS_TORCHRUN else 1
@@ -25,7 +24,7 @@ IS_FIRST = RANK == 0
 def end_with_launcher() -> None:
     """Let Linux end this process when torchrun has died, because otherwise nobody would."""
     if sys.platform == "linux" and _IS_TORCHRUN:
-        ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def let_threads_look(times: int) -> None:

@@ -18,7 +18,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TypeVar
 
-from mt.files import make_folder, named_path, remove_folder_atomically, sha256
+from mt.data.sources.source import named_path
+from mt.files import make_folder, remove_folder_atomically, sha256
 
 LOG = logging.getLogger(__name__)
 

@@ -41,6 +41,11 @@ class SplitReport:
     examples: dict[str, list[list[str]]] = field(default_factory=dict)
     """Source and target, shortened, of the first pairs dropped for each reason."""
 
+    @property
+    def where_from(self) -> str:
+        """The origin in words for the user: "carved" in ``corpus.json`` means held out."""
+        return "held out" if self.origin == "carved" else self.origin
+
 
 @dataclass(frozen=True)
 class LeakReport:

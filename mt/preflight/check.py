@@ -17,7 +17,7 @@ from mt.data.corpus_report import cleaning_table
 from mt.data.prepare import check_same_corpus, load_tokenizers
 from mt.data.suspicions import corpus_warnings
 from mt.device import Precision, choose_device
-from mt.display import counted, origin_of_split, size
+from mt.display import counted, size
 from mt.preflight.forecast import (
     Forecast,
     Pace,
@@ -138,10 +138,7 @@ def preflight(
 
 def _corpus_section(corpus: Corpus) -> Section:
     splits = corpus.report.splits
-    details = [
-        (str(name), f"{origin_of_split(split.origin)}, {', '.join(split.parts)}")
-        for name, split in splits.items()
-    ]
+    details = [(str(name), f"{split.where_from}, {', '.join(split.parts)}") for name, split in splits.items()]
     details += [("cleaning", line) for line in cleaning_table(splits["train"], {}).splitlines()]
     num_dropped = sum(splits["train"].dropped.values())
     return Section(

@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 from mt import __version__
 from mt.config.config import Config
 from mt.config.write import all_options, changed_options, config_to_yaml
-from mt.display import counted, markdown_text, origin_of_split, visible
+from mt.display import counted, markdown_text, visible
 from mt.errors import RunError
 from mt.evaluation.record import Score
 from mt.evaluation.scores import SCORE_NAMES
@@ -76,7 +76,6 @@ def render(
         "fenced": _fenced,
         "markup": Markup,
         "number": lambda number, form=",": "" if number is None else f"{number:{form}}",
-        "origin": origin_of_split,
     }
     name, changed = facts.run.name or "/", changed_options(config)
     file, run = shlex.quote(f"{name}.yaml"), shlex.quote(f"runs/{name}")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from mt.display import aligned, counted, origin_of_split, visible
+from mt.display import aligned, counted, visible
 from mt.reports.charts import sparkline
 from mt.reports.facts import CorpusFacts, RunFacts
 
@@ -46,7 +46,7 @@ def _corpus(corpus: CorpusFacts) -> Iterator[str]:
     for source in mixed:
         yield f"mixed with {source.path}, {counted(source.pairs, 'pair')}, weight {source.weight:g}"
     for name, split in corpus.splits.items():
-        yield f"{name}: {counted(split.pairs, 'pair')} ({origin_of_split(split.origin)})"
+        yield f"{name}: {counted(split.pairs, 'pair')} ({split.where_from})"
     dropped = [f"{count:,} {reason}" for reason, count in corpus.dropped.items()]
     yield "dropped from training: " + (", ".join(dropped) or "nothing")
     yield corpus.leak_sentence

@@ -11,9 +11,17 @@ from mt.builtin.reverse import reverse_pairs
 from mt.config.data import IMPORTED, DataConfig
 from mt.config.sources import parse_mix
 from mt.data.sources.read import TABLE_FORMATS, parallel_part, table_format, table_part, text_lines
-from mt.data.sources.source import SPLIT_NAMES, Part, Source, Split, did_you_mean, listed, unreadable
+from mt.data.sources.source import (
+    SPLIT_NAMES,
+    Part,
+    Source,
+    Split,
+    did_you_mean,
+    listed,
+    named_path,
+    unreadable,
+)
 from mt.errors import ConfigError, DataError
-from mt.files import named_path
 
 PREFIX = "builtin:"
 PRIMER = "builtin:primer"

@@ -1,5 +1,6 @@
 """The common form of all corpora before they are checked: splits of numbered pairs."""
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -88,3 +89,8 @@ def carved_split(src: str, fraction: float) -> Split:
     if position < fraction:
         return "validation"
     return "test" if position < 2 * fraction else "train"
+
+
+def named_path(text: str) -> Path:
+    """The path that the user wrote: a tilde at its start is a home folder, if there is one."""
+    return Path(os.path.expanduser(text))  # noqa: PTH111

@@ -10,9 +10,9 @@ from huggingface_hub import hf_hub_download
 from mt.config.data import TokenizerConfig
 from mt.data.sources.find import HUB_ID
 from mt.data.sources.hub import error_text, hub
+from mt.data.sources.source import named_path
 from mt.data.tokenizers.tokenizer import Tokenizer, read_tokenizer_file
 from mt.errors import DataError
-from mt.files import named_path
 from mt.special_tokens import SPECIAL_TOKENS, UNK, UNK_ID
 
 LOG = logging.getLogger(__name__)
