@@ -1,4 +1,4 @@
-"""Unsegmented scripts, which have no spaces between words: splitting for BLEU, and joining sentences."""
+"""Unsegmented scripts, which have no spaces between words."""
 
 import re
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ _PUNCTUATION = "\u3000-\u303f\uff00-\uff65"
 _LETTER = re.compile(f"[{_HAN}{_KANA}{_OTHERS}]")
 _LETTER_OR_MARK = re.compile(f"[{_HAN}{_KANA}{_OTHERS}{_PUNCTUATION}]")
 # Thai, Lao, Burmese and Khmer have spaces between sentences, though not between words.
-_NO_SPACE_AFTER = re.compile(f"[{_HAN}{_KANA}{_PUNCTUATION}]")
+NO_SPACE_AFTER = re.compile(f"[{_HAN}{_KANA}{_PUNCTUATION}]")
 _NO_HAN = re.compile(f"[{_KANA}{_OTHERS}]")
 _WORD = re.compile(r"[^\W\d_]+")
 
@@ -19,14 +19,6 @@ _WORD = re.compile(r"[^\W\d_]+")
 def split_letters(line: str) -> str:
     """The line with spaces around each letter and punctuation mark of these scripts."""
     return _LETTER_OR_MARK.sub(r" \g<0> ", line)
-
-
-def join_sentences(sentences: Sequence[str]) -> str:
-    """Join sentences with spaces, but with none after a Chinese or Japanese letter or punctuation mark."""
-    text = ""
-    for sentence in filter(None, sentences):
-        text += f" {sentence}" if text and not _NO_SPACE_AFTER.match(text[-1]) else sentence
-    return text
 
 
 def bleu_tokenizer(references: Sequence[str]) -> Literal["13a", "zh", "char"]:

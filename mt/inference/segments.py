@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from mt.data.tokenizers.tokenizer import Tokenizer
-from mt.data.unsegmented_scripts import join_sentences
+from mt.data.unsegmented_scripts import NO_SPACE_AFTER
 from mt.display import counted
 from mt.errors import LinesError
 from mt.inference.source_reader import SourceReader, SourceToken
@@ -110,6 +110,14 @@ def split_sentences(text: str) -> list[str]:
     ends = [0, *(match.end() for match in _SENTENCE_END.finditer(text)), len(text)]
     sentences = (text[start:end].strip() for start, end in pairwise(ends))
     return [sentence for sentence in sentences if sentence]
+
+
+def join_sentences(sentences: Sequence[str]) -> str:
+    """Join sentences with spaces, but with none after a Chinese or Japanese letter or punctuation mark."""
+    text = ""
+    for sentence in filter(None, sentences):
+        text += f" {sentence}" if text and not NO_SPACE_AFTER.match(text[-1]) else sentence
+    return text
 
 
 def lines_of(text: str) -> list[str]:
