@@ -18,7 +18,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TypeVar
 
-from mt.data.sources.source import named_path
 from mt.files import make_folder, remove_folder_atomically, sha256
 
 LOG = logging.getLogger(__name__)
@@ -38,11 +37,11 @@ _RECORD = "entry.json"
 
 def cache_folder() -> Path:
     """``$MT_CACHE``, else ``mt`` in ``$XDG_CACHE_HOME`` or in ``~/.cache``."""
-    if chosen := os.environ.get("MT_CACHE"):
-        return named_path(chosen)
+    chosen, shared = os.environ.get("MT_CACHE"), os.environ.get("XDG_CACHE_HOME", "")
     # The XDG specification says to ignore relative paths.
-    shared = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (shared if shared.is_absolute() else named_path("~/.cache")) / "mt"
+    path = chosen or f"{shared if os.path.isabs(shared) else '~/.cache'}/mt"  # noqa: PTH117
+    # There may be no home folder, which Path would refuse.
+    return Path(os.path.expanduser(path))  # noqa: PTH111
 
 
 @contextlib.contextmanager

@@ -61,6 +61,7 @@ class TorchEngine:
         def search_share(share: Sequence[list[int]]) -> list[list[list[Hypothesis]]]:
             found = []
             for batch in share:
+                check()
                 some = [sentences[index] for index in batch]
                 found.append(in_halves(search_some, some, is_out_of_memory))
                 after(batch)
