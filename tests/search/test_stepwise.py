@@ -52,14 +52,15 @@ def test_a_search_is_given_up_before_any_step(
     never_ends = [0.0, 0.0, 0.0, -100.0, 0.0, 0.0, 0.0]
     model, calls = table_model(dict.fromkeys((BOS_ID, A, B, C), never_ends)), []
 
-    def stop_before_the_third() -> None:
+    def stop_before_the_third_step() -> None:
         calls.append(1)
-        if len(calls) == 3:
+        # The first call is before the batch.
+        if len(calls) == 4:
             raise InterruptedError
 
     engine = TorchEngine(model, torch.device("cpu"), make_config(), "float32")
     with pytest.raises(InterruptedError):
-        engine.search([Sentence(1, [A], limit=10)], Rules(strategy), stop_before_the_third, len)
+        engine.search([Sentence(1, [A], limit=10)], Rules(strategy), stop_before_the_third_step, len)
     assert len(model.batch_sizes) == 2
 
 
