@@ -20,6 +20,7 @@ from mt.display import visible
 from mt.errors import DataError
 from mt.inference.labels import Token
 from mt.inference.model_translator import SentenceAttention
+from mt.special_tokens import BOS
 
 LOG = logging.getLogger(__name__)
 
@@ -113,7 +114,7 @@ def _sentence(sentence: SentenceAttention) -> dict[str, object]:
         "target": visible(sentence.tgt.text),
         "src": _tokens(sentence.src.tokens),
         "tgt": _tokens(sentence.tgt.tokens),
-        "bos": visible(sentence.tgt_inputs[0].label),
+        "bos": BOS,
         "maps": {
             "cross": _packed(sentence.cross),
             "encoder": _packed(sentence.encoder_self),

@@ -3,11 +3,9 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from os.path import commonprefix
 
-from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing
+from mt.data.tokenizers.tokenizer import normalise_spacing
 from mt.data.tokenizers.word_level import SPACE_BYTE, SPACE_MARK
-from mt.inference.segments import Translation
 from mt.inference.source_reader import SourceReader
 from mt.special_tokens import EOS, UNK_ID
 
@@ -33,30 +31,8 @@ class Labelled:
     text: str
 
 
-def label_written(tokenizer: Tokenizer, ids: Sequence[int], copies: Sequence[str]) -> Labelled:
-    """Label the tokens that a model wrote with the text that each adds to the translation."""
-    texts = [tokenizer.decode(ids[:number], copies) for number in range(len(ids) + 1)]
-    tokens = []
-    for id_, entry, before, text in zip(ids, tokenizer.tokens(ids), texts, texts[1:], strict=False):
-        # The bytes of a character are decoded to the replacement character until the last one is present.
-        added = text[len(commonprefix([before.rstrip("\ufffd"), text])) :].strip()  # noqa: RUF071
-        # A part of a character has no text of its own, and a space has none at all.
-        label = added if added and "\ufffd" not in added else entry
-        tokens.append(Token(label, len(text.split()) - 1 if added else None, id_ == UNK_ID))
-    return Labelled(ids, [*tokens, Token(EOS, None)], texts[-1])
-
-
-def label_translation(tokenizer: Tokenizer, translation: Translation, max_length: int) -> Labelled:
-    """Label a translation of at most one segment, written by a model of this ``max_length``."""
-    if not translation.parts:
-        return label_written(tokenizer, [], [])
-    [(segment, hypothesis)] = translation.parts
-    # One that was cut at the model's limit makes room for the EOS that all tokens end with.
-    return label_written(tokenizer, hypothesis.ids[: max_length - 1], segment.copied_words(hypothesis))
-
-
 def label_read(reader: SourceReader, text: str) -> Labelled:
-    """Label the tokens that a model reads with the part of the text that each represents."""
+    """Label the tokens of a text with the part of it that each represents."""
     [text] = reader.tokenizer.form.rewrite([text])
     read = reader.read(text)
     ids = [token.id for token in read]

@@ -14,7 +14,7 @@ from torch import Tensor
 from mt.device import SEARCH_DTYPES, PrecisionName, choose_device, choose_precision, settle_threads_and_memory
 from mt.errors import LinesError
 from mt.inference.engines import Sentence
-from mt.inference.labels import Labelled, Token, label_read, label_translation
+from mt.inference.labels import Labelled, label_read
 from mt.inference.loaded_model import ModelOfText, load_ensemble
 from mt.inference.source_reader import SourceReader
 from mt.inference.torch_engine import TorchEngine
@@ -22,7 +22,7 @@ from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory, as_run
 from mt.search.ensemble import EnsembleModel, Member
 from mt.search.strategy import Strategy
-from mt.special_tokens import BOS, EOS_ID, UNK_ID
+from mt.special_tokens import EOS_ID, UNK_ID
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,6 @@ class SentenceAttention:
     """``(L, H, T, T)``; nothing above the diagonal."""
     cross: Tensor
     """``(L, H, T, S)``."""
-
-    @property
-    def tgt_inputs(self) -> list[Token]:
-        """The decoder's input: BOS and all target tokens except EOS, the columns of ``decoder_self``."""
-        return [Token(BOS, None), *self.tgt.tokens[:-1]]
 
 
 class ModelTranslator(Translator):
@@ -108,8 +103,8 @@ class ModelTranslator(Translator):
             loaded.tgt_tokenizer,
             dictionary=dictionary,
         )
-        # For translations to score: read like sources, so that a copied word is one UNK on both sides.
-        self.tgt_reader = SourceReader(loaded.tgt_tokenizer, {}, copies=self.facts.copies_words)
+        # For pairs that are given: as they are read in training.
+        self._pair_reader = SourceReader(loaded.tgt_tokenizer, {}, copies=self.facts.copies_words)
 
     @classmethod
     def from_run(
@@ -146,12 +141,11 @@ class ModelTranslator(Translator):
         first_line: int = 1,
     ) -> list[SentenceAttention]:
         """Record what a model attends to in sentences and translations, which it finds if not given."""
-        pairs = self.read_pairs(sources, targets or [""] * len(sources), first_line=first_line)
         if targets is None:
-            best = self.n_best(sources, strategy=strategy, join_lines=True, first_line=first_line)
-            most = self.facts.max_length
-            written = (label_translation(self.tgt_tokenizer, found, most) for [found] in best)
-            pairs = [(src, tgt) for (src, _), tgt in zip(pairs, written, strict=True)]
+            # With room for EOS in each.
+            search = {"strategy": strategy, "max_length": self.facts.max_length - 1, "first_line": first_line}
+            targets = self.translate(sources, join_lines=True, **search)
+        pairs = self.read_pairs(sources, targets, first_line=first_line)
         return [
             SentenceAttention(line, src, tgt, *self.engine.record(src.ids, tgt.ids))
             for line, (src, tgt) in enumerate(pairs, first_line)
@@ -163,7 +157,7 @@ class ModelTranslator(Translator):
         """Read sentences and translations, and check that none has more tokens than the model reads."""
         most, pairs = self.facts.max_length, []
         for line, (source, target) in enumerate(zip(sources, targets, strict=True), first_line):
-            pairs.append((label_read(self.reader, source), label_read(self.tgt_reader, target)))
+            pairs.append((label_read(self.reader, source), label_read(self._pair_reader, target)))
             for name, side in zip(("source", "translation"), pairs[-1], strict=True):
                 if (length := len(side.ids) + 1) > most:
                     reason = (

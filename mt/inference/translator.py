@@ -10,7 +10,7 @@ from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.errors import ConfigError, EngineError, LinesError
 from mt.inference.engines import Engine, Rules, Sentence
 from mt.inference.exported_folder import ModelFacts
-from mt.inference.labels import aligned_words, label_read, label_translation
+from mt.inference.labels import aligned_words, label_read
 from mt.inference.segments import Segment, Translation, join_parts, lines_of, read_segments
 from mt.inference.source_reader import SourceReader
 from mt.run_directory import RunDirectory, as_run
@@ -55,7 +55,8 @@ class Translator:
         self.engine, self.facts = engine, facts
         self.src_tokenizer, self.tgt_tokenizer = src_tokenizer, tgt_tokenizer
         self.reader = SourceReader(src_tokenizer, dictionary or {}, copies=facts.copies_words)
-        self._prefix_reader = SourceReader(tgt_tokenizer, {}, copies=True)
+        # For text that is given, or was written: a copied word is one UNK on both sides.
+        self._tgt_reader = SourceReader(tgt_tokenizer, {}, copies=True)
         self._load_model = load_model
 
     @classmethod
@@ -194,7 +195,7 @@ class Translator:
         try:
             segments = read_segments(
                 by_text,
-                self._prefix_reader.read_batch(prefixes or [""] * len(texts)),
+                self._tgt_reader.read_batch(prefixes or [""] * len(texts)),
                 self.reader,
                 max_length=self.facts.max_length,
                 first_line=first_line,
@@ -249,14 +250,11 @@ class Translator:
         """Align the words of a text with those of its translations; None for each that has several parts."""
         if any(len(translation.parts) > 1 for translation in translations):
             return [None] * len(translations)
-        written = [
-            label_translation(self.tgt_tokenizer, each, self.facts.max_length) for each in translations
-        ]
-        read = label_read(self.reader, source)
-        weights = self.engine.attention(read.ids, [each.ids for each in written])
-        return [
-            aligned_words(read.tokens, each.tokens, rows) for each, rows in zip(written, weights, strict=True)
-        ]
+        src = label_read(self.reader, source)
+        targets = [label_read(self._tgt_reader, translation.text) for translation in translations]
+        # What is cut at the model's limit, or read as more tokens than were written, makes room for EOS.
+        weights = self.engine.attention(src.ids, [tgt.ids[: self.facts.max_length - 1] for tgt in targets])
+        return [aligned_words(src.tokens, tgt.tokens, rows) for tgt, rows in zip(targets, weights, strict=True)]
 
     def score(self, pairs: Sequence[tuple[str, str]], *, first_line: int = 1) -> "list[ScoredPair]":
         """Compute by torch how probable the model finds the translation in each pair of it and its source.

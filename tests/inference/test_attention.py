@@ -9,7 +9,7 @@ from mt.config.data import TokenizerConfig
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.tokenizers.train import train_tokenizer
 from mt.errors import LinesError
-from mt.inference.labels import Labelled, label_read, label_written
+from mt.inference.labels import Labelled, label_read
 from mt.inference.model_translator import ModelTranslator
 from mt.inference.source_reader import SourceReader
 from mt.run_directory import RunDirectory
@@ -43,7 +43,7 @@ def test_each_row_sums_to_one_and_padding_has_no_column(translator: ModelTransla
     for sentence in translator.attention(SENTENCES):
         num_src, num_tgt = len(sentence.src.ids) + 1, len(sentence.tgt.ids) + 1
         assert len(sentence.src.tokens) == num_src
-        assert len(sentence.tgt.tokens) == len(sentence.tgt_inputs) == num_tgt
+        assert len(sentence.tgt.tokens) == num_tgt
         assert sentence.encoder_self.shape == (1, 2, num_src, num_src)
         assert sentence.decoder_self.shape == (1, 2, num_tgt, num_tgt)
         assert sentence.cross.shape == (1, 2, num_tgt, num_src)
@@ -63,9 +63,6 @@ def test_a_row_belongs_to_the_token_that_the_same_position_predicts(translator: 
     predicted = logits[0].argmax(-1).tolist()
     assert translator.tgt_tokenizer.decode(predicted[:-1]) == sentence.tgt.text
     assert predicted[-1] == EOS_ID
-    assert [token.label for token in sentence.tgt_inputs] == [
-        "<s>", *(token.label for token in sentence.tgt.tokens[:-1])
-    ]  # fmt: skip
 
 
 def test_a_given_translation_is_forced_and_unknown_words_are_shown_as_written(
@@ -115,12 +112,8 @@ TEXTS = [
 
 
 def labelled(tokenizer: Tokenizer, text: str) -> list[Labelled]:
-    """A text as it is read, and as it would be written."""
-    ids = tokenizer.encode(text)
-    return [
-        label_read(SourceReader(tokenizer, {}, copies=False), text),
-        label_written(tokenizer, ids, []),
-    ]
+    """A text as it is read by models that copy unknown words, and by others."""
+    return [label_read(SourceReader(tokenizer, {}, copies=copies), text) for copies in (False, True)]
 
 
 @pytest.mark.parametrize("kind", ["word", "char", "bpe", "bpe_metaspace"])
