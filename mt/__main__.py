@@ -11,10 +11,7 @@ from mt import processes
 from mt.cli.app import app
 from mt.cli.logs import survive_losing_stderr
 from mt.display import visible
-from mt.errors import MtError
-
-# Messages of torch, C++ and the dynamic linker, none of which raises a MemoryError.
-_TEXTS_OF_NO_MEMORY = ("allocate memory", "bad_alloc", "failed to map segment")
+from mt.errors import MtError, is_out_of_memory
 
 
 def main() -> None:
@@ -47,7 +44,7 @@ def _explain(error: Exception) -> tuple[int, str]:
         usage: Any = error
         where = usage.ctx.command_path if usage.ctx else "mt"
         return 2, f"{usage.format_message().removesuffix('.')} (see {where} --help)."
-    if isinstance(error, MemoryError) or any(text in str(error).lower() for text in _TEXTS_OF_NO_MEMORY):
+    if isinstance(error, MemoryError) or is_out_of_memory(error):
         return 1, "there is no memory left for this process: close other programs, or give it less to do."
     if isinstance(error, OSError):
         # Such as a full disk. Typer handles a closed output pipe.

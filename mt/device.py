@@ -1,10 +1,9 @@
-"""The device that a model runs on: its choice, its precision, and running out of memory."""
+"""The device that a model runs on, and the precision that it computes in."""
 
 import ctypes
 import os
-from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -18,11 +17,6 @@ SEARCH_DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch
 PrecisionName = Literal["auto"] | SearchPrecision
 """A precision, or ``auto`` for the one that `choose_precision` selects."""
 
-Work = TypeVar("Work")
-Result = TypeVar("Result")
-
-# Of the driver and CTranslate2, of the CPU, of cuBLAS, and of MPS; torch on CUDA raises a class of its own.
-_OUT_OF_MEMORY = ("out of memory", "allocate memory", "CUBLAS_STATUS_ALLOC_FAILED", "Invalid buffer size")
 # From glibc's malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
 
@@ -64,24 +58,6 @@ def choose_precision(name: PrecisionName, device: torch.device) -> SearchPrecisi
             "another precision, such as auto."
         )
     return usable[0] if name == "auto" else name
-
-
-def is_out_of_memory(error: RuntimeError) -> bool:
-    """Whether this error says that a tensor did not fit into the memory of a device."""
-    return isinstance(error, torch.OutOfMemoryError) or any(text in str(error) for text in _OUT_OF_MEMORY)
-
-
-def split_on_out_of_memory(
-    compute: Callable[[Work], Result], work: Work, split: Callable[[Work], Sequence[Work]]
-) -> list[Result]:
-    """``[compute(work)]``, or the results of its parts if the whole does not fit into memory."""
-    try:
-        return [compute(work)]
-    except RuntimeError as error:
-        if not is_out_of_memory(error):
-            raise
-    # Outside the handler, because the error keeps the tensors of all frames that it passed through alive.
-    return [result for part in split(work) for result in split_on_out_of_memory(compute, part, split)]
 
 
 class DeferredRead:

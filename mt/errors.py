@@ -1,6 +1,14 @@
 """The errors that a user can see: each is a sentence that says what is wrong, where, and what to do."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+Work = TypeVar("Work")
+Result = TypeVar("Result")
+
+# Of CUDA and CTranslate2, of the CPU, of cuBLAS, of MPS, of C++, and of the dynamic linker.
+_OUT_OF_MEMORY = "out of memory|allocate memory|ALLOC_FAILED|Invalid buffer size|bad_alloc|map segment"
 
 
 class MtError(Exception):
@@ -49,3 +57,21 @@ class RunError(MtError):
 
 class EngineError(MtError):
     """A device is missing, or what computes there does not do what was requested, or not as it should."""
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether this error says that something did not fit into memory."""
+    return re.search(_OUT_OF_MEMORY, str(error)) is not None
+
+
+def split_on_out_of_memory(
+    compute: Callable[[Work], Result], work: Work, split: Callable[[Work], Sequence[Work]]
+) -> list[Result]:
+    """``[compute(work)]``, or the results of its parts if the whole does not fit into memory."""
+    try:
+        return [compute(work)]
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+    # Outside the handler, because the error keeps the tensors of all frames that it passed through alive.
+    return [result for part in split(work) for result in split_on_out_of_memory(compute, part, split)]

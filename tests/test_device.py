@@ -6,14 +6,8 @@ from typing import Literal
 import pytest
 import torch
 
-from mt.device import (
-    Precision,
-    choose_device,
-    choose_precision,
-    is_out_of_memory,
-    usable_precisions,
-)
-from mt.errors import EngineError
+from mt.device import Precision, choose_device, choose_precision, usable_precisions
+from mt.errors import EngineError, is_out_of_memory
 from mt.transformer.kernels.linear import onednn_is_faster
 
 

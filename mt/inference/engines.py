@@ -4,10 +4,11 @@ import logging
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from itertools import chain
+from typing import TYPE_CHECKING, TypeAlias
 
 from mt.display import counted
-from mt.errors import LinesError
+from mt.errors import LinesError, Result, split_on_out_of_memory
 from mt.search.strategy import NO_CONSTRAINTS, Beam, Constraints, Strategy
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 
-Result = TypeVar("Result")
 Engine: TypeAlias = "TorchEngine | CTranslate2Engine"
 # Called often, in any thread, and may raise to stop; and with the indices of sentences that are done.
 Check = Callable[[], None]
@@ -78,17 +78,13 @@ def batches_by_length(
 
 
 def in_halves(
-    compute: Callable[[Sequence[Sentence]], list[Result]],
-    batch: Sequence[Sentence],
-    is_out_of_memory: Callable[[RuntimeError], bool],
+    compute: Callable[[Sequence[Sentence]], list[Result]], batch: Sequence[Sentence]
 ) -> list[Result]:
     """The result of each sentence, computed in halves if they do not fit into memory together."""
-    try:
-        return compute(batch)
-    except RuntimeError as error:
-        if not is_out_of_memory(error):
-            raise
-    # Outside the handler, because the error keeps the tensors of all frames that it passed through alive.
+    return [*chain.from_iterable(split_on_out_of_memory(compute, batch, _halves))]
+
+
+def _halves(batch: Sequence[Sentence]) -> list[Sequence[Sentence]]:
     if len(batch) == 1:
         [sentence] = batch
         reason = (
@@ -98,5 +94,4 @@ def in_halves(
         raise LinesError({sentence.line: reason})
     LOG.warning("out of memory: a batch of %d sentences was split in two.", len(batch))
     middle = len(batch) // 2
-    first, second = (in_halves(compute, half, is_out_of_memory) for half in (batch[:middle], batch[middle:]))
-    return first + second
+    return [batch[:middle], batch[middle:]]

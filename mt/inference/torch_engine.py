@@ -13,7 +13,7 @@ from torch import Tensor
 from mt import distributed
 from mt.config.config import Config
 from mt.data.batches.batch import Batch, collate, pad
-from mt.device import SearchPrecision, is_out_of_memory
+from mt.device import SearchPrecision
 from mt.errors import OverflowedLinesError
 from mt.inference.engines import After, Check, Rules, Sentence, batches_by_length, in_halves
 from mt.search.beam import beam_search
@@ -63,7 +63,7 @@ class TorchEngine:
             for batch in share:
                 check()
                 some = [sentences[index] for index in batch]
-                found.append(in_halves(search_some, some, is_out_of_memory))
+                found.append(in_halves(search_some, some))
                 after(batch)
             return found
 
@@ -109,7 +109,7 @@ class TorchEngine:
         by_index: dict[int, list[float]] = {}
         for batch in batches_by_length(sentences, _SCORED_TOKENS):
             some = [sentences[index] for index in batch]
-            by_index |= zip(batch, in_halves(score_batch, some, is_out_of_memory), strict=True)
+            by_index |= zip(batch, in_halves(score_batch, some), strict=True)
         overflowed = [each for index, each in enumerate(sentences) if not all(map(isfinite, by_index[index]))]
         if overflowed:
             raise self._overflow_of(overflowed)

@@ -251,10 +251,11 @@ class Translator:
         if any(len(translation.parts) > 1 for translation in translations):
             return [None] * len(translations)
         src = label_read(self.reader, source)
-        targets = [label_read(self._tgt_reader, translation.text) for translation in translations]
+        written = [label_read(self._tgt_reader, translation.text) for translation in translations]
         # What is cut at the model's limit, or read as more tokens than were written, makes room for EOS.
-        weights = self.engine.attention(src.ids, [tgt.ids[: self.facts.max_length - 1] for tgt in targets])
-        return [aligned_words(src.tokens, tgt.tokens, rows) for tgt, rows in zip(targets, weights, strict=True)]
+        weights = self.engine.attention(src.ids, [tgt.ids[: self.facts.max_length - 1] for tgt in written])
+        pairs = zip(written, weights, strict=True)
+        return [aligned_words(src.tokens, tgt.tokens, rows) for tgt, rows in pairs]
 
     def score(self, pairs: Sequence[tuple[str, str]], *, first_line: int = 1) -> "list[ScoredPair]":
         """Compute by torch how probable the model finds the translation in each pair of it and its source.

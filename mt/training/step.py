@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from mt import distributed, processes
 from mt.data.batches.batch import Batch
-from mt.device import DeferredRead, Precision, is_out_of_memory, split_on_out_of_memory
-from mt.errors import RunError
+from mt.device import DeferredRead, Precision
+from mt.errors import RunError, is_out_of_memory, split_on_out_of_memory
 from mt.seeding import seed_device
 from mt.training.counters import Counters, CurvePoint
 

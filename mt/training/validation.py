@@ -10,7 +10,8 @@ import torch
 
 from mt import distributed
 from mt.data.batches.batch import Batch
-from mt.device import Precision, split_on_out_of_memory
+from mt.device import Precision
+from mt.errors import split_on_out_of_memory
 from mt.evaluation.record import Score
 from mt.evaluation.scores import score_translations
 from mt.training.loss import Objective

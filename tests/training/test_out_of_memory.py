@@ -11,8 +11,8 @@ from torch import Tensor
 
 from mt.config.training import TrainingConfig
 from mt.data.batches.batch import Batch
-from mt.device import Precision, is_out_of_memory
-from mt.errors import RunError
+from mt.device import Precision
+from mt.errors import RunError, is_out_of_memory
 from mt.training.counters import Counters
 from mt.training.loss import Objective
 from mt.training.step import StepResult

@@ -137,7 +137,7 @@ class CTranslate2Engine:
         while alike:
             how, members = alike.popitem()
             translate = partial(self._translate, how, rules)
-            results = in_halves(translate, [sentence for _, sentence in members], _is_out_of_memory)
+            results = in_halves(translate, [sentence for _, sentence in members])
             for (index, sentence), candidates in zip(members, results, strict=True):
                 outcome = _ruled(candidates, sentence, how, rules.beam)
                 if isinstance(outcome, list):
@@ -317,11 +317,6 @@ def copies_of(
             again = replace(sentence, prefix=ids, prefix_copies=positions)
             break
     return [position for position, token in zip(positions, ids, strict=False) if token == UNK_ID], again
-
-
-def _is_out_of_memory(error: RuntimeError) -> bool:
-    """Whether it is what CTranslate2 raises on CUDA or on the CPU."""
-    return "out of memory" in str(error) or "failed to allocate memory" in str(error)
 
 
 def _num_threads() -> int:
