@@ -34,27 +34,27 @@ FLOORS = {
 # The lines of each room, which only fall: whoever makes a room smaller lowers its bound. A room is a folder
 # of `mt/`, or the files at its top. What is around it is counted too, so that moving lines saves none.
 LINES = {
-    "top": 950,
+    "top": 949,
     "config": 1149,
     "builtin": 80,
     "data": 3606,
     "transformer": 1291,
     "checkpoint": 502,
-    "search": 815,
-    "inference": 1912,
+    "search": 807,
+    "inference": 1799,
     "evaluation": 981,
     "training": 2478,
     "preflight": 1540,
-    "attention_maps": 308,
+    "attention_maps": 307,
     "reports": 849,
     "export": 822,
-    "serving": 599,
+    "serving": 598,
     "cli": 2045,
     "other text in mt": 1098,
     "scripts": 3988,
-    "tests": 24787,
-    "documents": 2493,
-    "spine": 1950,
+    "tests": 24782,
+    "documents": 2492,
+    "spine": 1925,
 }
 # More than this below its bound, and the bound is to be lowered.
 SLACK = 20

@@ -44,7 +44,7 @@
   const now = () => data.sentences[state.sentence];
   const rowTokens = (kind) => (kind === "encoder" ? now().src : now().tgt);
   function columnTokens(kind) {
-    return kind === "decoder" ? [[now().bos, "mark"], ...now().tgt.slice(0, -1)] : now().src;
+    return kind === "decoder" ? [["<s>", "mark"], ...now().tgt.slice(0, -1)] : now().src;
   }
 
   // One head, or the mean of all: weights from 0 to 1, row by row.

@@ -20,7 +20,6 @@ from mt.display import visible
 from mt.errors import DataError
 from mt.inference.labels import Token
 from mt.inference.model_translator import SentenceAttention
-from mt.special_tokens import BOS
 
 LOG = logging.getLogger(__name__)
 
@@ -114,7 +113,6 @@ def _sentence(sentence: SentenceAttention) -> dict[str, object]:
         "target": visible(sentence.tgt.text),
         "src": _tokens(sentence.src.tokens),
         "tgt": _tokens(sentence.tgt.tokens),
-        "bos": BOS,
         "maps": {
             "cross": _packed(sentence.cross),
             "encoder": _packed(sentence.encoder_self),

@@ -15,6 +15,7 @@ from mt.cli.logs import invite_typing
 from mt.cli.options import on_one_line
 from mt.display import counted, one_line, progress
 from mt.errors import DataError, LinesError
+from mt.special_tokens import UNK_ID
 
 if TYPE_CHECKING:
     from mt.inference.segments import Translation
@@ -195,6 +196,7 @@ class LineTranslator:
     """For a bad line: leave it and what follows, or write an empty line in its place."""
     num_bad: int = 0
     first_reason: str = ""
+    num_cut: int = 0
     num_unknown: int = 0
     unknown: list[str] = field(default_factory=list)
 
@@ -240,16 +242,20 @@ class LineTranslator:
         sys.stdout.flush()
 
     def count(self, block: Block) -> None:
-        """Count the bad lines and the unknown words of a block that was written."""
+        """Count the bad lines, those with a sentence in parts, and the unknown words of a written block."""
         if block.reasons and self.on_error != "stop":
             self.first_reason = self.first_reason or block.reasons[min(block.reasons)]
             self.num_bad += len(block.reasons)
+        most = self.translator.facts.max_length
+        in_parts = ([len(part.tokens) for part, _ in best.parts[:-1]] for best, *_ in block.translations)
+        self.num_cut += sum(most - 1 in lengths for lengths in in_parts)
         unknown = [
             token.text
             for best, *_ in block.translations
             for segment, _ in best.parts
             for token in segment.tokens
-            if token.is_unknown and token.text
+            # Of a dictionary, the copy is another word.
+            if token.id == UNK_ID and token.text and token.copy in (None, token.text)
         ]
         self.num_unknown += len(unknown)
         self.unknown = list(dict.fromkeys([*self.unknown, *unknown]))[: NUM_NAMED + 1]
@@ -264,8 +270,12 @@ class LineTranslator:
                 f"{' and others' if len(self.unknown) > NUM_NAMED else ''}. "
                 f"{'They are copied into the translation.' if copies else 'Their translations are guesses.'}"
             )
+        if self.num_cut:
+            longer = f"longer than the {self.translator.facts.max_length} tokens that this model reads"
+            lines = counted(self.num_cut, "line")
+            yield f"sentences in {lines} are {longer} (data.max_length), and were translated in parts."
         if self.num_bad:
             bad = counted(self.num_bad, "line")
             yield f"{bad} could not be translated: left empty. The first: {self.first_reason}"
-        self.num_bad = self.num_unknown = 0
+        self.num_bad = self.num_cut = self.num_unknown = 0
         self.unknown = []

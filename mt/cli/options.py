@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from mt.device import PrecisionName
     from mt.inference.translator import EngineChoice, Translator
     from mt.run_directory import RunDirectory
-    from mt.search.hypothesis import LengthNormalization
-    from mt.search.strategy import Beam
+    from mt.search.strategy import Beam, LengthNormalization
 
 RUNS = Path("runs")
 

@@ -89,7 +89,8 @@ def _samples(
         for each in in_turn
         if each
         and all(0 < len(text) <= MOST_CHARACTERS for text in (each.source, each.translation))
-        and translator.is_recordable(each.source, each.translation)
+        and len(loaded.src_tokenizer.encode(each.source)) < translator.facts.max_length
+        and len(loaded.tgt_tokenizer.encode(each.translation)) < translator.facts.max_length
     )
     shown = list(islice(drawable, num_attention))
     if not shown:

@@ -14,7 +14,7 @@ from mt.display import counted, in_precision
 from mt.errors import LinesError
 
 if TYPE_CHECKING:
-    from mt.inference.model_translator import ModelTranslator, ScoredPair
+    from mt.inference.translator import ScoredPair, Translator
 
 
 def score(
@@ -36,16 +36,7 @@ def score(
     A word that is not in the vocabulary is scored as <unk>.
     """
     show_logs()
-    found = options.find_run(run)
-    from mt.inference.model_translator import ModelTranslator
-
-    translator = ModelTranslator.from_run(
-        found,
-        checkpoint=checkpoint,
-        device=device,
-        others=[options.find_run(path) for path in ensemble or []],
-        precision=precision,
-    )
+    translator = options.load_translator(run, checkpoint, device, precision, "auto", ensemble=ensemble)
     num_pairs = num_tokens = num_unknown = 0
     log_prob = 0.0
     invite_typing("Type a sentence, a tab and its translation, and press Enter;")
@@ -79,7 +70,7 @@ def perplexity(log_prob: float, num_tokens: int) -> float:
 
 
 def _score(
-    translator: "ModelTranslator", pairs: Sequence[tuple[str, str]], first_line: int
+    translator: "Translator", pairs: Sequence[tuple[str, str]], first_line: int
 ) -> "tuple[list[ScoredPair], LinesError | None]":
     """Score all pairs, or those before the first that cannot be scored; also return why not."""
     stopped_by = None

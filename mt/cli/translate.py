@@ -34,7 +34,7 @@ def translate(
     file: options.FileOption = None,
     on_error: Annotated[
         Literal["stop", "empty"],
-        options.input_option(help="At a line that is too long or not UTF-8: stop, or write an empty one."),
+        options.input_option(help="At a line that cannot be translated: stop, or write an empty one."),
     ] = "stop",
     beam: options.BeamOption = 1,
     length_penalty: options.LengthPenaltyOption = 1.0,
@@ -111,7 +111,6 @@ def translate(
         "constraints": Constraints(min_length, no_repeat_ngram),
         "max_length": max_length,
         "keep_unk": keep_unk,
-        "refuse_long": True,
     }
     lines = LineTranslator(translator, search, source.name, prefix, on_error)
     if source.is_typed:

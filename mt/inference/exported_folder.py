@@ -5,7 +5,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -56,8 +56,6 @@ class ExportRecord(ModelFacts):
     run: str
     precision: str
     """The precision of the weights in the folder."""
-    weights: str = ""
-    """SHA-256 of the checkpoint's weights."""
     checksums: Mapping[str, str] = field(default_factory=dict)
     """SHA-256 of each file that the model is read from, by name."""
     format_version: int = _FORMAT_VERSION
@@ -67,9 +65,7 @@ def read_export_record(folder: Path) -> ExportRecord:
     """Read the record of an exported folder; the other files are not verified."""
     file = folder / RECORD
     try:
-        content = json.loads(read_bytes(file, max_bytes=_MAX_RECORD_BYTES))
-        known = {each.name for each in fields(ExportRecord)}
-        record = ExportRecord(**{name: value for name, value in content.items() if name in known})
+        record = ExportRecord(**json.loads(read_bytes(file, max_bytes=_MAX_RECORD_BYTES)))
         lengths_are_possible = record.max_length > 0 and 0 < record.target_ratio < math.inf
         if record.format_version != _FORMAT_VERSION or not lengths_are_possible:
             raise ValueError("its format or its lengths are impossible")
@@ -110,7 +106,6 @@ def write_export_record(
         target=target,
         run=run_name,
         precision=precision,
-        weights=loaded.checkpoint.checksums["model.safetensors"],
         checksums={path.relative_to(folder).as_posix(): sha256(path) for path in files},
     )
     text = json.dumps(asdict(record), indent=2, ensure_ascii=False)

@@ -7,8 +7,6 @@ from itertools import pairwise
 
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.unsegmented_scripts import NO_SPACE_AFTER
-from mt.display import counted
-from mt.errors import LinesError
 from mt.inference.source_reader import SourceReader, SourceToken
 from mt.search.hypothesis import Hypothesis
 
@@ -57,7 +55,7 @@ class Translation:
     log_prob: float
     """The total natural log-probability of its tokens and EOS, or the token that was cut off instead."""
     score: float
-    """The score that ranks it: `normalised_score` by the settings of the beam, or by its default ones."""
+    """The score that ranks it: `Beam.normalised_score`; by default settings for other strategies."""
     parts: Sequence[tuple[Segment, Hypothesis]] = ()
     """The segments of the text, each with its hypothesis; none for an empty text."""
 
@@ -66,42 +64,23 @@ def read_segments(
     texts: Sequence[Sequence[str]],
     prefixes: Sequence[Sequence[SourceToken]],
     reader: SourceReader,
-    *,
     max_length: int,
-    first_line: int,
-    refuse_long: bool,
-    most_in_prefix: int,
 ) -> list[Segment]:
     """Read the lines of texts: no segment for an empty line, one for most lines, several for a long one.
 
-    The first segment of a text gets its prefix. A *sentence* that has ``max_length`` tokens is an error if
-    ``refuse_long``; if not, it is cut, because an evaluation must score every line.
+    A *sentence* of ``max_length`` tokens or more is cut. The first segment of a text gets its prefix.
     """
     tokens_of_lines = iter(reader.read_batch([line for lines in texts for line in lines]))
     segments: list[Segment] = []
-    reasons: dict[int, str] = {}
     for index, (lines, prefix) in enumerate(zip(texts, prefixes, strict=True)):
-        number, named = 0, f"line {first_line + index}"
+        number = 0
         for line_index, (line, tokens) in enumerate(zip(lines, tokens_of_lines, strict=False)):
             is_long = len(tokens) >= max_length
             for sentence in reader.read_batch(split_sentences(line)) if is_long else [tokens]:
-                if refuse_long and len(sentence) >= max_length:
-                    reasons[first_line + index] = (
-                        f"{named} has a sentence of {len(sentence) + 1} tokens, but this model reads at "
-                        f"most {max_length} (data.max_length when it was trained). Break it into shorter "
-                        "sentences."
-                    )
                 for start in range(0, len(sentence), max_length - 1):
                     part = sentence[start : start + max_length - 1]
                     segments.append(Segment(index, line_index, number, part, [] if number else prefix))
                     number += 1
-        if len(prefix) > most_in_prefix:
-            reasons[first_line + index] = (
-                f"{named} has a prefix of {counted(len(prefix), 'token')}, but a translation may have at "
-                f"most {most_in_prefix}. Give a shorter prefix."
-            )
-    if reasons:
-        raise LinesError(reasons)
     return segments
 
 

@@ -26,11 +26,6 @@ class SourceToken(NamedTuple):
     text: str = ""
     """The part of the text that it represents; `read_batch` gives it only where a word is unknown."""
 
-    @property
-    def is_unknown(self) -> bool:
-        """Whether it is a word that neither the model nor a dictionary knows."""
-        return self.id == UNK_ID and self.copy in (None, self.text)
-
 
 class SourceReader:
     """Turns text into source tokens and marks those that can be copied."""

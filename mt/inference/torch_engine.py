@@ -108,8 +108,7 @@ class TorchEngine:
 
         by_index: dict[int, list[float]] = {}
         for batch in batches_by_length(sentences, _SCORED_TOKENS):
-            some = [sentences[index] for index in batch]
-            by_index |= zip(batch, in_halves(score_batch, some), strict=True)
+            by_index |= zip(batch, in_halves(score_batch, [sentences[index] for index in batch]), strict=True)
         overflowed = [each for index, each in enumerate(sentences) if not all(map(isfinite, by_index[index]))]
         if overflowed:
             raise self._overflow_of(overflowed)

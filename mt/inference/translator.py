@@ -1,7 +1,9 @@
 """Translates and scores text with a trained model: the Python API, without torch where the engine is."""
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, overload
@@ -10,20 +12,38 @@ from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.errors import ConfigError, EngineError, LinesError
 from mt.inference.engines import Engine, Rules, Sentence
 from mt.inference.exported_folder import ModelFacts
-from mt.inference.labels import aligned_words, label_read
+from mt.inference.labels import Labelled, aligned_words, label_read
 from mt.inference.segments import Segment, Translation, join_parts, lines_of, read_segments
 from mt.inference.source_reader import SourceReader
 from mt.run_directory import RunDirectory, as_run
-from mt.search.hypothesis import Hypothesis, cut_off, length_limit, normalised_score
+from mt.search.hypothesis import Hypothesis, cut_off, length_limit
 from mt.search.strategy import NO_CONSTRAINTS, Constraints, Sampling, Strategy
+from mt.special_tokens import EOS_ID, UNK_ID
 
 if TYPE_CHECKING:
     import torch
 
     from mt.device import PrecisionName
-    from mt.inference.model_translator import ModelTranslator, ScoredPair
+    from mt.inference.model_translator import ModelTranslator
 
 EngineChoice = Literal["auto", "torch", "ctranslate2"]
+
+
+@dataclass(frozen=True)
+class ScoredPair:
+    """A translation with the log-probabilities of its tokens."""
+
+    tokens: Sequence[str]
+    """The tokens of the vocabulary, including EOS."""
+    log_probs: Sequence[float]
+    """The natural log-probability of each token, given the source and the preceding tokens."""
+    num_unknown: int
+    """Tokens that are not in the vocabulary; they are scored as UNK."""
+
+    @property
+    def log_prob(self) -> float:
+        """The sum of ``log_probs``; search gives a little more, without the tokens that it may not write."""
+        return math.fsum(self.log_probs)
 
 
 class Translator:
@@ -55,8 +75,9 @@ class Translator:
         self.engine, self.facts = engine, facts
         self.src_tokenizer, self.tgt_tokenizer = src_tokenizer, tgt_tokenizer
         self.reader = SourceReader(src_tokenizer, dictionary or {}, copies=facts.copies_words)
-        # For text that is given, or was written: a copied word is one UNK on both sides.
-        self._tgt_reader = SourceReader(tgt_tokenizer, {}, copies=True)
+        # Translations are read as sources are, and unknown words of a prefix are always copied.
+        self._tgt_reader = SourceReader(tgt_tokenizer, {}, copies=facts.copies_words)
+        self._prefix_reader = SourceReader(tgt_tokenizer, {}, copies=True)
         self._load_model = load_model
 
     @classmethod
@@ -118,10 +139,6 @@ class Translator:
         translator.why = why
         return translator
 
-    def __repr__(self) -> str:
-        engine, model = self.engine, f"{self.facts.src} to {self.facts.tgt}: {self.facts.checkpoint}"
-        return f"<Translator {model} by {engine.name}, {engine.precision} on {engine.device}>"
-
     @property
     def described(self) -> str:
         """Which engine translates, in what, and why."""
@@ -150,7 +167,6 @@ class Translator:
         max_length: int | None = None,
         prefixes: Sequence[str] = (),
         keep_unk: bool = False,
-        refuse_long: bool = False,
         join_lines: bool = False,
         with_scores: bool = True,
         first_line: int = 1,
@@ -160,7 +176,8 @@ class Translator:
         """Translate texts and return for each, in order, its best translations, the best first.
 
         Args:
-            texts: The texts. Each of their lines is translated by itself, and comes back as a line.
+            texts: The texts. Each of their lines is translated by itself, and comes back as a line. If one is
+                longer than the model reads, its sentences are, and longer sentences in parts.
             num_best: The maximum number of translations per text; more than 1 need a beam. If its lines or
                 sentences are translated by themselves, the nth has the nth best translation of each.
             strategy: The decoding strategy: `Beam`, `Sampling`, or None for greedy search.
@@ -169,16 +186,14 @@ class Translator:
                 does not raise the limit of every translation (`length_limit`).
             prefixes: For each text the text that its translation starts with; an empty sequence for none.
             keep_unk: Whether the translation may contain the unknown-word token.
-            refuse_long: Whether a sentence that is longer than the model can read is an error; if not, it is
-                cut and translated in parts. A long *line* is split into sentences in either case.
-            join_lines: Whether each text is one line, with line breaks as spaces; messages then name lines.
+            join_lines: Whether each text is one line, with line breaks as spaces.
             with_scores: Whether greedy search and sampling compute scores, which are NaN otherwise.
             first_line: The number of the first text, for messages and for the seed of sampling.
             advance: Called with the number of texts begun since the last call.
             before_each_step: Called often, in any thread; may raise to stop.
 
         Raises:
-            LinesError: If a sentence or a prefix is too long, does not fit into memory, or overflows.
+            LinesError: If a sentence does not fit into memory, or overflows; it names texts as lines.
             ConfigError: If the minimum length is more than the model, or ``max_length``, permits.
         """
         if isinstance(texts, str):
@@ -192,35 +207,22 @@ class Translator:
             )
         rules = Rules(strategy, constraints, keep_unk, self.facts.copies_words, with_scores)
         by_text = [[text] if join_lines else lines_of(text) for text in texts]
-        try:
-            segments = read_segments(
-                by_text,
-                self._tgt_reader.read_batch(prefixes or [""] * len(texts)),
-                self.reader,
-                max_length=self.facts.max_length,
-                first_line=first_line,
-                refuse_long=refuse_long,
-                most_in_prefix=limit - 1,
-            )
-            advance(len(texts) - len({segment.index for segment in segments}))
-            engine = self.engine
-            if isinstance(strategy, Sampling) and engine.name != "torch":
-                engine = self._model("it does not sample by lines and seeds").engine
-            hypotheses = engine.search(
-                [self._sentence(segment, rules, limit, first_line) for segment in segments],
-                rules,
-                before_each_step,
-                lambda indices: advance(sum(segments[index].number == 0 for index in indices)),
-            )
-        except LinesError as error:
-            if join_lines:
-                raise
-            reasons = {line: reason.replace("line", "text", 1) for line, reason in error.reasons.items()}
-            raise type(error)(reasons) from error
-        penalty, normalization = rules.beam.length_penalty, rules.beam.length_normalization
+        given = self._prefix_reader.read_batch(prefixes or [""] * len(texts))
+        cut = [prefix[: limit - 1] for prefix in given]
+        segments = read_segments(by_text, cut, self.reader, self.facts.max_length)
+        advance(len(texts) - len({segment.index for segment in segments}))
+        engine = self.engine
+        if isinstance(strategy, Sampling) and engine.name != "torch":
+            engine = self._model("it does not sample by lines and seeds").engine
+        hypotheses = engine.search(
+            [self._sentence(segment, rules, limit, first_line) for segment in segments],
+            rules,
+            before_each_step,
+            lambda indices: advance(sum(segments[index].number == 0 for index in indices)),
+        )
         ranked: list[list[list[tuple[Segment, Hypothesis, float]]]] = [[] for _ in texts]
         for segment, best_first in zip(segments, hypotheses, strict=True):
-            scored = [(each, normalised_score(each, penalty, normalization)) for each in best_first]
+            scored = [(each, rules.beam.normalised_score(each)) for each in best_first]
             ranked[segment.index].append([(segment, *each) for each in cut_off(scored, most)[:num_best]])
         return [
             [
@@ -257,13 +259,29 @@ class Translator:
         pairs = zip(written, weights, strict=True)
         return [aligned_words(src.tokens, tgt.tokens, rows) for tgt, rows in pairs]
 
-    def score(self, pairs: Sequence[tuple[str, str]], *, first_line: int = 1) -> "list[ScoredPair]":
-        """Compute by torch how probable the model finds the translation in each pair of it and its source.
+    def score(self, pairs: Sequence[tuple[str, str]], *, first_line: int = 1) -> list[ScoredPair]:
+        """Compute, in the precision of the engine, how probable the model finds translations of sources.
 
         Raises:
             LinesError: If a side is too long, a pair does not fit into memory, or overflows.
         """
-        return self._model("it does not score translations").score(pairs, first_line=first_line)
+        read = self._read(pairs, first_line)
+        sentences = [Sentence(line, src.ids, tgt.ids) for line, (src, tgt) in enumerate(read, first_line)]
+        return [
+            ScoredPair(self.tgt_tokenizer.tokens([*tgt.ids, EOS_ID]), log_probs, tgt.ids.count(UNK_ID))
+            for (_, tgt), log_probs in zip(read, self.engine.score(sentences), strict=True)
+        ]
+
+    def _read(self, pairs: Sequence[tuple[str, str]], first_line: int) -> list[tuple[Labelled, Labelled]]:
+        """Read sources and translations, and check that none has more tokens than the model reads."""
+        most, read = self.facts.max_length, []
+        for line, (source, target) in enumerate(pairs, first_line):
+            read.append((label_read(self.reader, source), label_read(self._tgt_reader, target)))
+            for name, side in zip(("source", "translation"), read[-1], strict=True):
+                if (length := len(side.ids) + 1) > most:
+                    problem = f"the {name} has {length} tokens, but this model reads at most {most}"
+                    raise LinesError({line: f"line {line}: {problem} (data.max_length). Leave it out."})
+        return read
 
     def _model(self, reason: str) -> "ModelTranslator":
         """The model in torch, for what the engine cannot do for this reason."""

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from mt.search.hypothesis import Hypothesis, normalised_score
+from mt.search.hypothesis import Hypothesis
 from mt.search.request import CacheT, EncoderDecoder, SearchRequest
 from mt.search.stepwise import Candidates, Step, search_stepwise
 from mt.search.strategy import Beam
@@ -33,11 +33,7 @@ def beam_search(model: EncoderDecoder[CacheT], request: SearchRequest, beam: Bea
 
     # Hypotheses are ranked by their scores.
     found = search_stepwise(model, replace(request, with_scores=True), choose, num_rows=beam.size)
-
-    def rank(hypothesis: Hypothesis) -> float:
-        return -normalised_score(hypothesis, beam.length_penalty, beam.length_normalization)
-
-    return [sorted(hypotheses, key=rank)[: beam.size] for hypotheses in found]
+    return [sorted(each, key=beam.normalised_score, reverse=True)[: beam.size] for each in found]
 
 
 def _likeliest(step: Step, beam_size: int) -> Candidates:

@@ -3,11 +3,8 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from mt.special_tokens import UNK_ID
-
-LengthNormalization = Literal["gnmt", "mean"]
 
 
 class NotFiniteError(Exception):
@@ -30,24 +27,6 @@ class Hypothesis:
     """Whether it ends with EOS; otherwise it reached its length limit."""
     copied: Sequence[int] = ()
     """The source position that each UNK among the ids refers to, in order."""
-
-
-def normalised_score(
-    hypothesis: Hypothesis, length_penalty: float, normalization: LengthNormalization = "gnmt"
-) -> float:
-    """Return the score by which hypotheses of different length are ranked; the length includes EOS.
-
-    - ``gnmt``: ``score / ((5 + length) / 6) ** length_penalty`` (Wu et al. 2016, equation 14), which
-      weakens the effect of the length of short hypotheses.
-    - ``mean``: ``score / length ** length_penalty``, as in Hugging Face and CTranslate2; with a penalty of 1
-      it is the mean log-probability of a token.
-
-    Each token lowers the score, so with a penalty of 0 both favour short hypotheses.
-    """
-    length = len(hypothesis.ids) + hypothesis.finished
-    counted = length if normalization == "mean" else (5 + length) / 6
-    # Not a quotient, because a large penalty would make the divisor overflow.
-    return float(hypothesis.score * counted**-length_penalty)
 
 
 def cut_off(scored: Sequence[tuple[Hypothesis, float]], length: int) -> list[tuple[Hypothesis, float]]:

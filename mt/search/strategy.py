@@ -3,9 +3,11 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import get_args
+from typing import Literal, get_args
 
-from mt.search.hypothesis import LengthNormalization
+from mt.search.hypothesis import Hypothesis
+
+LengthNormalization = Literal["gnmt", "mean"]
 
 LARGEST_SEED = 2**32 - 1
 """Of a larger seed, torch's generator on the CPU only uses the low 32 bits."""
@@ -23,9 +25,9 @@ class Beam:
     size: int
     """N, the number of partial hypotheses kept for each sentence."""
     length_penalty: float = 1.0
-    """See `mt.search.hypothesis.normalised_score`, by which finished hypotheses are ranked."""
+    """See `normalised_score`, by which finished hypotheses are ranked."""
     length_normalization: LengthNormalization = "gnmt"
-    """See `mt.search.hypothesis.normalised_score`."""
+    """See `normalised_score`."""
 
     def __post_init__(self) -> None:
         if self.size < 1:
@@ -36,6 +38,21 @@ class Beam:
             raise ValueError(
                 f"length_normalization must be {' or '.join(known)}, not {self.length_normalization!r}"
             )
+
+    def normalised_score(self, hypothesis: Hypothesis) -> float:
+        """Return the score by which hypotheses of different length are ranked; the length includes EOS.
+
+        - ``gnmt``: ``score / ((5 + length) / 6) ** length_penalty`` (Wu et al. 2016, equation 14), which
+          weakens the effect of the length of short hypotheses.
+        - ``mean``: ``score / length ** length_penalty``, as in Hugging Face and CTranslate2; with a penalty
+          of 1 it is the mean log-probability of a token.
+
+        Each token lowers the score, so with a penalty of 0 both favour short hypotheses.
+        """
+        length = len(hypothesis.ids) + hypothesis.finished
+        counted = length if self.length_normalization == "mean" else (5 + length) / 6
+        # Not a quotient, because a large penalty would make the divisor overflow.
+        return float(hypothesis.score * counted**-self.length_penalty)
 
 
 @dataclass(frozen=True)

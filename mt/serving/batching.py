@@ -138,7 +138,6 @@ class BatchedTranslator:
             all_texts,
             num_best=job.asked.n_best,
             strategy=Beam(job.asked.beam) if job.asked.beam > 1 else None,
-            refuse_long=True,
             # What a message names, if the texts are all of one request.
             first_line=1 + len(job.answered),
             before_each_step=stop_if_abandoned,

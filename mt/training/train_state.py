@@ -200,8 +200,7 @@ class TrainState:
         if values.optimizer.num_updates:
             expected = {name: parameter for name, _, parameter, _ in self._moments()}
         if self.average is not None:
-            weights = self.objective.model.weights()
-            expected |= {WEIGHTS + name: weight for name, weight in weights.items()}
+            expected |= {WEIGHTS + name: weight for name, weight in self.objective.model.weights().items()}
         wrong = expected.keys() ^ tensors.keys()
         if (values.average is None) != (self.average is None):
             wrong |= {"average"}

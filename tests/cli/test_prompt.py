@@ -125,12 +125,9 @@ def test_the_prompt_continues_after_errors_and_warns_of_each_line(
         return n_best(self, texts, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Translator, "n_best", stopped)
-    lines = ["car " * 40, "\udcff\udce9", KeyboardInterrupt(), "", "Anna", "the zebra sees milk."]
+    lines = ["\udcff", "\udcff\udce9", KeyboardInterrupt(), "", "Anna", "the zebra sees milk."]
     code, out, err = typing([*lines, "the dog sees milk."])
     # Each Ctrl-C, and the end, leave the line.
     assert (code, out[:2], out.splitlines()[-2], out[-2:]) == (0, "\n\n", "der Hund sieht Milch.", "\n\n")
-    assert re.findall(r"^mt: .*, line (\d) (has a sentence|is not UTF-8)", err, re.MULTILINE) == [
-        ("1", "has a sentence"),
-        ("2", "is not UTF-8"),
-    ]
+    assert re.findall(r"^mt: .*, line (\d) is not UTF-8", err, re.MULTILINE) == ["1", "2"]
     assert re.findall(r"warning: .* 1 word: (\w+)\.", err) == ["zebra"]

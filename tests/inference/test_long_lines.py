@@ -47,15 +47,7 @@ class Numbers(SourceReader):
 @pytest.mark.parametrize("max_length", [4, 5, 8])
 def test_nothing_is_lost_and_nothing_is_too_long(max_length: int) -> None:
     texts = [["1 2 3"], [""], ["4 5 6. 7 8 9 10 11 12 13 14. 15", "16 17 18 19"], ["20."]]
-    segments = read_segments(
-        texts,
-        [[]] * 4,
-        Numbers(),
-        max_length=max_length,
-        first_line=1,
-        refuse_long=False,
-        most_in_prefix=9,
-    )
+    segments = read_segments(texts, [[]] * 4, Numbers(), max_length)
     assert [token.id for segment in segments for token in segment.tokens] == list(range(1, 21))
     assert [(each.index, each.line) for each in segments] == sorted((s.index, s.line) for s in segments)
     assert {(each.index, each.line) for each in segments} == {(0, 0), (2, 0), (2, 1), (3, 0)}

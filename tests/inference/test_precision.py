@@ -86,7 +86,7 @@ def test_a_sentence_that_overflows_in_fp16_is_an_error_of_its_line(
     assert all(ModelTranslator(loaded, device=CPU).translate(lines, strategy=strategy))
     translator = in_fp16_on_the_cpu(loaded, monkeypatch)
     for find in (translator.translate, translator.n_best):
-        with pytest.raises(LinesError, match=r"text 8 has a sentence .* logits in fp16 are NaN") as refused:
+        with pytest.raises(LinesError, match=r"line 8 has a sentence .* logits in fp16 are NaN") as refused:
             find(lines, strategy=strategy, first_line=7)
         assert set(refused.value.reasons) == {8, 10}
         assert "--precision float32" in str(refused.value)

@@ -93,7 +93,7 @@ def test_a_batch_that_does_not_fit_into_memory_is_split(
 def test_what_is_too_long_is_named(trained: RunDirectory) -> None:
     translator = ModelTranslator.from_run(trained, device=CPU)
     assert translator.score([("the car " * 7 + "the", "das Auto " * 7 + "das")])
-    with pytest.raises(DataError, match="line 6: the source has 17 tokens, including EOS, but this model"):
+    with pytest.raises(DataError, match="line 6: the source has 17 tokens, but this model"):
         translator.score([("milk", "Milch"), ("the car " * 8, "Auto")], first_line=5)
     with pytest.raises(DataError, match="line 5: the translation has 17 tokens"):
         translator.score([("milk", "das Auto " * 8)], first_line=5)

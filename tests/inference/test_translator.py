@@ -15,7 +15,7 @@ from mt.config.config import Config
 from mt.config.load import load_config
 from mt.data.corpus import load_split
 from mt.data.tokenizers.tokenizer import Tokenizer
-from mt.errors import CheckpointError, ConfigError, DataError, RunError
+from mt.errors import CheckpointError, ConfigError, RunError
 from mt.inference.loaded_model import load_model
 from mt.inference.model_translator import ModelTranslator
 from mt.masks import padding_mask, target_mask
@@ -93,24 +93,19 @@ def test_neither_batch_nor_order_makes_a_difference(trained: RunDirectory) -> No
 
 def test_a_long_line_is_split_at_its_sentence_ends(translator: ModelTranslator) -> None:
     sentences = ["the dog sees milk.", "my aunt paints the car!", "Anna buys two red apples today."]
-    for refuse_long in (True, False):
-        (translation,) = translator.translate([" ".join(sentences)], refuse_long=refuse_long)
-        assert translation == " ".join(translator.translate(sentences))
+    (translation,) = translator.translate([" ".join(sentences)])
+    assert translation == " ".join(translator.translate(sentences))
     assert translation.count("Hund") == translation.count("Tante") == translation.count("Anna") == 1
 
 
-def test_a_long_sentence_is_refused_by_its_line_or_cut(translator: ModelTranslator) -> None:
+def test_a_long_sentence_is_translated_in_parts(translator: ModelTranslator) -> None:
     lines = ["the dog sees milk.", "the car " * 10, "Anna"]
-    message = r"text 8 has a sentence of 21 tokens, but this model reads at most 16 \(data\.max_length"
-    with pytest.raises(DataError, match=message):
-        translator.translate(lines, refuse_long=True, first_line=7)
     first, cut, last = translator.translate(lines)
     assert [first, last] == translator.translate([lines[0], lines[2]])
     assert cut == " ".join(translator.translate(["the car " * 7 + "the", "car" + " the car" * 2]))
-    # 15 words and EOS are of the longest length, and are neither.
-    assert translator.translate(["the car " * 7 + "the"], refuse_long=True)[0]
-    with pytest.raises(DataError, match="of 17 tokens"):
-        translator.translate(["the car " * 8], refuse_long=True)
+    # 15 words and EOS are of the longest length.
+    found = translator.n_best(["the car " * 7 + "the", "the car " * 8])
+    assert [len(best.parts) for [best] in found] == [1, 2]
 
 
 def test_sampling_is_a_function_of_seed_and_line(translator: ModelTranslator) -> None:
@@ -268,14 +263,12 @@ def test_translations_that_are_the_same_after_the_cut_are_listed_once(translator
             assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
 
 
-def test_a_prefix_or_minimum_length_fits_or_is_refused(translator: ModelTranslator) -> None:
+def test_a_long_prefix_is_cut_and_a_long_minimum_refused(translator: ModelTranslator) -> None:
     prefix = "der Hund " * 7
     [[found]] = translator.n_best(["milk"], prefixes=[prefix])
     assert found.text.startswith(prefix.strip())
-    with pytest.raises(
-        DataError, match="text 4 has a prefix of 16 tokens, but a translation may have at most 15"
-    ):
-        translator.n_best(["milk"], prefixes=["der Hund " * 8], first_line=4)
+    [[found]] = translator.n_best(["milk"], prefixes=["der Hund " * 8])
+    assert found.text.startswith("der Hund " * 7 + "der")
     [[found]] = translator.n_best(["milk"], constraints=Constraints(min_length=15))
     assert len(found.text.replace(".", " .").replace("!", " !").split()) >= 15
     with pytest.raises(ConfigError, match="at least 16 tokens and EOS do not fit into 16"):
@@ -381,5 +374,5 @@ def test_an_ensemble_reads_no_more_than_its_shortest_model(
     run_training(make_config("data.max_length=14", "training.max_steps=3", "model.d_model=8"), other)
     ensemble = ModelTranslator.from_run(trained, checkpoint="latest", device=CPU, others=[other])
     assert all(ensemble.translate(SENTENCES, strategy=Beam(2, 1.0)))
-    with pytest.raises(DataError, match="of 15 tokens, but this model reads at most 14"):
-        ensemble.translate(["the car " * 7], refuse_long=True)
+    [[found]] = ensemble.n_best(["the car " * 7])
+    assert [len(segment.tokens) for segment, _ in found.parts] == [13, 1]

@@ -10,7 +10,7 @@ import torch
 
 from mt.search.beam import beam_search
 from mt.search.greedy import greedy_search
-from mt.search.hypothesis import Hypothesis, normalised_score
+from mt.search.hypothesis import Hypothesis
 from mt.search.request import SearchRequest
 from mt.search.strategy import Beam
 from mt.special_tokens import BOS_ID, EOS_ID
@@ -29,7 +29,7 @@ def test_wide_beam_equals_brute_force_over_all_short_sequences(transformer: Tran
     ]
     request = SearchRequest(torch.tensor([sentence]), [limit])
     for length_penalty in (0.0, 0.6, 1.0):
-        everything.sort(key=lambda found: -normalised_score(found, length_penalty))
+        everything.sort(key=lambda found: -Beam(1, length_penalty).normalised_score(found))
         # Ten words at three positions make 1,110 prefixes, so that a beam of 1,200 drops none.
         [found] = beam_search(transformer, request, Beam(1200, length_penalty))
         assert len(found) == len(everything) == 111
@@ -69,7 +69,7 @@ def test_a_narrow_beam_equals_a_plain_loop(
         expected = _plain_beam_search(transformer, sentence, limit, size)
         most_finished = max(most_finished, len(expected))
         # The best of all that have finished, not the first.
-        expected = sorted(expected, key=lambda each: -normalised_score(each, 1.0))[:size]
+        expected = sorted(expected, key=lambda each: -Beam(1, 1.0).normalised_score(each))[:size]
         assert [(tuple(each.ids), each.finished) for each in ours] == [
             (tuple(each.ids), each.finished) for each in expected
         ]
@@ -109,6 +109,6 @@ def test_a_beam_finds_a_likelier_translation_than_greedy_search(
 
 def test_gnmt_score_equals_the_formula() -> None:
     found = Hypothesis([7, 8, 9], -6.0, finished=True)
-    assert normalised_score(found, 0.0) == -6.0
-    assert normalised_score(found, 0.6) == pytest.approx(-6.0 / (((5 + 4) / 6) ** 0.6))
-    assert normalised_score(Hypothesis([7], -6.0, finished=False), 1.0) == pytest.approx(-6.0)
+    assert Beam(1, 0.0).normalised_score(found) == -6.0
+    assert Beam(1, 0.6).normalised_score(found) == pytest.approx(-6.0 / (((5 + 4) / 6) ** 0.6))
+    assert Beam(1).normalised_score(Hypothesis([7], -6.0, finished=False)) == pytest.approx(-6.0)

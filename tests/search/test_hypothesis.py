@@ -2,7 +2,8 @@
 
 import pytest
 
-from mt.search.hypothesis import Hypothesis, cut_off, length_limit, normalised_score
+from mt.search.hypothesis import Hypothesis, cut_off, length_limit
+from mt.search.strategy import Beam
 from mt.special_tokens import UNK_ID
 
 
@@ -30,7 +31,7 @@ def test_a_hypothesis_that_is_cut_keeps_the_copies_of_its_tokens() -> None:
 @pytest.mark.parametrize(("finished", "length"), [(True, 4), (False, 3)])
 def test_mean_score_equals_the_formula(finished: bool, length: int) -> None:
     found = Hypothesis([7, 8, 9], -6.0, finished)
-    assert normalised_score(found, 1.0, "mean") == pytest.approx(-6.0 / length)
-    assert normalised_score(found, 0.5, "mean") == pytest.approx(-6.0 / length**0.5)
-    assert normalised_score(found, 0.0, "mean") == normalised_score(found, 0.0) == -6.0
-    assert normalised_score(found, 1.0) == pytest.approx(-6.0 * 6 / (5 + length))
+    assert Beam(1, 1.0, "mean").normalised_score(found) == pytest.approx(-6.0 / length)
+    assert Beam(1, 0.5, "mean").normalised_score(found) == pytest.approx(-6.0 / length**0.5)
+    assert Beam(1, 0.0, "mean").normalised_score(found) == Beam(1, 0.0).normalised_score(found) == -6.0
+    assert Beam(1, 1.0).normalised_score(found) == pytest.approx(-6.0 * 6 / (5 + length))

@@ -85,12 +85,8 @@ def test_each_line_of_a_text_comes_back_as_a_line(client: TestClient, reference:
     text = "\n".join(["milk"] * 20)
     [result] = client.post("/translate", json={"text": text}).json()["results"]
     assert result["translations"][0]["text"].split("\n") == reference.translate(["milk"]) * 20
-    refused = client.post("/translate", json={"text": text, "join_lines": True})
-    assert refused.json()["error"].startswith("text 1 has a sentence of 21 tokens")
-    refused = client.post(
-        "/translate", json={"texts": ["a", text + "\n" + "milk " * 18], "join_lines": False}
-    )
-    assert refused.json()["error"].startswith("text 2 has a sentence of 19 tokens")
+    [result] = client.post("/translate", json={"text": text, "join_lines": True}).json()["results"]
+    assert result["translations"][0]["text"] == " ".join(reference.translate(["milk " * 15, "milk " * 5]))
 
 
 def test_a_run_is_chosen_by_its_name_or_its_languages(translator: ModelTranslator) -> None:
@@ -131,7 +127,6 @@ BAD_BODIES = {
     json.dumps({"texts": ["a"] * 100, "beam": 20, "n_best": 20}).encode(): "are 2000, but may be at most 500",
     b'{"text": "a", "alignment": "yes"}': "body.alignment",
     b'{"text": "a", "beams": 3}': "body.beams",
-    json.dumps({"text": "milk " * 40}).encode(): "has a sentence of 41 tokens",
 }
 
 
@@ -169,7 +164,7 @@ def test_a_large_body_is_refused_whether_or_not_it_says_its_size(batched: Batche
     # It may be as long as the longest text, however JSON escapes it.
     body = json.dumps({"text": "😀" * 100_000})
     answer = client_of(batched, max_characters=100_000).post("/translate", content=body, headers=JSON_TYPE)
-    assert (answer.status_code, "tokens" in answer.json()["error"]) == (422, True)
+    assert answer.status_code == 200
 
 
 def test_a_late_answer_is_503_and_a_full_queue_429(gate: "Gate", translator: ModelTranslator) -> None:

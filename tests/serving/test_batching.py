@@ -8,9 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch
 
+import mt.inference.torch_engine
+import mt.search.greedy
 from mt.errors import LinesError
 from mt.inference.model_translator import ModelTranslator
+from mt.search.request import SearchRequest
 from mt.search.strategy import Beam
 from mt.serving.api import Result, TranslateRequest
 from mt.serving.batching import BatchedTranslator
@@ -81,23 +85,31 @@ def test_what_waits_with_the_same_settings_is_searched_together_and_by_turns(
 
 
 def test_a_bad_text_fails_its_own_request_alone_and_by_its_own_number(
-    gate: "Gate", batched: BatchedTranslator, reference: ModelTranslator
+    gate: "Gate", batched: BatchedTranslator, reference: ModelTranslator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     good = ["Anna buys milk.", "the dog sees a house."]
+    expected = reference.translate(good)
+    search = mt.search.greedy.greedy_search
+
+    def full(model: object, request: SearchRequest) -> object:
+        if request.src_ids.size(1) > 12:
+            raise torch.OutOfMemoryError("out of memory")
+        return search(model, request)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(mt.inference.torch_engine, "greedy_search", full)
 
     async def ask() -> None:
         first = start(batched.translate(good[:1], asked()))
         await entered(gate)
         others = [
-            start(batched.translate(texts, asked())) for texts in (good, [good[0], "milk " * 40], good[1:])
+            start(batched.translate(texts, asked())) for texts in (good, [good[0], "milk " * 14], good[1:])
         ]
         await asyncio.sleep(0)
         gate.opened.set()
         results = await asyncio.gather(first, *others, return_exceptions=True)
         bad = results.pop(2)
         assert isinstance(bad, LinesError)
-        assert "text 2 has a sentence of 41 tokens" in str(bad)
-        expected = reference.translate(good)
+        assert "line 2 has a sentence of 14 tokens that does not fit into memory" in str(bad)
         answers = [texts_of(each) for each in results if not isinstance(each, BaseException)]
         assert answers == [expected[:1], expected, expected[1:]]
 

@@ -66,7 +66,7 @@ def test_a_sentence_that_does_not_fit_is_named(
 ) -> None:
     translator = ModelTranslator.from_run(trained, device=torch.device("cpu"))
     room_for(0)
-    with pytest.raises(DataError, match=r"text 7 has a sentence of 5 tokens that does not fit into memory"):
+    with pytest.raises(DataError, match=r"line 7 has a sentence of 5 tokens that does not fit into memory"):
         translator.translate(["Anna sees the car."], first_line=7)
 
 

@@ -183,8 +183,7 @@ def translator_of(loaded: LoadedModel, engine: Engine) -> Translator:
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     """Corpus BLEU, as `mt evaluate` computes it."""
-    metric = BLEU(tokenize=bleu_tokenizer(references))
-    return float(metric.corpus_score(list(hypotheses), [list(references)]).score)
+    return float(BLEU(tokenize=bleu_tokenizer(references)).corpus_score([*hypotheses], [[*references]]).score)
 
 
 def write_ctranslate2(loaded: LoadedModel, folder: Path, precision: ExportPrecision) -> None:

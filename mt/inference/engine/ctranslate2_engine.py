@@ -28,7 +28,7 @@ from mt.inference.engines import After, Check, Rules, Sentence, batches_by_lengt
 from mt.inference.exported_folder import REFUSED, open_exported, weights_of
 from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
-from mt.search.hypothesis import Hypothesis, normalised_score
+from mt.search.hypothesis import Hypothesis
 from mt.search.strategy import Beam
 from mt.special_tokens import BOS, EOS, EOS_ID, PAD, UNK_ID
 
@@ -291,7 +291,7 @@ def _ruled(
         elif not kept:
             return _How(copies=True, writes_unk=False), again
     kept = [each for each in kept if each.finished] or kept
-    kept.sort(key=lambda each: -normalised_score(each, beam.length_penalty, beam.length_normalization))
+    kept.sort(key=beam.normalised_score, reverse=True)
     return kept[: beam.size]
 
 
