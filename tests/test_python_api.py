@@ -62,7 +62,7 @@ def test_a_single_string_has_a_single_translation(trained: RunDirectory) -> None
     with pytest.raises(TypeError, match="texts must be a sequence of lines, not a single string"):
         translator.n_best("Anna buys milk.")
     assert repr(translator).startswith("<Translator en to de: step_0000")
-    assert "on cpu>" in repr(translator)
+    assert "engine: torch, " in repr(translator)
 
 
 def test_metrics_go_to_a_callback_as_to_tensorboard(trained: RunDirectory, tmp_path: Path) -> None:

@@ -62,8 +62,7 @@ class TorchEngine:
             found = []
             for batch in share:
                 check()
-                some = [sentences[index] for index in batch]
-                found.append(in_halves(search_some, some))
+                found.append(in_halves(search_some, [sentences[index] for index in batch]))
                 after(batch)
             return found
 

@@ -139,6 +139,9 @@ class Translator:
         translator.why = why
         return translator
 
+    def __repr__(self) -> str:
+        return f"<Translator {self.facts.src} to {self.facts.tgt}: {self.facts.checkpoint}, {self.described}>"
+
     @property
     def described(self) -> str:
         """Which engine translates, in what, and why."""

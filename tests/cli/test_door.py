@@ -15,7 +15,6 @@ LINES = [
     "init --recipe list",
     *(f"{command} {option}" for command in COMMANDS.split() for option in ("--help", "--zzz")),
     *(f"{command} --run nowhere" for command in ["evaluate", "average", "report"]),
-    "score --run nowhere",
     "attention --run nowhere a b",
     "export out --to ctranslate2 --run nowhere",
     "show nowhere",
@@ -58,7 +57,7 @@ def test_what_needs_no_library_imports_none(tmp_path: Path) -> None:
     (tmp_path / "wrong.yaml").write_text("data: {path: nowhere, src: en, tgt: de, lr: 3}\n")
     done = call(LINES, [*TRAINING, "numpy", "tokenizers"], tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stderr.count("There is no run in nowhere") == 8
+    assert done.stderr.count("There is no run in nowhere") == 7
     assert done.stderr.count("unknown key 'data.lr'") == 2
 
 
@@ -74,10 +73,13 @@ def test_a_wrong_path_or_column_needs_no_library_that_trains(converted: Path, tm
         *(f"{name} -c run.yaml --set data.path={path}" for name in ("train", "check") for path in paths),
         f"init --init-from {converted} --data table.csv",
         "train -c run.yaml --set data.path=builtin:primer --set data.mix=table.csv",
+        "score --run nowhere",
+        "translate --run nowhere Anna",
     ]
     done = call(lines, [*TRAINING, "numpy", "pandas"], tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stderr.count("there is no file or folder 'nowhere'") == 3
+    assert done.stderr.count("There is no run in nowhere") == 2
     assert done.stderr.count("has no column 'en'") == 8
     assert done.stderr.count("lines.txt has no extension") == 3
 

@@ -136,8 +136,7 @@ class CTranslate2Engine:
         found: dict[int, list[Hypothesis]] = {}
         while alike:
             how, members = alike.popitem()
-            translate = partial(self._translate, how, rules)
-            results = in_halves(translate, [sentence for _, sentence in members])
+            results = in_halves(partial(self._translate, how, rules), [sentence for _, sentence in members])
             for (index, sentence), candidates in zip(members, results, strict=True):
                 outcome = _ruled(candidates, sentence, how, rules.beam)
                 if isinstance(outcome, list):
@@ -152,8 +151,7 @@ class CTranslate2Engine:
         beam, prefixes = rules.beam, _named(self._tgt_names, (sentence.prefix for sentence in sentences))
         # Scores are divided by this power of the length, to choose N if more hypotheses have finished. Around
         # 20, (5 + length) grows as length ** 0.8. With 0, the search would end with its first hypothesis.
-        exponent = beam.length_penalty * (0.8 if beam.length_normalization == "gnmt" else 1.0)
-        penalty = max(exponent, 1e-6)
+        penalty = max(beam.length_penalty * (0.8 if beam.length_normalization == "gnmt" else 1.0), 1e-6)
         # With patience 2, a search continues to its limit, where up to N unfinished hypotheses are added.
         patience = 2 if how.limit and beam.size > 1 else 1
         results: list[Any] = self._translator.translate_batch(

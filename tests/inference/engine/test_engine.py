@@ -247,12 +247,7 @@ def test_int8_is_used_if_it_loses_no_quality(
 
 
 def test_its_scores_are_those_of_torch(converted: Path) -> None:
-    pairs = [
-        *zip(SOURCES[:40], SOURCES[1:41], strict=True),
-        ("", ""),
-        ("", "Anna"),
-        ("the zebra", "das Zebra"),
-    ]
+    pairs = [*pairwise(SOURCES), ("", ""), ("", "Anna"), ("the zebra", "das Zebra")]
     torch, fast = (
         Translator.from_run(converted, engine=name, precision="float32").score(pairs)
         for name in ("torch", "ctranslate2")
