@@ -64,11 +64,9 @@ def markdown_text(text: str) -> str:
 
 
 @contextmanager
-def progress(
-    total: int | None, *, unit: str, description: str, shown: bool = True
-) -> Iterator[Callable[[int], object]]:
+def progress(total: int | None, *, unit: str, description: str) -> Iterator[Callable[[int], object]]:
     """A bar on stderr that the yielded function advances; without a terminal, drawn every ten seconds."""
-    if new_bar is None or not shown:
+    if new_bar is None:
         yield lambda count: None
         return
     options: dict[str, Any] = {"dynamic_ncols": True}

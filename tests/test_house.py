@@ -34,14 +34,14 @@ FLOORS = {
 # The lines of each room, which only fall: whoever makes a room smaller lowers its bound. A room is a folder
 # of `mt/`, or the files at its top. What is around it is counted too, so that moving lines saves none.
 LINES = {
-    "top": 949,
+    "top": 947,
     "config": 1149,
     "builtin": 80,
     "data": 3606,
     "transformer": 1291,
     "checkpoint": 502,
     "search": 807,
-    "inference": 1799,
+    "inference": 1798,
     "evaluation": 981,
     "training": 2478,
     "preflight": 1540,

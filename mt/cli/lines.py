@@ -5,7 +5,7 @@ import queue
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
@@ -150,9 +150,9 @@ class Input(NamedTuple):
 
     def progress(self) -> AbstractContextManager[Callable[[int], object]]:
         """A progress bar for a file, unless the translations themselves appear on the terminal."""
-        is_needed = self.file is not None and not sys.stdout.isatty()
-        total = count_lines(self.file) if self.file and is_needed else None
-        return progress(total, unit="lines", description="translating", shown=is_needed)
+        if self.file is None or sys.stdout.isatty():
+            return nullcontext(lambda num_lines: None)
+        return progress(count_lines(self.file), unit="lines", description="translating")
 
     def blocks(self) -> Iterator[list[str]]:
         """Yield the lines in blocks, as they arrive."""

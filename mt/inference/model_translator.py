@@ -66,10 +66,9 @@ class ModelTranslator(Translator):
         chosen = choose_precision(precision, device)
         if chosen != "float32":
             models = [deepcopy(each).to(SEARCH_DTYPES[chosen]) for each in models]
+        widths = [each.output.in_features for each in models]
         self.config = loaded.config
-        model: Member = (
-            EnsembleModel(models, [each.output.in_features for each in models]) if others else models[0]
-        )
+        model: Member = EnsembleModel(models, widths) if others else models[0]
         super().__init__(
             TorchEngine(model, device, loaded.config, chosen),
             replace(
