@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.errors import ConfigError, EngineError, LinesError
-from mt.inference.engines import Engine, Rules, Sentence
+from mt.inference.engines import Engine, Rules, Sentence, in_halves
 from mt.inference.exported_folder import ModelFacts
 from mt.inference.labels import Labelled, aligned_words, label_read
 from mt.inference.segments import Segment, Translation, join_parts, lines_of, read_segments
@@ -272,7 +272,7 @@ class Translator:
         sentences = [Sentence(line, src.ids, tgt.ids) for line, (src, tgt) in enumerate(read, first_line)]
         return [
             ScoredPair(self.tgt_tokenizer.tokens([*tgt.ids, EOS_ID]), log_probs, tgt.ids.count(UNK_ID))
-            for (_, tgt), log_probs in zip(read, self.engine.score(sentences), strict=True)
+            for (_, tgt), log_probs in zip(read, in_halves(self.engine.score, sentences), strict=True)
         ]
 
     def _read(self, pairs: Sequence[tuple[str, str]], first_line: int) -> list[tuple[Labelled, Labelled]]:

@@ -15,9 +15,9 @@ import torch
 
 import mt
 from mt import Beam, Constraints, Sampling, Translator
-from mt.errors import CheckpointError, ConfigError
+from mt.errors import CheckpointError, ConfigError, LinesError
 from mt.inference.engine import convert as conversion
-from mt.inference.engine.ctranslate2_engine import copies_of
+from mt.inference.engine.ctranslate2_engine import CTranslate2Engine, copies_of
 from mt.inference.engines import Sentence
 from mt.inference.exported_folder import REFUSED, remove_stale, weights_of
 from mt.inference.loaded_model import LoadedModel
@@ -256,6 +256,26 @@ def test_its_scores_are_those_of_torch(converted: Path) -> None:
         assert (theirs.tokens, theirs.num_unknown) == (ours.tokens, ours.num_unknown)
         assert list(theirs.log_probs) == pytest.approx(list(ours.log_probs), abs=1e-4)
     assert torch[-1].num_unknown == 1
+
+
+def test_pairs_to_score_that_do_not_fit_into_memory_together_are_split(
+    converted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    translator, score = Translator.from_run(converted, engine="ctranslate2"), CTranslate2Engine.score
+    pairs = [*pairwise(SOURCES[:9])]
+    expected = translator.score(pairs)
+
+    def cramped(engine: CTranslate2Engine, sentences: list[Sentence]) -> list[list[float]]:
+        if len(sentences) > room:
+            raise RuntimeError("CUDA failed with error out of memory")
+        return score(engine, sentences)
+
+    monkeypatch.setattr(CTranslate2Engine, "score", cramped)
+    room = 3
+    assert translator.score(pairs) == expected
+    room = 0
+    with pytest.raises(LinesError, match=r"line 1 has a sentence of . tokens that does not fit into memory"):
+        translator.score(pairs)
 
 
 def test_its_alignment_is_that_of_torch(converted: Path) -> None:
