@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -25,7 +26,9 @@ from mt.preflight import init
 from mt.preflight.forecast import Pace
 from mt.preflight.trial import Sample, Speed
 from mt.run_directory import RunDirectory
-from mt.search.request import TeacherForced
+from mt.search.greedy import greedy_search
+from mt.search.hypothesis import Hypothesis
+from mt.search.request import SearchRequest, TeacherForced
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from mt.training.progress import Progress
 from mt.training.run import Outcome, run_training
@@ -277,3 +280,15 @@ def read_curves() -> Callable[[Path], dict[str, list[tuple[int, object]]]]:
         }
 
     return read
+
+
+@pytest.fixture
+def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets greedy search run out of memory with sentences of more than eight tokens, including EOS."""
+
+    def search(model: Any, request: SearchRequest) -> list[Hypothesis]:
+        if request.src_ids.size(1) > 8:
+            raise torch.OutOfMemoryError("out of memory")
+        return greedy_search(model, request)
+
+    monkeypatch.setattr("mt.inference.torch_engine.greedy_search", search)

@@ -8,13 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
 
-import mt.inference.torch_engine
-import mt.search.greedy
 from mt.cli.lines import read_dictionary
 from mt.run_directory import RunDirectory
-from mt.search.request import SearchRequest
 from tests.processes import Popen, environment
 
 Call = Callable[..., tuple[int, str, str]]
@@ -86,18 +82,8 @@ def test_bad_lines_with_n_best_and_with_a_prefix(call: Call, bad_file: Path) -> 
     assert "1 line could not be translated: left empty" in err
 
 
-@pytest.mark.usefixtures("trained")
-def test_a_sentence_that_does_not_fit_into_memory_is_a_bad_line(
-    call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    search = mt.search.greedy.greedy_search
-
-    def full(model: object, request: SearchRequest) -> object:
-        if request.src_ids.size(1) > 8:
-            raise torch.OutOfMemoryError("out of memory")
-        return search(model, request)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(mt.inference.torch_engine, "greedy_search", full)
+@pytest.mark.usefixtures("trained", "little_memory")
+def test_a_sentence_that_does_not_fit_into_memory_is_a_bad_line(call: Call) -> None:
     file = Path("lines.txt")
     file.write_text("the dog sees milk.\nmilk milk milk milk milk milk milk milk milk\nAnna sees milk.\n")
     code, out, err = call("translate", "--file", file)

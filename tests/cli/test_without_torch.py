@@ -55,15 +55,10 @@ def test_a_copied_run_is_translated_with_and_served_without_torch(
             check=True,
         )
         assert {*done.stdout.splitlines()} == {TARGET}
-    done = subprocess.run(
-        [*mt, "score", "--run", str(run)],
-        env=environment,
-        input=f"{SOURCE}\t{TARGET}\n",
-        capture_output=True,
-        text=True,
-        check=True,
+    scored = subprocess.check_output(
+        [*mt, "score", "--run", str(run)], env=environment, input=f"{SOURCE}\t{TARGET}\n", text=True
     )
-    assert float(done.stdout.split("\t")[0]) > -1
+    assert float(scored.split("\t")[0]) > -1
     _, *command = json.loads(instruction("ENTRYPOINT"))
     service = subprocess.Popen(
         [python, *command, "--port", "0"], cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True

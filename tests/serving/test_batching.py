@@ -8,13 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
 
-import mt.inference.torch_engine
-import mt.search.greedy
 from mt.errors import LinesError
 from mt.inference.model_translator import ModelTranslator
-from mt.search.request import SearchRequest
 from mt.search.strategy import Beam
 from mt.serving.api import Result, TranslateRequest
 from mt.serving.batching import BatchedTranslator
@@ -84,19 +80,12 @@ def test_what_waits_with_the_same_settings_is_searched_together_and_by_turns(
     assert ["".join(texts) for texts in gate.searched] == ["Anna", "aabbdd", "ce", "aaabbb"]
 
 
+@pytest.mark.usefixtures("little_memory")
 def test_a_bad_text_fails_its_own_request_alone_and_by_its_own_number(
-    gate: "Gate", batched: BatchedTranslator, reference: ModelTranslator, monkeypatch: pytest.MonkeyPatch
+    gate: "Gate", batched: BatchedTranslator, reference: ModelTranslator
 ) -> None:
     good = ["Anna buys milk.", "the dog sees a house."]
     expected = reference.translate(good)
-    search = mt.search.greedy.greedy_search
-
-    def full(model: object, request: SearchRequest) -> object:
-        if request.src_ids.size(1) > 12:
-            raise torch.OutOfMemoryError("out of memory")
-        return search(model, request)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(mt.inference.torch_engine, "greedy_search", full)
 
     async def ask() -> None:
         first = start(batched.translate(good[:1], asked()))
