@@ -37,8 +37,8 @@ LINES = {
     "top": 947,
     "config": 1149,
     "builtin": 80,
-    "data": 3606,
-    "transformer": 1291,
+    "data": 3604,
+    "transformer": 1286,
     "checkpoint": 502,
     "search": 807,
     "inference": 1798,
@@ -52,9 +52,9 @@ LINES = {
     "cli": 2045,
     "other text in mt": 1098,
     "scripts": 3988,
-    "tests": 24784,
+    "tests": 24786,
     "documents": 2492,
-    "spine": 1925,
+    "spine": 1919,
 }
 # More than this below its bound, and the bound is to be lowered.
 SLACK = 20

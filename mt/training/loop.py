@@ -1,21 +1,17 @@
 """The training loop: when to step, validate, save and stop."""
 
-from contextlib import suppress
-
-from mt.data.batches.stream import BatchStream
-from mt.errors import Interrupted
 from mt.training.session import Session
 from mt.training.train_state import TrainState
 
 
-def train(state: TrainState, batches: BatchStream, session: Session) -> str | None:
+def train(state: TrainState, session: Session) -> str | None:
     """Train until the run is finished, and return why in words, or None if it is interrupted."""
     finished = None
     # Preparing an epoch and validating take so long that they are cut short.
-    with suppress(Interrupted):
+    with session.until_interrupted:
         session.catch_up(state)
         while (finished := session.finished(state)) is None and not session.stopping:
-            result = state.step(batches.take(state.position))
+            result = state.step(session.batches.take(state.position))
             session.log(result)
             if session.validation_due(state):
                 session.validate(state)

@@ -14,7 +14,7 @@ import torch
 from mt import distributed, processes
 from mt.config.config import Config
 from mt.config.write import config_to_yaml, fixed_options
-from mt.data.batches.stream import BatchStream, training_batches
+from mt.data.batches.stream import training_batches
 from mt.data.corpus import load_corpus
 from mt.data.prepare import make_tokenizers, prepare
 from mt.device import Precision, choose_device, settle_threads_and_memory
@@ -135,9 +135,9 @@ def _train(
     with log_file(run), explain_out_of_memory():
         try:
             ready = _ready(config, run, precision, interruption, point, on_metrics)
-            with ready as (state, batches, session):
+            with ready as (state, session):
                 counters = state.counters
-                finished = train(state, batches, session)
+                finished = train(state, session)
         except Interrupted:
             interruption.is_agreed = True
         if processes.IS_FIRST:
@@ -156,7 +156,7 @@ def _ready(
     interruption: Interruption,
     point: resume.ResumePoint | None,
     on_metrics: OnMetrics | None,
-) -> Iterator[tuple[TrainState, BatchStream, Session]]:
+) -> Iterator[tuple[TrainState, Session]]:
     """Prepare the data, and build or restore the model, for the duration of the ``with`` block."""
     torch.manual_seed(config.training.seed)
     with interruption.at_once():
@@ -204,13 +204,13 @@ def _ready(
     shown = _progress(config, run, state, total_steps, on_metrics) if processes.IS_FIRST else nullcontext()
     with shown as progress:
         newest = point.checkpoint if point else None
-        session = Session(config, run, prepared, environment, interruption, progress, newest)
+        session = Session(config, run, prepared, batches, environment, interruption, progress, newest)
         # Removed only now, because a refused start, as of a changed corpus, must keep it.
         run.stopped_file.unlink(missing_ok=True)
         record_session(run, "training", step=state.counters.step)
         # On a CPU, the thread would take time from those that compute.
         with batches.collating_ahead(pinned=True) if precision.device.type == "cuda" else nullcontext():
-            yield state, batches, session
+            yield state, session
 
 
 def _progress(

@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 
@@ -12,9 +13,10 @@ from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
 from mt.data.batches.batch import Batch, collate
 from mt.data.batches.sampler import ordered_batches
+from mt.data.batches.stream import BatchStream
 from mt.data.prepare import Prepared
 from mt.display import progress
-from mt.errors import OverflowedLinesError, RunError
+from mt.errors import Interrupted, OverflowedLinesError, RunError
 from mt.files import sync
 from mt.inference.exported_folder import remove_stale
 from mt.inference.loaded_model import ModelOfText, facts_of, tokenizer_checksums
@@ -49,12 +51,14 @@ class Session:
     config: Config
     run: RunDirectory
     prepared: Prepared
+    batches: BatchStream
     environment: dict[str, str | int]
     interruption: Interruption
     progress: Progress | None
     """None for all processes except the first."""
     newest: Checkpoint | None
     """The newest checkpoint of the run."""
+    until_interrupted = suppress(Interrupted)
 
     def __post_init__(self) -> None:
         # Read once: if the files are lost while training, checkpoints can still be saved.

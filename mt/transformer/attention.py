@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from mt.masks import Mask
 from mt.transformer.kernels.attention import scaled_dot_product_attention
-from mt.transformer.kernels.linear import Linear, project_together
+from mt.transformer.kernels.linear import Linear
 
 
 def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
@@ -68,10 +68,10 @@ class MultiHeadAttention(nn.Module):
     def forward(self, x: Tensor, memory: Tensor, mask: Mask) -> Tensor:
         """Let each position of ``x`` ``(B, Tq, D)`` attend to ``memory`` ``(B, Tk, D)``, perhaps itself."""
         if memory is x:
-            queries, keys, values = project_together(x, self.query, self.key, self.value)
+            queries, keys, values = Linear.together(x, self.query, self.key, self.value)
         else:
             queries = self.query(x)
-            keys, values = project_together(memory, self.key, self.value)
+            keys, values = Linear.together(memory, self.key, self.value)
         return self._attend(queries, self._split(keys), self._split(values), mask)
 
     def keys_and_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:

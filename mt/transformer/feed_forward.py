@@ -5,7 +5,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 from mt.transformer.kernels.dropout import Dropout
-from mt.transformer.kernels.linear import Linear, on_rows
+from mt.transformer.kernels.linear import Linear
 
 Activation = Literal["relu", "gelu", "swish"]
 ACTIVATIONS: dict[Activation, type[nn.Module]] = {"relu": nn.ReLU, "gelu": nn.GELU, "swish": nn.SiLU}
@@ -31,7 +31,7 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Transform each position of ``(B, T, D)``; the shape stays the same."""
-        return on_rows(self._transform, x)
+        return Linear.on_rows(self._transform, x)
 
     def _transform(self, rows: Tensor) -> Tensor:
         if isinstance(self.activation, nn.ReLU):

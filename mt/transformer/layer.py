@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from mt.transformer.attention import MultiHeadAttention
 from mt.transformer.feed_forward import Activation, FeedForward
-from mt.transformer.kernels.dropout import ResidualDropout
+from mt.transformer.kernels.dropout import Dropout
 
 
 class Residual(nn.Module):
@@ -21,7 +21,7 @@ class Residual(nn.Module):
         super().__init__()
         self.norm_first = norm_first
         self.norm = nn.LayerNorm(d_model, bias=bias)
-        self.dropout = ResidualDropout(dropout)
+        self.dropout = Dropout(dropout, of_residual=True)
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """Apply ``sublayer``, which keeps the shape, and add its input ``(B, T, D)``: ``(B, T, D)``."""

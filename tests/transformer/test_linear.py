@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from mt.transformer.kernels.linear import Linear, linear, on_rows, pad_rows
+from mt.transformer.kernels.linear import Linear, linear, pad_rows
 
 D, E = 12, 20
 
@@ -19,7 +19,7 @@ def test_where_torch_multiplies_nothing_changes(monkeypatch: pytest.MonkeyPatch)
     layer, x = Linear(D, E), torch.randn(3, 5, D)
     assert layer(x).equal(F.linear(x, layer.weight, layer.bias))
     assert linear(x, layer.weight, None).equal(F.linear(x, layer.weight))
-    assert on_rows(lambda rows: rows, x) is x
+    assert Linear.on_rows(lambda rows: rows, x) is x
 
 
 def test_a_function_of_padded_rows_returns_the_rows_without_padding(bf16: torch.autocast) -> None:
@@ -28,4 +28,4 @@ def test_a_function_of_padded_rows_returns_the_rows_without_padding(bf16: torch.
         rows = pad_rows(x, torch.bfloat16)
         assert rows.shape == (32, D)
         assert rows[15:].eq(0).all()
-        assert on_rows(lambda rows: rows, x).equal(x)
+        assert Linear.on_rows(lambda rows: rows, x).equal(x)

@@ -5,12 +5,10 @@ sentence counts one of them, so that it is the number of positions that the sent
 `tgt_ids` and in `labels`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -18,7 +16,7 @@ from mt.data.batches.pairs import EncodedSentences
 from mt.masks import padding_mask, target_mask
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID
 
-Sentences = Sequence[Sequence[int] | npt.NDArray[np.integer]] | EncodedSentences
+Sentences = Sequence[Collection[int]] | EncodedSentences
 
 
 @dataclass(frozen=True)
@@ -103,18 +101,18 @@ class Batch:
 def pad(sentences: Sentences, *, first: int | None = None, last: int | None = None) -> Tensor:
     """Pad one or more sentences with PAD on the right, each between ``first`` and ``last``: ``(B, T)``."""
     sentences = _encoded(sentences)
-    lengths = sentences.lengths[:, None] - 1
+    lengths = torch.from_numpy(sentences.lengths)[:, None] - 1
     start = int(first is not None)
     width = start + int(lengths.max()) + int(last is not None)
-    padded = np.full((len(sentences), width), PAD_ID, dtype=np.int64)
-    position = np.arange(width) - start
+    padded = torch.full((len(sentences), width), PAD_ID)
+    position = torch.arange(width) - start
     # A boolean mask selects row by row, which is the order of the concatenated ids.
-    padded[(position >= 0) & (position < lengths)] = sentences.ids
+    padded[(position >= 0) & (position < lengths)] = torch.from_numpy(sentences.ids).long()
     if first is not None:
         padded[:, 0] = first
     if last is not None:
         padded[position == lengths] = last
-    return torch.from_numpy(padded)
+    return padded
 
 
 def collate(src: Sentences, tgt: Sentences, places: Sentences | None = None) -> Batch:

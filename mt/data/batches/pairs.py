@@ -1,6 +1,6 @@
 """Encoded sentence pairs: flat arrays of ids with offsets."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -24,7 +24,7 @@ class EncodedSentences:
     """``(N,)`` tokens of each sentence, EOS included."""
 
     @classmethod
-    def of(cls, sentences: Sequence[Sequence[int] | npt.NDArray[np.integer]]) -> Self:
+    def of(cls, sentences: Sequence[Collection[int]]) -> Self:
         """Concatenate a few sentences."""
         num_tokens = np.fromiter(map(len, sentences), dtype=np.int32, count=len(sentences))
         ids = np.fromiter(chain.from_iterable(sentences), dtype=np.int32, count=int(num_tokens.sum()))

@@ -15,14 +15,20 @@ class Dropout(nn.Module):
     On a CPU, torch draws one random number for each element, which takes longer than any other layer. Here
     each 64-bit draw of the same generator serves four elements with 16 bits each, which rounds ``p`` to a
     multiple of 1/65536. On other devices, torch's own dropout is fast.
+
+    That ``of_residual`` is float32 under autocast on a CPU, where each operation of a residual connection
+    would convert bf16 to float32 and back, which takes longer than the operation.
     """
 
-    def __init__(self, p: float) -> None:
+    def __init__(self, p: float, *, of_residual: bool = False) -> None:
         super().__init__()
         self.p = p
+        self.of_residual = of_residual
 
     def forward(self, x: Tensor) -> Tensor:
-        """Drop elements of a tensor of any shape; in evaluation mode, return it unchanged."""
+        """Drop elements of a tensor of any shape; in evaluation mode, none."""
+        if self.of_residual and is_cpu_autocast(x):
+            x = x.float()
         if not self.training or self.p == 0.0:
             return x
         if x.device.type != "cpu":
@@ -32,17 +38,6 @@ class Dropout(nn.Module):
     def extra_repr(self) -> str:
         """Describe the module in ``print(model)``."""
         return f"p={self.p}"
-
-
-class ResidualDropout(Dropout):
-    """Dropout of what is added to a residual connection: under autocast on a CPU the result is float32.
-
-    There each operation converts bf16 to float32 and back, which takes longer than the operation.
-    """
-
-    def forward(self, x: Tensor) -> Tensor:
-        """As `Dropout`."""
-        return super().forward(x.float() if is_cpu_autocast(x) else x)
 
 
 def _scaled_mask(x: Tensor, p: float) -> Tensor:

@@ -33,13 +33,20 @@ class Linear(nn.Linear):
         """``(..., in_features)`` -> ``(..., number)``, without computing the other outputs."""
         return linear(x, self.weight[:number], None if self.bias is None else self.bias[:number])
 
+    @staticmethod
+    def together(x: Tensor, *layers: nn.Linear) -> tuple[Tensor, ...]:
+        """Apply several layers to ``x`` in one wide product, which is faster than one product each."""
+        weight = torch.cat([layer.weight for layer in layers])
+        has_bias = layers[0].bias is not None
+        bias = torch.cat([layer.bias for layer in layers]) if has_bias else None
+        return linear(x, weight, bias).chunk(len(layers), dim=-1)
 
-def project_together(x: Tensor, *layers: nn.Linear) -> tuple[Tensor, ...]:
-    """Apply several linear layers to ``x`` in one wide product, which is faster than one product each."""
-    weight = torch.cat([layer.weight for layer in layers])
-    has_bias = layers[0].bias is not None
-    bias = torch.cat([layer.bias for layer in layers]) if has_bias else None
-    return linear(x, weight, bias).chunk(len(layers), dim=-1)
+    @staticmethod
+    def on_rows(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        """Apply a function of rows to ``(..., D)``, whose rows are padded once for all of its products."""
+        dtype = onednn_dtype(x)
+        rows = function(pad_rows(x, dtype))
+        return rows if dtype is None else rows[: x.numel() // x.size(-1)].view(*x.shape[:-1], rows.size(-1))
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None, *, relu: bool = False) -> Tensor:
@@ -95,13 +102,6 @@ def pad_rows(x: Tensor, dtype: torch.dtype | None) -> Tensor:
     unit = max(32, 1 << len(rows).bit_length() >> 4)
     num_added = -len(rows) % unit if len(rows) else unit
     return F.pad(rows, (0, 0, 0, num_added)) if num_added else rows
-
-
-def on_rows(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """Apply a function of rows to ``(..., D)``, whose rows are padded once for all of its products."""
-    dtype = onednn_dtype(x)
-    rows = function(pad_rows(x, dtype))
-    return rows if dtype is None else rows[: x.numel() // x.size(-1)].view(*x.shape[:-1], rows.size(-1))
 
 
 class _OneDnnProduct(torch.autograd.Function):
