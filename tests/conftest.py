@@ -22,9 +22,6 @@ from mt.config.config import Config
 from mt.config.load import load_config
 from mt.data.batches.batch import Batch
 from mt.inference.translator import Translator
-from mt.preflight import init
-from mt.preflight.forecast import Pace
-from mt.preflight.trial import Sample, Speed
 from mt.run_directory import RunDirectory
 from mt.search.greedy import greedy_search
 from mt.search.hypothesis import Hypothesis
@@ -32,9 +29,10 @@ from mt.search.request import SearchRequest, TeacherForced
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from mt.training.progress import Progress
 from mt.training.run import Outcome, run_training
-from mt.training.step import StepResult
 from tests.oracle.cases import tiny_pairs
 from tests.processes import Popen, environment
+
+pytest_plugins = ["tests.preflight.untimed"]
 
 CONFIG = """\
 data: {{path: "{corpus}", src: en, tgt: de, max_length: 16}}
@@ -113,18 +111,6 @@ def tiny_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def steps_of_a_tenth_of_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`mt init` times nothing: no model is trained, and what it proposes does not depend on the machine."""
-
-    def measure(sample: Sample, speed: Speed | None = None) -> tuple[Speed, Pace]:
-        num_steps = sample.corpus_tokens / sample.config.training.batch_tokens
-        pace = Pace(num_steps, sample.corpus_tokens, 0.1, validation_seconds=1.0, start_seconds=6.0)
-        return Speed(1e-4, 3e-5), pace
-
-    monkeypatch.setattr(init, "measure", measure)
-
-
 @pytest.fixture(scope="session")
 def tiny_config_file(tiny_corpus: Path) -> Path:
     """The config file of a run of a second, with dropout and with two micro-batches a step."""
@@ -191,7 +177,7 @@ def train_until(monkeypatch: pytest.MonkeyPatch) -> TrainUntil:
     def train(config: Config, path: Path, *, step: int | None = None, crash: bool = False) -> Outcome | None:
         show_step = Progress.step
 
-        def end_at(self: Progress, result: StepResult) -> None:
+        def end_at(self: Progress, result: Any) -> None:
             show_step(self, result)
             if result.counters.step == step and crash:
                 raise CrashError

@@ -8,7 +8,6 @@ import torch
 
 from mt.device import Precision, choose_device, choose_precision, usable_precisions
 from mt.errors import EngineError, is_out_of_memory
-from mt.transformer.kernels.linear import onednn_is_faster
 
 
 @pytest.fixture
@@ -58,7 +57,6 @@ def test_memory_that_is_full_is_told_from_other_errors(error: RuntimeError, expe
 def test_bf16_is_fast_where_the_processor_says_so() -> None:
     flags = set(Path("/proc/cpuinfo").read_text().split())
     assert ("bf16" in usable_precisions(torch.device("cpu"))) == bool(flags & {"amx_bf16", "avx512_bf16"})
-    assert onednn_is_faster(torch.float32) == ({"AuthenticAMD", "avx512f"} <= flags)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from mt.__main__ import main
-from mt.preflight.trial import Speed, Trial
 from mt.run_directory import RunDirectory
 
 ROOT = Path(__file__).parent.parent
@@ -87,12 +86,14 @@ RUN_HERE = [
 
 @pytest.fixture
 def workspace(
-    tiny_corpus: Path, trained: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_corpus: Path,
+    trained: RunDirectory,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    steps_of_constant_speed: None,
 ) -> Iterator[Path]:
     """A folder where the names in the guides mean something small."""
     monkeypatch.chdir(tmp_path)
-    # For `mt init`, which times the steps of models that are not tiny.
-    monkeypatch.setattr(Trial, "time_steps", lambda _: Speed(1e-4, 3e-5))
     # The files of a run of 200 steps.
     trained.path.rename("runs/en-de")
     for copy in ("runs/a", "runs/b", "runs/c"):

@@ -8,13 +8,10 @@ from collections.abc import Callable
 import pytest
 from tqdm import tqdm
 
+import mt
 from mt import display
 from mt.config.config import Config
-from mt.data.batches.alignment import align
-from mt.data.batches.dataset import encode_pairs
-from mt.data.corpus import load_corpus
-from mt.data.prepare import make_tokenizers
-from mt.evaluation.evaluate import run_evaluation
+from mt.data import prepare as preparing
 from mt.run_directory import RunDirectory
 
 MakeConfig = Callable[..., Config]
@@ -36,15 +33,12 @@ def always_drawn(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixtu
 
 
 def prepare(make_config: MakeConfig, run: RunDirectory) -> None:
-    config = make_config("tokenizer.max_size=300")
-    corpus = load_corpus(config.data, config.cleaning)
-    tokenizers = make_tokenizers(corpus.train, config)
-    pairs, _ = encode_pairs(corpus.train, *tokenizers, max_length=None)
-    align(pairs)
+    config = make_config("tokenizer.max_size=300", "training.guided_alignment=0.5")
+    preparing.prepare(config, run, resuming=False)
 
 
 def evaluate(make_config: MakeConfig, run: RunDirectory) -> None:
-    run_evaluation(run, device="cpu")
+    mt.evaluate(run, device="cpu")
 
 
 WORK = {

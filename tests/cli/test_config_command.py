@@ -1,11 +1,12 @@
 """`mt config`: the options of a config, before there is one."""
 
 from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 import yaml
 
-from mt.config.explain import SECTIONS
+from mt.config.config import Config
 from tests.processes import Popen
 
 Call = Callable[..., tuple[int, str, str]]
@@ -16,9 +17,10 @@ def test_every_option_is_listed_with_its_default_and_documentation(call: Call) -
     code, out, err = call("config")
     assert (code, err) == (0, "")
     listed = yaml.safe_load(out)
-    assert list(listed) == list(SECTIONS)
+    assert list(listed) == list(Config.model_fields)
     text = " ".join(line.strip(" #") for line in out.splitlines())
-    for section, fields in SECTIONS.items():
+    for section, model in Config.model_fields.items():
+        fields = cast(Any, model.annotation).model_fields
         assert list(listed[section]) == list(fields)
         for key, field in fields.items():
             assert listed[section][key] == (None if field.is_required() else field.default)

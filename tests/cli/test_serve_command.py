@@ -11,8 +11,6 @@ import pytest
 from fastapi.testclient import TestClient
 
 from mt.run_directory import RunDirectory
-from mt.serving import app as service
-from mt.serving.app import Service
 from tests.cli.conftest import Ended
 
 Call = Callable[..., Ended]
@@ -32,10 +30,10 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Callable[[Ask], None]:
     """Lets ``ask`` use what is served, in this process, instead of serving until a signal."""
 
     def use(ask: Ask) -> None:
-        def serve(service: Service, listening: socket.socket) -> None:
+        def serve(service: Any, listening: socket.socket) -> None:
             ask(TestClient(service.app(), base_url="http://127.0.0.1"))
 
-        monkeypatch.setattr(service, "serve", serve)
+        monkeypatch.setattr("mt.serving.app.serve", serve)
 
     use(lambda client: None)
     return use

@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from mt.config.config import Config
 from mt.config.section import Section
+from mt.config.sources import parse_mix
 
 SECTIONS: dict[str, type[Section]] = {
     name: section
@@ -103,3 +104,10 @@ def test_options_that_do_not_fit_together_are_refused(
 ) -> None:
     with pytest.raises(ValidationError, match=message):
         config(**changes)
+
+
+def test_paths_may_hold_spaces_and_equals_signs() -> None:
+    assert parse_mix(" my corpus/a=b.jsonl   weight=1e-1 ;; x name=en-de revision=v1 ") == [
+        (0.1, {"path": "my corpus/a=b.jsonl"}),
+        (1.0, {"path": "x", "name": "en-de", "revision": "v1"}),
+    ]

@@ -8,7 +8,6 @@ from pydantic import ValidationError
 
 from mt.config.config import Config
 from mt.config.data import DataConfig
-from mt.config.sources import parse_mix
 from mt.data.batches.sampler import epoch_batches
 from mt.data.corpus import load_corpus, load_split, other_validation_splits
 from mt.data.prepare import prepare
@@ -115,13 +114,6 @@ def test_a_mistake_in_a_source_is_reported_with_its_name(folder: Path, mix: str,
 def test_a_line_that_cannot_be_understood(mix: str, message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         DataConfig(path="x", src="en", tgt="de", mix=mix)
-
-
-def test_paths_may_hold_spaces_and_equals_signs() -> None:
-    assert parse_mix(" my corpus/a=b.jsonl   weight=1e-1 ;; x name=en-de revision=v1 ") == [
-        (0.1, {"path": "my corpus/a=b.jsonl"}),
-        (1.0, {"path": "x", "name": "en-de", "revision": "v1"}),
-    ]
 
 
 @pytest.mark.parametrize(("weight", "is_shown"), [(0.2, False), (0.3, True)])

@@ -3,6 +3,7 @@
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -10,7 +11,6 @@ from mt import processes
 from mt.__main__ import main
 from mt.data.batches.batch import Batch
 from mt.data.batches.stream import BatchStream
-from mt.training.step import LaunchedStep, StepResult
 from mt.training.train_state import TrainState
 
 finish, batch_of = TrainState.finish, BatchStream.batch_of
@@ -18,7 +18,7 @@ records = Path(sys.argv.pop(1))
 latest: list[tuple[int, list[int]]] = []
 
 
-def recorded_step(self: TrainState, step: LaunchedStep) -> StepResult:
+def recorded_step(self: TrainState, step: Any) -> Any:
     """Write loss, norm, and the pairs of this process's micro-batches."""
     result = finish(self, step)
     # Collated just before; without labels they are another process's.

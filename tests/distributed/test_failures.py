@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from .conftest import TORCHRUN, environment, position, tensors
+from tests.distributed.conftest import TORCHRUN, environment, position, tensors
 
 DRIVER = Path(__file__).with_name("failing_training.py")
 OVERRIDES = ("training.max_steps=8", "training.label_smoothing=0.1")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from .conftest import (
+from tests.distributed.conftest import (
     TORCHRUN,
     Start,
     assert_close,

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import sacrebleu
@@ -13,7 +13,6 @@ from mt.config.config import Config
 from mt.config.data import DataConfig
 from mt.config.load import load_config
 from mt.config.training import TrainingConfig
-from mt.data.sources.source import Split
 from mt.errors import ConfigError, DataError
 from mt.evaluation.evaluate import Evaluation, run_evaluation
 from mt.evaluation.record import read_evaluations
@@ -28,7 +27,7 @@ CPU = torch.device("cpu")
 
 @pytest.mark.parametrize("split", ["validation", "test", "train"])
 def test_scores_are_those_of_the_file_that_is_written(
-    split: Split, trained: RunDirectory, tiny_corpus: Path
+    split: Literal["validation", "test", "train"], trained: RunDirectory, tiny_corpus: Path
 ) -> None:
     result = run_evaluation(trained, split=split, checkpoint="step_0000100", device=CPU)
     (file,) = trained.path.glob(f"hypotheses.{split}-*.step_0000100.greedy.txt")

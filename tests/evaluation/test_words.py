@@ -4,13 +4,7 @@ import random
 
 import sacrebleu
 
-from mt.evaluation.analysis import (
-    by_source_length,
-    length_ratio,
-    sentence_scores,
-    words,
-    worst_sentences,
-)
+from mt.evaluation.analysis import by_source_length, length_ratio, sentence_scores, words, worst_sentences
 
 WORDS = [f"w{i}" for i in range(40)]
 

@@ -15,7 +15,6 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from mt.data.batches.batch import collate
 from mt.errors import ConfigError, EngineError
 from mt.export.export import Library, export_model
-from mt.inference.engine.convert import Agreement
 from mt.inference.engine.ctranslate2_engine import load_exported
 from mt.inference.engines import Rules, Sentence
 from mt.inference.loaded_model import LoadedModel
@@ -53,7 +52,7 @@ def library_of(name: str) -> Library:
 
 def export(
     loaded: LoadedModel, library: Library, pairs: Pairs, folder: Path, number: int = 12, **options: Any
-) -> Sequence[Agreement]:
+) -> Sequence[Any]:
     both = list(zip(pairs[0][:number], pairs[1][:number], strict=True))
     return export_model(loaded, "tiny", both, folder, library, **options)[1]
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 import torch
 
+import mt
 from mt.checkpoint.record import RECORD, record_text
 from mt.checkpoint.store import CheckpointStore
 from mt.checkpoint.training_state import SavedTraining
 from mt.config.load import load_config
 from mt.errors import CheckpointError, ConfigError, DataError, LinesError, MtError, RunError
-from mt.evaluation.evaluate import run_evaluation
 from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
 from mt.special_tokens import SPECIAL_TOKENS
@@ -81,7 +81,7 @@ def test_a_corpus_elsewhere_is_read_and_nothing_is_written_there(run: RunDirecto
     old = next(line for line in text.splitlines() if line.startswith("  path:"))
     run.config_file.write_text(text.replace(old, f'  path: "{corpus}"'))
     before = outside(run)
-    evaluation = run_evaluation(run, split="test", checkpoint="best", device=CPU)
+    evaluation = mt.evaluate(run, split="test", checkpoint="best", device=CPU)
     assert evaluation.num_sentences == 1
     assert outside(run) == before
 
@@ -92,7 +92,7 @@ def test_a_path_that_is_not_a_corpus_is_refused(run: RunDirectory, path: str) ->
     old = next(line for line in text.splitlines() if line.startswith("  path:"))
     run.config_file.write_text(text.replace(old, f'  path: "{path}"'))
     with pytest.raises(DataError):
-        run_evaluation(run, split="test", checkpoint="best", device=CPU)
+        mt.evaluate(run, split="test", checkpoint="best", device=CPU)
 
 
 @pytest.mark.parametrize("file", ["config.yaml", "src_tokenizer.json", "checkpoints/best"])

@@ -15,8 +15,6 @@ from mt.inference.source_reader import SourceReader
 from mt.run_directory import RunDirectory
 from mt.search.strategy import Beam
 from mt.special_tokens import BOS_ID, EOS_ID, UNK_ID
-from mt.training.compiling import compile_objective
-from mt.training.loss import Objective
 from mt.transformer.transformer import Transformer
 
 Kind = Literal["word", "char", "bpe", "bpe_metaspace"]
@@ -92,16 +90,6 @@ def test_what_is_too_long_is_named_by_its_line(translator: ModelTranslator) -> N
         with pytest.raises(LinesError, match=f"line {wrong}") as error:
             translator.attention(sources, targets)
         assert set(error.value.reasons) == {wrong}
-
-
-def test_a_compiled_model_is_recorded_too(translator: ModelTranslator) -> None:
-    model = translator.engine.model
-    assert isinstance(model, Transformer)
-    expected = translator.engine.record([5, 6, 7], [8, 9])
-    # In evaluation it runs its own code, which calls the recording hooks.
-    compile_objective(Objective(model).eval(), backend="eager")
-    for weights, same in zip(translator.engine.record([5, 6, 7], [8, 9]), expected, strict=True):
-        torch.testing.assert_close(weights, same)
 
 
 TEXTS = [

@@ -7,7 +7,6 @@ import pytest
 
 from mt.config.config import Config
 from mt.config.data import DataConfig
-from mt.config.init_from import InitFromConfig
 from mt.config.load import load_config
 from mt.data.prepare import load_tokenizers
 from mt.preflight.adapt import propose_adaptation
@@ -25,9 +24,10 @@ def new_corpus(tiny_corpus: Path, tmp_path: Path) -> Path:
 
 
 def proposed(tmp_path: Path, run: RunDirectory, data: Path | None = None) -> tuple[Config, str]:
-    old = load_config(run.config_file).data
+    trained = load_config(run.config_file)
+    old, origin = trained.data, trained.init_from.model_copy(update={"run": str(run.path)})
     corpus = old if data is None else DataConfig(path=str(data), src=old.src, tgt=old.tgt)
-    proposal = propose_adaptation(InitFromConfig(run=str(run.path)), corpus, 0.5)
+    proposal = propose_adaptation(origin, corpus, 0.5)
     assert len(proposal.summary) == 4
     file = tmp_path / "adapted.yaml"
     file.write_text(proposal.yaml)

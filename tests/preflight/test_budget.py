@@ -13,13 +13,7 @@ from mt.config.data import DataConfig
 from mt.config.load import load_config
 from mt.data.corpus import load_corpus
 from mt.preflight import init, rule
-from mt.preflight.budget import (
-    FEWEST_STEPS,
-    cost_of,
-    num_steps_within,
-    take_sample,
-    with_largest_batches,
-)
+from mt.preflight.budget import FEWEST_STEPS, cost_of, num_steps_within, take_sample, with_largest_batches
 from mt.preflight.forecast import Pace
 from mt.preflight.init import propose_config
 from mt.preflight.trial import Sample, Speed

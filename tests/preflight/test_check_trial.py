@@ -18,12 +18,7 @@ from mt.data.tokenizers.train import train_tokenizer
 from mt.errors import RunError
 from mt.inference.loaded_model import build_model
 from mt.preflight.text import Text, encode, look_at
-from mt.preflight.trial import (
-    ModelSize,
-    Sample,
-    Speed,
-    Trial,
-)
+from mt.preflight.trial import ModelSize, Sample, Speed, Trial
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
 

@@ -13,13 +13,7 @@ from mt.data.corpus import load_corpus
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.tokenizers.train import train_tokenizer
 from mt.preflight.forecast import Pace, forecast, warn_of_schedule
-from mt.preflight.text import (
-    Unknown,
-    count_unknown,
-    encode,
-    look_at,
-    num_running_words,
-)
+from mt.preflight.text import Unknown, count_unknown, encode, look_at, num_running_words
 
 MakeConfig = Callable[..., Config]
 # An epoch of 50 steps of 100 tokens, half a second a step.

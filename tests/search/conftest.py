@@ -12,7 +12,6 @@ from mt.search.hypothesis import length_limit
 from mt.search.request import EncoderDecoder, SearchRequest
 from mt.special_tokens import EOS_ID
 from mt.transformer.build import build_transformer
-from mt.transformer.cache import DecoderCache
 from mt.transformer.transformer import Transformer
 
 FIRST_SOURCE = 4
@@ -61,7 +60,7 @@ class TableModel:
 def satisfies_the_protocol() -> list[EncoderDecoder[Any]]:
     """The type checker's proof that both models satisfy the Protocol."""
     table: EncoderDecoder[TableCache] = TableModel([])
-    transformer: EncoderDecoder[DecoderCache] = random_transformer()
+    transformer: EncoderDecoder[Any] = random_transformer()
     return [table, transformer]
 
 

@@ -105,10 +105,3 @@ def test_a_beam_finds_a_likelier_translation_than_greedy_search(
     assert greedy.ids[0] == 4
     assert best.ids == [5]
     assert best.score > greedy.score
-
-
-def test_gnmt_score_equals_the_formula() -> None:
-    found = Hypothesis([7, 8, 9], -6.0, finished=True)
-    assert Beam(1, 0.0).normalised_score(found) == -6.0
-    assert Beam(1, 0.6).normalised_score(found) == pytest.approx(-6.0 / (((5 + 4) / 6) ** 0.6))
-    assert Beam(1).normalised_score(Hypothesis([7], -6.0, finished=False)) == pytest.approx(-6.0)

@@ -29,8 +29,9 @@ def test_a_hypothesis_that_is_cut_keeps_the_copies_of_its_tokens() -> None:
 
 
 @pytest.mark.parametrize(("finished", "length"), [(True, 4), (False, 3)])
-def test_mean_score_equals_the_formula(finished: bool, length: int) -> None:
+def test_scores_equal_their_formulas(finished: bool, length: int) -> None:
     found = Hypothesis([7, 8, 9], -6.0, finished)
+    assert Beam(1, 0.6).normalised_score(found) == pytest.approx(-6.0 / (((5 + length) / 6) ** 0.6))
     assert Beam(1, 1.0, "mean").normalised_score(found) == pytest.approx(-6.0 / length)
     assert Beam(1, 0.5, "mean").normalised_score(found) == pytest.approx(-6.0 / length**0.5)
     assert Beam(1, 0.0, "mean").normalised_score(found) == Beam(1, 0.0).normalised_score(found) == -6.0

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from mt.inference.model_translator import ModelTranslator
-from mt.inference.segments import Translation
 from mt.run_directory import RunDirectory
 from mt.serving.batching import BatchedTranslator
 
@@ -34,13 +33,13 @@ def batched(translator: ModelTranslator) -> BatchedTranslator:
 class Gate:
     """Holds every search until it is opened, and remembers the texts of each."""
 
-    def __init__(self, search: Callable[..., list[list[Translation]]]) -> None:
+    def __init__(self, search: Callable[..., list[list[Any]]]) -> None:
         self.searched: list[Sequence[str]] = []
         self.entered = threading.Event()
         self.opened = threading.Event()
         self._search = search
 
-    def __call__(self, texts: Sequence[str], **options: Any) -> list[list[Translation]]:
+    def __call__(self, texts: Sequence[str], **options: Any) -> list[list[Any]]:
         self.searched.append(texts)
         self.entered.set()
         assert self.opened.wait(60)

@@ -6,6 +6,7 @@ import shutil
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,14 @@ from torch.fx import GraphModule
 
 from mt.config.model import ModelConfig
 from mt.data.batches.batch import Batch, collate
+from mt.inference.model_translator import ModelTranslator
 from mt.masks import Mask, as_bias
+from mt.run_directory import RunDirectory
 from mt.training import loss
 from mt.training.compiling import compile_objective
 from mt.training.loss import Objective
 from mt.transformer.build import build_transformer
-from mt.transformer.kernels import cross_entropy, linear
+from mt.transformer.transformer import Transformer
 
 MakeObjective = Callable[..., Objective]
 MOST_GRAPHS = {"losses": 2, "layers of the encoder": 4, "layers of the decoder": 4}
@@ -41,8 +44,8 @@ def compute_as_on_cuda(setattr: Callable[[object, str, object], None]) -> None:
         return as_bias(batch.src_mask, dtype) if batch.has_src_padding else None, "causal"
 
     setattr(loss, "cheapest_masks", masks)
-    for module in (linear, cross_entropy):
-        setattr(module, "onednn_dtype", lambda x: None)
+    for kernel in ("linear", "cross_entropy"):
+        setattr(import_module(f"mt.transformer.kernels.{kernel}"), "onednn_dtype", lambda x: None)
 
 
 def batches_of_all_shapes(number: int) -> list[Batch]:
@@ -130,3 +133,13 @@ def test_inductor_gives_the_same_losses_and_what_it_compiled_is_kept_in_the_cach
     assert max(difference for difference, _ in starts) <= 1e-5
     (_, cold), (_, warm) = starts
     assert warm < cold / 2
+
+
+def test_a_compiled_model_is_recorded_too(trained: RunDirectory) -> None:
+    translator = ModelTranslator.from_run(trained, device="cpu")
+    assert isinstance(translator.engine.model, Transformer)
+    expected = translator.engine.record([5, 6, 7], [8, 9])
+    # In evaluation it runs its own code, which calls the recording hooks.
+    compile_objective(Objective(translator.engine.model).eval(), backend="eager")
+    for weights, same in zip(translator.engine.record([5, 6, 7], [8, 9]), expected, strict=True):
+        torch.testing.assert_close(weights, same)

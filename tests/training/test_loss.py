@@ -14,7 +14,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from mt.special_tokens import EOS_ID, PAD_ID
 from mt.training import loss as plain
 from mt.transformer.kernels import cross_entropy as kernel
-from mt.transformer.kernels import linear
 
 N, D, V = 9, 5, 7
 LABELS = torch.tensor([4, PAD_ID, 5, 6, EOS_ID, PAD_ID, 1, 4, 4])
@@ -202,7 +201,9 @@ def test_outputs_added_for_a_gpu_change_no_loss_and_no_gradient(
     loss: Callable[..., Tensor], shape: tuple[int, ...], autocast: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # oneDNN's products are not among those that are looked at, and no GPU has it.
-    monkeypatch.setattr(linear, "onednn_is_faster", lambda dtype: dtype == torch.bfloat16)
+    monkeypatch.setattr(
+        "mt.transformer.kernels.linear.onednn_is_faster", lambda dtype: dtype == torch.bfloat16
+    )
     results = []
     for width in (21, 24):
         if width == 24:

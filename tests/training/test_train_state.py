@@ -5,16 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import safetensors.torch
 import torch
 from torch import Tensor
 
 from mt.checkpoint.record import DamagedError
-from mt.checkpoint.training_state import (
-    SavedTraining,
-    read_training_state,
-    values_bytes,
-)
-from mt.checkpoint.weights import tensors_bytes
+from mt.checkpoint.training_state import SavedTraining, read_training_state, values_bytes
 from mt.config.config import Config
 from mt.device import Precision
 from mt.training.counters import read_values
@@ -60,7 +56,7 @@ def take_step(state: TrainState) -> None:
 
 def through_files(saved: SavedTraining, folder: Path) -> SavedTraining:
     tensors, values = folder / "tensors", folder / "values"
-    tensors.write_bytes(tensors_bytes(saved.tensors))
+    tensors.write_bytes(safetensors.torch.save(saved.tensors))
     values.write_bytes(values_bytes(saved))
     return read_training_state(tensors.read_bytes(), values.read_bytes())
 

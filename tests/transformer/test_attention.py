@@ -7,12 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mt.transformer.attention import (
-    MultiHeadAttention,
-    attention_weights,
-    join_heads,
-    split_heads,
-)
+from mt.transformer.attention import MultiHeadAttention, attention_weights, join_heads, split_heads
 
 B, H, TQ, TK, K = 3, 2, 5, 7, 4
 GradientCheck = Callable[[Tensor, Tensor, list[Tensor], list[Tensor]], None]

@@ -1,12 +1,20 @@
 """Linear layers by oneDNN equal torch's, in products of few shapes."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch.nn import functional as F
 
-from mt.transformer.kernels.linear import Linear, linear, pad_rows
+from mt.transformer.kernels.linear import Linear, linear, onednn_is_faster, pad_rows
 
 D, E = 12, 20
+
+
+@pytest.mark.skipif(not Path("/proc/cpuinfo").exists(), reason="needs the processor's flags, as on Linux")
+def test_float32_is_multiplied_by_onednn_on_amd_with_avx512() -> None:
+    flags = set(Path("/proc/cpuinfo").read_text().split())
+    assert onednn_is_faster(torch.float32) == ({"AuthenticAMD", "avx512f"} <= flags)
 
 
 @pytest.fixture

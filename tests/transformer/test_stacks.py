@@ -1,4 +1,4 @@
-"""The decoder against ``torch.nn.TransformerDecoder`` with copied weights."""
+"""Encoder and decoder against those of ``torch.nn`` with copied weights."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from mt.masks import causal_mask, padding_mask, target_mask
 from mt.transformer.attention import MultiHeadAttention
 from mt.transformer.decoder import Decoder, DecoderLayer
+from mt.transformer.encoder import Encoder, EncoderLayer
 from mt.transformer.layer import LayerShape
 
 # Source and target of different lengths, so that attending to the wrong one fails.
@@ -76,3 +77,62 @@ def test_decoder_equals_that_of_torch(
             theirs.get_parameter("layers.0.multihead_attn.out_proj.weight"),
         ],
     )
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_encoder_equals_that_of_torch(
+    norm_first: bool,
+    activation: Literal["relu", "gelu"],
+    bias: bool,
+    randomise: Callable[[nn.Module], None],
+    copy_attention: Callable[[MultiHeadAttention, nn.MultiheadAttention], None],
+    assert_equal_gradients: Callable[[Tensor, Tensor, list[Tensor], list[Tensor]], None],
+) -> None:
+    shape = LayerShape(16, 4, 24, activation=activation, norm_first=norm_first, bias=bias)
+    ours = Encoder(shape, 2).eval()
+    randomise(ours)
+    theirs = nn.TransformerEncoder(
+        nn.TransformerEncoderLayer(16, 4, 24, 0.0, activation, 1e-5, True, norm_first, bias),
+        num_layers=2,
+        norm=nn.LayerNorm(16, bias=bias) if norm_first else None,
+        enable_nested_tensor=False,
+    ).eval()
+    for our_layer, their_layer in zip(ours.layers, theirs.layers, strict=True):
+        assert isinstance(our_layer, EncoderLayer)
+        assert isinstance(their_layer, nn.TransformerEncoderLayer)
+        copy_attention(our_layer.self_attention, their_layer.self_attn)
+        their_layer.linear1.load_state_dict(our_layer.feed_forward.inner.state_dict())
+        their_layer.linear2.load_state_dict(our_layer.feed_forward.outer.state_dict())
+        their_layer.norm1.load_state_dict(our_layer.self_attention_residual.norm.state_dict())
+        their_layer.norm2.load_state_dict(our_layer.feed_forward_residual.norm.state_dict())
+    if theirs.norm is not None:
+        theirs.norm.load_state_dict(ours.norm.state_dict())
+
+    x = torch.randn(3, 5, 16, requires_grad=True)
+    mask = padding_mask(SRC_IDS)
+    output = ours(x, mask)
+    their_output = theirs(x, src_key_padding_mask=~mask[:, 0, 0])
+    torch.testing.assert_close(output, their_output, atol=2e-5, rtol=1e-4)
+    assert_equal_gradients(
+        output,
+        their_output,
+        [
+            x,
+            ours.get_parameter("layers.0.feed_forward.inner.weight"),
+            ours.get_parameter("layers.0.self_attention.output.weight"),
+        ],
+        [
+            x,
+            theirs.get_parameter("layers.0.linear1.weight"),
+            theirs.get_parameter("layers.0.self_attn.out_proj.weight"),
+        ],
+    )
+
+
+def test_encoder_without_positions_is_permutation_equivariant() -> None:
+    encoder = Encoder(LayerShape(16, 4, 24), 2).eval()
+    x = torch.randn(2, 5, 16)
+    order = torch.tensor([3, 1, 4, 0, 2])
+    torch.testing.assert_close(encoder(x[:, order], None), encoder(x, None)[:, order], atol=1e-5, rtol=1e-4)
