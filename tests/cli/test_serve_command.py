@@ -11,6 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from mt.run_directory import RunDirectory
+from mt.serving import app as service
 from tests.cli.conftest import Ended
 
 Call = Callable[..., Ended]
@@ -30,10 +31,10 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Callable[[Ask], None]:
     """Lets ``ask`` use what is served, in this process, instead of serving until a signal."""
 
     def use(ask: Ask) -> None:
-        def serve(service: Any, listening: socket.socket) -> None:
-            ask(TestClient(service.app(), base_url="http://127.0.0.1"))
+        def serve(served: service.Service, listening: socket.socket) -> None:
+            ask(TestClient(served.app(), base_url="http://127.0.0.1"))
 
-        monkeypatch.setattr("mt.serving.app.serve", serve)
+        monkeypatch.setattr(service, "serve", serve)
 
     use(lambda client: None)
     return use
