@@ -1,7 +1,6 @@
 """Encoder and decoder against those of ``torch.nn`` with copied weights."""
 
 from collections.abc import Callable
-from typing import Literal
 
 import pytest
 import torch
@@ -17,25 +16,33 @@ from mt.transformer.layer import LayerShape
 SRC_IDS = torch.tensor([[5, 6, 7, 8, 9], [5, 6, 7, 0, 0], [5, 0, 0, 0, 0]])
 TGT_IDS = torch.tensor([[2, 5, 6, 0], [2, 5, 6, 7], [2, 0, 0, 0]])
 
+SHAPES = pytest.mark.parametrize(
+    "shape",
+    [
+        LayerShape(16, 4, 24, activation=activation, norm_first=norm_first, bias=bias)
+        for norm_first in (True, False)
+        for activation in ("relu", "gelu")
+        for bias in (True, False)
+    ],
+    ids=lambda shape: f"{shape.activation}-{'pre' if shape.norm_first else 'post'}-{shape.bias}",
+)
 
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("activation", ["relu", "gelu"])
-@pytest.mark.parametrize("norm_first", [True, False])
+
+@SHAPES
 def test_decoder_equals_that_of_torch(
-    norm_first: bool,
-    activation: Literal["relu", "gelu"],
-    bias: bool,
+    shape: LayerShape,
     randomise: Callable[[nn.Module], None],
     copy_attention: Callable[[MultiHeadAttention, nn.MultiheadAttention], None],
     assert_equal_gradients: Callable[[Tensor, Tensor, list[Tensor], list[Tensor]], None],
 ) -> None:
-    shape = LayerShape(16, 4, 24, activation=activation, norm_first=norm_first, bias=bias)
     ours = Decoder(shape, 2).eval()
     randomise(ours)
     theirs = nn.TransformerDecoder(
-        nn.TransformerDecoderLayer(16, 4, 24, 0.0, activation, 1e-5, True, norm_first, bias),
+        nn.TransformerDecoderLayer(
+            16, 4, 24, 0.0, shape.activation, 1e-5, True, shape.norm_first, shape.bias
+        ),
         num_layers=2,
-        norm=nn.LayerNorm(16, bias=bias) if norm_first else None,
+        norm=nn.LayerNorm(16, bias=shape.bias) if shape.norm_first else None,
     ).eval()
     for our_layer, their_layer in zip(ours.layers, theirs.layers, strict=True):
         assert isinstance(our_layer, DecoderLayer)
@@ -79,24 +86,21 @@ def test_decoder_equals_that_of_torch(
     )
 
 
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("activation", ["relu", "gelu"])
-@pytest.mark.parametrize("norm_first", [True, False])
+@SHAPES
 def test_encoder_equals_that_of_torch(
-    norm_first: bool,
-    activation: Literal["relu", "gelu"],
-    bias: bool,
+    shape: LayerShape,
     randomise: Callable[[nn.Module], None],
     copy_attention: Callable[[MultiHeadAttention, nn.MultiheadAttention], None],
     assert_equal_gradients: Callable[[Tensor, Tensor, list[Tensor], list[Tensor]], None],
 ) -> None:
-    shape = LayerShape(16, 4, 24, activation=activation, norm_first=norm_first, bias=bias)
     ours = Encoder(shape, 2).eval()
     randomise(ours)
     theirs = nn.TransformerEncoder(
-        nn.TransformerEncoderLayer(16, 4, 24, 0.0, activation, 1e-5, True, norm_first, bias),
+        nn.TransformerEncoderLayer(
+            16, 4, 24, 0.0, shape.activation, 1e-5, True, shape.norm_first, shape.bias
+        ),
         num_layers=2,
-        norm=nn.LayerNorm(16, bias=bias) if norm_first else None,
+        norm=nn.LayerNorm(16, bias=shape.bias) if shape.norm_first else None,
         enable_nested_tensor=False,
     ).eval()
     for our_layer, their_layer in zip(ours.layers, theirs.layers, strict=True):
