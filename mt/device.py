@@ -42,7 +42,9 @@ def usable_precisions(device: torch.device) -> list[SearchPrecision]:
         # Since Ampere, and since there are tensor cores.
         needed: dict[SearchPrecision, tuple[int, int]] = {"bf16": (8, 0), "fp16": (7, 0), "float32": (0, 0)}
         return [name for name in needed if torch.cuda.get_device_capability(device) >= needed[name]]
-    capabilities = torch.cpu.get_capabilities() if device.type == "cpu" else {}
+    # Torch itself may have been told to do with less than the processor has.
+    uses_avx512 = device.type == "cpu" and torch.backends.cpu.get_cpu_capability().startswith("AVX512")
+    capabilities = torch.cpu.get_capabilities() if uses_avx512 else {}
     has_bf16 = capabilities.get("amx_bf16") or capabilities.get("avx512_bf16")
     return ["bf16", "float32"] if has_bf16 else ["float32"]
 

@@ -1,5 +1,6 @@
 """Which device and which precision are chosen, on machines that have them and on machines that do not."""
 
+import os
 from pathlib import Path
 from typing import Literal
 
@@ -53,7 +54,10 @@ def test_memory_that_is_full_is_told_from_other_errors(error: RuntimeError, expe
     assert is_out_of_memory(error) == expected
 
 
-@pytest.mark.skipif(not Path("/proc/cpuinfo").exists(), reason="needs the processor's flags, as on Linux")
+@pytest.mark.skipif(
+    not Path("/proc/cpuinfo").exists() or "ATEN_CPU_CAPABILITY" in os.environ,
+    reason="needs the processor's flags, as on Linux, and all of them used",
+)
 def test_bf16_is_fast_where_the_processor_says_so() -> None:
     flags = set(Path("/proc/cpuinfo").read_text().split())
     assert ("bf16" in usable_precisions(torch.device("cpu"))) == bool(flags & {"amx_bf16", "avx512_bf16"})
@@ -80,6 +84,7 @@ def test_auto_takes_16_bits_where_that_is_faster(
     expected: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {instructions: True})
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     # Otherwise the scaler finds that there is no GPU.
@@ -89,6 +94,14 @@ def test_auto_takes_16_bits_where_that_is_faster(
     assert (precision.name, precision.scaler.is_enabled()) == (expected, expected == "fp16")
     # A run that leaves it open trains with 16 bits on CUDA only.
     assert Precision("auto", torch.device(device)).name == (expected if device == "cuda" else "float32")
+
+
+def test_torch_that_is_told_to_use_less_than_the_processor_has_is_not_fast_at_bf16(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": True})
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
+    assert usable_precisions(torch.device("cpu")) == ["float32"]
 
 
 @pytest.mark.parametrize(

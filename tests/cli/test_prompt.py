@@ -108,9 +108,12 @@ def test_the_prompt_translates_as_the_command_line_does(
 ) -> None:
     sentences = ["the dog sees milk.", "Anna buys two red apples!", ": my aunt paints the car today."]
     expected = call("translate", "--run", "runs/tiny", *options, *sentences)[1] + "\n"
-    assert typing(list(sentences), *options)[1] == expected
-    # Pasted at once.
-    assert typing(["\n".join(sentences)], *options)[1] == expected
+    for lines in list(sentences), ["\n".join(sentences)]:  # One after the other, and pasted at once.
+        shown = typing(lines, *options)[1]
+        # Scores of other batches may differ in their last digit.
+        for ours, theirs in zip(shown.split(), expected.split(), strict=True):
+            assert ours == theirs or float(ours) == pytest.approx(float(theirs), abs=2e-4)
+        assert shown.count("\n") == expected.count("\n")
 
 
 @pytest.mark.usefixtures("trained")

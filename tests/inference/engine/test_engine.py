@@ -272,7 +272,10 @@ def test_pairs_to_score_that_do_not_fit_into_memory_together_are_split(
 
     monkeypatch.setattr(CTranslate2Engine, "score", cramped)
     room = 3
-    assert translator.score(pairs) == expected
+    # Sums in batches of another size may differ in their last bits.
+    for split, whole in zip(translator.score(pairs), expected, strict=True):
+        assert (split.tokens, split.num_unknown) == (whole.tokens, whole.num_unknown)
+        assert list(split.log_probs) == pytest.approx(list(whole.log_probs), abs=1e-4)
     room = 0
     with pytest.raises(LinesError, match=r"line 1 has a sentence of . tokens that does not fit into memory"):
         translator.score(pairs)
