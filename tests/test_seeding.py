@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from mt.seeding import seed_device
+from mt.seeding import derived_seed, seed_device
 
 
 def draw(device: str = "cpu") -> torch.Tensor:
@@ -23,3 +23,9 @@ def test_a_device_is_seeded_as_torch_seeds_all(seed: int) -> None:
     first = draw()
     torch.manual_seed(seed)
     assert torch.equal(draw(), first)
+
+
+def test_each_purpose_epoch_and_batch_has_a_seed_of_its_own() -> None:
+    # Also where the numbers have the same digits in a row.
+    asked = [("order", 1, 23), ("order", 12, 3), ("order", 1, 2, 3), ("order", 2, 23), ("dropout", 1, 23)]
+    assert len({derived_seed(purpose, *numbers) for purpose, *numbers in asked}) == len(asked)
