@@ -7,7 +7,7 @@ from typing import Any
 
 from typer.exceptions import TyperException
 
-from mt import processes
+from mt import processes, system
 from mt.cli.app import app
 from mt.cli.logs import survive_losing_stderr
 from mt.display import visible
@@ -16,9 +16,11 @@ from mt.errors import MtError, is_out_of_memory
 
 def main() -> None:
     """Run a command; an error is one sentence on stderr and exit code 2, with MT_DEBUG=1 also a traceback."""
-    processes.end_with_launcher()
+    if processes.ARE_LAUNCHED:
+        # torchrun may be killed, and then nobody else would end its processes.
+        system.end_with_parent()
     survive_losing_stderr()
-    processes.let_threads_look(3000)
+    system.let_threads_look(3000)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Input and output are UTF-8, whatever the locale; copied lines that are not UTF-8 keep their bytes.
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")

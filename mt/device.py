@@ -1,13 +1,12 @@
 """The device that a model runs on, and the precision that it computes in."""
 
-import ctypes
-import os
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from mt import system
 from mt.errors import EngineError
 
 SearchPrecision = Literal["float32", "bf16", "fp16", "int8"]
@@ -16,9 +15,6 @@ SEARCH_DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch
 """The type of the weights of a model that torch searches with."""
 PrecisionName = Literal["auto"] | SearchPrecision
 """A precision, or ``auto`` for the one that `choose_precision` selects."""
-
-# From glibc's malloc.h.
-_M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
 
 
 def choose_device(name: str | torch.device) -> torch.device:
@@ -112,9 +108,4 @@ def settle_threads_and_memory() -> None:
     # From now on MKL does not choose how many threads each product gets. Otherwise a run that has searched in
     # parallel would not compute the same as a resumed run that has not.
     torch.set_num_threads(torch.get_num_threads())
-    # glibc returns large blocks to the system, which zeroes each page anew: 3 to 7 % of a step on a CPU.
-    if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):
-        mallopt(_M_MMAP_MAX, 0)
-        mallopt(_M_TRIM_THRESHOLD, -1)
-        # Threads reuse what others have freed only in the same arena; by default there are eight per core.
-        mallopt(_M_ARENA_MAX, os.cpu_count() or 1)
+    system.keep_freed_memory()

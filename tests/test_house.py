@@ -16,7 +16,7 @@ FLOORS = {
     room: floor
     for floor, rooms in enumerate(
         (
-            "errors processes special_tokens display files",
+            "errors system processes special_tokens display files",
             "config masks seeding device run_directory distributed",
             "builtin",
             "data transformer checkpoint",

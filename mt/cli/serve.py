@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from typer import Option
 
-from mt import processes
+from mt import system
 from mt.cli import options
 from mt.cli.logs import show_logs
 from mt.display import visible
@@ -58,7 +58,7 @@ def serve(
     """
     show_logs()
     # The threads of the service and its clients compete for the same cores.
-    processes.let_threads_look(0)
+    system.let_threads_look(0)
     with options.installed_with("mt-from-scratch[serve]"):
         from mt.serving.app import Service, listen
         from mt.serving.app import serve as serve_app

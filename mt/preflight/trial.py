@@ -1,9 +1,6 @@
 """A trial of a model like that of the run: its parameters, its largest step, its pace."""
 
 import math
-import os
-import resource
-import sys
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -12,7 +9,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import torch
 
-from mt import display
+from mt import display, system
 from mt.config.config import Config
 from mt.data.batches.alignment import Places
 from mt.data.batches.dataset import encode_pairs
@@ -92,7 +89,7 @@ class ModelSize:
             kept = " and ".join(name for name, size in self.num_bytes.items() if size and name != "weights")
             raise RunError(
                 f"the model's {self.num_parameters:,} parameters with their {kept} take "
-                f"{display.size(needed)}, but only {display.size(free)} of memory are free. Lower "
+                f"{display.size(needed)}, but only {display.size(free)} of memory can be used. Lower "
                 "model.d_model, model.d_ff or tokenizer.max_size."
             )
 
@@ -206,15 +203,12 @@ class Trial:
 
 
 def usable_memory(device: torch.device) -> int:
-    """Free bytes on a CUDA device, or all bytes of the memory that the CPU has, which MPS shares."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    """Free bytes on a CUDA device, or all that this process may use on the CPU, whose memory MPS shares."""
+    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else system.usable_memory()
 
 
 def peak_memory(device: torch.device) -> int | None:
     """The most bytes that this process has used, on CUDA those of its tensors; None if unknown."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit if device.type == "cpu" else None
+    return system.peak_memory() if device.type == "cpu" else None

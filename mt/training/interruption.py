@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from types import FrameType
 from typing import Self
@@ -21,6 +22,7 @@ class Interruption(contextlib.ExitStack):
 
     A signal that was ignored before stays ignored: SIGINT in background jobs of a script, SIGHUP under nohup.
     After any signal, Ctrl-C ends the process at once, which is safe, because files are written atomically.
+    In another thread than the main one, which alone receives signals, only the time limit stops the run.
     """
 
     def __init__(self, max_seconds: float | None = None) -> None:
@@ -32,6 +34,13 @@ class Interruption(contextlib.ExitStack):
         self._is_at_once = False
 
     def __enter__(self) -> Self:
+        if threading.current_thread() is not threading.main_thread():
+            if self._max_seconds is not None:
+                timer = threading.Timer(self._max_seconds, setattr, (self, "signal", signal.SIGALRM))
+                timer.daemon = True
+                timer.start()
+                self.callback(timer.cancel)
+            return self
         for number in SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self.callback(signal.signal, number, signal.signal(number, self._remember))

@@ -1,10 +1,15 @@
 import os
 import signal
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from mt.config.config import Config
+from mt.run_directory import RunDirectory
 from mt.training.interruption import SIGNALS, Interruption
+from mt.training.run import run_training
 
 
 @pytest.mark.parametrize(
@@ -58,3 +63,19 @@ def test_time_that_is_up_before_the_start_stops_at_once(seconds: float) -> None:
         time.sleep(0.1)
         assert interruption.signal == signal.SIGALRM
         assert interruption.exit_code == 75
+
+
+def test_another_thread_trains_and_its_time_limit_holds(
+    make_config: Callable[..., Config], run: RunDirectory
+) -> None:
+    before = [signal.getsignal(each) for each in SIGNALS]
+    with ThreadPoolExecutor(1) as executor:
+        endless = make_config("training.max_steps=null", "training.max_epochs=100000")
+        stopped = executor.submit(run_training, endless, run, max_seconds=0.5).result()
+        assert (stopped.finished, stopped.exit_code) == (None, 75)
+        assert run.stopped_file.read_text() == "the time is up\n"
+        last = stopped.counters.step + 1
+        ended = executor.submit(run_training, make_config(f"training.max_steps={last}"), run).result()
+        assert ended.finished is not None
+        assert ended.counters.step == last
+    assert [signal.getsignal(each) for each in SIGNALS] == before

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import ctranslate2
 
+from mt import system
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.errors import CheckpointError, EngineError
 from mt.files import remove_folder_atomically
@@ -319,7 +320,7 @@ def copies_of(
 
 def _num_threads() -> int:
     given = os.environ.get("OMP_NUM_THREADS", "")
-    return int(given) if given.isdigit() and int(given) else len(os.sched_getaffinity(0))
+    return int(given) if given.isdigit() and int(given) else system.usable_cores()
 
 
 def _load_cublas() -> None:
