@@ -1,4 +1,4 @@
-"""What the operating system is asked, and that mt trains, translates and serves where it knows less than Linux."""
+"""What the operating system is asked; mt trains, translates and serves where it knows less than Linux, too."""
 
 import os
 import subprocess
@@ -63,10 +63,10 @@ assert system.usable_memory() > 0
 """
 
 
-def test_mt_trains_translates_and_serves_where_linux_is_not(
-    tiny_config_file: Path, tmp_path: Path
-) -> None:
-    kept = {name: value for name, value in environment().items() if name not in ("MT_ENGINE", "OMP_NUM_THREADS")}
+def test_mt_trains_translates_and_serves_where_linux_is_not(tiny_config_file: Path, tmp_path: Path) -> None:
+    kept = {
+        name: value for name, value in environment().items() if name not in ("MT_ENGINE", "OMP_NUM_THREADS")
+    }
     code = WITHOUT_LINUX + TRAIN_TRANSLATE_AND_SERVE
     command = [sys.executable, "-c", code, str(tiny_config_file)]
     done = subprocess.run(command, cwd=tmp_path, env=kept, capture_output=True, text=True, check=False)

@@ -45,7 +45,7 @@ from mt.run_directory import RunDirectory, as_run
 from mt.training.counters import Counters
 from mt.training.init_from import with_origin
 from mt.training.peak import share_of_peak
-from mt.training.resume import as_begun, decided, find_resume_point
+from mt.training.resume import as_begun, decided, find_resume_point, has_begun
 from mt.training.schedule import has_ended
 from mt.training.step import explain_out_of_memory
 
@@ -84,7 +84,7 @@ def preflight(
     config = with_origin(as_begun(config, run), run)
     device = choose_device(config.training.device)
     precision = Precision(config.training.precision, device, tf32=config.training.tf32)
-    config = decided(config, precision)
+    config = decided(config, precision, has_begun(run))
     exists = "which exists already" if run.exists else "which is new"
     show(Section("run", f"{run.path}, {exists}, on {device} in {precision.name}"))
     store = CheckpointStore(run.checkpoints_dir)

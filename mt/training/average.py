@@ -25,6 +25,8 @@ def average_checkpoints(run: str | Path | RunDirectory, number: int = 5, *, best
     Raises:
         MtError: If there are fewer than two, or one is damaged.
     """
+    if number < 1:
+        raise CheckpointError(f"cannot average {number} checkpoints: give a number from 1.")
     run = as_run(run).require()
     store, config = CheckpointStore(run.checkpoints_dir), load_config(run.config_file)
     with run.lock():

@@ -26,8 +26,14 @@ def is_compiled(training: TrainingConfig, num_steps: float) -> bool:
     return min(num_steps, _STEPS_A_MINUTE * (training.max_minutes or math.inf)) >= _FEWEST_STEPS
 
 
-def compile_objective(objective: Objective, *, backend: str | Callable[..., Any] = "inductor") -> None:
-    """Compile each layer, whose graphs all layers of its kind share, and the losses with their gradients."""
+def compile_objective(objective: Objective, *, backend: str | Callable[..., Any] | None = None) -> None:
+    """Compile each layer, whose graphs all layers of its kind share, and the losses with their gradients.
+
+    By default with Inductor; but nothing on a CPU, on which a run that was begun on CUDA may be continued.
+    """
+    if backend is None and next(objective.parameters()).device.type == "cpu":
+        return
+    backend = backend or "inductor"
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "torchinductor"))
     torch._dynamo.config.fail_on_recompile_limit_hit = True
     # Shares of dropout never change. As variables they would have each layer read twice.

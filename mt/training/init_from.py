@@ -16,6 +16,7 @@ from mt.data.tokenizers.train import old_pieces
 from mt.errors import ConfigError, RunError
 from mt.inference.loaded_model import check_tokenizers
 from mt.run_directory import RunDirectory
+from mt.training.resume import has_begun
 from mt.transformer.transformer import Transformer
 
 LOG = logging.getLogger(__name__)
@@ -32,11 +33,11 @@ def with_origin(config: Config, run: RunDirectory | None, *, restart: bool = Fal
     if origin.run is None:
         return config
     directory = RunDirectory(Path(origin.run))
-    if run is not None and run.exists and not restart:
-        source = load_config(run.config_file)
-        if source.init_from.run == origin.run:
-            origin = source.init_from
-    else:
+    source = load_config(run.config_file) if run is not None and run.exists and not restart else None
+    if source is not None and source.init_from.run == origin.run:
+        origin = source.init_from
+    # A run that has begun from elsewhere is refused later, with all differences.
+    elif source is None or run is None or not has_begun(run):
         if run is not None and directory.path.resolve() == run.path.resolve():
             raise ConfigError(f"init_from.run: {origin.run} is this run itself. Use another --run.")
         directory.require()

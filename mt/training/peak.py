@@ -1,16 +1,19 @@
 """What share of a GPU's peak training reaches, by the data sheet of its kind."""
 
+import re
+
 import torch
 from torch import nn
 
 from mt import processes
 from mt.training.loss import Objective
 
-# Operations a second with 16-bit numbers on tensor cores, without sparsity, by a part of the name, of which
+# Operations a second with 16-bit numbers on tensor cores, without sparsity, by words of the name, of which
 # the first counts: https://www.nvidia.com gives them for each kind.
 _PEAKS = {
     "B200": 2250e12,
     "H200": 989e12,
+    "GH200": 989e12,
     "H100 PCIe": 756e12,
     "H100": 989e12,
     "A100": 312e12,
@@ -28,7 +31,7 @@ def peak_rate(objective: Objective, device: torch.device) -> float | None:
     (Kaplan et al. 2020, section 2.1); sources are taken to be as long as targets.
     """
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
-    peak = next((peak for kind, peak in _PEAKS.items() if kind in name), None)
+    peak = next((peak for kind, peak in _PEAKS.items() if re.search(rf"\b{kind}\b", name)), None)
     num_passes = 2 if objective.r_drop else 1
     return None if peak is None else peak * processes.SIZE / (6 * num_passes * num_multiplied(objective))
 

@@ -78,10 +78,11 @@ def run_training(
         MtError: If config, corpus, checkpoints or device cannot be used; no existing file is lost.
     """
     run = as_run(run)
-    config = with_origin(config if restart else resume.as_begun(config, run), run, restart=restart)
+    begun = resume.has_begun(run) and not restart
+    config = with_origin(resume.as_begun(config, run) if begun else config, run, restart=restart)
     device = choose_device(config.training.device)
     precision = Precision(config.training.precision, device, tf32=config.training.tf32)
-    config = resume.decided(config, precision)
+    config = resume.decided(config, precision, begun)
     with (
         Interruption(max_seconds if processes.IS_FIRST else None) as interruption,
         distributed.connected(device.type),

@@ -94,3 +94,10 @@ def test_training_continues_beside_it(trained: RunDirectory) -> None:
     assert run_training(config, trained).counters.step == 202
     assert (average.folder / "model.safetensors").read_bytes() == content
     assert (trained.checkpoints_dir / "latest").read_text() == "step_0000202\n"
+
+
+@pytest.mark.parametrize("number", [0, -2])
+def test_none_at_all_are_not_averaged(number: int, trained: RunDirectory) -> None:
+    for best in (False, True):
+        with pytest.raises(CheckpointError, match=f"cannot average {number} checkpoints"):
+            average_checkpoints(trained, number, best=best)

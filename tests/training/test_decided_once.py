@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
+import mt
 import mt.training.run
 from mt.config.config import Config
 from mt.config.load import load_config
@@ -67,7 +68,7 @@ def test_whether_a_run_is_compiled_is_stored(
     compiled: list[Objective] = []
     monkeypatch.setattr(mt.training.run, "compile_objective", compiled.append)
     # As on CUDA, which leaves it open until the number of steps is known.
-    monkeypatch.setattr(mt.training.resume, "decided", lambda config, precision: config)
+    monkeypatch.setattr(mt.training.resume, "decided", lambda config, *_: config)
     config = make_config("training.max_steps=10000", "training.precision=float32")
 
     def stop(step: int, metrics: object) -> None:
@@ -80,3 +81,17 @@ def test_whether_a_run_is_compiled_is_stored(
     run_training(shorter, run)
     assert load_config(run.config_file).training.compile is True
     assert len(compiled) == 2
+
+
+@pytest.mark.parametrize("options", [[], ["training.compile=true"]])
+def test_a_run_that_was_compiled_on_cuda_continues_on_a_cpu_and_stays_one_that_is_compiled(
+    options: list[str], make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_training(make_config("training.max_steps=1", "training.precision=float32"), run)
+    text = run.config_file.read_text()
+    run.config_file.write_text(text.replace("compile: false", "compile: true"))
+    monkeypatch.delattr(torch, "compile")
+    config = make_config("training.max_steps=2", *options)
+    assert "can continue" in mt.check(config, run).verdict
+    assert run_training(config, run).counters.step == 2
+    assert load_config(run.config_file).training.compile is True

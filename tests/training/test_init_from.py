@@ -107,6 +107,15 @@ def test_a_run_without_a_checkpoint_does_not_begin_from_other_weights_than_befor
         run_training(config, tmp_path / "adapted")
 
 
+def test_a_start_that_saved_nothing_is_forgotten_when_a_run_begins_from_another(
+    make_config: MakeConfig, trained: RunDirectory, tmp_path: Path, train_until: Callable[..., Outcome | None]
+) -> None:
+    train_until(make_config(), tmp_path / "adapted", step=1, crash=True)
+    run_training(make_config(*UNMOVED, WIDTH, f"init_from.run={trained.path}"), tmp_path / "adapted")
+    adapted = weights(tmp_path / "adapted")
+    assert all(torch.equal(weight, adapted[name]) for name, weight in weights(trained.path, "best").items())
+
+
 def test_new_words_follow_the_old_ones_and_change_no_translation_without_them(
     make_config: MakeConfig, trained: RunDirectory, tmp_path: Path, new_corpus: Path
 ) -> None:
