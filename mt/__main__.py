@@ -10,12 +10,15 @@ from typer.exceptions import TyperException
 from mt import processes, system
 from mt.cli.app import app
 from mt.cli.logs import survive_losing_stderr
-from mt.display import visible
+from mt.display import one_line, visible
 from mt.errors import MtError, is_out_of_memory
 
 
 def main() -> None:
-    """Run a command; an error is one sentence on stderr and exit code 2, with MT_DEBUG=1 also a traceback."""
+    """Run a command; an error is one sentence on stderr, with MT_DEBUG=1 a traceback.
+
+    The exit code is 2 if the user can mend it, and 1 for a bug of ours or full memory.
+    """
     if processes.ARE_LAUNCHED:
         # torchrun may be killed, and then nobody else would end its processes.
         system.end_with_parent()
@@ -51,7 +54,10 @@ def _explain(error: Exception) -> tuple[int, str]:
     if isinstance(error, OSError):
         # Such as a full disk. Typer handles a closed output pipe.
         return 2, f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or error}."
-    return 2, f"{type(error).__name__}: {error} (MT_DEBUG=1 shows where)"
+    what = one_line(f"{type(error).__name__}: {error}")
+    # The run's log, if it has the traceback.
+    traceback = ", ".join(getattr(error, "__notes__", ())) or "what MT_DEBUG=1 shows"
+    return 1, f"this is a bug in mt: {what}. Please report it with {traceback}."
 
 
 if __name__ == "__main__":

@@ -64,6 +64,11 @@ def is_out_of_memory(error: Exception) -> bool:
     return re.search(_OUT_OF_MEMORY, str(error)) is not None
 
 
+def is_bug(error: Exception) -> bool:
+    """Whether this error is neither the user's, nor that of a file or a full disk, nor of full memory."""
+    return not isinstance(error, MtError | OSError | MemoryError) and not is_out_of_memory(error)
+
+
 def split_on_out_of_memory(
     compute: Callable[[Work], Result], work: Work, split: Callable[[Work], Sequence[Work]]
 ) -> list[Result]:

@@ -40,6 +40,7 @@ def train(
     Exit codes:
 
       0  the run is finished.
+      1  a bug of ours, or no memory left.
       2  there is a mistake in the input, which a message explains.
      75  stopped by --max-time: saved, and can be resumed.
     129  stopped by SIGHUP, for example because the terminal was closed: saved.

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from mt import distributed, processes
 from mt.display import visible
-from mt.errors import MtError
+from mt.errors import MtError, is_bug
 from mt.files import append_line
 from mt.run_directory import RunDirectory
 
@@ -43,7 +43,7 @@ class RunLog(logging.FileHandler):
 
 @contextlib.contextmanager
 def log_file(run: RunDirectory) -> Iterator[None]:
-    """Also write messages to the run's own files, with an error that leaves the block."""
+    """Also write messages to the run's own files, with an error that leaves the block; a bug says where."""
     handler = RunLog(run)
     logger = logging.getLogger("mt")
     logger.addHandler(handler)
@@ -52,11 +52,16 @@ def log_file(run: RunDirectory) -> Iterator[None]:
         yield
     except Exception as error:
         what = str(error) if isinstance(error, MtError) else f"{type(error).__name__}: {error}"
+        traceback = None
         if distributed.is_lost_connection(error):
             what = "another process was lost"
+        elif is_bug(error):
+            traceback = type(error), error, error.__traceback__
         record_session(run, "end", reason=f"Failed: {what}")
         # Into the file alone, because the caller informs the user.
-        handler.handle(LOG.makeRecord(LOG.name, logging.ERROR, "", 0, "Failed: %s", (what,), None))
+        handler.handle(LOG.makeRecord(LOG.name, logging.ERROR, "", 0, "Failed: %s", (what,), traceback))
+        if traceback:
+            error.add_note(f"the traceback in {run.log_file}")
         raise
     finally:
         logger.removeHandler(handler)

@@ -88,7 +88,8 @@ def fail_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
         (ImportError("libtorch_cpu.so: failed to map segment"), 1, "no memory left"),
         (OSError(errno.ENOMEM, "Cannot allocate memory"), 1, "no memory left"),
         (OSError(errno.ENOSPC, "No space left", "a\x1b]0;b"), 2, r"a\x1b]0;b: No space left."),
-        (ZeroDivisionError("by zero"), 2, "ZeroDivisionError: by zero"),
+        (ZeroDivisionError("by\nzero"), 1, "a bug in mt: ZeroDivisionError: by zero. Please report it"),
+        (UnicodeDecodeError("utf-8", b"", 0, 1, "odd"), 1, "MT_DEBUG=1 shows"),
         (KeyboardInterrupt(), 130, ""),
     ],
 )

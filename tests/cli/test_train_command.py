@@ -6,6 +6,7 @@ import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from safetensors.torch import load_file
@@ -94,3 +95,24 @@ def test_a_process_that_is_stopped_and_resumed_is_the_one_that_never_was(
         line["step"] for line in map(json.loads, metrics.read_text().splitlines()) if line["kind"] == "train"
     ]
     assert steps == list(range(1, stopped_at + 6))
+
+
+def test_a_bug_of_ours_asks_for_a_report_and_its_traceback_is_in_the_log(
+    call: Call, tiny_config_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> NoReturn:
+        raise KeyError("made up")
+
+    monkeypatch.setattr("mt.training.run.train", fail)
+    code, out, err = call("train", "--config", tiny_config_file, "--run", "mine")
+    assert (code, out) == (1, "")
+    assert "a bug in mt: KeyError: 'made up'. Please report it" in err.splitlines()[-1]
+    assert "mine/train.log" in err.splitlines()[-1]
+    assert "Traceback" not in err
+    log = Path("mine/train.log").read_text()
+    assert "Failed: KeyError: 'made up'\nTraceback (most recent call last):" in log
+    assert log.rstrip().endswith("KeyError: 'made up'")
+    # Nor is a mistake of the user, or a full disk, explained by one.
+    monkeypatch.setattr("mt.training.run.train", lambda *_: Path("nowhere").read_text())
+    assert call("train", "--config", tiny_config_file, "--run", "other")[0] == 2
+    assert "Traceback" not in Path("other/train.log").read_text()
