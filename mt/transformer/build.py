@@ -11,9 +11,9 @@ from torch.overrides import TorchFunctionMode
 
 from mt.config.model import ModelConfig
 from mt.transformer.decoder import Decoder
-from mt.transformer.embedding import PositionalEmbedding
+from mt.transformer.embedding import Embedding
 from mt.transformer.encoder import Encoder
-from mt.transformer.layer import LayerShape
+from mt.transformer.layer import LayerFactory
 from mt.transformer.transformer import Transformer
 
 
@@ -25,14 +25,14 @@ def build_transformer(
     ``max_length`` is the number of tokens in the longest sentence, on either side.
     """
     # Each of its fields is an option of the same name.
-    shape = LayerShape(**{field.name: getattr(config, field.name) for field in fields(LayerShape)})
+    factory = LayerFactory(**{field.name: getattr(config, field.name) for field in fields(LayerFactory)})
     tgt_tokens = nn.Embedding(tgt_vocab_size, config.d_model)
     src_tokens = tgt_tokens if config.share_embeddings else nn.Embedding(src_vocab_size, config.d_model)
     model = Transformer(
-        Encoder(shape, config.num_encoder_layers),
-        Decoder(shape, config.num_decoder_layers),
-        PositionalEmbedding(src_tokens, max_length, config.dropout, config.word_dropout),
-        PositionalEmbedding(tgt_tokens, max_length, config.dropout, config.word_dropout),
+        Encoder(factory, config.num_encoder_layers),
+        Decoder(factory, config.num_decoder_layers),
+        Embedding(src_tokens, max_length, config.dropout, config.word_dropout),
+        Embedding(tgt_tokens, max_length, config.dropout, config.word_dropout),
         nn.Linear(config.d_model, tgt_vocab_size, bias=config.output_bias),
     )
     if config.tie_output:

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from mt.masks import Mask
 from mt.transformer.cache import DecoderCache, LayerCache
-from mt.transformer.layer import LayerShape
+from mt.transformer.layer import LayerFactory
 
 
 @dataclass(frozen=True)
@@ -23,14 +23,14 @@ class Decoded:
 class DecoderLayer(nn.Module):
     """Masked self-attention over the target, cross-attention over the source, then a feed-forward network."""
 
-    def __init__(self, shape: LayerShape) -> None:
+    def __init__(self, factory: LayerFactory) -> None:
         super().__init__()
-        self.self_attention = shape.attention()
-        self.cross_attention = shape.attention()
-        self.feed_forward = shape.feed_forward()
-        self.self_attention_residual = shape.residual()
-        self.cross_attention_residual = shape.residual()
-        self.feed_forward_residual = shape.residual()
+        self.self_attention = factory.attention()
+        self.cross_attention = factory.attention()
+        self.feed_forward = factory.feed_forward()
+        self.self_attention_residual = factory.residual()
+        self.cross_attention_residual = factory.residual()
+        self.feed_forward_residual = factory.residual()
 
     def forward(
         self,
@@ -89,10 +89,10 @@ class Decoder(nn.Module):
     Its alignment scores are those of the last layer, where the next word is already determined.
     """
 
-    def __init__(self, shape: LayerShape, num_layers: int) -> None:
+    def __init__(self, factory: LayerFactory, num_layers: int) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(DecoderLayer(shape) for _ in range(num_layers))
-        self.norm = shape.final_norm()
+        self.layers = nn.ModuleList(DecoderLayer(factory) for _ in range(num_layers))
+        self.norm = factory.final_norm()
 
     def forward(
         self,

@@ -22,7 +22,7 @@ def positional_encoding(num_positions: int, d_model: int) -> Tensor:
     return torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(1).float()
 
 
-class PositionalEmbedding(nn.Module):
+class Embedding(nn.Module):
     """Token embedding times ``sqrt(D)``, plus the encoding of the position, then dropout.
 
     Word dropout zeroes whole token embeddings in training but keeps their positions (Gal and Ghahramani 2016,

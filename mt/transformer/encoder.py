@@ -2,18 +2,18 @@
 
 from torch import Tensor, nn
 
-from mt.transformer.layer import LayerShape
+from mt.transformer.layer import LayerFactory
 
 
 class EncoderLayer(nn.Module):
     """Self-attention over the source, then a feed-forward network."""
 
-    def __init__(self, shape: LayerShape) -> None:
+    def __init__(self, factory: LayerFactory) -> None:
         super().__init__()
-        self.self_attention = shape.attention()
-        self.feed_forward = shape.feed_forward()
-        self.self_attention_residual = shape.residual()
-        self.feed_forward_residual = shape.residual()
+        self.self_attention = factory.attention()
+        self.feed_forward = factory.feed_forward()
+        self.self_attention_residual = factory.residual()
+        self.feed_forward_residual = factory.residual()
 
     def forward(self, x: Tensor, src_mask: Tensor | None) -> Tensor:
         """Encode ``(B, S, D)``, with a mask broadcastable to ``(B, H, S, S)``, as ``(B, S, D)``."""
@@ -25,10 +25,10 @@ class EncoderLayer(nn.Module):
 class Encoder(nn.Module):
     """A stack of ``num_layers`` layers of the same shape."""
 
-    def __init__(self, shape: LayerShape, num_layers: int) -> None:
+    def __init__(self, factory: LayerFactory, num_layers: int) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(EncoderLayer(shape) for _ in range(num_layers))
-        self.norm = shape.final_norm()
+        self.layers = nn.ModuleList(EncoderLayer(factory) for _ in range(num_layers))
+        self.norm = factory.final_norm()
 
     def forward(self, x: Tensor, src_mask: Tensor | None) -> Tensor:
         """Encode the embedded source ``(B, S, D)`` as memory ``(B, S, D)``."""

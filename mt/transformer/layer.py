@@ -33,8 +33,8 @@ class Residual(nn.Module):
 
 
 @dataclass(frozen=True)
-class LayerShape:
-    """The sizes and variants that all layers share; its methods make the sub-layers."""
+class LayerFactory:
+    """The sizes and variants that all layers share, and methods that make the sub-layers from them."""
 
     d_model: int
     num_heads: int

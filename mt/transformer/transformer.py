@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from mt.masks import Mask
 from mt.transformer.cache import DecoderCache
 from mt.transformer.decoder import Decoded, Decoder
-from mt.transformer.embedding import PositionalEmbedding
+from mt.transformer.embedding import Embedding
 from mt.transformer.encoder import Encoder
 
 
@@ -18,8 +18,8 @@ class Transformer(nn.Module):
         self,
         encoder: Encoder,
         decoder: Decoder,
-        src_embedding: PositionalEmbedding,
-        tgt_embedding: PositionalEmbedding,
+        src_embedding: Embedding,
+        tgt_embedding: Embedding,
         output: nn.Linear,
     ) -> None:
         super().__init__()

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from mt.device import choose_device
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID
 from mt.transformer.attention import MultiHeadAttention
-from mt.transformer.embedding import PositionalEmbedding, positional_encoding
+from mt.transformer.embedding import Embedding, positional_encoding
 from mt.transformer.kernels.cross_entropy import FusedLosses, fused_losses, smoothed_cross_entropy
 from mt.transformer.transformer import Transformer
 from scripts.benchmark.sizes import SIZES
@@ -90,7 +90,7 @@ def _measure_model(name: str, vocabulary: int, device: torch.device) -> None:
     for module in model.modules():
         if isinstance(module, MultiHeadAttention):
             module.scaled_dot_product = PackedAttention()  # type: ignore[assignment]
-        if isinstance(module, PositionalEmbedding):
+        if isinstance(module, Embedding):
             module.positions = positional_encoding(LONGEST, module.positions.size(1)).to(module.positions)
     for layer in (*model.encoder.layers, *model.decoder.layers):
         layer.compile(dynamic=False)
@@ -195,7 +195,7 @@ def loss_of(model: Transformer, rows: Rows, fused: FusedLosses) -> Tensor:
     return smoothed_cross_entropy(hidden, model.output.weight, rows.labels, 0.1, fused)
 
 
-def _embedded(side: PositionalEmbedding, ids: Tensor, positions: Tensor) -> Tensor:
+def _embedded(side: Embedding, ids: Tensor, positions: Tensor) -> Tensor:
     embedded: Tensor = side.dropout(side.tokens(ids) * side.scale + side.positions[positions])
     return embedded[None]
 

@@ -7,14 +7,14 @@ import pytest
 import torch
 from torch import nn
 
-from mt.transformer.embedding import PositionalEmbedding, positional_encoding
+from mt.transformer.embedding import Embedding, positional_encoding
 
 D, MAX_LENGTH = 16, 20
 IDS = torch.tensor([[3, 5, 0], [7, 3, 3]])
 
 
-def make(dropout: float = 0.0, word_dropout: float = 0.0) -> PositionalEmbedding:
-    return PositionalEmbedding(nn.Embedding(9, D), MAX_LENGTH, dropout, word_dropout)
+def make(dropout: float = 0.0, word_dropout: float = 0.0) -> Embedding:
+    return Embedding(nn.Embedding(9, D), MAX_LENGTH, dropout, word_dropout)
 
 
 def test_embedding_is_scaled_row_plus_position() -> None:
@@ -53,4 +53,4 @@ def test_word_dropout_zeroes_whole_tokens_and_keeps_their_positions() -> None:
     shares = gone.float().mean(0)
     assert shares.tolist() == pytest.approx([0.25] * 3, abs=0.08)
     assert {tuple(row) for row in gone.tolist()} == set(product((True, False), repeat=3))
-    assert embedding.eval()(IDS).equal(PositionalEmbedding(embedding.tokens, MAX_LENGTH, 0.0)(IDS))
+    assert embedding.eval()(IDS).equal(Embedding(embedding.tokens, MAX_LENGTH, 0.0)(IDS))

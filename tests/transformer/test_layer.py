@@ -9,21 +9,21 @@ from mt.transformer.decoder import Decoder
 from mt.transformer.encoder import Encoder
 from mt.transformer.feed_forward import FeedForward
 from mt.transformer.kernels.dropout import Dropout
-from mt.transformer.layer import LayerShape, Residual
+from mt.transformer.layer import LayerFactory, Residual
 
 
 @pytest.mark.parametrize("stack", [Encoder, Decoder])
 def test_final_norm_exists_exactly_with_pre_norm(stack: type[Encoder] | type[Decoder]) -> None:
-    assert isinstance(stack(LayerShape(8, 2, 16, norm_first=True), 1).norm, nn.LayerNorm)
-    assert not list(stack(LayerShape(8, 2, 16, norm_first=False), 1).norm.parameters())
+    assert isinstance(stack(LayerFactory(8, 2, 16, norm_first=True), 1).norm, nn.LayerNorm)
+    assert not list(stack(LayerFactory(8, 2, 16, norm_first=False), 1).norm.parameters())
 
 
 @pytest.mark.parametrize("norm_first", [True, False])
 def test_bias_false_leaves_no_bias_anywhere(norm_first: bool) -> None:
-    shape = LayerShape(8, 2, 16, norm_first=norm_first, bias=False)
+    shape = LayerFactory(8, 2, 16, norm_first=norm_first, bias=False)
     stacks = nn.ModuleList([Encoder(shape, 2), Decoder(shape, 2)])
     assert not [name for name, _ in stacks.named_parameters() if "bias" in name]
-    shape = LayerShape(8, 2, 16, norm_first=norm_first, bias=True)
+    shape = LayerFactory(8, 2, 16, norm_first=norm_first, bias=True)
     stacks = nn.ModuleList([Encoder(shape, 2), Decoder(shape, 2)])
     for module in stacks.modules():
         if isinstance(module, nn.Linear | nn.LayerNorm):
@@ -31,7 +31,7 @@ def test_bias_false_leaves_no_bias_anywhere(norm_first: bool) -> None:
 
 
 def test_every_sublayer_has_the_dropout_of_the_shape() -> None:
-    shape = LayerShape(8, 2, 16, dropout=0.3, attention_dropout=0.2, activation_dropout=0.1)
+    shape = LayerFactory(8, 2, 16, dropout=0.3, attention_dropout=0.2, activation_dropout=0.1)
     encoder, decoder = Encoder(shape, 2), Decoder(shape, 2)
     for stack, num_sublayers in ((encoder, 2 * 2), (decoder, 3 * 2)):
         shares = sorted(m.p for m in stack.modules() if isinstance(m, Dropout))
@@ -42,7 +42,7 @@ def test_every_sublayer_has_the_dropout_of_the_shape() -> None:
 
 
 def test_layers_share_no_weights() -> None:
-    parameters = list(Encoder(LayerShape(8, 2, 16), 3).parameters())
+    parameters = list(Encoder(LayerFactory(8, 2, 16), 3).parameters())
     assert len({p.data_ptr() for p in parameters}) == len(parameters)
 
 

@@ -10,7 +10,7 @@ from mt.masks import causal_mask, padding_mask, target_mask
 from mt.transformer.attention import MultiHeadAttention
 from mt.transformer.decoder import Decoder, DecoderLayer
 from mt.transformer.encoder import Encoder, EncoderLayer
-from mt.transformer.layer import LayerShape
+from mt.transformer.layer import LayerFactory
 
 # Source and target of different lengths, so that attending to the wrong one fails.
 SRC_IDS = torch.tensor([[5, 6, 7, 8, 9], [5, 6, 7, 0, 0], [5, 0, 0, 0, 0]])
@@ -19,7 +19,7 @@ TGT_IDS = torch.tensor([[2, 5, 6, 0], [2, 5, 6, 7], [2, 0, 0, 0]])
 SHAPES = pytest.mark.parametrize(
     "shape",
     [
-        LayerShape(16, 4, 24, activation=activation, norm_first=norm_first, bias=bias)
+        LayerFactory(16, 4, 24, activation=activation, norm_first=norm_first, bias=bias)
         for norm_first in (True, False)
         for activation in ("relu", "gelu")
         for bias in (True, False)
@@ -30,7 +30,7 @@ SHAPES = pytest.mark.parametrize(
 
 @SHAPES
 def test_decoder_equals_that_of_torch(
-    shape: LayerShape,
+    shape: LayerFactory,
     randomise: Callable[[nn.Module], None],
     copy_attention: Callable[[MultiHeadAttention, nn.MultiheadAttention], None],
     assert_equal_gradients: Callable[[Tensor, Tensor, list[Tensor], list[Tensor]], None],
@@ -88,7 +88,7 @@ def test_decoder_equals_that_of_torch(
 
 @SHAPES
 def test_encoder_equals_that_of_torch(
-    shape: LayerShape,
+    shape: LayerFactory,
     randomise: Callable[[nn.Module], None],
     copy_attention: Callable[[MultiHeadAttention, nn.MultiheadAttention], None],
     assert_equal_gradients: Callable[[Tensor, Tensor, list[Tensor], list[Tensor]], None],
@@ -136,7 +136,7 @@ def test_encoder_equals_that_of_torch(
 
 
 def test_encoder_without_positions_is_permutation_equivariant() -> None:
-    encoder = Encoder(LayerShape(16, 4, 24), 2).eval()
+    encoder = Encoder(LayerFactory(16, 4, 24), 2).eval()
     x = torch.randn(2, 5, 16)
     order = torch.tensor([3, 1, 4, 0, 2])
     torch.testing.assert_close(encoder(x[:, order], None), encoder(x, None)[:, order], atol=1e-5, rtol=1e-4)
