@@ -1,9 +1,11 @@
 """Masks against examples written out by hand: True = may attend."""
 
+import math
+
 import pytest
 import torch
 
-from mt.masks import causal_mask, padding_mask, target_mask
+from mt.masks import as_bias, causal_mask, padding_mask, target_mask
 from mt.special_tokens import PAD_ID
 
 YES, NO = True, False
@@ -25,6 +27,11 @@ def test_target_mask_written_out() -> None:
         [[[YES, NO, NO], [YES, NO, NO], [YES, NO, NO]]],
         [[[YES, NO, NO], [YES, YES, NO], [YES, YES, YES]]],
     ]
+
+
+def test_a_bias_adds_nothing_to_real_tokens_and_leaves_nothing_of_padding() -> None:
+    bias = as_bias(padding_mask(IDS), torch.float32)
+    assert bias.tolist() == [[[[0.0, 0.0, -math.inf]]], [[[0.0, -math.inf, -math.inf]]], [[[0.0, 0.0, 0.0]]]]
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int16, torch.uint8])

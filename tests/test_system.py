@@ -1,4 +1,4 @@
-"""What the operating system is asked; mt trains, translates and serves where it knows less than Linux, too."""
+"""What the operating system is asked, and that mt works where it knows less than Linux."""
 
 import os
 import subprocess

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,11 +13,11 @@ from mt.config.config import Config
 from mt.config.data import DataConfig
 from mt.config.load import load_config
 from mt.data.corpus import load_corpus
-from mt.preflight import init, rule
+from mt.preflight import budget, init, rule
 from mt.preflight.budget import FEWEST_STEPS, cost_of, num_steps_within, take_sample, with_largest_batches
 from mt.preflight.forecast import Pace
 from mt.preflight.init import propose_config
-from mt.preflight.trial import Sample, Speed
+from mt.preflight.trial import FIXED_SECONDS, Sample, Speed
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
 from mt.training.schedule import learning_rate
@@ -67,6 +68,27 @@ def seconds_of(config: Config, step_seconds: float) -> float:
 
 def corpus_tokens(corpus: Path) -> int:
     return sum(len(line.split()) + 2 for line in (corpus / "train.de").read_text().splitlines())
+
+
+def test_the_time_to_align_all_pairs_counts(
+    make_config: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, align = [0.0], budget.align
+
+    def align_slowly(pairs: Any) -> Any:
+        clock[0] += 10.0
+        return align(pairs)
+
+    monkeypatch.setattr(budget, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    monkeypatch.setattr(budget, "align", align_slowly)
+    monkeypatch.setattr(budget, "PAIRS_ENCODED", 40)
+    corpus = load_corpus(make_config().data)
+    seconds = [
+        take_sample(corpus, make_config(f"training.guided_alignment={weight}"), 3.0).start_seconds
+        for weight in (0.0, 0.1)
+    ]
+    # A quarter of the pairs is aligned here.
+    assert seconds == [FIXED_SECONDS + 3.0, FIXED_SECONDS + 3.0 + 4 * 10.0]
 
 
 def test_steps_and_validations_fill_the_time_and_grow_with_it() -> None:

@@ -144,21 +144,36 @@ def test_characters_are_added_to_subwords(make_config: MakeConfig, tmp_path: Pat
         file.write("die žluťoučký Eule\n")
     options = f"data.path={new_corpus}", f"init_from.run={tmp_path / 'old'}", "tokenizer.extend=true"
     run_training(make_config(*UNMOVED, *subwords[:1], "tokenizer.max_size=300", *options), tmp_path / "new")
-    old, _ = load_tokenizers(RunDirectory(tmp_path / "old"))
-    new, _ = load_tokenizers(RunDirectory(tmp_path / "new"))
-    assert len(old.encode("ž")) == 2 + len(new.encode("ž")) - 1
-    assert new.decode(new.encode("žluť")) == "žluť"
+    tokenizers = [load_tokenizers(RunDirectory(tmp_path / run)) for run in ("old", "new")]
+    embeddings = [weights(tmp_path / run) for run in ("old", "new")]
+    for side, old, new in zip(("src", "tgt"), *tokenizers, strict=True):
+        *first, of_first_byte, of_second_byte = old.encode("ž")
+        assert new.encode("ž") == [*first, number := new.encode("ž")[-1]]
+        assert new.decode(new.encode("žluť")) == "žluť"
+        # Its row begins near the mean of the rows of its bytes, and no old row moves.
+        rows, grown = (each[f"{side}_embedding.tokens.weight"] for each in embeddings)
+        assert torch.equal(grown[: len(rows)], rows)
+        away = (grown[number] - (rows[of_first_byte] + rows[of_second_byte]) / 2) / rows.std(0)
+        assert 0.01 < away.square().mean().sqrt() < 0.3
 
 
-def test_parts_alone_are_taken(make_config: MakeConfig, trained: RunDirectory, tmp_path: Path) -> None:
-    config = make_config(
-        *UNMOVED, WIDTH, f"init_from.run={trained.path}", "init_from.parts=encoder, src_embedding"
-    )
+@pytest.mark.parametrize(
+    ("parts", "taken"),
+    [
+        ("encoder", {"encoder"}),
+        ("encoder, src_embedding", {"encoder", "src_embedding"}),
+        # Its weight is that of the embedding, too.
+        ("output", {"output", "tgt_embedding"}),
+    ],
+)
+def test_parts_alone_are_taken(
+    parts: str, taken: set[str], make_config: MakeConfig, trained: RunDirectory, tmp_path: Path
+) -> None:
+    config = make_config(*UNMOVED, WIDTH, f"init_from.run={trained.path}", f"init_from.parts={parts}")
     run_training(config, tmp_path / "adapted")
     old, new = weights(trained.path, "best"), weights(tmp_path / "adapted")
-    same = {name.partition(".")[0] for name in old if torch.equal(old[name], new[name])}
-    assert {"encoder", "src_embedding"} <= same
-    assert not torch.equal(old["tgt_embedding.tokens.weight"], new["tgt_embedding.tokens.weight"])
+    same = {name for name in old if torch.equal(old[name], new[name])}
+    assert same == {name for name in old if name.partition(".")[0] in taken}
 
 
 @pytest.mark.parametrize("optimizer", ["training.muon=false", "training.muon=true"])
@@ -176,6 +191,18 @@ def test_frozen_weights_stay_and_have_no_optimizer_state(
     recovered, _ = store.resumable()
     assert recovered is not None
     assert not any("encoder." in name or "tgt_" in name for name in recovered.training_state.tensors)
+
+
+def test_a_weight_is_frozen_by_any_of_its_names(make_config: MakeConfig, tmp_path: Path) -> None:
+    for step in (1, 2):
+        config = make_config(
+            "model.tie_output=true", "training.freeze=output.*", f"training.max_steps={step}"
+        )
+        run_training(config, tmp_path / "run")
+    first, last = weights(tmp_path / "run", "step_0000001"), weights(tmp_path / "run")
+    same = {name for name in last if torch.equal(first[name], last[name])}
+    # In a checkpoint it has one name.
+    assert same == {"tgt_embedding.tokens.weight"}
 
 
 @pytest.mark.parametrize(

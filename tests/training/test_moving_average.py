@@ -3,20 +3,24 @@
 import contextlib
 from collections.abc import Callable
 
+import pytest
 import torch
 
 from mt.training.loss import Objective
 from mt.training.moving_average import MovingAverage
 
 
-def test_it_is_the_formula(make_objective: Callable[..., Objective]) -> None:
+@pytest.mark.parametrize("on_device", [False, True])
+def test_it_is_the_formula(on_device: bool, make_objective: Callable[..., Objective]) -> None:
     model = make_objective().model
     average = MovingAverage(model, 0.3)
     expected = {name: weight.double() for name, weight in model.weights().items()}
     for number in range(1, 5):
         for weight in model.weights().values():
             weight.add_(torch.randn_like(weight))
-        average.update()
+        average.update(torch.tensor(0.0) if on_device else None)
+        if on_device:  # A step that was skipped does not count.
+            average.update(torch.tensor(1.0))
         decay = min(0.3, (1 + number) / (10 + number))
         expected = {
             name: decay * expected[name] + (1 - decay) * weight.double()

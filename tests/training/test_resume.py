@@ -88,6 +88,18 @@ def test_a_copy_without_the_newest_checkpoints_continues_from_an_older_one(
     assert [session.first_step for session in read_sessions(RunDirectory(new))][-1] == 8
 
 
+def test_a_point_of_the_curve_that_spans_stops_is_that_of_all_its_steps(
+    make_config: MakeConfig,
+    train_in_three_sessions: Callable[[Config], RunDirectory],
+    tmp_path: Path,
+    assert_same: Callable[..., None],
+) -> None:
+    config = make_config("training.log_every_steps=5")
+    unbroken = RunDirectory(tmp_path / "unbroken")
+    run_training(config, unbroken)
+    assert_same(train_in_three_sessions(config), unbroken)
+
+
 def test_limits_that_are_raised(
     unbroken: RunDirectory, make_config: MakeConfig, tmp_path: Path, assert_same: Callable[..., None]
 ) -> None:

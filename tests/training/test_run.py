@@ -80,7 +80,6 @@ def test_each_limit_ends_a_run(limit: str, reason: str, make_config: MakeConfig,
     last = json.loads(run.metrics_file.read_text().splitlines()[-1])
     assert (last["kind"], last["step"]) == ("validation", outcome.counters.step)
     assert outcome.counters.epoch == 2 or "epochs" not in limit
-    assert outcome.counters.num_target_tokens >= 300 or "tokens" not in limit
 
 
 @pytest.mark.parametrize(
