@@ -148,7 +148,8 @@ def test_characters_are_added_to_subwords(make_config: MakeConfig, tmp_path: Pat
     embeddings = [weights(tmp_path / run) for run in ("old", "new")]
     for side, old, new in zip(("src", "tgt"), *tokenizers, strict=True):
         *first, of_first_byte, of_second_byte = old.encode("ž")
-        assert new.encode("ž") == [*first, number := new.encode("ž")[-1]]
+        [*same, number] = new.encode("ž")
+        assert same == first
         assert new.decode(new.encode("žluť")) == "žluť"
         # Its row begins near the mean of the rows of its bytes, and no old row moves.
         rows, grown = (each[f"{side}_embedding.tokens.weight"] for each in embeddings)
