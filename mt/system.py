@@ -1,7 +1,6 @@
-"""What only the operating system knows or does: cores, memory, and settings of a process.
+"""What only the operating system knows or does, which no other module asks: cores, memory, settings.
 
-No other module asks it. Where a system lacks what Linux has (macOS has no ``sched_getaffinity``, ``/proc``,
-``prctl`` or ``mallopt``), there is another answer, or the setting is left out.
+Where a system lacks what Linux has, such as macOS, there is another answer, or the setting is left out.
 """
 
 import contextlib
@@ -18,9 +17,8 @@ from pathlib import Path
 CGROUPS = Path("/sys/fs/cgroup")
 OWN_CGROUPS = Path("/proc/self/cgroup")
 
-# From glibc's malloc.h, and from Linux's prctl.h.
+# From glibc's malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
-_PR_SET_PDEATHSIG = 1
 _HAS_SPIN_SETTING = bool({"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys())
 
 
@@ -55,7 +53,7 @@ def keep_freed_memory() -> None:
 
 def end_with_parent() -> None:
     """Let Linux end this process when the one that started it has died."""
-    _call("prctl", _PR_SET_PDEATHSIG, signal.SIGKILL)
+    _call("prctl", 1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def let_threads_look(times: int) -> None:
@@ -71,23 +69,19 @@ def _call(function: str, *numbers: int) -> None:
         getattr(ctypes.CDLL(None), function)(*numbers)
 
 
-def _limits(controller: str, *files: str) -> list[list[int]]:
-    """The numbers in these files together, for each of the control groups in which this process is."""
-    limits = []
-    for folder in _cgroups(controller):
-        # Most groups lack the files, or have the word "max" in them.
-        with contextlib.suppress(OSError, ValueError):
-            limits.append([int(word) for file in files for word in (folder / file).read_text().split()])
-    return limits
-
-
-def _cgroups(controller: str) -> Iterator[Path]:
-    """The folders of the control groups in which this process is, of version 2 and of version 1."""
-    with contextlib.suppress(OSError):
-        for line in OWN_CGROUPS.read_text().splitlines():
-            _, controllers, name = line.split(":", 2)
-            if not controllers or controller in controllers.split(","):
-                # A group is within its parents' limits. In a container, the name may be that of the host.
-                root = CGROUPS / (controller if controllers else "")
-                group = root / name.lstrip("/")
-                yield from (group, *(parent for parent in group.parents if parent.is_relative_to(root)))
+def _limits(controller: str, *files: str) -> Iterator[list[int]]:
+    """The numbers in these files together, of each control group around this process, in either version."""
+    try:
+        lines = OWN_CGROUPS.read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, name = line.split(":", 2)
+        if not controllers or controller in controllers.split(","):
+            # A group is within its parents' limits. In a container, the name may be that of the host.
+            group = (CGROUPS / (controller if controllers else "") / name.lstrip("/")).relative_to(CGROUPS)
+            for folder in (group, *group.parents):
+                # Most groups lack the files, or have the word "max" in them.
+                with contextlib.suppress(OSError, ValueError):
+                    text = [(CGROUPS / folder / file).read_text() for file in files]
+                    yield [int(word) for word in " ".join(text).split()]

@@ -14,6 +14,7 @@ from mt.data.batches.batch import Batch
 from mt.device import Precision
 from mt.run_directory import RunDirectory
 from mt.special_tokens import PAD_ID
+from mt.training import bad_batches
 from mt.training.loss import Objective
 from mt.training.run import run_training
 
@@ -78,3 +79,18 @@ def test_a_scale_of_fp16_that_falls_is_not_a_bad_batch(
     assert 1 < state.num_scaler_skips < 12
     assert (state.num_skipped_steps, state.num_skipped_in_a_row) == (0, 0)
     assert not (run.path / "bad_batches").exists()
+
+
+def test_a_full_folder_keeps_what_it_has(
+    make_config: MakeConfig,
+    run: RunDirectory,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    # In steps 2, 4 and 5.
+    spoil(monkeypatch, {3, 7, 9})
+    monkeypatch.setattr(bad_batches, "MOST_KEPT", 2)
+    run_training(make_config("training.max_steps=5"), run)
+    names = [file.name for file in (run.path / "bad_batches").iterdir()]
+    assert sorted(names) == ["step_0000002.json", "step_0000004.json"]
+    assert "is full: the batch of step 5 is not saved" in caplog.text

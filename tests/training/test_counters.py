@@ -18,6 +18,15 @@ def test_steps_are_counted_and_their_loss_summed_by_token() -> None:
     assert state.logged_loss / state.logged_tokens == pytest.approx((2.0 * 10 + 4.0 * 30) / 40)
 
 
+def test_of_the_curve_older_points_weigh_less() -> None:
+    state = Counters()
+    for loss in [1.0] * 30 + [2.0] * 11:
+        state.record_outcome(loss, 10, updated=True)
+        point = state.next_point()
+    assert point is not None
+    assert point.above_average == pytest.approx(0.9**10)
+
+
 def test_skipped_steps_are_counted_and_leave_no_loss() -> None:
     state = Counters()
     state.record_step(10)

@@ -44,6 +44,10 @@ def test_the_gradient_is_that_of_both_losses_and_the_value_that_of_one(
     assert both.equal(plain)
     torch.testing.assert_close(gradient, plain_gradient + 0.3 * guided_gradient)
     assert guided_gradient.abs().max() > 0
+    # Two passes that are equal are like one.
+    objective.r_drop = 5.0
+    twice = torch.autograd.grad(objective(batch, 0.1), [objective.model.src_embedding.tokens.weight])
+    torch.testing.assert_close(twice, (gradient,))
 
 
 def test_a_batch_without_alignment_has_the_plain_loss(make_objective: Callable[..., Objective]) -> None:

@@ -168,13 +168,25 @@ def test_characters_are_added_to_subwords(make_config: MakeConfig, tmp_path: Pat
     ],
 )
 def test_parts_alone_are_taken(
-    parts: str, taken: set[str], make_config: MakeConfig, trained: RunDirectory, tmp_path: Path
+    parts: str,
+    taken: set[str],
+    make_config: MakeConfig,
+    trained: RunDirectory,
+    tmp_path: Path,
+    new_corpus: Path,
 ) -> None:
-    config = make_config(*UNMOVED, WIDTH, f"init_from.run={trained.path}", f"init_from.parts={parts}")
-    run_training(config, tmp_path / "adapted")
+    origin = f"init_from.run={trained.path}", f"init_from.parts={parts}"
+    run_training(make_config(*UNMOVED, WIDTH, f"data.path={new_corpus}", *origin), tmp_path / "adapted")
     old, new = weights(trained.path, "best"), weights(tmp_path / "adapted")
     same = {name for name in old if torch.equal(old[name], new[name])}
     assert same == {name for name in old if name.partition(".")[0] in taken}
+    # The vocabulary of the other side is that of the new corpus.
+    tokenizers = [load_tokenizers(RunDirectory(path)) for path in (trained.path, tmp_path / "adapted")]
+    sizes = [[tokenizer.size for tokenizer in sides] for sides in tokenizers]
+    assert [before == after for before, after in zip(*sizes, strict=True)] == [
+        "encoder" in taken,
+        "output" in taken,
+    ]
 
 
 @pytest.mark.parametrize("optimizer", ["training.muon=false", "training.muon=true"])

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from mt import processes
 from mt.config.config import Config
 from mt.run_directory import RunDirectory
 from mt.training.interruption import SIGNALS, Interruption
@@ -33,6 +34,15 @@ def test_a_signal_is_remembered_and_the_handlers_come_back(number: signal.Signal
         os.kill(os.getpid(), signal.SIGTERM)
         assert interruption.exit_code == code
     assert [signal.getsignal(each) for each in SIGNALS] == before
+
+
+def test_one_of_several_processes_does_not_stop_before_all_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "ARE_SEVERAL", True)
+    with Interruption() as interruption:
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert not interruption.is_due
+        interruption.is_agreed = True
+        assert interruption.is_due
 
 
 def test_ctrl_c_after_another_signal_stops_at_once() -> None:

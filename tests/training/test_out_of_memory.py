@@ -182,3 +182,13 @@ def test_a_memory_that_is_really_full_is_known() -> None:
         torch.empty(2**61, dtype=torch.uint8)
     assert is_out_of_memory(caught.value)
     assert not is_out_of_memory(RuntimeError("out of luck"))
+
+
+@pytest.mark.parametrize(("share", "rows"), [(0.8, [11]), (0.95, [6, 5])])
+def test_a_batch_that_would_hardly_fit_is_split_without_a_try(
+    share: float, rows: list[int], make_objective: MakeObjective, make_batches: MakeBatches
+) -> None:
+    [batch] = make_batches([11])
+    objective = Cramped(make_objective().model)
+    take_step(state_of(objective, round(batch.num_positions / share)), [batch])
+    assert sorted(objective.tried, reverse=True) == rows

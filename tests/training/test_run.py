@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -25,6 +26,7 @@ from mt.training.loss import Objective
 from mt.training.metrics_file import read_points
 from mt.training.resume import with_training
 from mt.training.run import run_training
+from mt.training.schedule import learning_rate
 from mt.training.validation import ValidationResult
 
 MakeConfig = Callable[..., Config]
@@ -64,6 +66,16 @@ def test_a_finished_run_is_left_as_it_is(make_config: MakeConfig, run: RunDirect
     assert run_training(make_config("training.max_steps=2", "data.path=elsewhere"), run).was_finished
     assert contents(run.path) == before
     assert run_training(make_config("training.max_steps=3"), run).counters.step == 3
+
+
+def test_each_step_has_its_own_learning_rate(
+    unbroken: RunDirectory, make_config: MakeConfig, read_metrics: Callable[[Path], Any]
+) -> None:
+    config = make_config()
+    points = [point for point in read_metrics(unbroken.metrics_file) if point["kind"] == "train"]
+    assert [point["learning_rate"] for point in points] == [
+        learning_rate(step, config.schedule, d_model=config.model.d_model) for step in range(1, 13)
+    ]
 
 
 @pytest.mark.parametrize(

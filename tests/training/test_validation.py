@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 import pytest
 import sacrebleu
 import torch
+from datasets import Dataset
 from torch.nn import functional as F
 
 from mt.data.batches.batch import Batch
@@ -76,6 +77,25 @@ def test_scores_are_those_of_sacrebleu(make_objective: MakeObjective, make_batch
     assert values["bleu"] == result.scores["bleu"].value
     assert values["chrf"] == sacrebleu.corpus_chrf(HYPOTHESES, [REFERENCES]).score
     assert (values["loss"], values["perplexity"]) == (result.loss, result.perplexity)
+
+
+def test_other_sets_are_translated_and_scored_by_themselves(
+    make_objective: MakeObjective, make_batches: MakeBatches
+) -> None:
+    others = {
+        name: Dataset.from_dict({"src": [f"{name} one", f"{name} two"], "tgt": [name] * 2}) for name in "ab"
+    }
+    result = validate(
+        make_objective(),
+        make_batches([11]),
+        Precision("float32", torch.device("cpu")),
+        translate=lambda sources: [source.split()[0] for source in sources],
+        sources=SOURCES,
+        references=REFERENCES,
+        others=others,
+    )
+    assert result.hypotheses == ["ein", "eine"]
+    assert [scores["chrf"].value for scores in result.others.values()] == [100.0, 100.0]
 
 
 def test_the_model_is_evaluated_in_evaluation_mode(
