@@ -1,6 +1,7 @@
 """Reads ``data.path`` and ``data.mix`` into three splits of checked and cleaned sentence pairs."""
 
 import copy
+import errno
 import hashlib
 import sys
 from collections import deque
@@ -81,13 +82,15 @@ class PairTable(NamedTuple):
 
     def load(self) -> datasets.Dataset:
         """The pairs, memory-mapped."""
-        return load_table(self.file, fingerprint=self.fingerprint)
+        return load_table(self.file, num_pairs=self.num_pairs, fingerprint=self.fingerprint)
 
 
-def load_table(*files: Path, fingerprint: str) -> datasets.Dataset:
+def load_table(*files: Path, num_pairs: int, fingerprint: str) -> datasets.Dataset:
     """The pairs of tables, memory-mapped; `datasets` would read all of them for a fingerprint."""
-    tables = [pa.ipc.open_stream(pa.memory_map(str(file))).read_all() for file in files]
-    return datasets.Dataset(pa.concat_tables(tables), fingerprint=fingerprint)
+    table = pa.concat_tables(pa.ipc.open_stream(pa.memory_map(str(file))).read_all() for file in files)
+    if len(table) != num_pairs:
+        raise OSError(errno.EIO, f"{len(table):,} of {num_pairs:,} pairs can be read", str(files[0]))
+    return datasets.Dataset(table, fingerprint=fingerprint)
 
 
 def pairs_of(dataset: datasets.Dataset) -> Iterator[Pair]:
@@ -145,7 +148,8 @@ def _load(folder: Path) -> Corpus:
     files: dict[Split, list[Path]] = {split: [folder / f"{split}.arrow"] for split in EVALUATION_SPLITS}
     files["train"] = [folder / f"train-{number}.arrow" for number in range(len(report.sources))]
     splits = {
-        split: load_table(*files[split], fingerprint=report.splits[split].fingerprint) for split in files
+        split: load_table(*files[split], num_pairs=recorded.pairs, fingerprint=recorded.fingerprint)
+        for split, recorded in report.splits.items()
     }
     return Corpus(**splits, report=report)
 

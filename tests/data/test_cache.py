@@ -1,24 +1,30 @@
 """What takes long is computed once, appears whole, and is made again where it is damaged or out of date."""
 
+import errno
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import datasets
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import mt.data.cache
 import mt.data.prepare
 from mt.config.config import Config
-from mt.config.data import CleaningConfig, DataConfig
+from mt.config.data import CleaningConfig, DataConfig, TokenizerConfig
 from mt.data import corpus as corpus_module
 from mt.data.batches import alignment, dataset
 from mt.data.cache import cache_folder, cached
 from mt.data.corpus import Corpus, PairTable, load_corpus
 from mt.data.prepare import Prepared, prepare
+from mt.data.tokenizers.train import train_tokenizer
 from mt.run_directory import RunDirectory
 
 MakeConfig = Callable[..., Config]
@@ -219,6 +225,61 @@ def test_a_corpus_that_changed_under_the_same_name_is_read_again(folder: Path, m
         corpus = load_corpus(config(folder))
         assert any(new in text for text in [*corpus.train["src"], *corpus.test["tgt"]])
     assert len(made) == 3
+
+
+def _fill_up_after(num_pairs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk of the cache has room for so many pairs of each table."""
+    write = PairTable.write
+
+    def write_if_there_is_room(file: Path, pairs: Iterable[tuple[str, str]]) -> PairTable:
+        if cache_folder() not in file.parents:
+            return write(file, pairs)
+        write(file, islice(pairs, num_pairs))
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(file))
+
+    monkeypatch.setattr(PairTable, "write", write_if_there_is_room)
+
+
+@pytest.mark.parametrize(
+    "kind", ["", "train.jsonl", "c.csv", "c.parquet", "text", "saved", "builtin:primer", "builtin:reverse"]
+)
+def test_a_full_disk_of_the_cache_loses_no_pair(
+    kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = pa.Table.from_pylist(
+        [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
+    )
+    for side in ("en", "de"):
+        (folder / f"text.{side}").write_text("\n".join(rows[side].to_pylist()))
+    (folder / "c.csv").write_text("en,de\n" + "".join(f"text {i},Text {i}\n" for i in range(400)))
+    pq.write_table(rows, folder / "c.parquet")
+    datasets.Dataset(rows).save_to_disk(folder / "saved")
+    caplog.clear()
+    path = kind if kind.startswith("builtin") else folder / kind
+    given = config(path, mix=f"{folder}/c.csv weight=2", num_train_pairs=300)
+    monkeypatch.setattr(mt.data.cache, "MANY_PAIRS", 10_000)
+    cleaning = CleaningConfig(remove_duplicates=True, max_characters=30)
+    expected = content(load_corpus(given, cleaning))
+    _fill_up_after(70, monkeypatch)
+    assert content(load_corpus(given, cleaning)) == expected
+    [warning] = caplog.messages
+    assert "No space left on device" in warning
+
+
+def test_ids_that_a_full_disk_does_not_take_are_an_error(tmp_path: Path) -> None:
+    sentence = datasets.Dataset.from_dict({"src": ["a"], "tgt": ["b"]})
+    tokenizer = train_tokenizer(["a b"], TokenizerConfig(min_frequency=1))
+    (tmp_path / "tgt_ids").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left"):
+        dataset.write_pairs(tmp_path, sentence, tokenizer, tokenizer, max_length=9, shares=())
+
+
+def test_a_table_that_lost_its_end_is_an_error(tmp_path: Path) -> None:
+    table = PairTable.write(tmp_path / "table", [(f"{i}", "x") for i in range(40)])
+    PairTable.write(tmp_path / "half", [(f"{i}", "x") for i in range(20)])
+    (tmp_path / "half").replace(table.file)
+    with pytest.raises(OSError, match="20 of 40 pairs"):
+        table.load()
 
 
 @pytest.fixture

@@ -52,7 +52,7 @@ def checked_pairs(
     for part in parts:
         num_bad = num_empty = 0
         first_bad: list[str] = []
-        for number, src, tgt in part.pairs:
+        for number, src, tgt in part.pairs():
             fault = _fault(src, tgt, may_be_empty=dropped is None)
             if fault is None:
                 yield cast("tuple[str, str]", (src, tgt))

@@ -13,6 +13,7 @@ from mt.config.sources import parse_mix
 from mt.data.sources.read import TABLE_FORMATS, parallel_part, table_format, table_part, text_lines
 from mt.data.sources.source import (
     SPLIT_NAMES,
+    NumberedPair,
     Part,
     Source,
     Split,
@@ -76,7 +77,7 @@ def check_sources(config: DataConfig) -> None:
     """Find a wrong path or column in a moment: read the first pair of each split that is on disk."""
     for _, _, source in find_sources(config, fast=True):
         for first, *_ in source.splits.values():
-            next(iter(first.pairs), None)
+            next(first.pairs(), None)
 
 
 def find_source(config: DataConfig) -> Source:
@@ -252,11 +253,12 @@ def _built_in(config: DataConfig) -> Source:
             f"{PRIMER} has {MAX_TRAIN_PAIRS:,} training pairs, but data.num_train_pairs is "
             f"{num_train_pairs:,}: lower it."
         )
-    splits: dict[Split, list[Part]] = {}
-    for split, size in sizes.items():
-        pairs = generate(split, size)
-        if path == PRIMER and config.src == "de":
-            pairs = ((german, english) for english, german in pairs)
-        numbered = ((number, *pair) for number, pair in enumerate(pairs, start=1))
-        splits[split] = [Part(f"{path}, {split}", "row", numbered)]
-    return Source("built-in", splits)
+    swapped = path == PRIMER and config.src == "de"
+
+    def numbered(split: Split) -> Iterator[NumberedPair]:
+        for number, (src, tgt) in enumerate(generate(split, sizes[split]), start=1):
+            yield (number, tgt, src) if swapped else (number, src, tgt)
+
+    return Source(
+        "built-in", {split: [Part(f"{path}, {split}", "row", partial(numbered, split))] for split in sizes}
+    )

@@ -4,6 +4,7 @@ import logging
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import datasets
@@ -11,8 +12,8 @@ from datasets.exceptions import DatasetGenerationError
 from huggingface_hub import constants, get_session
 
 from mt.config.data import DataConfig
-from mt.data.sources.read import arrow_rows, needed_columns, row_pairs
-from mt.data.sources.source import SPLIT_NAMES, Part, Source, Split, listed
+from mt.data.sources.read import ROWS_AT_ONCE, arrow_rows, needed_columns, row_pairs
+from mt.data.sources.source import SPLIT_NAMES, NumberedPair, Part, Source, Split, listed
 from mt.errors import DataError
 
 LOG = logging.getLogger(__name__)
@@ -56,11 +57,14 @@ def _splits(
     for split, names in SPLIT_NAMES.items():
         for dataset in [loaded[candidate] for candidate in names if candidate in loaded][:1]:
             where = f"the {split} split of {corpus}"
-            needed = dataset.select_columns(needed_columns(dataset.column_names, config))
-            rows = arrow_rows(needed.with_format("arrow").iter(batch_size=1000))
             files = () if commit else tuple(Path(file["filename"]) for file in dataset.cache_files)
-            splits[split] = [Part(where, "row", row_pairs(rows, config, where), files, commit)]
+            splits[split] = [Part(where, "row", partial(_pairs, dataset, config, where), files, commit)]
     return splits
+
+
+def _pairs(dataset: datasets.Dataset, config: DataConfig, where: str) -> Iterator[NumberedPair]:
+    needed = dataset.select_columns(needed_columns(dataset.column_names, config)).with_format("arrow")
+    return row_pairs(arrow_rows(needed.iter(batch_size=ROWS_AT_ONCE)), config, where)
 
 
 @contextmanager

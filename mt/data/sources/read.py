@@ -12,6 +12,7 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -78,18 +79,20 @@ def table_format(path: Path, delimiter: Delimiter = "auto") -> str | None:
 def table_part(path: Path, config: DataConfig) -> Part:
     """A file that has a `table_format`, with the columns that ``config`` names."""
     kind = table_format(path, config.delimiter)
-    if kind == ".parquet":
-        pairs = row_pairs(_parquet_rows(path, config), config, str(path))
-    elif kind in (".json", ".jsonl"):
-        pairs = row_pairs(_json_rows(path), config, str(path))
-    else:
-        pairs = _delimited_pairs(path, config, is_quoted=kind == ".csv")
+
+    def pairs() -> Iterator[NumberedPair]:
+        if kind == ".parquet":
+            return row_pairs(_parquet_rows(path, config), config, str(path))
+        if kind in (".json", ".jsonl"):
+            return row_pairs(_json_rows(path), config, str(path))
+        return _delimited_pairs(path, config, is_quoted=kind == ".csv")
+
     return Part(str(path), "row" if kind in (".json", ".parquet") else "line", pairs, (path,))
 
 
 def parallel_part(src_path: Path, tgt_path: Path) -> Part:
     """Two text files, where line n of one translates line n of the other."""
-    pairs = _parallel_pairs(src_path, tgt_path)
+    pairs = partial(_parallel_pairs, src_path, tgt_path)
     return Part(f"{src_path} and {tgt_path}", "line", pairs, (src_path, tgt_path))
 
 

@@ -1,7 +1,7 @@
 """The common form of all corpora before they are checked: splits of numbered pairs."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -40,8 +40,8 @@ class Part:
     where: str
     """Its name in messages, such as ``data/train.jsonl``."""
     unit: Literal["line", "row"]
-    pairs: Iterable[NumberedPair]
-    """They can be iterated over once; this raises `DataError` if the file is damaged."""
+    pairs: Callable[[], Iterator[NumberedPair]]
+    """Each call reads them from the first on, which raises `DataError` if the file is damaged."""
     files: tuple[Path, ...] = ()
     commit: str | None = None
     """That of a Hub corpus, which identifies its pairs."""
