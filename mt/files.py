@@ -12,14 +12,19 @@ import secrets
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
+
+_BLOCK_BYTES = 2**20
 
 
 def read_bytes(path: Path, *, max_bytes: int) -> bytes:
     """The content of a file."""
     with path.open("rb") as file:
-        content = file.read(max_bytes + 1)
+        # In blocks, because reading reserves memory for as much as it is asked for.
+        blocks = iter(lambda: file.read(_BLOCK_BYTES), b"")
+        content = b"".join(islice(blocks, max_bytes // _BLOCK_BYTES + 1))
     if len(content) > max_bytes:
         raise OSError(errno.EFBIG, f"it is larger than {max_bytes:,} bytes", str(path))
     return content

@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 import threading
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,16 @@ def test_a_file_is_read_up_to_its_largest_size(tmp_path: Path) -> None:
     for large, limit in ((path, 4), (Path("/dev/zero"), 100)):
         with pytest.raises(OSError, match=f"larger than {limit} bytes"):
             read_bytes(large, max_bytes=limit)
+
+
+def test_reading_takes_as_much_memory_as_the_file_and_not_as_much_as_it_may(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    for content in (b"small", bytes(2**20), bytes(2**20 + 1)):
+        path.write_bytes(content)
+        tracemalloc.start()
+        assert read_bytes(path, max_bytes=2**30) == content
+        assert tracemalloc.get_traced_memory()[1] < 2**22
+        tracemalloc.stop()
 
 
 def test_text_is_utf_8_without_its_byte_order_mark(tmp_path: Path) -> None:

@@ -31,7 +31,8 @@ MANY_PAIRS = 50_000
 """What is computed of fewer pairs is computed again each time."""
 
 _MOST_DAYS = 30
-"""Entries that were not opened for longer are removed, and so is what killed processes left."""
+"""Entries that were not opened for longer are removed."""
+_MAKING = ".making-"
 _RECORD = "entry.json"
 
 
@@ -45,11 +46,11 @@ def cache_folder() -> Path:
 
 
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path, kind: int = fcntl.LOCK_EX) -> Iterator[None]:
     """Hold a lock on ``folder``; it is released when the process ends, however it ends."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        fcntl.flock(descriptor, kind)
         yield
     finally:
         os.close(descriptor)
@@ -80,8 +81,14 @@ def _make(
     entry: Path, key: object, fill: Callable[[Path], int], load: Callable[[Path], T], parent: Path | None
 ) -> T:
     """Fill a temporary folder, and let it become the entry unless another process was faster."""
-    with tempfile.TemporaryDirectory(prefix=f".{entry.name}.making-", dir=parent) as partial:
+    with (
+        tempfile.TemporaryDirectory(prefix=f".{entry.name}{_MAKING}", dir=parent) as partial,
+        contextlib.ExitStack() as stack,
+    ):
         folder = Path(partial)
+        # Not every file system has locks. Over NFS, what is open for reading cannot be locked exclusively.
+        with contextlib.suppress(OSError):
+            stack.enter_context(locked(folder, fcntl.LOCK_SH))
         is_kept = fill(folder) > MANY_PAIRS
         # What is mapped stays mapped, whatever becomes of the names of its files.
         result = load(folder)
@@ -111,8 +118,12 @@ def _is_intact(entry: Path, key: object) -> bool:
 
 
 def _remove_unused(folder: Path) -> None:
+    """Remove entries that were not opened for long, and what killed processes left."""
     for path in folder.iterdir():
         with contextlib.suppress(OSError):
             newest = max(file.stat().st_mtime for file in (path, *path.iterdir()))
             if time.time() - newest > _MOST_DAYS * 24 * 3600:
                 remove_folder_atomically(path)
+            elif _MAKING in path.name:
+                with locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB):
+                    remove_folder_atomically(path)

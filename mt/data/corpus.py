@@ -7,7 +7,7 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import compress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal, NamedTuple, Self
@@ -19,6 +19,7 @@ import pyarrow as pa
 from mt.config.data import CleaningConfig, DataConfig
 from mt.data.batches.sampler import Share
 from mt.data.cache import cached
+from mt.data.chunks import CHUNK_SIZE, Pair, next_pairs, pairs_of
 from mt.data.cleaning.checks import checked_pairs
 from mt.data.cleaning.filters import Cleaner
 from mt.data.cleaning.leaks import LeakCheck
@@ -29,10 +30,7 @@ from mt.data.text_form import TextForm
 from mt.display import counted, track
 from mt.errors import DataError, SplitError
 
-Pair = tuple[str, str]
-
 SCHEMA = pa.schema([("src", pa.string()), ("tgt", pa.string())])
-CHUNK_SIZE = 10_000
 NO_CLEANING = CleaningConfig(unicode_form="none", invisible="keep")
 
 EVALUATION_SPLITS: tuple[Split, ...] = ("validation", "test")
@@ -68,10 +66,10 @@ class PairTable(NamedTuple):
 
     @classmethod
     def write(cls, file: Path, pairs: Iterable[Pair]) -> Self:
-        """Write pairs into a new file, thousands at a time."""
+        """Write pairs into a new file, in chunks."""
         num_pairs, digest, pairs = 0, hashlib.blake2b(digest_size=8), iter(pairs)
         with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_stream(sink, SCHEMA) as stream:
-            while chunk := list(islice(pairs, CHUNK_SIZE)):
+            while chunk := next_pairs(pairs, CHUNK_SIZE):
                 src, tgt = (pa.array(side, pa.string()) for side in zip(*chunk, strict=True))
                 stream.write_batch(pa.record_batch([src, tgt], schema=SCHEMA))
                 # Each after its length in bytes, so that nothing can be shifted from one to the next.
@@ -91,12 +89,6 @@ def load_table(*files: Path, num_pairs: int, fingerprint: str) -> datasets.Datas
     if len(table) != num_pairs:
         raise OSError(errno.EIO, f"{len(table):,} of {num_pairs:,} pairs can be read", str(files[0]))
     return datasets.Dataset(table, fingerprint=fingerprint)
-
-
-def pairs_of(dataset: datasets.Dataset) -> Iterator[Pair]:
-    """Source and target of each row."""
-    for chunk in dataset.iter(batch_size=CHUNK_SIZE):
-        yield from zip(chunk["src"], chunk["tgt"], strict=True)
 
 
 def load_corpus(config: DataConfig, cleaning: CleaningConfig = NO_CLEANING) -> Corpus:
@@ -184,8 +176,8 @@ def _read(sources: Sequence[FoundSource], cleaning: CleaningConfig, folder: Path
             file = trains[number].file
             file.unlink()
             cleaner.dropped.add("the pair is in validation or test", [*pairs_of(train.select(leaked))])
-            kept = train.select(np.delete(np.arange(len(train)), leaked))
-            trains[number] = PairTable.write(file, pairs_of(kept))
+            is_kept = np.isin(np.arange(len(train)), leaked, invert=True)
+            trains[number] = PairTable.write(file, compress(pairs_of(train), is_kept))
         if not trains[number].num_pairs:
             where = ", ".join(part.where for part in source.splits["train"])
             reasons = cleaner.dropped.most_frequent_first().items()
@@ -211,7 +203,7 @@ def _training_pairs(
 
     pairs, num_left = not_carved(), config.num_train_pairs or sys.maxsize
     # Never beyond the limit: filters must not see what follows it.
-    while chunk := list(islice(pairs, min(CHUNK_SIZE, num_left))):
+    while chunk := next_pairs(pairs, min(CHUNK_SIZE, num_left)):
         kept = cleaner.clean(chunk)
         num_left -= len(kept)
         yield from kept

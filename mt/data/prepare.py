@@ -12,9 +12,10 @@ from tokenizers import normalizers, pre_tokenizers
 
 from mt.config.config import Config
 from mt.data.batches.alignment import Places, align
-from mt.data.batches.dataset import CHUNK_SIZE, DropCounts, encode_pairs
+from mt.data.batches.dataset import DropCounts, encode_pairs
 from mt.data.batches.pairs import EncodedPairs
-from mt.data.corpus import Corpus, load_corpus, other_validation_splits, pairs_of
+from mt.data.chunks import pairs_of, tables_of
+from mt.data.corpus import Corpus, load_corpus, other_validation_splits
 from mt.data.corpus_report import cleaning_table, recorded_fingerprints
 from mt.data.suspicions import corpus_warnings
 from mt.data.text_form import TextForm, before_lower_case
@@ -174,10 +175,9 @@ class _Texts:
         num_texts = len(self.pairs)
         for column in self.columns:
             normalize = normalizers.Sequence(self.steps.get(column, [])).normalize_str
-            chunks = self.pairs.select_columns([column]).iter(batch_size=CHUNK_SIZE)
-            texts = (chunk[column] for chunk in chunks)
-            for some in track(texts, "vocabulary", unit="lines", total=num_texts, size=len):
-                for text in some:
+            tables = tables_of(self.pairs.select_columns([column]))
+            for table in track(tables, "vocabulary", unit="lines", total=num_texts, size=len):
+                for text in table[column].to_pylist():
                     yield self._without_long_words(normalize(text))
 
     def _without_long_words(self, text: str) -> str:

@@ -3,6 +3,8 @@
 import errno
 import json
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
@@ -16,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import mt.data.cache
+import mt.data.chunks
 import mt.data.prepare
 from mt.config.config import Config
 from mt.config.data import CleaningConfig, DataConfig, TokenizerConfig
@@ -36,6 +39,7 @@ def all_are_large(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("MT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(mt.data.cache, "MANY_PAIRS", 50)
     monkeypatch.setattr(corpus_module, "CHUNK_SIZE", 20)
+    monkeypatch.setattr(mt.data.chunks, "CHUNK_SIZE", 20)
 
 
 @pytest.fixture
@@ -129,25 +133,52 @@ def test_what_fails_leaves_nothing() -> None:
     assert entries() == []
 
 
-def test_only_what_is_unused_or_deserted_is_removed() -> None:
+def test_only_what_is_unused_is_removed() -> None:
     for number in range(3):
         get(number, str(number))
     by_number = {json.loads((path / "entry.json").read_text())["key"][0]: path for path in entries()}
     # The cache is in a folder that may hold other things.
     not_ours = cache_folder() / "photos"
-    deserted, busy = (cache_folder() / "data" / f".making-{name}" for name in ("dead", "beef"))
-    for path in (not_ours, deserted, busy):
-        path.mkdir()
-    (busy / "ids").write_text("")
+    not_ours.mkdir()
     long_ago = time.time() - 31 * 24 * 3600
-    for path in (by_number[0], by_number[1], not_ours, deserted, busy):
-        for file in (*path.iterdir(), path) if path != busy else (path,):
+    for path in (by_number[0], by_number[1], not_ours):
+        for file in (*path.iterdir(), path):
             os.utime(file, (long_ago, long_ago))
     get(1, "found")
     before = set(entries())
     get(3, "new")
-    assert before - set(entries()) == {by_number[0], deserted}
+    assert before - set(entries()) == {by_number[0]}
     assert not_ours.exists()
+
+
+def test_what_a_killed_process_left_is_removed_at_the_next_use_and_what_is_being_made_is_not() -> None:
+    making = """
+import sys, time
+from mt.data.cache import cached
+
+def fill(folder):
+    (folder / "text").write_text("half")
+    print("begun", flush=True)
+    sys.stdin.read()
+    return 100_000
+
+cached(sys.argv[1], fill, lambda folder: None)
+"""
+    busy, killed = (
+        subprocess.Popen([sys.executable, "-c", making, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        for name in ("busy", "killed")
+    )
+    with busy, killed:
+        for process in (busy, killed):
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"begun\n"
+        killed.kill()
+        killed.wait()
+        get(KEY, "text")
+        assert len(entries()) == 2
+        busy.communicate()
+    assert busy.returncode == 0
+    assert [path.name[0] == "." for path in entries()] == [False, False]
 
 
 def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,17 +1,26 @@
 """What is checked, dropped, carved and described, whatever the source."""
 
+import gzip
 import json
 import shutil
 import subprocess
+import tracemalloc
 from itertools import chain
 from math import sqrt
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from mt.config.data import DataConfig
+from mt.config.config import Config
+from mt.config.data import CleaningConfig, DataConfig, TokenizerConfig
+from mt.data import chunks
+from mt.data.batches.dataset import encode_pairs
 from mt.data.corpus import Corpus, load_corpus, load_split
 from mt.data.sources.source import carved_split
+from mt.data.suspicions import corpus_warnings
+from mt.data.tokenizers.train import train_tokenizer
 from mt.errors import DataError
 
 SPLITS = ("train", "validation", "test")
@@ -179,3 +188,28 @@ def test_one_split_is_the_same_as_that_of_the_whole_corpus(tmp_path: Path) -> No
     assert load_split(config(tmp_path), "test")[:] == corpus.test[:]
     write(tmp_path / "train.jsonl", ["damaged"])
     assert len(load_split(config(tmp_path), "test")) == 5
+
+
+@pytest.mark.parametrize("kind", ["jsonl.gz", "parquet"])
+def test_long_rows_are_read_and_encoded_a_few_at_a_time(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 2**18)
+    rows = [{"en": f"{i} " + "a dog " * 4000, "de": f"{i} " + "ein Hund " * 2700} for i in range(150)]
+    for split, count in (("train", 150), ("dev", 1), ("test", 1)):
+        if kind == "parquet":
+            pq.write_table(pa.Table.from_pylist(rows[:count]), tmp_path / f"{split}.parquet")
+        else:
+            text = "".join(json.dumps(row) + "\n" for row in rows[:count])
+            (tmp_path / f"{split}.jsonl.gz").write_bytes(gzip.compress(text.encode()))
+    num_bytes = sum(len(text) for row in rows for text in row.values())
+    whole = Config.model_validate({"data": config(tmp_path), "training": {"max_steps": 1}})
+    tokenizer = train_tokenizer(["a dog ein Hund"], TokenizerConfig(min_frequency=1))
+    tracemalloc.start()
+    corpus = load_corpus(whole.data, CleaningConfig(max_characters=30_000))
+    assert [*corpus_warnings(whole, corpus)] == []
+    pairs, _ = encode_pairs(corpus.train, tokenizer, tokenizer, max_length=None)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert pairs.tgt.lengths.tolist() == [5402] * 150
+    assert most < 0.8 * num_bytes

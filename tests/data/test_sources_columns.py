@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import re
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -166,3 +167,10 @@ def test_two_files_that_cannot_be_a_parallel_text(tmp_path: Path) -> None:
     write(tmp_path / "german.txt", "a\n")
     assert "test.csv is a table, which has both sides" in fails(f"{table},{english}")
     assert "no file or folder" in fails(f"{english},{tmp_path}/germna.txt")
+
+
+def test_a_wrong_name_among_very_many_columns_is_reported_in_a_moment(tmp_path: Path) -> None:
+    file = write(tmp_path / "wide.csv", ",".join(f"column{i}" for i in range(20_000)) + "\n")
+    started = time.process_time()
+    assert "no column 'en'" in fails(file)
+    assert time.process_time() - started < 4

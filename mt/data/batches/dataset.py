@@ -12,10 +12,10 @@ import numpy as np
 from mt.data.batches.pairs import EncodedPairs, EncodedSentences, mapped
 from mt.data.batches.sampler import Share
 from mt.data.cache import cached
+from mt.data.chunks import tables_of
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.display import track
 
-CHUNK_SIZE = 10_000
 _FACTS = "facts.json"
 _FILES = ("src_ids", "src_lengths", "tgt_ids", "tgt_lengths")
 
@@ -48,16 +48,17 @@ def write_pairs(
     max_length: int | None,
     shares: Sequence[Share],
 ) -> None:
-    """Write the result of `encode_pairs` into an empty folder, thousands of pairs at a time."""
+    """Write the result of `encode_pairs` into an empty folder, in chunks."""
     dropped = {"empty": 0, "too long": 0}
     is_kept = np.ones(len(pairs), dtype=np.bool_)
-    chunks = [range(len(pairs))[start : start + CHUNK_SIZE] for start in range(0, len(pairs), CHUNK_SIZE)]
+    start = 0
     with ExitStack() as stack:
         files = [stack.enter_context((folder / name).open("wb")) for name in _FILES]
-        for rows in track(chunks, "encoding", unit="pairs", total=len(pairs), size=len):
-            chunk = pairs[rows]
+        for table in track(tables_of(pairs), "encoding", unit="pairs", total=len(pairs), size=len):
+            rows = slice(start, start + len(table))
+            start = rows.stop
             src, tgt = (
-                EncodedSentences.of(tokenizer.encode_batch(chunk[side]))
+                EncodedSentences.of(tokenizer.encode_batch(table[side].to_pylist()))
                 for side, tokenizer in zip(("src", "tgt"), tokenizers, strict=True)
             )
             if max_length is not None:

@@ -9,10 +9,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mt.data.chunks import tables_of
 from mt.data.corpus_report import LeakReport
 from mt.data.text_form import TextForm
-
-CHUNK_SIZE = 10_000
 
 # Punctuation, symbols, spaces and control characters: texts that differ only in these and in case are equal.
 LEFT_OUT = r"[\p{P}\p{S}\p{Z}\p{C}]+"
@@ -40,8 +39,8 @@ class LeakCheck:
     def search(self, train: datasets.Dataset) -> npt.NDArray[np.int64]:
         """Record what ``train`` shares with the evaluation splits; return the rows of shared pairs."""
         is_leaked = [np.empty(0, dtype=np.bool_)]
-        for chunk in train.with_format("arrow").iter(batch_size=CHUNK_SIZE):
-            hashes = _hashes(chunk["src"], chunk["tgt"])
+        for table in tables_of(train):
+            hashes = _hashes(table["src"], table["tgt"])
             for side, found in self._found.items():
                 found.update(self._all[side].intersection(hashes[side]))
             is_leaked.append(np.array([pair in self._all["pair"] for pair in hashes["pair"]]))

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from mt.config.data import DataConfig
 from mt.config.sources import DELIMITERS, Delimiter, are_positions, parse_columns
+from mt.data.chunks import parts_of
 from mt.data.sources.source import BadRow, NumberedPair, Part, did_you_mean, listed, unreadable
 from mt.errors import DataError
 
@@ -109,10 +110,11 @@ def find_columns(names: Sequence[str], config: DataConfig, where: str, advice: s
     if columns[0] in names or not any(name.startswith(prefix) for name in names):
         prefix = ""
     names = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+    known = set(names)
     for option, name in zip(options, columns, strict=True):
         if name not in names:
             nested = [[field.removesuffix(name) + column for column in columns] for field in names]
-            meant = next((",".join(both) for both in nested if set(both) <= set(names)), None)
+            meant = next((",".join(both) for both in nested if known.issuperset(both)), None)
             raise DataError(
                 f"{where} has no column {name!r}, which {option} names; its columns are {listed(names)}."
                 f"{did_you_mean(name, names)} Set data.columns"
@@ -167,7 +169,8 @@ def _about_lists(row: Row, where: str) -> str:
 
 def arrow_rows(batches: "Iterable[pa.Table | pa.RecordBatch]") -> Iterator[tuple[int, Row | BadRow]]:
     """The rows of Arrow tables, numbered from 1."""
-    return enumerate((row for batch in batches for row in _python_rows(batch)), start=1)
+    parts = chain.from_iterable(map(parts_of, batches))
+    return enumerate(chain.from_iterable(map(_python_rows, parts)), start=1)
 
 
 def _python_rows(batch: "pa.Table | pa.RecordBatch") -> list[Row | BadRow]:
