@@ -1,13 +1,11 @@
 """Pairs in chunks that fit into memory, however long their texts are."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import datasets
     import pyarrow as pa
-
-Rows = TypeVar("Rows", "pa.Table", "pa.RecordBatch")
 
 CHUNK_SIZE = 10_000
 CHUNK_BYTES = 2**24
@@ -25,7 +23,7 @@ def next_pairs(pairs: Iterator[Pair], most: int) -> list[Pair]:
     return chunk
 
 
-def parts_of(rows: Rows) -> Iterator[Rows]:
+def parts_of(rows: "pa.Table | pa.RecordBatch") -> "Iterator[pa.Table | pa.RecordBatch]":
     """The rows in parts, each a single row or at most `CHUNK_BYTES`."""
     if rows.nbytes <= CHUNK_BYTES or len(rows) == 1:
         yield rows

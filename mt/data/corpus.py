@@ -114,12 +114,21 @@ def load_split(config: DataConfig, split: Split, cleaning: CleaningConfig = NO_C
 
 
 def other_validation_splits(config: DataConfig) -> dict[str, datasets.Dataset]:
-    """The validation splits of the sources in ``data.mix``, by the last part of their path."""
-    return {
-        Path(mixed.path.rpartition(":")[2]).name: load_parts(source.splits["validation"])
-        for mixed, _, source in find_sources(config)[1:]
-        if "validation" in source.splits
-    }
+    """The validation splits of the sources in ``data.mix``, by the last parts of their paths."""
+    found = [found for found in find_sources(config)[1:] if "validation" in found[2].splits]
+    names = _short_names([Path(mixed.path.rpartition(":")[2]).parts for mixed, _, _ in found])
+    parts = (source.splits["validation"] for _, _, source in found)
+    return dict(zip(names, map(load_parts, parts), strict=True))
+
+
+def _short_names(paths: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    """The last part of each path, or as many as tell it from the others; equal paths are numbered."""
+    for i, path in enumerate(paths):
+        others = [other for other in paths if other != path]
+        lengths = (n for n in range(1, len(path)) if all(other[-n:] != path[-n:] for other in others))
+        name = str(Path(*path[-next(lengths, len(path)) :]))
+        num_before = paths[:i].count(path)
+        yield f"{name} ({num_before + 1})" if num_before else name
 
 
 def _key(sources: Sequence[FoundSource], cleaning: CleaningConfig) -> object:

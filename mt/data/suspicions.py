@@ -11,9 +11,7 @@ from mt.data.cleaning.filters import is_mostly_of_other_script
 from mt.data.corpus import Corpus
 from mt.data.unsegmented_scripts import bleu_tokenizer, split_letters
 
-_PAIRS_LOOKED_AT = 3000
-# Of each text.
-_CHARACTERS_LOOKED_AT = 1000
+_PAIRS_LOOKED_AT, _CHARACTERS_LOOKED_AT = 3000, 1000
 _TAG = re.compile(r"\s*<[^<>]+>\s*")
 _ENTITY = re.compile(r"&(?:amp|quot|apos|lt|gt|nbsp|#\d{2,5});")
 _MOST_MARKUP = 0.01
@@ -37,8 +35,8 @@ _SCRIPTS = {
 def unsegmented_hint(config: Config, train: datasets.Dataset) -> str | None:
     """Advice for text without spaces between words that is to be split into words; None for other text."""
     languages = config.data.src, config.data.tgt
-    texts = _beginnings(train.select(range(min(1000, len(train)))))
-    sides = [name for name, side in zip(languages, texts, strict=True) if bleu_tokenizer(side) != "13a"]
+    texts = zip(languages, _sample(train), strict=True)
+    sides = [language for language, side in texts if bleu_tokenizer(side) != "13a"]
     if config.tokenizer.kind != "word" or not sides:
         return None
     return (
@@ -90,14 +88,10 @@ def corpus_warnings(config: Config, corpus: Corpus) -> Iterator[str]:
 
 
 def _sample(pairs: datasets.Dataset) -> tuple[list[str], list[str]]:
-    """Sources and targets, spread evenly."""
-    return _beginnings(pairs.select(range(0, len(pairs), len(pairs) // _PAIRS_LOOKED_AT + 1)))
-
-
-def _beginnings(pairs: datasets.Dataset) -> tuple[list[str], list[str]]:
-    """The first characters of each source and target, one row after the other, because any may be long."""
+    """The beginnings of sources and targets, spread evenly."""
     src, tgt = [], []
-    for row in pairs:
+    # One after the other, because any may be long.
+    for row in pairs.select(range(0, len(pairs), len(pairs) // _PAIRS_LOOKED_AT + 1)):
         src.append(row["src"][:_CHARACTERS_LOOKED_AT])
         tgt.append(row["tgt"][:_CHARACTERS_LOOKED_AT])
     return src, tgt

@@ -10,9 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mt.config.data import DataConfig
+from mt.config.data import DataConfig, TokenizerConfig
 from mt.data.corpus import Corpus, load_corpus
+from mt.data.sources import hub
 from mt.data.sources.find import check_sources
+from mt.data.tokenizers.external import external_tokenizer
 from mt.errors import DataError
 
 Pairs = list[tuple[str, str]]
@@ -291,3 +293,15 @@ def test_a_check_reads_the_first_pairs_alone(tmp_path: Path) -> None:
         check(tmp_path, mix="nowhere")
     # A corpus on the Hub is left to training.
     check("someone/some-corpus", mix="wmt14")
+
+
+def test_a_path_in_a_folder_that_exists_is_no_hub_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delattr(hub, "get_session")
+    folder_with(tmp_path / "corpora", write_parallel, "", broken=[("a", "b")])
+    loading_fails("corpora/brokn", r"no file or folder 'corpora/brokn'.*Did you mean 'corpora/broken'\?")
+    config = DataConfig(path="corpora/brokn", src="en", tgt="de")
+    with pytest.raises(DataError, match="Did you mean"):
+        check_sources(config)
+    with pytest.raises(DataError, match="there is no file 'corpora/brokn'"):
+        external_tokenizer(TokenizerConfig(kind="file", path="corpora/brokn", shared=True), limit_seconds=1)

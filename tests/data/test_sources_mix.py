@@ -74,6 +74,17 @@ def test_validation_and_test_are_those_of_the_first_source(folder: Path, missing
         assert load_split(config(folder, THREE), split)[:] == getattr(corpus, split)[:]
 
 
+def test_sources_whose_paths_end_alike_are_all_evaluated(folder: Path) -> None:
+    write(folder / "old/news/train.jsonl", "old", 5)
+    write(folder / "old/news/dev.jsonl", "old-dev", 2)
+    mix = "{0}/news;{0}/old/news;{0}/main;{0}/news weight=2 num_train_pairs=10"
+    names = f"{folder.name}/news", "old/news", "main", f"{folder.name}/news (2)"
+    others = other_validation_splits(config(folder, mix))
+    assert [(name, rows["src"][0], len(rows)) for name, rows in others.items()] == [
+        *zip(names, ("news-dev 0", "old-dev 0", "main-dev 0", "news-dev 0"), (4, 2, 3, 4), strict=True)
+    ]
+
+
 def test_every_source_is_recorded(folder: Path) -> None:
     sources = load_corpus(config(folder, THREE)).report.sources
     assert [(each.kind, each.weight, each.pairs) for each in sources] == [

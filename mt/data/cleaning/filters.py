@@ -36,8 +36,8 @@ class Cleaner:
         """The pairs that are kept, in order and in the form of the config."""
         if most := self.config.max_characters:
             # First of all, because the rest takes time; what is rewritten is not that much shorter.
-            has_room = [max(len(src.strip()), len(tgt.strip())) <= 10 * most for src, tgt in pairs]
-            pairs = self._keep(pairs, np.array(has_room, dtype=np.bool_), _too_long(most))
+            fits = np.array([max(len(src.strip()), len(tgt.strip())) <= 10 * most for src, tgt in pairs])
+            pairs = self._keep(pairs, fits, f"a side has over {most:,} characters")
         form = TextForm.of(self.config)
         pairs = list(zip(*(form.rewrite(pair[side] for pair in pairs) for side in (0, 1)), strict=True))
         has_text = np.array([bool(src.strip() and tgt.strip()) for src, tgt in pairs], dtype=np.bool_)
@@ -80,7 +80,7 @@ def filters(config: CleaningConfig, src: pa.Array, tgt: pa.Array) -> Iterator[tu
         if fewest > 1:
             yield f"a side has under {fewest:,} characters", shorter < fewest
         if most:
-            yield _too_long(most), longer > most
+            yield f"a side has over {most:,} characters", longer > most
         if ratio:
             yield f"one side is over {ratio:g} times as long as the other", longer > ratio * shorter
     for name, side, script in (("source", src, config.src_script), ("target", tgt, config.tgt_script)):
@@ -88,10 +88,6 @@ def filters(config: CleaningConfig, src: pa.Array, tgt: pa.Array) -> Iterator[tu
             yield f"the {name} is not in {script} script", is_mostly_of_other_script(side, script)
     if config.remove_identical:
         yield "source and target are the same", np.array(pc.equal(src, tgt))
-
-
-def _too_long(most: int) -> str:
-    return f"a side has over {most:,} characters"
 
 
 def is_mostly_of_other_script(texts: pa.Array, script: str) -> Mask:

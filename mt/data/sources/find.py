@@ -112,8 +112,13 @@ def find_source(config: DataConfig) -> Source:
 
 def _hub_id(config: DataConfig) -> str | None:
     """The Hub id that ``config.path`` may be; None if it cannot."""
-    hub_id = LEGACY_NAMES.get(config.path, config.path)
-    return None if table_format(Path(hub_id), config.delimiter) or not HUB_ID.fullmatch(hub_id) else hub_id
+    is_table = table_format(Path(config.path), config.delimiter) is not None
+    return LEGACY_NAMES.get(config.path, config.path if may_be_hub_id(config.path) and not is_table else None)
+
+
+def may_be_hub_id(text: str) -> bool:
+    """Whether the text looks like a Hub id; in a folder that exists it is a path."""
+    return HUB_ID.fullmatch(text) is not None and not Path(text).parent.is_dir()
 
 
 def _is_saved(folder: Path) -> bool:

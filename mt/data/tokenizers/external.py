@@ -8,7 +8,7 @@ from typing import Any
 from huggingface_hub import hf_hub_download
 
 from mt.config.data import TokenizerConfig
-from mt.data.sources.find import HUB_ID
+from mt.data.sources.find import may_be_hub_id
 from mt.data.sources.hub import error_text, hub
 from mt.data.sources.source import named_path
 from mt.data.tokenizers.tokenizer import Tokenizer, read_tokenizer_file
@@ -24,7 +24,7 @@ def external_tokenizer(config: TokenizerConfig, *, limit_seconds: float) -> Toke
     """Read the tokenizer that ``config.path`` names; a file on disk is preferred to the Hub."""
     path = named_path(str(config.path))
     path = path / FILE_NAME if path.is_dir() else path
-    if not path.exists() and path.suffix != ".json" and HUB_ID.fullmatch(str(config.path)):
+    if not path.exists() and path.suffix != ".json" and may_be_hub_id(str(config.path)):
         with hub(f"tokenizer.path: {config.path}", limit_seconds):
             path = Path(hf_hub_download(str(config.path), FILE_NAME))
         LOG.info("tokenizer: %s, at commit %s", config.path, path.parent.name)
