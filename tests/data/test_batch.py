@@ -48,6 +48,17 @@ def test_label_is_the_next_decoder_input(seed: int) -> None:
     assert batch.num_target_tokens == int((batch.labels != PAD_ID).sum())
 
 
+def test_an_alignment_is_laid_out_as_the_labels_are_and_aligns_their_ends() -> None:
+    batch = collate([[5, 6, 7], [8]], [[9], [9, 9]], [[2], [-1, 0]])
+    assert batch.alignment is not None
+    assert batch.alignment.tolist() == [[2, 3, -1], [-1, 0, 1]]
+    nothing = batch.without_labels()
+    assert nothing.alignment is not None
+    assert set(nothing.alignment.flatten().tolist()) == {-1}
+    assert (set(nothing.labels.flatten().tolist()), nothing.num_target_tokens) == ({PAD_ID}, 0)
+    assert batch.repeated(2).num_target_tokens == 2 * batch.num_target_tokens == 10
+
+
 def test_to_moves_every_tensor() -> None:
     batch = collate([[10, 11]], [[20]]).to("meta")
     tensors = [batch.src_ids, batch.src_mask, batch.tgt_ids, batch.tgt_mask, batch.labels]

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from mt.data.batches.pairs import EncodedPairs, EncodedSentences
 from mt.data.batches.sampler import Share
 from mt.data.batches.stream import BatchStream
 from mt.data.tokenizers.train import train_tokenizer
+from mt.special_tokens import UNK_ID
 
 MakePairs = Callable[[int], EncodedPairs]
 Position = tuple[int, int]
@@ -87,7 +89,17 @@ def test_each_pair_comes_once_an_epoch(num_micro_batches: int, make_pairs: MakeP
         assert num_steps == stream.num_steps(epoch)
         assert sorted(seen) == list(range(50))
         orders.append(seen)
-    assert orders[0] != orders[1]
+    other = make_stream(make_pairs(50), num_micro_batches, seed=2)
+    orders.append(
+        [n for number in range(len(other.epoch(0).batches)) for n in numbers(other.batch_of(0, number))]
+    )
+    assert all(one != another for one, another in combinations(orders, 2))
+
+
+def test_the_largest_batch_has_the_most_positions_on_both_sides(make_pairs: MakePairs) -> None:
+    stream = make_stream(make_pairs(50))
+    sizes = [stream.batch_of(0, number).num_positions for number in range(len(stream.epoch(0).batches))]
+    assert stream.largest_batch(0).num_positions == max(sizes)
 
 
 def test_position_counts_batches_and_the_last_step_takes_what_is_left(make_pairs: MakePairs) -> None:
@@ -151,11 +163,39 @@ def test_bpe_dropout_follows_from_the_position_and_differs_between_epochs() -> N
     assert sum(batch.num_target_tokens for batch in first) == stream().num_target_tokens(0)
     # Batches are made of sentences as they are segmented, so that no batch grows beyond its tokens.
     assert all(max(batch.src_ids.numel(), batch.labels.numel()) <= 80 for batch in first)
-    seen = []
+    cuts = []
     for epoch in (0, 1):
-        ids = [row for batch in batches(epoch) for row in batch.sentences()[0]]
-        written = Counter(tokenizer.decode(row) for row in ids)
+        src, tgt = ([row for batch in batches(epoch) for row in batch.sentences()[side]] for side in (0, 1))
+        written = Counter(tokenizer.decode(row) for row in src)
         counts = [written[text] for text in texts]
         assert [sum(counts[run]) for run in (slice(20), slice(20, 30), slice(30, 50))] == [20, 25, 10]
-        seen.append(sorted(ids))
-    assert seen[0] != seen[1]
+        cuts.append({tokenizer.decode(row): row for row in src})
+        assert sum(one != other for one, other in zip(src, tgt, strict=True)) > 30
+    # The first 20 are in every epoch.
+    assert sum(cuts[0][text] != cuts[1][text] for text in texts[:20]) > 10
+
+
+def test_other_words_are_replaced_with_unk_in_each_epoch_and_batch_and_with_each_seed() -> None:
+    """Of pairs of which no two are of one length, so that the only batch has the same ones in each epoch."""
+
+    def hidden(lengths: range | list[int], seed: int, epoch: int, batch: int = 0) -> list[list[bool]]:
+        src, tgt = (
+            EncodedSentences.of([range(10, 10 + length + more) for length in lengths]) for more in (1, 0)
+        )
+        stream = BatchStream(
+            pairs=EncodedPairs(src, tgt),
+            batch_tokens=300,
+            num_micro_batches=1,
+            seed=seed,
+            places=np.concatenate([np.arange(length, dtype=np.int16) for length in lengths]),
+            unknown_share=0.5,
+        )
+        of_step = stream.take((epoch, batch)).micro_batches[0]
+        assert torch.equal(of_step.src_ids[:, :-1] == UNK_ID, of_step.labels == UNK_ID)
+        return (of_step.labels == UNK_ID).tolist()
+
+    lengths = range(2, 14)
+    assert hidden(lengths, 1, 0) == hidden(lengths, 1, 0)
+    draws = [hidden(lengths, seed, epoch) for seed, epoch in ((1, 0), (1, 1), (1, 2), (2, 0), (2, 1))]
+    draws += [hidden([9] * 60, 1, 0, batch) for batch in (0, 1)]
+    assert all(any(map(any, draw)) and draws.count(draw) == 1 for draw in draws)

@@ -99,3 +99,10 @@ def test_weights_say_how_often_a_pair_comes() -> None:
     assert len(set(drawn)) == 60  # Another half each time, ...
     assert totals[500:600].min() > 10  # ... so that all come in the end.
     assert totals[500:600].max() < 50
+
+
+def test_a_fraction_of_pairs_is_rounded() -> None:
+    src, tgt = corpus_lengths(100)
+    # 0.29 * 100 is a little less than 29.
+    shown = epoch_batches(src, tgt, batch_tokens=300, seed=1, epoch=0, shares=[Share(100, 0.29)])
+    assert len(shown.pairs) == 29
