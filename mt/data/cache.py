@@ -32,7 +32,6 @@ MANY_PAIRS = 50_000
 
 _MOST_DAYS = 30
 """Entries that were not opened for longer are removed."""
-_MAKING = ".making-"
 _RECORD = "entry.json"
 
 
@@ -74,7 +73,8 @@ def cached(key: object, fill: Callable[[Path], int], load: Callable[[Path], T]) 
         return _make(entry, key, fill, load, entry.parent)
     except OSError as error:
         LOG.warning("%s cannot be used (%s): what is computed is not kept", entry.parent, error)
-        return _make(entry, key, fill, load, None)
+    # Outside the handler, because the error keeps all that was read alive.
+    return _make(entry, key, fill, load, None)
 
 
 def _make(
@@ -82,7 +82,7 @@ def _make(
 ) -> T:
     """Fill a temporary folder, and let it become the entry unless another process was faster."""
     with (
-        tempfile.TemporaryDirectory(prefix=f".{entry.name}{_MAKING}", dir=parent) as partial,
+        tempfile.TemporaryDirectory(prefix=f".{entry.name}.making-", dir=parent) as partial,
         contextlib.ExitStack() as stack,
     ):
         folder = Path(partial)
@@ -124,6 +124,6 @@ def _remove_unused(folder: Path) -> None:
             newest = max(file.stat().st_mtime for file in (path, *path.iterdir()))
             if time.time() - newest > _MOST_DAYS * 24 * 3600:
                 remove_folder_atomically(path)
-            elif _MAKING in path.name:
+            elif path.name.startswith("."):
                 with locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB):
                     remove_folder_atomically(path)

@@ -104,3 +104,15 @@ def test_a_known_alignment_is_found() -> None:
     assert sum(place == truth for place, truth in links) > 0.98 * len(links)
     particles = [place for place, truth in zip(found, right, strict=True) if truth == NONE]
     assert sum(place == NONE for place in particles) > 0.7 * len(particles)
+
+
+def test_of_equally_good_source_words_the_first_is_the_counterpart() -> None:
+    src, tgt = EncodedSentences.of([[5, 5], [7]] * 4), EncodedSentences.of([[6], [8]] * 4)
+    assert align(EncodedPairs(src, tgt)).tolist() == [0, 0] * 4
+
+
+def test_words_that_were_never_seen_together_are_not_aligned() -> None:
+    seen, other = ([[5], [7]] * 4, [[6], [8]] * 4), ([[5], [5]], [[6], [8]])
+    lexicon = Lexicon.learn(EncodedPairs(*map(EncodedSentences.of, seen)))
+    others = EncodedPairs(*map(EncodedSentences.of, other))
+    assert lexicon.align(others, np.arange(2)).tolist() == [0, NONE]

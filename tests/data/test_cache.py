@@ -24,6 +24,8 @@ from mt.config.config import Config
 from mt.config.data import CleaningConfig, DataConfig, TokenizerConfig
 from mt.data import corpus as corpus_module
 from mt.data.batches import alignment, dataset
+from mt.data.batches.alignment import align
+from mt.data.batches.pairs import EncodedPairs, EncodedSentences
 from mt.data.cache import cache_folder, cached
 from mt.data.corpus import Corpus, PairTable, load_corpus
 from mt.data.prepare import Prepared, prepare
@@ -356,6 +358,13 @@ def test_each_option_that_changes_a_result_and_no_other_makes_it_again(
     made.clear()
     prepared(make_config("training.guided_alignment=0.1", override))
     assert made == expected
+
+
+def test_the_same_sources_with_other_targets_are_aligned_again() -> None:
+    src = EncodedSentences.of([[5, 6]] * 60)
+    for length in (1, 2):
+        places = align(EncodedPairs(src, EncodedSentences.of([[7] * length] * 60)))
+        assert len(places) == 60 * length
 
 
 def test_a_cache_that_cannot_be_written_costs_a_warning_only(
