@@ -37,7 +37,7 @@ LINES = {
     "top": 949,
     "config": 1149,
     "builtin": 80,
-    "data": 3604,
+    "data": 3691,
     "transformer": 1286,
     "checkpoint": 502,
     "search": 807,

@@ -70,6 +70,10 @@ def test_a_sentence_that_would_be_too_long_stays(tokenizer: Tokenizer) -> None:
     assert not stays.all()
     for kept, old, new, cut_anew in zip(stays, whole, bound, free, strict=True):
         assert new.tolist() == (old if kept else cut_anew).tolist()
+    for limit in {*free.lengths.tolist(), *(free.lengths - 1).tolist()}:
+        bound = make_dropout(tokenizer, 0.9, limit)(whole, np.random.default_rng(1))
+        expected = np.where(free.lengths <= limit, free.lengths, whole.lengths)
+        assert bound.lengths.tolist() == expected.tolist()
 
 
 def one_by_one(
