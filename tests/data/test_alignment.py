@@ -112,7 +112,6 @@ def test_of_equally_good_source_words_the_first_is_the_counterpart() -> None:
 
 
 def test_words_that_were_never_seen_together_are_not_aligned() -> None:
-    seen, other = ([[5], [7]] * 4, [[6], [8]] * 4), ([[5], [5]], [[6], [8]])
-    lexicon = Lexicon.learn(EncodedPairs(*map(EncodedSentences.of, seen)))
-    others = EncodedPairs(*map(EncodedSentences.of, other))
-    assert lexicon.align(others, np.arange(2)).tolist() == [0, NONE]
+    seen = EncodedPairs(EncodedSentences.of([[5], [7]] * 4), EncodedSentences.of([[6], [8]] * 4))
+    other = EncodedPairs(EncodedSentences.of([[5], [5]]), EncodedSentences.of([[6], [8]]))
+    assert Lexicon.learn(seen).align(other, np.arange(2)).tolist() == [0, NONE]

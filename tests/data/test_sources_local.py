@@ -295,7 +295,9 @@ def test_a_check_reads_the_first_pairs_alone(tmp_path: Path) -> None:
     check("someone/some-corpus", mix="wmt14")
 
 
-def test_a_path_in_a_folder_that_exists_is_never_a_hub_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_in_a_folder_that_exists_is_never_a_hub_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delattr(hub, "get_session")
     folder_with(tmp_path / "corpora", write_parallel, "", broken=[("a", "b")])
