@@ -83,35 +83,47 @@ def run_training(
     device = choose_device(config.training.device)
     precision = Precision(config.training.precision, device, tf32=config.training.tf32)
     config = resume.decided(config, precision, begun)
-    with (
-        Interruption(max_seconds if processes.IS_FIRST else None) as interruption,
-        distributed.connected(device.type),
-    ):
-        resume.check_equal_processes(config, resume.describe_environment(precision))
-        if not processes.IS_FIRST:
-            return _train(config, run, precision, interruption)
-        if (size := processes.SIZE) > (shares := config.training.num_micro_batches):
-            raise ConfigError(
-                f"{size} processes cannot share a step of {shares} micro-batches. For steps as large, set "
-                f"training.num_micro_batches={size} and "
-                f"training.batch_tokens={config.training.batch_tokens * shares // size}."
-            )
-        try:
-            if restart and run.exists:
-                # All inputs are loaded first, so that a wrong path leaves the old run in its place.
-                with interruption.at_once():
-                    corpus = load_corpus(config.data, config.cleaning)
-                    if config.tokenizer.kind == "file":
-                        make_tokenizers(corpus.train, config)
-                LOG.info("moved the old run to %s", run.set_aside())
-        except Interrupted:
-            _report_end(None, Counters(), config, interruption)
-            return Outcome(None, Counters(), interruption.exit_code)
-        with run.lock():
-            outcome = _train(config, run, precision, interruption, on_metrics)
-        if outcome.finished is not None and not outcome.was_finished:
+    with Interruption(max_seconds if processes.IS_FIRST else None) as interruption:
+        with distributed.connected(device.type):
+            outcome = _train_connected(config, run, precision, interruption, on_metrics, restart=restart)
+        # Only now, when the processes have parted: the others do not wait for it.
+        if processes.IS_FIRST and outcome.finished is not None and not outcome.was_finished:
             _prepare_engine(run, interruption)
-        return outcome
+    return outcome
+
+
+def _train_connected(
+    config: Config,
+    run: RunDirectory,
+    precision: Precision,
+    interruption: Interruption,
+    on_metrics: OnMetrics | None,
+    *,
+    restart: bool,
+) -> Outcome:
+    """Train while the processes are connected; the first one locks the run, and moves an old one aside."""
+    resume.check_equal_processes(config, resume.describe_environment(precision))
+    if not processes.IS_FIRST:
+        return _train(config, run, precision, interruption)
+    if (size := processes.SIZE) > (shares := config.training.num_micro_batches):
+        raise ConfigError(
+            f"{size} processes cannot share a step of {shares} micro-batches. For steps as large, set "
+            f"training.num_micro_batches={size} and "
+            f"training.batch_tokens={config.training.batch_tokens * shares // size}."
+        )
+    try:
+        if restart and run.exists:
+            # All inputs are loaded first, so that a wrong path leaves the old run in its place.
+            with interruption.at_once():
+                corpus = load_corpus(config.data, config.cleaning)
+                if config.tokenizer.kind == "file":
+                    make_tokenizers(corpus.train, config)
+            LOG.info("moved the old run to %s", run.set_aside())
+    except Interrupted:
+        _report_end(None, Counters(), config, interruption)
+        return Outcome(None, Counters(), interruption.exit_code)
+    with run.lock():
+        return _train(config, run, precision, interruption, on_metrics)
 
 
 def _train(
