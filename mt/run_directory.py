@@ -40,6 +40,8 @@ class RunDirectory:
     tgt_tokenizer_file = _Entry("tgt_tokenizer.json")
     corpus_file = _Entry("corpus.json")
     """What was loaded: source, revision, pairs, and what was dropped and why."""
+    verification_file = _Entry("verification.json")
+    """The validation sentences with which its converted models are verified."""
     log_file = _Entry("train.log")
     sessions_file = _Entry("sessions.jsonl")
     """The start, the warnings and the end of each session of training."""

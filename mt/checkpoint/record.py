@@ -1,7 +1,6 @@
 """``checkpoint.json``: the record of a checkpoint, with the checksums of its other parts and of itself."""
 
 import hashlib
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -10,6 +9,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from mt import __version__
+from mt.checkpoint.seal import sealed, unsealed
 from mt.config.located_yaml import Scalar
 from mt.errors import CheckpointError
 from mt.files import read_text
@@ -18,7 +18,6 @@ FORMAT_VERSION = 2
 RECORD, MODEL = "checkpoint.json", "model.safetensors"
 TENSORS, VALUES = "training_state.safetensors", "training_state.json"
 _MAX_RECORD_BYTES = 1_000_000
-_NO_SEAL = "0" * 64
 
 
 class DamagedError(CheckpointError):
@@ -63,12 +62,10 @@ _CHECKPOINT = TypeAdapter(Checkpoint)
 
 
 def record_text(checkpoint: Checkpoint) -> str:
-    """The text of its ``checkpoint.json``; the seal is the checksum of the text with zeros in its place."""
+    """The text of its ``checkpoint.json``."""
     content = asdict(checkpoint)
     del content["folder"]
-    head = {"seal": _NO_SEAL, "format_version": FORMAT_VERSION, "mt_version": __version__}
-    text = json.dumps(head | content, indent=2) + "\n"
-    return text.replace(_NO_SEAL, hashlib.sha256(text.encode()).hexdigest(), 1)
+    return sealed({"format_version": FORMAT_VERSION, "mt_version": __version__} | content)
 
 
 def read_record(folder: Path) -> Checkpoint:
@@ -76,13 +73,9 @@ def read_record(folder: Path) -> Checkpoint:
     with explain_unreadable(RECORD):
         text = read_text(folder / RECORD, max_bytes=_MAX_RECORD_BYTES)
     try:
-        content = json.loads(text)
-        seal = content["seal"]
-        is_sound = hashlib.sha256(text.replace(seal, _NO_SEAL, 1).encode()).hexdigest() == seal
-    except (ValueError, TypeError, LookupError, RecursionError):
-        is_sound = False
-    if not is_sound:
-        raise DamagedError(f"{RECORD} is not what was saved")
+        content = unsealed(text)
+    except ValueError as error:
+        raise DamagedError(f"{RECORD} is not what was saved") from error
     if (version := content.get("format_version")) != FORMAT_VERSION:
         raise CheckpointError(
             f"Checkpoint {folder} has format {version}, and mt {__version__} reads format {FORMAT_VERSION}. "

@@ -15,6 +15,7 @@ from mt.files import make_folder, new_folder
 from mt.inference.engine.convert import Agreement, Translate, verify
 from mt.inference.exported_folder import ExportPrecision, ExportRecord, Target, write_export_record
 from mt.inference.loaded_model import LoadedModel, load_model
+from mt.inference.verification import verification_pairs
 from mt.run_directory import RunDirectory, as_run
 
 LOG = logging.getLogger(__name__)
@@ -85,7 +86,7 @@ def export_run(
         to: ``ctranslate2`` or ``transformers``; the package of this name must be installed.
         checkpoint: best, latest, or a checkpoint's name.
         precision: That of the saved weights; int8 is for CTranslate2 only.
-        data_path: Verify with the validation split of this corpus instead of the run's own.
+        data_path: Verify with the validation split of this corpus instead of what the run keeps of its own.
 
     Returns:
         The record of the folder, and how the translations of both compare.
@@ -98,8 +99,10 @@ def export_run(
     if folder.exists():
         raise ConfigError(f"{folder} exists, and nothing is replaced: name another folder, or remove it.")
     loaded = load_model(run, checkpoint)
-    sentences = load_evaluation_set(loaded.config, "validation", path=data_path, leave_out_empty=True)
-    pairs = list(zip(sentences.sources, sentences.references, strict=True))
+    pairs = verification_pairs(run)
+    if data_path is not None:
+        other = load_evaluation_set(loaded.config, "validation", path=data_path, leave_out_empty=True)
+        pairs = list(zip(other.sources, other.references, strict=True))
     return export_model(loaded, visible(run.path.resolve().name), pairs, folder, library, precision)
 
 
@@ -134,7 +137,9 @@ def _short(loaded: LoadedModel, pairs: Sequence[tuple[str, str]]) -> list[tuple[
     ids = loaded.src_tokenizer.encode_batch([src for src, _ in pairs])
     short = [pair for pair, row in zip(pairs, ids, strict=True) if len(row) < loaded.config.data.max_length]
     if not short:
-        raise EngineError("there are no validation sentences to verify the export with.")
+        raise EngineError(
+            "there are no validation sentences to verify the export with: name a corpus with --data PATH."
+        )
     return short
 
 

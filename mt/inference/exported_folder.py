@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from mt import __version__
+from mt.checkpoint.seal import sealed, unsealed
 from mt.data.cache import locked
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.errors import CheckpointError
-from mt.files import read_bytes, remove_folder_atomically, sha256
+from mt.files import read_bytes, read_text, remove_folder_atomically, sha256
 from mt.run_directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ RECORD = "mt_export.json"
 REFUSED = "refused"
 """A file in place of an engine that was made, and found not to translate as torch does; it says why."""
 _MAX_RECORD_BYTES = 1_000_000
-_FORMAT_VERSION = 2
+_FORMAT_VERSION = 3
 
 Target = Literal["ctranslate2", "transformers"]
 ExportPrecision = Literal["float32", "bf16", "int8"]
@@ -61,16 +62,23 @@ class ExportRecord(ModelFacts):
     format_version: int = _FORMAT_VERSION
 
 
+_KINDS = {
+    "max_length": int, "copies_words": bool, "target_ratio": float, "checksums": dict, "format_version": int
+}  # fmt: skip
+"""The types of the values in a record that are not text."""
+
+
 def read_export_record(folder: Path) -> ExportRecord:
     """Read the record of an exported folder; the other files are not verified."""
     file = folder / RECORD
     try:
-        record = ExportRecord(**json.loads(read_bytes(file, max_bytes=_MAX_RECORD_BYTES)))
-        lengths_are_possible = record.max_length > 0 and 0 < record.target_ratio < math.inf
+        record = ExportRecord(**unsealed(read_text(file, max_bytes=_MAX_RECORD_BYTES)))
+        wrong = [name for name, value in vars(record).items() if type(value) is not _KINDS.get(name, str)]
+        lengths_are_possible = not wrong and record.max_length > 0 and 0 < record.target_ratio < math.inf
         if record.format_version != _FORMAT_VERSION or not lengths_are_possible:
-            raise ValueError("its format or its lengths are impossible")
+            raise ValueError("its format, its types or its lengths are impossible")
         return record
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, TypeError) as error:
         raise CheckpointError(
             f"{file} cannot be read, or was written by another version of mt ({error}). Export the run again."
         ) from error
@@ -108,14 +116,13 @@ def write_export_record(
         precision=precision,
         checksums={path.relative_to(folder).as_posix(): sha256(path) for path in files},
     )
-    text = json.dumps(asdict(record), indent=2, ensure_ascii=False)
-    (folder / RECORD).write_text(text + "\n", encoding="utf-8")
+    (folder / RECORD).write_text(sealed(asdict(record)), encoding="utf-8")
     return record
 
 
 def weights_of(run: RunDirectory, checkpoint: str) -> str | None:
     """The SHA-256 of a checkpoint's weights by its record, which is not verified; None if there is none."""
-    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
         pointer = run.checkpoints_dir / checkpoint
         name = pointer.read_text().strip() if pointer.is_file() else checkpoint
         record = read_bytes(run.checkpoints_dir / name / "checkpoint.json", max_bytes=_MAX_RECORD_BYTES)

@@ -91,7 +91,7 @@ def _corpus_facts(run: RunDirectory) -> tuple[float, str]:
     try:
         report = json.loads(run.read_corpus_report())
         return float(report["target_ratio"]), str(report.get("example", ""))
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
         return 1.0, ""
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
 from mt.data.tokenizers.tokenizer import Tokenizer
@@ -78,7 +79,7 @@ class Translator:
         # Translations are read as sources are, and unknown words of a prefix are always copied.
         self._tgt_reader = SourceReader(tgt_tokenizer, {}, copies=facts.copies_words)
         self._prefix_reader = SourceReader(tgt_tokenizer, {}, copies=True)
-        self._load_model = load_model
+        self._load_model, self._loading = load_model, Lock()
 
     @classmethod
     def from_run(
@@ -290,4 +291,6 @@ class Translator:
         """The model in torch, for what the engine cannot do for this reason."""
         if self._load_model is None:
             raise ConfigError(f"{self.engine.name} cannot do this: {reason}. Give the run, with any engine.")
-        return self._load_model()
+        # Of several threads, one loads it.
+        with self._loading:
+            return self._load_model()

@@ -15,13 +15,14 @@ from mt import distributed, processes
 from mt.config.config import Config
 from mt.config.write import config_to_yaml, fixed_options
 from mt.data.batches.stream import training_batches
-from mt.data.corpus import load_corpus
+from mt.data.corpus import load_corpus, pairs_of
 from mt.data.prepare import make_tokenizers, prepare
 from mt.device import Precision, choose_device, settle_threads_and_memory
-from mt.errors import ConfigError, Interrupted, MtError, RunError
+from mt.errors import ConfigError, Interrupted, RunError
 from mt.evaluation.scores import SCORE_NAMES
 from mt.files import write_atomically
 from mt.inference.loaded_model import build_model
+from mt.inference.verification import keep_pairs
 from mt.run_directory import RunDirectory, as_run
 from mt.training import resume
 from mt.training.compiling import compile_objective, is_compiled
@@ -212,6 +213,7 @@ def _ready(
     if processes.IS_FIRST:
         # Written only now, because a run that is refused or already finished keeps its config.
         write_atomically(run.config_file, config_to_yaml(config))
+        keep_pairs(run, pairs_of(prepared.corpus.validation), tokenizers, config.data.max_length)
     if processes.ARE_SEVERAL:
         state.try_out(distributed.barrier_after(lambda: batches.largest_batch(state.counters.epoch)))
     shown = _progress(config, run, state, total_steps, on_metrics) if processes.IS_FIRST else nullcontext()
@@ -246,13 +248,15 @@ def _prepare_engine(run: RunDirectory, interruption: Interruption) -> None:
     """Convert the best checkpoint for the fast engine, so that the first translation need not wait for it."""
     if os.environ.get("MT_ENGINE") == "torch" or find_spec("ctranslate2") is None:
         return
-    from mt.inference.engine.convert import convert
-
     try:
+        from mt.inference.engine.convert import convert
+
         with interruption.at_once():
             convert(run, "best")
-    except (MtError, OSError, Interrupted) as error:
-        LOG.warning("the fast engine is left for the first translation: %s", error)
+    # The run is finished and saved: whatever happens here does not make it fail.
+    except (Exception, Interrupted) as error:
+        why = interruption.reason if isinstance(error, Interrupted) else str(error) or type(error).__name__
+        LOG.warning("the fast engine is left for the first translation: %s", why)
 
 
 def _report_end(finished: str | None, counters: Counters, config: Config, interruption: Interruption) -> str:

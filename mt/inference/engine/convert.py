@@ -5,9 +5,8 @@ import random
 import shutil
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 from ctranslate2.specs import TransformerSpec, common_spec
@@ -15,19 +14,18 @@ from sacrebleu.metrics.bleu import BLEU
 from torch import Tensor, nn
 
 from mt.checkpoint.record import MODEL
-from mt.config.config import Config
 from mt.data.cache import locked
-from mt.data.corpus import load_split
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.unsegmented_scripts import bleu_tokenizer
-from mt.errors import EngineError, MtError, OverflowedLinesError
+from mt.errors import EngineError, LinesError, OverflowedLinesError
 from mt.files import make_folder, new_folder, remove_leftovers
-from mt.inference.engine.ctranslate2_engine import CTranslate2Engine
+from mt.inference.engine.ctranslate2_engine import CTranslate2Engine, cpu_has_int8
 from mt.inference.engines import Engine, Sentence
 from mt.inference.exported_folder import REFUSED, ExportPrecision, remove_stale, write_export_record
 from mt.inference.loaded_model import LoadedModel, load_model
 from mt.inference.model_translator import ModelTranslator
 from mt.inference.translator import Translator
+from mt.inference.verification import verification_pairs
 from mt.run_directory import RunDirectory
 from mt.search.strategy import Beam, Strategy
 from mt.special_tokens import SPECIAL_TOKENS
@@ -42,8 +40,8 @@ QUANTIZATIONS: dict[ExportPrecision, str] = {"float32": "float32", "bf16": "bflo
 _NUM_RANDOM, _RANDOM_LENGTH = 64, 30
 _MAX_DIFFERENCE = 1e-4
 """The largest difference of a log-probability that rounding explains."""
-_FEWEST_VALIDATED, _MOST_VALIDATED = 100, 500
-"""How many validation sentences decide on int8."""
+_FEWEST_VALIDATED = 100
+"""The fewest validation sentences that decide on int8."""
 _MOST_BLEU_LOST, _MOST_LOST_BY_INT8 = 1.0, 0.3
 """How much less BLEU a converted model may have than torch, and int8 than float32."""
 STRATEGIES: dict[str, tuple[Strategy, int]] = {
@@ -82,21 +80,14 @@ def convert(run: RunDirectory, checkpoint: str) -> Path:
                 LOG.warning("torch will translate with this checkpoint: %s", error)
                 shutil.rmtree(partial)
                 partial.mkdir()
-                (partial / REFUSED).write_text(f"CTranslate2 does not translate as torch does: {error}")
+                why = f"CTranslate2 does not translate as torch does: {error}"
+                (partial / REFUSED).write_text(why, encoding="utf-8")
+            # Of memory, the processor or the build: not of the model, so that the next time may be better.
+            except (LinesError, RuntimeError, ValueError, MemoryError) as error:
+                why = str(error) or type(error).__name__
+                raise EngineError(f"preparing the fast engine failed: {why}") from error
     remove_stale(run)
     return folder
-
-
-def validation_pairs(config: Config, most: int) -> list[tuple[str, str]]:
-    """The first pairs of the validation split that have text on both sides; none if it cannot be read."""
-    try:
-        # With the cleaning of the run, or a cached corpus would not be found.
-        rows = load_split(config.data, "validation", config.cleaning)
-    except MtError as error:
-        LOG.info("the validation split is missing: %s", error)
-        return []
-    pairs = ((row["src"], row["tgt"]) for row in rows)
-    return list(islice((pair for pair in pairs if all(map(str.strip, pair))), most))
 
 
 def _make(folder: Path, run: RunDirectory, loaded: LoadedModel) -> str:
@@ -107,20 +98,21 @@ def _make(folder: Path, run: RunDirectory, loaded: LoadedModel) -> str:
         write_ctranslate2(loaded, folder / precision, precision)
         write_export_record(folder / precision, loaded, "ctranslate2", run.name, precision)
 
+    def load(precision: Literal["float32", "int8"]) -> CTranslate2Engine:
+        tokenizers = loaded.src_tokenizer, loaded.tgt_tokenizer
+        return CTranslate2Engine(folder / "float32", *tokenizers, precision=precision)
+
     write("float32")
-    exact, int8 = (
-        CTranslate2Engine(folder / "float32", loaded.src_tokenizer, loaded.tgt_tokenizer, precision=precision)
-        for precision in ("float32", "int8")
-    )
+    exact = load("float32")
     _compare_scores(loaded, exact)
-    pairs = validation_pairs(loaded.config, _MOST_VALIDATED)
+    pairs = verification_pairs(run)
     if pairs:
         verify(loaded, translator_of(loaded, exact).translate, pairs)
-    if len(pairs) < _FEWEST_VALIDATED:
+    if len(pairs) < _FEWEST_VALIDATED or not cpu_has_int8():
         return "verified against torch"
     sources, references = zip(*pairs, strict=True)
     before, after = (
-        bleu(translator_of(loaded, each).translate(sources), references) for each in (exact, int8)
+        bleu(translator_of(loaded, each).translate(sources), references) for each in (exact, load("int8"))
     )
     is_good = before - after <= _MOST_LOST_BY_INT8
     if is_good:

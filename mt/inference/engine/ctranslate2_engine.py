@@ -24,7 +24,7 @@ import ctranslate2
 from mt import system
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.errors import CheckpointError, EngineError
-from mt.files import remove_folder_atomically
+from mt.files import read_text, remove_folder_atomically
 from mt.inference.engines import After, Check, Rules, Sentence, batches_by_length, in_halves
 from mt.inference.exported_folder import REFUSED, open_exported, weights_of
 from mt.inference.translator import Translator
@@ -252,10 +252,10 @@ def load_exported(
     if kind == "cuda":
         _load_cublas()
     if (folder / REFUSED).is_file():
-        raise EngineError((folder / REFUSED).read_text(encoding="utf-8"))
+        raise EngineError(_why_refused(folder / REFUSED))
     if (folder / "float32").is_dir():
         is_int8 = kind == "cpu" and precision in ("auto", "int8") and (folder / "int8").is_dir()
-        folder /= "int8" if is_int8 else "float32"
+        folder /= "int8" if is_int8 and cpu_has_int8() else "float32"
     record, *tokenizers = open_exported(folder)
     try:
         engine = CTranslate2Engine(folder, *tokenizers, device=kind, precision=precision)
@@ -264,8 +264,22 @@ def load_exported(
             engine.attention([], [[]])
     # These are its only errors; that the files are sound was verified.
     except (RuntimeError, ValueError) as error:
-        raise EngineError(f"CTranslate2 cannot compute on {kind}: {error}. Use --device cpu.") from error
+        remedy = " Use --device cpu." if kind == "cuda" else ""
+        raise EngineError(f"CTranslate2 cannot compute on {kind}: {error}.{remedy}") from error
     return Translator(engine, record, *tokenizers, dictionary=dictionary, load_model=load_model)
+
+
+def cpu_has_int8() -> bool:
+    """Whether this build of CTranslate2 multiplies in 8 bits on this processor."""
+    return "int8" in ctranslate2.get_supported_compute_types("cpu")
+
+
+def _why_refused(file: Path) -> str:
+    """The note of an engine that was refused."""
+    with contextlib.suppress(OSError):
+        if why := read_text(file, max_bytes=100_000).strip():
+            return why
+    raise CheckpointError(f"{file} is empty or damaged")
 
 
 def _named(names: Sequence[str], rows: Iterable[Sequence[int]]) -> list[list[str]]:

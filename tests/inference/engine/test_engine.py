@@ -1,10 +1,17 @@
 """The fast engine: it translates as torch does, is made once, goes with its checkpoint, needs no torch."""
 
+import hashlib
+import json
 import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -15,12 +22,13 @@ import torch
 
 import mt
 from mt import Beam, Constraints, Sampling, Translator
-from mt.errors import CheckpointError, ConfigError, LinesError
+from mt.errors import CheckpointError, ConfigError, EngineError, LinesError
 from mt.inference.engine import convert as conversion
-from mt.inference.engine.ctranslate2_engine import CTranslate2Engine, copies_of
+from mt.inference.engine.convert import translator_of, verify
+from mt.inference.engine.ctranslate2_engine import CTranslate2Engine, copies_of, load_exported
 from mt.inference.engines import Sentence
 from mt.inference.exported_folder import REFUSED, remove_stale, weights_of
-from mt.inference.loaded_model import LoadedModel
+from mt.inference.loaded_model import LoadedModel, load_model
 from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
 from mt.search.hypothesis import Hypothesis
@@ -240,7 +248,7 @@ def test_int8_is_used_if_it_loses_no_quality(
     lower: float, used: str, trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scores = iter([30.0, lower])
-    monkeypatch.setattr(conversion, "validation_pairs", lambda config, most: tiny_pairs()[:100])
+    monkeypatch.setattr(conversion, "verification_pairs", lambda run: tiny_pairs()[:100])
     monkeypatch.setattr(conversion, "verify", lambda *arguments: [])
     monkeypatch.setattr(conversion, "bleu", lambda hypotheses, references: next(scores))
     assert Translator.from_run(trained, engine="ctranslate2").engine.precision == used
@@ -297,6 +305,221 @@ def test_without_torch_an_unconverted_run_says_what_to_do(
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(CheckpointError, match="where torch is installed"):
         Translator.from_run(trained, engine="ctranslate2")
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no kernel for this processor"), ValueError("no int8 here")])
+@pytest.mark.parametrize("where", ["ctranslate2.Translator", "ctranslate2.specs.TransformerSpec.save"])
+def test_where_ctranslate2_fails_torch_translates_and_says_why(
+    where: str, error: Exception, trained: RunDirectory, converted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: Any, **options: Any) -> None:
+        raise error
+
+    monkeypatch.delenv("MT_ENGINE")
+    monkeypatch.setattr(where, fail)
+    translator = Translator.from_run(trained)
+    assert isinstance(translator, ModelTranslator)
+    assert str(error) in translator.described
+    with pytest.raises(ConfigError, match=str(error)):
+        Translator.from_run(trained, engine="ctranslate2")
+    # It is of this machine, and so not kept.
+    assert [path.name for path in trained.engine_dir.iterdir()] == ["lock"][: len(engines_in(trained))]
+    if where == "ctranslate2.Translator":
+        loaded = Translator.from_run(converted)
+        assert loaded.engine.name == "torch"
+        assert str(error) in loaded.why
+
+
+def test_without_memory_to_convert_torch_translates(
+    trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.delenv("MT_ENGINE")
+    monkeypatch.setattr(conversion, "write_ctranslate2", fail)
+    assert Translator.from_run(trained).why.endswith("MemoryError")
+
+
+def test_where_a_processor_has_no_int8_float32_is_used(
+    run: RunDirectory, trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [engine] = run.engine_dir.iterdir()
+    shutil.copytree(engine / "float32", engine / "int8")
+    (engine / "int8/model.bin").write_bytes(b"not to be loaded")
+    monkeypatch.setattr("ctranslate2.get_supported_compute_types", lambda device: {"float32"})
+    assert Translator.from_run(run, engine="ctranslate2").engine.precision == "float32"
+    # Nor is int8 tried when a checkpoint is converted.
+    monkeypatch.setattr(conversion, "verification_pairs", lambda run: tiny_pairs()[:100])
+    monkeypatch.setattr(conversion, "verify", lambda *arguments: [])
+    Translator.from_run(trained, engine="ctranslate2")
+    [engine] = trained.engine_dir.iterdir()
+    assert [path.name for path in engine.iterdir()] == ["float32"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda record: record | {"target_ratio": 9.0},
+        lambda record: record | {"src": 5},
+        lambda record: record | {"checksums": {}},
+        lambda record: {name: value for name, value in record.items() if name != "seal"},
+        lambda record: [record],
+    ],
+)
+def test_a_record_that_was_changed_is_not_believed(
+    change: Callable[[dict[str, Any]], object], run: RunDirectory
+) -> None:
+    [engine] = run.engine_dir.iterdir()
+    file = engine / "float32/mt_export.json"
+    file.write_text(json.dumps(change(json.loads(file.read_text())), indent=2) + "\n")
+    with pytest.raises(CheckpointError, match=r"mt_export\.json cannot be read.*Export the run again"):
+        load_exported(engine / "float32")
+    # That of a run is made again.
+    Translator.from_run(run, engine="ctranslate2")
+    load_exported(engine / "float32")
+
+
+def test_values_of_a_sealed_record_have_their_types(run: RunDirectory) -> None:
+    [engine] = run.engine_dir.iterdir()
+    file = engine / "float32/mt_export.json"
+    record = json.loads(file.read_text()) | {"seal": "0" * 64}
+    for name, value in {"src": 5, "max_length": 16.5, "target_ratio": "1", "checksums": None}.items():
+        text = json.dumps(record | {name: value})
+        file.write_text(text.replace("0" * 64, hashlib.sha256(text.encode()).hexdigest()))
+        with pytest.raises(CheckpointError, match="types"):
+            load_exported(engine / "float32")
+
+
+@pytest.mark.parametrize("note", [b"\xff\xfe", b"", b" \n"])
+def test_a_note_of_a_refused_engine_that_cannot_be_read_is_made_again(note: bytes, run: RunDirectory) -> None:
+    [engine] = run.engine_dir.iterdir()
+    shutil.rmtree(engine)
+    engine.mkdir()
+    (engine / REFUSED).write_bytes(note)
+    assert Translator.from_run(run, engine="ctranslate2").translate(["Anna buys milk."]) == [
+        "Anna kauft Milch."
+    ]
+    assert not (engine / REFUSED).exists()
+
+
+def test_a_model_whose_translations_differ_is_refused(
+    trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MT_ENGINE")
+    search = CTranslate2Engine.search
+
+    def without_the_last_word(self: CTranslate2Engine, *arguments: Any) -> list[list[Hypothesis]]:
+        return [[replace(each, ids=each.ids[:-1]) for each in best] for best in search(self, *arguments)]
+
+    monkeypatch.setattr(CTranslate2Engine, "search", without_the_last_word)
+    assert "does not translate like the run" in Translator.from_run(trained).why
+    # Without validation sentences, random ones alone verify, whose log-probabilities are the same.
+    trained.verification_file.unlink()
+    shutil.rmtree(trained.engine_dir)
+    assert Translator.from_run(trained).engine.name == "ctranslate2"
+
+
+@pytest.mark.parametrize(
+    ("num_differing", "lost", "exact", "is_refused"),
+    [
+        (2, 0.0, ("greedy search",), False),
+        (3, 0.0, ("greedy search",), True),
+        (3, 0.0, (), False),
+        (3, 0.9, (), False),
+        (3, 1.1, (), True),
+        (3, -1.1, (), False),
+    ],
+)
+def test_how_much_an_exported_model_may_differ(
+    num_differing: int,
+    lost: float,
+    exact: Sequence[str],
+    is_refused: bool,
+    converted: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loaded = load_model(RunDirectory(converted), "best")
+    own = translator_of(loaded, ModelTranslator(loaded).engine)
+
+    def exported(texts: Sequence[str], strategy: Beam | None) -> list[str]:
+        translations = own.translate(texts, strategy=strategy)
+        # Of the beams, none differs.
+        return [
+            text + " nicht" if strategy is None and number < num_differing else text
+            for number, text in enumerate(translations)
+        ]
+
+    monkeypatch.setattr(
+        conversion, "bleu", lambda texts, _: 30.0 - lost * any(text.endswith(" nicht") for text in texts)
+    )
+    pairs = tiny_pairs()[:100]
+    if is_refused:
+        with pytest.raises(EngineError, match=f"with greedy search, {num_differing} of 100 sentences differ"):
+            verify(loaded, exported, pairs, exact=exact)
+    else:
+        greedy, beam = verify(loaded, exported, pairs, exact=exact)
+        assert (greedy.num_sentences, greedy.num_same) == (100, 100 - num_differing)
+        assert (beam.num_sentences, beam.num_same) == (50, 50)
+
+
+@pytest.mark.parametrize("path", ["corpus.tsv", "somebody/a-corpus"])
+def test_a_run_translates_without_the_corpus_that_its_config_names(
+    path: str, trained: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if path.endswith(".tsv"):
+        # Reading it would wait for a writer.
+        os.mkfifo(tmp_path / path)
+        path = str(tmp_path / path)
+    text = trained.config_file.read_text(encoding="utf-8")
+    named = re.sub(r"(?m)^  path: .*$", f"  path: {path}", text, count=1)
+    assert named != text
+    trained.config_file.write_text(named, encoding="utf-8")
+
+    def unreachable(*arguments: Any, **options: Any) -> None:
+        pytest.fail("it asks the network")
+
+    monkeypatch.setattr("socket.getaddrinfo", unreachable)
+    monkeypatch.setattr("socket.socket.connect", unreachable)
+    with at_most_seconds(30):
+        translator = Translator.from_run(trained, engine="ctranslate2")
+        assert translator.translate(["Anna buys milk."]) == ["Anna kauft Milch."]
+        mt.export_run(trained, tmp_path / "exported", to="ctranslate2")
+
+
+@contextmanager
+def at_most_seconds(seconds: int) -> Iterator[None]:
+    """Let what waits for longer fail."""
+
+    def fail(number: int, frame: object) -> None:
+        pytest.fail("it waits")
+
+    before = signal.signal(signal.SIGALRM, fail)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_a_model_for_what_the_engine_cannot_do_is_loaded_once(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from_run, loaded = ModelTranslator.from_run, []
+
+    def slowly(*arguments: Any, **options: Any) -> ModelTranslator:
+        time.sleep(0.2)
+        loaded.append(from_run(*arguments, **options))
+        return loaded[-1]
+
+    monkeypatch.delenv("MT_ENGINE")
+    monkeypatch.setattr(ModelTranslator, "from_run", slowly)
+    translator = Translator.from_run(run)
+    # As `mt translate --sample --file` translates two blocks at once.
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda text: translator.translate([text], strategy=Sampling()), ["Anna", "the dog"]))
+    assert len(loaded) == 1
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,47 @@
+"""The validation sentences that a run keeps: its models are converted and verified without its corpus."""
+
+import json
+import logging
+from collections.abc import Iterable
+from itertools import islice
+from typing import Annotated
+
+from pydantic import StringConstraints, TypeAdapter
+
+from mt.data.tokenizers.tokenizer import Tokenizer
+from mt.files import read_bytes, write_atomically
+from mt.run_directory import RunDirectory
+
+LOG = logging.getLogger(__name__)
+
+_MOST, _LONGEST = 500, 2000
+"""How many pairs are kept, and of how many characters a side at most."""
+_MAX_BYTES = 16_000_000
+_Text = Annotated[str, StringConstraints(max_length=_LONGEST)]
+_PAIRS = TypeAdapter(list[tuple[_Text, _Text]])
+
+
+def keep_pairs(
+    run: RunDirectory,
+    pairs: Iterable[tuple[str, str]],
+    tokenizers: tuple[Tokenizer, Tokenizer],
+    max_length: int,
+) -> None:
+    """Keep the first pairs that have text on both sides, as much as a model of ``max_length`` reads."""
+
+    def fits(text: str, tokenizer: Tokenizer) -> bool:
+        is_short = len(text) <= _LONGEST and len(tokenizer.encode_batch([text])[0]) < max_length
+        return is_short and bool(text.strip())
+
+    fitting = (pair for pair in pairs if all(map(fits, pair, tokenizers)))
+    lines = ",\n".join(json.dumps(pair, ensure_ascii=False) for pair in islice(fitting, _MOST))
+    write_atomically(run.verification_file, f"[\n{lines}\n]\n")
+
+
+def verification_pairs(run: RunDirectory) -> list[tuple[str, str]]:
+    """The pairs that the run keeps; none if they are missing or damaged."""
+    try:
+        return _PAIRS.validate_json(read_bytes(run.verification_file, max_bytes=_MAX_BYTES))[:_MOST]
+    except (OSError, ValueError):
+        LOG.info("no validation sentences verify it: %s is missing or damaged", run.verification_file)
+        return []
