@@ -338,6 +338,16 @@ def test_an_ensemble_of_two_takes_the_mean_of_their_probabilities(trained: RunDi
     assert all(abs(by_hand - each) > 1e-3 for each in log_probs)
 
 
+def test_an_ensemble_copies_if_all_its_members_do(trained: RunDirectory) -> None:
+    plain = load_model(trained, "best")
+    copying = replace(plain, facts=replace(plain.facts, copies_words=True))
+    for first, second in ((copying, plain), (plain, copying)):
+        assert not ModelTranslator(first, others=[second]).facts.copies_words
+        with pytest.raises(ConfigError, match="a model that copies"):
+            ModelTranslator(first, others=[second], dictionary={"dog": "Katze"})
+    ModelTranslator(copying, others=[copying], dictionary={"dog": "Katze"})
+
+
 def test_an_ensemble_needs_the_same_vocabularies(
     trained: RunDirectory, tiny_corpus: Path, make_config: Callable[..., Config], tmp_path: Path
 ) -> None:

@@ -126,3 +126,18 @@ def test_a_translation_ends_when_no_other_token_is_allowed(
     [beams] = beam_search(table_model(table), request, Beam(3))
     assert (greedy.ids, greedy.finished) == ([4, 5], True)
     assert sorted(list(found.ids) for found in beams) == [[4, 5], [5, 4]]
+
+
+@pytest.mark.parametrize(("eos", "ends"), [(2.0, True), (0.5, False)])
+def test_a_beam_ends_right_after_its_prefix_only_if_that_is_the_best(
+    eos: float, ends: bool, table_model: Callable[..., Any], table_request: MakeRequest
+) -> None:
+    low = -20.0
+    table = {token: [low, low, low, 1.0, 0.0, 0.0, 0.0] for token in range(7)}
+    table |= {BOS_ID: [low, low, low, 0.5, 0.4, 1.0, 0.3], 4: [low, low, low, eos, 0.0, 1.0, 0.2]}
+    request = table_request([0, 0], [4, 4], constraints=Constraints(prefixes=[[4], []]))
+    given, free = beam_search(table_model(table), request, Beam(2))
+    assert ([4] in [list(found.ids) for found in given]) == ends
+    assert all(found.ids[:1] == [4] for found in given)
+    # Without a prefix, the second best may end at once.
+    assert [] in [list(found.ids) for found in free]
