@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_origin, get_type_hints
 
 from mt import __version__
 from mt.checkpoint.seal import sealed, unsealed
@@ -62,21 +62,17 @@ class ExportRecord(ModelFacts):
     format_version: int = _FORMAT_VERSION
 
 
-_KINDS = {
-    "max_length": int, "copies_words": bool, "target_ratio": float, "checksums": dict, "format_version": int
-}  # fmt: skip
-"""The types of the values in a record that are not text."""
-
-
 def read_export_record(folder: Path) -> ExportRecord:
     """Read the record of an exported folder; the other files are not verified."""
     file = folder / RECORD
     try:
         record = ExportRecord(**unsealed(read_text(file, max_bytes=_MAX_RECORD_BYTES)))
-        wrong = [name for name, value in vars(record).items() if type(value) is not _KINDS.get(name, str)]
-        lengths_are_possible = not wrong and record.max_length > 0 and 0 < record.target_ratio < math.inf
+        for name, kind in get_type_hints(ExportRecord).items():
+            if not isinstance(getattr(record, name), get_origin(kind) or kind):
+                raise ValueError(f"{name} has the wrong type")
+        lengths_are_possible = record.max_length > 0 and 0 < record.target_ratio < math.inf
         if record.format_version != _FORMAT_VERSION or not lengths_are_possible:
-            raise ValueError("its format, its types or its lengths are impossible")
+            raise ValueError("its format or its lengths are impossible")
         return record
     except (OSError, ValueError, TypeError) as error:
         raise CheckpointError(

@@ -1,7 +1,6 @@
 """The validation sentences that a run keeps: its models are converted and verified without its corpus."""
 
 import json
-import logging
 from collections.abc import Iterable
 from itertools import islice
 from typing import Annotated
@@ -11,8 +10,6 @@ from pydantic import StringConstraints, TypeAdapter
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.files import read_bytes, write_atomically
 from mt.run_directory import RunDirectory
-
-LOG = logging.getLogger(__name__)
 
 _MOST, _LONGEST = 500, 2000
 """How many pairs are kept, and of how many characters a side at most."""
@@ -43,5 +40,4 @@ def verification_pairs(run: RunDirectory) -> list[tuple[str, str]]:
     try:
         return _PAIRS.validate_json(read_bytes(run.verification_file, max_bytes=_MAX_BYTES))[:_MOST]
     except (OSError, ValueError):
-        LOG.info("no validation sentences verify it: %s is missing or damaged", run.verification_file)
         return []

@@ -43,12 +43,7 @@ def start(tiny_config_file: Path, tmp_path: Path) -> Start:
     """Starts ``mt train`` in ``tmp_path/<name>`` by so many processes, in float64 with records if asked."""
 
     def run(
-        name: str,
-        *overrides: str,
-        size: int = 1,
-        float64: bool = True,
-        torchrun: tuple[str, ...] = (),
-        **variables: str,
+        name: str, *overrides: str, size: int = 1, float64: bool = True, torchrun: tuple[str, ...] = ()
     ) -> Job:
         sets = [word for override in overrides for word in ("--set", override)]
         options = ["train", "--config", str(tiny_config_file), "--run", str(tmp_path / name), *sets]
@@ -61,12 +56,7 @@ def start(tiny_config_file: Path, tmp_path: Path) -> Start:
         output = tmp_path / f"{name}-{size}.output"
         with output.open("a") as file:
             process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=file,
-                env=environment() | variables,
-                text=True,
+                command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=environment(), text=True
             )
         return Job(process, tmp_path / name, output)
 

@@ -63,9 +63,12 @@ def test_two_processes_train_as_one_does(start: Start) -> None:
     assert sorted(seen) == sorted(pairs_of(steps_of(one, 1)))
 
 
-def test_the_fast_engine_is_prepared_when_the_processes_have_parted(start: Start) -> None:
+def test_the_fast_engine_is_prepared_when_the_processes_have_parted(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # As users have it: the tests turn the engine off otherwise.
-    job = start("engine", "training.max_steps=2", size=2, float64=False, MT_ENGINE="").succeed()
+    monkeypatch.delenv("MT_ENGINE")
+    job = start("engine", "training.max_steps=2", size=2, float64=False).succeed()
     [engine] = (job.run / "engine").iterdir()
     assert (engine / "float32/model.bin").is_file()
     assert "has ended" not in job.output.read_text()

@@ -5,8 +5,9 @@ import random
 import shutil
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from ctranslate2.specs import TransformerSpec, common_spec
@@ -98,12 +99,9 @@ def _make(folder: Path, run: RunDirectory, loaded: LoadedModel) -> str:
         write_ctranslate2(loaded, folder / precision, precision)
         write_export_record(folder / precision, loaded, "ctranslate2", run.name, precision)
 
-    def load(precision: Literal["float32", "int8"]) -> CTranslate2Engine:
-        tokenizers = loaded.src_tokenizer, loaded.tgt_tokenizer
-        return CTranslate2Engine(folder / "float32", *tokenizers, precision=precision)
-
+    load = partial(CTranslate2Engine, folder / "float32", loaded.src_tokenizer, loaded.tgt_tokenizer)
     write("float32")
-    exact = load("float32")
+    exact = load(precision="float32")
     _compare_scores(loaded, exact)
     pairs = verification_pairs(run)
     if pairs:
@@ -111,9 +109,8 @@ def _make(folder: Path, run: RunDirectory, loaded: LoadedModel) -> str:
     if len(pairs) < _FEWEST_VALIDATED or not cpu_has_int8():
         return "verified against torch"
     sources, references = zip(*pairs, strict=True)
-    before, after = (
-        bleu(translator_of(loaded, each).translate(sources), references) for each in (exact, load("int8"))
-    )
+    engines = exact, load(precision="int8")
+    before, after = (bleu(translator_of(loaded, each).translate(sources), references) for each in engines)
     is_good = before - after <= _MOST_LOST_BY_INT8
     if is_good:
         write("int8")

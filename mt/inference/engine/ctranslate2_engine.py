@@ -263,7 +263,7 @@ def load_exported(
             # The first product loads the libraries of CUDA 12, which are not those of torch.
             engine.attention([], [[]])
     # These are its only errors; that the files are sound was verified.
-    except (RuntimeError, ValueError) as error:
+    except (RuntimeError, ValueError, MemoryError) as error:
         remedy = " Use --device cpu." if kind == "cuda" else ""
         raise EngineError(f"CTranslate2 cannot compute on {kind}: {error}.{remedy}") from error
     return Translator(engine, record, *tokenizers, dictionary=dictionary, load_model=load_model)

@@ -2,7 +2,6 @@
 
 import errno
 import json
-import logging
 import os
 import signal
 from collections.abc import Callable
@@ -20,42 +19,31 @@ from mt.training.run import run_training
 from tests.oracle.cases import tiny_pairs
 
 MakeConfig = Callable[..., Config]
+FAILURES = [
+    (OSError(errno.ENOSPC, "No space left"), "No space left"), (RuntimeError("bad_alloc"), "bad_alloc"),
+    (ValueError("no int8 here"), "no int8 here"), (MemoryError(), "MemoryError"),
+    (AttributeError(), "AttributeError"), (None, "SIGTERM"),
+]  # fmt: skip
 
 
-def terminate(*arguments: Any) -> None:
-    os.kill(os.getpid(), signal.SIGTERM)
-
-
-def raising(error: Exception) -> Callable[..., None]:
-    def fail(*arguments: Any) -> None:
-        raise error
-
-    return fail
-
-
-@pytest.mark.parametrize(
-    ("event", "reason"),
-    [
-        (raising(OSError(errno.ENOSPC, "No space left on device")), "No space left on device"),
-        (raising(MemoryError()), "MemoryError"),
-        (raising(RuntimeError("std::bad_alloc")), "std::bad_alloc"),
-        (raising(ValueError("unsupported compute type")), "unsupported compute type"),
-        (raising(AttributeError()), "AttributeError"),
-        (terminate, "SIGTERM"),
-    ],
-)
+@pytest.mark.parametrize(("error", "reason"), FAILURES)
 def test_a_training_does_not_fail_because_of_its_engine(
-    event: Callable[..., None],
+    error: Exception | None,
     reason: str,
     make_config: MakeConfig,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.delenv("MT_ENGINE")
-    monkeypatch.setattr(conversion, "write_ctranslate2", event)
+    def fail(*arguments: Any) -> None:
+        if error is not None:
+            raise error
+        os.kill(os.getpid(), signal.SIGTERM)
+
     run = RunDirectory(tmp_path / "run")
-    with caplog.at_level(logging.WARNING, "mt"):
+    with monkeypatch.context() as patch:
+        patch.delenv("MT_ENGINE")
+        patch.setattr(conversion, "write_ctranslate2", fail)
         outcome = run_training(make_config("training.max_steps=1"), run)
     assert (outcome.exit_code, outcome.finished) == (0, "training.max_steps (1) reached")
     [warning] = [record.getMessage() for record in caplog.records if "engine" in record.getMessage()]
@@ -63,61 +51,43 @@ def test_a_training_does_not_fail_because_of_its_engine(
     assert warning.endswith(reason)
     # Nothing is left half done, and the first translation makes it.
     assert not list(run.path.rglob(".*partial*"))
-    monkeypatch.undo()
     assert (conversion.convert(run, "best") / "float32/model.bin").is_file()
 
 
-def test_the_engine_is_verified_with_what_the_run_keeps(
+def test_a_run_keeps_the_pairs_that_its_model_can_read(
     make_config: MakeConfig, tmp_path: Path, tiny_corpus: Path
 ) -> None:
     run = RunDirectory(tmp_path / "run")
-    run_training(make_config("training.max_steps=1", "data.max_length=6"), run)
-    sources, targets = (
-        (tiny_corpus / f"validation.{side}").read_text().splitlines() for side in ("en", "de")
-    )
-    src, tgt = Tokenizer.load(run.src_tokenizer_file), Tokenizer.load(run.tgt_tokenizer_file)
-    fitting = [
-        (source, target)
-        for source, target in zip(sources, targets, strict=True)
-        if len(src.encode_batch([source])[0]) < 6 and len(tgt.encode_batch([target])[0]) < 6
-    ]
-    assert 0 < len(fitting) < len(sources)
-    assert verification_pairs(run) == fitting
-    # A run from before keeps them from when it continues.
-    run.verification_file.unlink()
-    run_training(make_config("training.max_steps=2", "data.max_length=6"), run)
-    assert verification_pairs(run) == fitting
+    sides = [(tiny_corpus / f"validation.{side}").read_text().splitlines() for side in ("en", "de")]
+    for steps in (1, 2):
+        # The second time as a run from before, which keeps them from when it continues.
+        run.verification_file.unlink(missing_ok=True)
+        run_training(make_config(f"training.max_steps={steps}", "data.max_length=6"), run)
+        files = (run.src_tokenizer_file, run.tgt_tokenizer_file)
+        ids = [Tokenizer.load(file).encode_batch(side) for file, side in zip(files, sides, strict=True)]
+        pairs = zip(*sides, *ids, strict=True)
+        fitting = [(src, tgt) for src, tgt, *both in pairs if max(map(len, both)) < 6]
+        assert 0 < len(fitting) < len(sides[0])
+        assert verification_pairs(run) == fitting
 
 
-def test_few_pairs_with_text_are_kept(trained: RunDirectory) -> None:
+def test_few_short_pairs_with_text_are_kept(trained: RunDirectory) -> None:
     tokenizers = Tokenizer.load(trained.src_tokenizer_file), Tokenizer.load(trained.tgt_tokenizer_file)
     pair = tiny_pairs()[0]
-    pairs = [("", "Anna"), ("Anna", " "), ("x" * 2001, "Anna"), *[pair] * 501]
-    keep_pairs(trained, pairs, tokenizers, 16)
+    keep_pairs(trained, [("", "Anna"), ("Anna", " "), ("x" * 2001, "Anna"), *[pair] * 501], tokenizers, 16)
+    assert verification_pairs(trained) == [pair] * 500
+    trained.verification_file.write_text(json.dumps([pair] * 2000))
     assert verification_pairs(trained) == [pair] * 500
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"\xff",
-        b"{}",
-        b'[["a"]]',
-        b'[["a", "b"], ["a", 5]]',
-        b'[["a", "\\ud800"]]',
-        b"[" * 100_000,
-        json.dumps([["a" * 2001, "b"]]).encode(),
-        b" " * 16_000_001,
-    ],
-)
+DAMAGED = [
+    b"", b"\xff", b"{}", b'[["a"]]', b'[["a", "b"], ["a", 5]]', b'[["a", "\\ud800"]]', b"[" * 100_000,
+    b'[["%b", "b"]]' % (b"a" * 2001), b" " * 16_000_001,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("content", DAMAGED, ids=range(len(DAMAGED)))
 def test_what_a_run_keeps_is_not_used_if_it_is_damaged(content: bytes, tmp_path: Path) -> None:
     run = RunDirectory(tmp_path)
     run.verification_file.write_bytes(content)
     assert verification_pairs(run) == []
-
-
-def test_no_more_pairs_are_used_than_are_kept(tmp_path: Path) -> None:
-    run = RunDirectory(tmp_path)
-    run.verification_file.write_text(json.dumps([["a", "b"]] * 2000))
-    assert len(verification_pairs(run)) == 500
