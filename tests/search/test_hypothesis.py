@@ -15,6 +15,13 @@ def test_limit_is_twice_the_source_plus_ten_up_to_the_maximum(
     src_length: int, max_length: int, expected: int
 ) -> None:
     assert length_limit(src_length, max_length) == expected
+    # A ratio below 1 does not lower it.
+    assert length_limit(src_length, max_length, target_ratio=0.5) == expected
+
+
+def test_the_limit_grows_with_a_ratio_above_one_and_is_rounded_up() -> None:
+    assert length_limit(3, 100, target_ratio=1.1) == 17
+    assert length_limit(90, 100, target_ratio=1e300) == 100
 
 
 def test_a_hypothesis_that_is_cut_keeps_the_copies_of_its_tokens() -> None:

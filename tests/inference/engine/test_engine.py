@@ -25,7 +25,7 @@ from mt.errors import CheckpointError, ConfigError, EngineError, LinesError
 from mt.inference.engine import convert as conversion
 from mt.inference.engine.convert import translator_of, verify
 from mt.inference.engine.ctranslate2_engine import CTranslate2Engine, copies_of, load_exported
-from mt.inference.engines import Sentence
+from mt.inference.engines import Rules, Sentence
 from mt.inference.exported_folder import REFUSED, remove_stale, weights_of
 from mt.inference.loaded_model import LoadedModel, load_model
 from mt.inference.model_translator import ModelTranslator
@@ -87,6 +87,23 @@ def test_a_length_limit_cuts_alike(strategy: Beam | None, converted: Path) -> No
         for name in ("torch", "ctranslate2")
     )
     assert torch == fast
+
+
+@pytest.mark.parametrize("strategy", [None, Beam(3)])
+def test_each_sentence_of_a_call_has_its_own_limit(strategy: Beam | None, converted: Path) -> None:
+    found = []
+    for name in ("torch", "ctranslate2"):
+        translator = Translator.from_run(converted, engine=name, precision="float32")
+        ids = translator.src_tokenizer.encode_batch(SOURCES)
+        sentences = [Sentence(line, row, limit=2 + line % 7) for line, row in enumerate(ids)]
+        found.append(translator.engine.search(sentences, Rules(strategy), lambda: None, lambda _: None))
+    differing = 0
+    for [one, *_], [other, *_], sentence in zip(*found, sentences, strict=True):
+        assert len(other.ids) + other.finished <= sentence.limit
+        assert other.score == pytest.approx(one.score, abs=1e-3)
+        differing += (one.ids, one.finished) != (other.ids, other.finished)
+    # Only a near-tie may fall the other way.
+    assert differing <= 2
 
 
 def test_it_is_the_default_and_says_why(
