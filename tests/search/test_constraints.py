@@ -141,3 +141,6 @@ def test_a_beam_ends_right_after_its_prefix_only_if_that_is_the_best(
     assert all(found.ids[:1] == [4] for found in given)
     # Without a prefix, the second best may end at once.
     assert [] in [list(found.ids) for found in free]
+    # If only the prefix fits, nothing else is written to fill the beam.
+    [cut, _] = beam_search(table_model(table), replace(request, limits=[1, 4]), Beam(2))
+    assert [(found.ids, found.finished) for found in cut] == [([4], False)]

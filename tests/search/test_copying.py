@@ -166,3 +166,22 @@ def test_an_unk_of_a_prefix_copies_the_word_that_it_names(search: Search) -> Non
     named, other = search(model, request)
     assert (named.ids, named.copied) == ([SECOND, UNK_ID, UNK_ID], [3, 1])
     assert (other.ids, other.copied) == ([KNOWN, UNK_ID], [1])
+
+
+def test_a_known_word_that_a_prefix_refers_to_may_be_attended_to_again(
+    search: Search, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = ScriptedModel.decode_step
+
+    def leaning(*arguments: Any, **options: Any) -> ScriptedStep:
+        decoded = step(*arguments, **options)
+        assert decoded.alignment_scores is not None
+        # The unknown word is the second that the head attends to.
+        decoded.alignment_scores[:, 1] += 2.0
+        return decoded
+
+    monkeypatch.setattr(ScriptedModel, "decode_step", leaning)
+    constraints = Constraints(prefixes=[[UNK_ID]])
+    request = copying_request([4, UNK_ID, 6, EOS_ID], constraints=constraints, prefix_copies=[[-1]])
+    (found,) = search(ScriptedModel([[2, 2, 1]]), request)
+    assert (found.ids, found.copied) == ([UNK_ID, KNOWN, UNK_ID], [2, 1])

@@ -1,6 +1,8 @@
 """Greedy search with a real Transformer against a loop without a cache or a batch."""
 
+import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -63,3 +65,12 @@ def test_same_sentence_same_translation_in_any_batch_order_and_padding(
     for group in groups:
         found = greedy_search(transformer, make_request([sentences[i] for i in group], padding))
         assert_same(found, [expected[i] for i in group])
+
+
+def test_without_scores_the_same_is_found(
+    transformer: Transformer, sentences: list[list[int]], make_request: MakeRequest
+) -> None:
+    request = make_request(sentences)
+    found = greedy_search(transformer, replace(request, with_scores=False))
+    assert [each.ids for each in found] == [each.ids for each in greedy_search(transformer, request)]
+    assert all(math.isnan(each.score) for each in found)

@@ -161,3 +161,12 @@ def test_top_k_and_top_p_renormalise_the_tokens_they_keep(
     assert set(counts) == set(allowed)
     # Four degrees of freedom at most: 23.5 once in ten thousand times.
     assert chi_square(counts, probabilities(temperature, allowed)) < 23.5
+
+
+def test_neighbouring_seeds_and_lines_draw_differently(
+    transformer: Transformer, sentences: list[list[int]], make_request: MakeRequest
+) -> None:
+    request = make_request([sentences[0]] * 12)
+    one = sample(transformer, request, Sampling(seed=1), range(1, 13))
+    other = sample(transformer, request, Sampling(seed=2), range(12))
+    assert sum(ours.ids == theirs.ids for ours, theirs in zip(one, other, strict=True)) < 6

@@ -23,11 +23,11 @@ import mt
 from mt import Beam, Constraints, Sampling, Translator
 from mt.errors import CheckpointError, ConfigError, EngineError, LinesError
 from mt.inference.engine import convert as conversion
-from mt.inference.engine.convert import translator_of, verify
+from mt.inference.engine.convert import translator_of, verify, write_ctranslate2
 from mt.inference.engine.ctranslate2_engine import CTranslate2Engine, copies_of, load_exported
 from mt.inference.engines import Rules, Sentence
 from mt.inference.exported_folder import REFUSED, remove_stale, weights_of
-from mt.inference.loaded_model import LoadedModel, load_model
+from mt.inference.loaded_model import LoadedModel, build_model, load_model
 from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
 from mt.search.hypothesis import Hypothesis
@@ -90,18 +90,29 @@ def test_a_length_limit_cuts_alike(strategy: Beam | None, converted: Path) -> No
 
 
 @pytest.mark.parametrize("strategy", [None, Beam(3)])
-def test_each_sentence_of_a_call_has_its_own_limit(strategy: Beam | None, converted: Path) -> None:
-    found = []
-    for name in ("torch", "ctranslate2"):
-        translator = Translator.from_run(converted, engine=name, precision="float32")
-        ids = translator.src_tokenizer.encode_batch(SOURCES)
-        sentences = [Sentence(line, row, limit=2 + line % 7) for line, row in enumerate(ids)]
-        found.append(translator.engine.search(sentences, Rules(strategy), lambda: None, lambda _: None))
+@pytest.mark.parametrize("is_trained", [True, False])
+def test_each_sentence_of_a_call_has_its_own_limit(
+    is_trained: bool, strategy: Beam | None, trained: RunDirectory, tmp_path: Path
+) -> None:
+    loaded = load_model(trained, "best")
+    if not is_trained:
+        # Most of its translations are not finished at their limits.
+        torch.manual_seed(1)
+        loaded = replace(loaded, model=build_model(loaded.config, loaded.src_tokenizer, loaded.tgt_tokenizer))
+    tokenizers = loaded.src_tokenizer, loaded.tgt_tokenizer
+    write_ctranslate2(loaded, tmp_path, "float32")
+    ids = loaded.src_tokenizer.encode_batch(SOURCES)
+    sentences = [Sentence(line, row, limit=2 + line % 7) for line, row in enumerate(ids)]
+    found = [
+        engine.search(sentences, Rules(strategy), lambda: None, lambda _: None)
+        for engine in (ModelTranslator(loaded).engine, CTranslate2Engine(tmp_path, *tokenizers))
+    ]
     differing = 0
-    for [one, *_], [other, *_], sentence in zip(*found, sentences, strict=True):
+    for ours, theirs, sentence in zip(*found, sentences, strict=True):
+        one, other = ours[0], theirs[0]
         assert len(other.ids) + other.finished <= sentence.limit
         assert other.score == pytest.approx(one.score, abs=1e-3)
-        differing += (one.ids, one.finished) != (other.ids, other.finished)
+        differing += (one.ids, one.finished, len(ours)) != (other.ids, other.finished, len(theirs))
     # Only a near-tie may fall the other way.
     assert differing <= 2
 
