@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
@@ -247,6 +248,17 @@ def test_a_model_that_translates_otherwise_is_refused_once(
     assert [path.name for path in engine.iterdir()] == [REFUSED]
     monkeypatch.setattr(conversion, "convert", None)
     assert isinstance(Translator.from_run(trained), ModelTranslator)
+
+
+def test_log_probabilities_that_are_nan_are_refused(
+    trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def score(engine: CTranslate2Engine, sentences: list[Sentence]) -> list[list[float]]:
+        return [[math.nan] * (len(sentence.prefix) + 1) for sentence in sentences]
+
+    monkeypatch.delenv("MT_ENGINE")
+    monkeypatch.setattr(CTranslate2Engine, "score", score)
+    assert "log-probabilities of random sentences differ" in Translator.from_run(trained).why
 
 
 def test_copies_are_read_from_the_aligning_head() -> None:
