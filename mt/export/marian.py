@@ -2,16 +2,18 @@
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import safetensors.torch
 import torch
 from huggingface_hub import snapshot_download
-from pydantic import BaseModel, ValidationError, model_validator
-from torch import Tensor
+from pydantic import BaseModel, Field, ValidationError, model_validator
+from torch import Tensor, nn
 
 from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
@@ -22,12 +24,12 @@ from mt.data.sources.find import HUB_ID
 from mt.data.sources.hub import error_text, hub
 from mt.data.tokenizers.sentencepiece import read_sentencepiece
 from mt.data.tokenizers.tokenizer import Tokenizer, read_tokenizer_file
-from mt.errors import DataError, RunError
+from mt.errors import DataError, MtError, RunError
 from mt.export.marian_layout import layers, permuted, sines_first
 from mt.files import make_folder, new_folder, read_text
 from mt.inference.loaded_model import tokenizer_checksums
 from mt.run_directory import RunDirectory
-from mt.special_tokens import BOS_ID, PAD_ID, SPECIAL_TOKENS, UNK
+from mt.special_tokens import BOS_ID, EOS, EOS_ID, PAD, PAD_ID, SPECIAL_TOKENS, UNK
 from mt.transformer.build import build_transformer, without_memory
 
 LOG = logging.getLogger(__name__)
@@ -37,7 +39,9 @@ VOCABULARY, TARGET_VOCABULARY = "vocab.json", "target_vocab.json"
 SENTENCEPIECE = {"src": "source.spm", "tgt": "target.spm"}
 TOKENIZER_CONFIG, TOKENIZER = "tokenizer_config.json", "tokenizer.json"
 _WANTED = [SAFE, PICKLED, "*.spm", "*.json"]
-_MAX_BYTES = 2**28
+_MAX_BYTES, _MAX_CHARACTERS = 2**23, 2_000_000
+"""Of a JSON file, and of all entries in a vocabulary, for each of which `tokenizers` takes 500 bytes."""
+_Size = Annotated[int, Field(ge=1, le=2**16)]
 _NEVER = -100.0
 """The bias of an entry that the imported model does not have: its probability is 0."""
 _LEARNING_RATE = 2e-4
@@ -49,15 +53,15 @@ class _Marian(BaseModel):
     """What a ``config.json`` says about the model, of some values only those that we compute."""
 
     model_type: Literal["marian"]
-    d_model: int
-    encoder_layers: int
-    decoder_layers: int
-    encoder_attention_heads: int
-    decoder_attention_heads: int
-    encoder_ffn_dim: int
-    decoder_ffn_dim: int
+    d_model: _Size
+    encoder_layers: _Size
+    decoder_layers: _Size
+    encoder_attention_heads: _Size
+    decoder_attention_heads: _Size
+    encoder_ffn_dim: _Size
+    decoder_ffn_dim: _Size
     activation_function: Literal["swish", "silu", "relu", "gelu"]
-    max_position_embeddings: int
+    max_position_embeddings: _Size
     pad_token_id: int
     eos_token_id: int
     decoder_start_token_id: int
@@ -123,7 +127,8 @@ def import_marian(source: str, run: RunDirectory, *, src: str | None, tgt: str |
         if odd := [name for name, weight in ours.items() if not weight.isfinite().all()]:
             raise ValueError(f"{odd[0]} contains NaN or infinite values")
     except (LookupError, ValueError) as error:
-        raise DataError(f"the weights in {folder} are not those of its {CONFIG}: {error}.") from error
+        complaint = first_complaint(error) if isinstance(error, ValidationError) else str(error)
+        raise DataError(f"the weights in {folder} are not those of its {CONFIG}: {complaint}.") from error
     make_folder(run.path.absolute().parent)
     with new_folder(run.path.absolute()) as partial:
         made = RunDirectory(partial)
@@ -225,14 +230,18 @@ def _read_sides(folder: Path, theirs: _Marian) -> dict[str, _Side]:
         path = (folder / subfolder if (folder / subfolder).is_dir() else folder) / TOKENIZER
         if not path.exists():
             raise DataError(f"{folder} has neither {VOCABULARY} nor {TOKENIZER}, so no text can be encoded.")
-        content = json.loads(read_tokenizer_file(path))
-        content["post_processor"] = content["truncation"] = content["padding"] = None
-        # Its special tokens are those of the vocabulary.
-        content["added_tokens"] = [token for token in content["added_tokens"] if not token["special"]]
-        tokenizer = Tokenizer.from_json(json.dumps(content).encode())
-        if tokenizer.tokens(range(len(SPECIAL_TOKENS))) != list(SPECIAL_TOKENS):
+        with _naming(path):
+            content = json.loads(read_tokenizer_file(path))
+            content["post_processor"] = content["truncation"] = content["padding"] = None
+            # Its special tokens are those of the vocabulary.
+            content["added_tokens"] = [token for token in content["added_tokens"] if not token["special"]]
+            tokenizer = Tokenizer.from_json(json.dumps(content).encode())
+        ids = theirs.pad_token_id, theirs.decoder_start_token_id, theirs.eos_token_id
+        first = tokenizer.tokens(range(len(SPECIAL_TOKENS)))
+        if first != list(SPECIAL_TOKENS) or ids != (PAD_ID, BOS_ID, EOS_ID):
             raise DataError(
-                f"{path} was not exported by mt: its first entries are not {' '.join(SPECIAL_TOKENS)}."
+                f"{path} was not exported by mt: its first entries, or their ids in {CONFIG}, are not "
+                f"{' '.join(SPECIAL_TOKENS)}."
             )
         sides[side] = _Side(tokenizer, torch.arange(tokenizer.size))
     return sides
@@ -241,31 +250,66 @@ def _read_sides(folder: Path, theirs: _Marian) -> dict[str, _Side]:
 def _read_side(vocabulary: Path, sentencepiece: Path, theirs: _Marian) -> _Side:
     """Our four special tokens, then their other entries in order."""
     ids, start = _read_json(vocabulary), theirs.decoder_start_token_id
-    if UNK not in ids or sorted(ids.values()) != list(range(len(ids))):
+    if (size := sum(map(len, ids))) > _MAX_CHARACTERS:
+        raise DataError(
+            f"{vocabulary} has entries of {size:,} characters; at most {_MAX_CHARACTERS:,} are read."
+        )
+    numbers = sorted(number for number in ids.values() if type(number) is int)
+    if UNK not in ids or numbers != list(range(len(ids))):
         raise DataError(
             f"{vocabulary} is no vocabulary: it lacks {UNK}, or its ids are not 0, 1, 2 and so on."
         )
     first = [theirs.pad_token_id, ids[UNK], start, theirs.eos_token_id]
+    if [ids.get(PAD), ids.get(EOS)] != [first[0], first[3]] or start not in (first[0], first[3]):
+        raise DataError(
+            f"pad_token_id and eos_token_id of {CONFIG} must be those of {PAD} and {EOS} in {vocabulary}, "
+            "and decoder_start_token_id one of both."
+        )
     others = sorted((number, entry) for entry, number in ids.items() if number not in first)
-    tokenizer = read_sentencepiece(sentencepiece, [*SPECIAL_TOKENS, *(entry for _, entry in others)])
-    added = [PAD_ID] if start == first[0] else [BOS_ID] if start == first[3] else []
+    with _naming(sentencepiece):
+        tokenizer = read_sentencepiece(sentencepiece, [*SPECIAL_TOKENS, *(entry for _, entry in others)])
+    added = [PAD_ID] if start == first[0] else [BOS_ID]
     return _Side(tokenizer, torch.tensor([*first, *(number for number, _ in others)]), added)
 
 
-def _read_weights(folder: Path) -> dict[str, Tensor]:
-    safe, pickled = folder / SAFE, folder / PICKLED
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Name the file at which `tokenizers` fails, with a bare Exception, or with a panic, which is none."""
     try:
-        if safe.exists():
-            return safetensors.torch.load_file(safe)
-        if pickled.exists():
-            LOG.info(
-                "reading %s, a pickle, by torch with weights_only=True, which runs no code of it", pickled
-            )
-            loaded: dict[str, Tensor] = torch.load(pickled, map_location="cpu", weights_only=True)
-            return loaded
+        yield
+    except MtError:
+        raise
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise DataError(f"{path} cannot be used as a tokenizer: {error_text(error)}.") from error
+
+
+def _read_weights(folder: Path) -> dict[str, Tensor]:
+    """The tensors of a file, which have no more values than it has room for."""
+    path = folder / SAFE if (folder / SAFE).exists() else folder / PICKLED
+    if not path.exists():
+        raise DataError(f"{folder} has neither {SAFE} nor {PICKLED}, so it has no weights.")
+    num_bytes = path.stat().st_size
+    try:
+        if path.name == SAFE:
+            weights = safetensors.torch.load_file(path)
+        else:
+            LOG.info("reading %s, a pickle, by torch with weights_only=True, which runs no code of it", path)
+            if zipfile.is_zipfile(path):
+                with zipfile.ZipFile(path) as archive:
+                    if sum(part.file_size for part in archive.infolist()) > num_bytes:
+                        raise ValueError("it is compressed, unlike what torch writes")
+            weights = torch.load(path, map_location="cpu", weights_only=True)
+        for name, tensor in weights.items():
+            if tensor.layout != torch.strided or tensor.is_meta or not tensor.is_floating_point():
+                raise ValueError(f"{name} does not consist of floating-point numbers")
+        # At least two bytes each; a tied matrix may have four names.
+        if sum(tensor.numel() for tensor in weights.values()) > 2 * num_bytes:
+            raise ValueError(f"its {num_bytes:,} bytes are too few for the values of its tensors")
     except Exception as error:  # of the file system, safetensors, torch and its unpickler
         raise DataError(f"the weights in {folder} cannot be read: {error_text(error)}.") from error
-    raise DataError(f"{folder} has neither {SAFE} nor {PICKLED}, so it has no weights.")
+    return weights
 
 
 def _embeddings(weights: Mapping[str, Tensor], theirs: _Marian) -> tuple[Tensor, Tensor, Tensor]:
@@ -280,6 +324,8 @@ def _embeddings(weights: Mapping[str, Tensor], theirs: _Marian) -> tuple[Tensor,
     output = tgt if tied else head
     if src is None or tgt is None or output is None:
         raise LookupError("an embedding is missing")
+    if any(matrix.shape[1:] != (theirs.d_model,) for matrix in (src, tgt, output)):
+        raise ValueError(f"an embedding does not have the width {theirs.d_model}")
     if src.shape == tgt.shape and torch.equal(src, tgt):
         src = tgt
     return src, tgt, output
@@ -290,14 +336,16 @@ def _our_weights(
     embeddings: tuple[Tensor, Tensor, Tensor],
     theirs: _Marian,
     sides: Mapping[str, _Side],
-    named: Mapping[str, tuple[str, object]],
+    named: Mapping[str, tuple[str, nn.Module]],
 ) -> dict[str, Tensor]:
     """All weights by our names: the hidden dimensions and the vocabulary in our order."""
     order = sines_first(theirs.d_model).argsort()
     scale = 1.0 if theirs.scale_embedding else theirs.d_model**-0.5
     ours: dict[str, Tensor] = {}
-    for name, (our_name, _) in named.items():
+    for name, (our_name, module) in named.items():
         parts = weights[f"{name}.weight"].float(), weights[f"{name}.bias"].float()
+        if [part.shape for part in parts] != [weight.shape for weight in module.parameters()]:
+            raise ValueError(f"{name} has another shape")
         for part, tensor in zip(("weight", "bias"), permuted(name, *parts, order), strict=True):
             ours[f"{our_name}.{part}"] = tensor.contiguous()
 
@@ -311,8 +359,10 @@ def _our_weights(
     ours["src_embedding.tokens.weight"] = rows(src[:, order], "src") * scale
     ours["tgt_embedding.tokens.weight"] = rows(tgt[:, order], "tgt") * scale
     ours["output.weight"] = rows(output[:, order], "tgt")
-    bias = weights.get("final_logits_bias", torch.zeros(1, len(output)))[0]
-    ours["output.bias"] = rows(bias, "tgt")
+    bias = weights.get("final_logits_bias", torch.zeros(1, len(output)))
+    if bias.shape != (1, len(output)):
+        raise ValueError("final_logits_bias has another shape")
+    ours["output.bias"] = rows(bias[0], "tgt")
     for added in sides["tgt"].added:
         ours["output.bias"][added] = _NEVER
     return ours

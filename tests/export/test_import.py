@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
 import torch
@@ -263,6 +264,57 @@ def with_code(folder: Path) -> None:
     torch.save(Path("pickled"), folder / "pytorch_model.bin")
 
 
+def weights(
+    change: Callable[[torch.Tensor], torch.Tensor], *, pickled: bool = False
+) -> Callable[[Path], None]:
+    """Change one matrix, in the file of safetensors or in a pickle instead of it."""
+
+    def write(folder: Path) -> None:
+        tensors = load_file(folder / "model.safetensors")
+        tensors[FC1] = change(tensors[FC1])
+        if pickled:
+            (folder / "model.safetensors").unlink()
+            torch.save(tensors, folder / "pytorch_model.bin")
+        else:
+            save_file(tensors, folder / "model.safetensors")
+
+    return write
+
+
+def in_a_bomb(folder: Path) -> None:
+    weights(lambda tensor: torch.zeros(5_000_000), pickled=True)(folder)
+    with ZipFile(folder / "pytorch_model.bin") as stored:
+        parts = {each: stored.read(each) for each in stored.namelist()}
+    with ZipFile(folder / "pytorch_model.bin", "w", ZIP_DEFLATED) as compressed:
+        for part, content in parts.items():
+            compressed.writestr(part, content)
+
+
+def of_normalizer(change: Callable[[bytearray], object]) -> Callable[[Path], None]:
+    """Change the compiled rules of normalisation: the size of a trie, the trie, and texts."""
+
+    def write(folder: Path) -> None:
+        from sentencepiece import sentencepiece_model_pb2
+
+        model = sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined]
+        model.ParseFromString((folder / "source.spm").read_bytes())
+        rules = bytearray(model.normalizer_spec.precompiled_charsmap)
+        change(rules)
+        model.normalizer_spec.precompiled_charsmap = bytes(rules)
+        (folder / "source.spm").write_bytes(model.SerializeToString())
+
+    return write
+
+
+def overwrite(start: int, content: bytes) -> Callable[[bytearray], None]:
+    def change(rules: bytearray) -> None:
+        rules[start : start + len(content)] = content
+
+    return change
+
+
+FC1 = "model.encoder.layers.0.fc1.weight"
+NOISE = random.Random(1).randbytes(2048)
 WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
     "another kind": (edit("config.json", model_type="bart"), r"config\.json.* model_type: .*'marian'"),
     "another activation": (edit("config.json", activation_function="tanh"), "activation_function: .*'swish'"),
@@ -278,6 +330,37 @@ WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
     "no weights": (lambda folder: (folder / "model.safetensors").unlink(), "neither model.safetensors nor"),
     "cut weights": (lambda folder: os.truncate(folder / "model.safetensors", 5000), "cannot be read"),
     "code in a pickle": (with_code, "cannot be read"),
+    "a tensor of stride 0": (
+        weights(lambda _: torch.zeros(1).expand(2**16, 2**16), pickled=True), "too few for the values"
+    ),
+    "a compressed pickle": (in_a_bomb, "it is compressed"),
+    "complex numbers": (weights(lambda tensor: tensor.to(torch.complex64)), "fc1.weight does not consist of floating"),
+    "truth values": (weights(lambda tensor: tensor > 0), "fc1.weight does not consist of floating"),
+    "a sparse tensor": (weights(lambda tensor: tensor.to_sparse(), pickled=True), "does not consist of"),
+    "a longer matrix": (weights(lambda tensor: tensor.repeat(2, 1)), "fc1 has another shape"),
+    "a number": (weights(lambda tensor: torch.ones(())), "fc1 has another shape"),
+    "padding before the first id": (
+        edit("config.json", pad_token_id=-1, bad_words_ids=None), "pad_token_id and"
+    ),
+    "EOS as a word": (edit("config.json", eos_token_id=7), "pad_token_id and eos_token_id"),
+    "a word as the start": (edit("config.json", decoder_start_token_id=5), "decoder_start_token_id one of"),
+    "many positions": (edit("config.json", max_position_embeddings=10**12), "max_position_embeddings: "),
+    "many layers": (edit("config.json", encoder_layers=10**9), "encoder_layers: "),
+    "an odd width": (edit("config.json", d_model=33), "not those of its config.json: .* width 33"),
+    "heads that do not fit": (
+        edit("config.json", encoder_attention_heads=5, decoder_attention_heads=5), "multiple of model.num"
+    ),
+    "ids that are no numbers": (edit("vocab.json", **{"<unk>": "1"}), "its ids are not 0, 1, 2"),
+    "a long entry": (edit("vocab.json", **{"a" * 3_000_000: 500}), "entries of 3,00.,... characters"),
+    "a large vocabulary": (
+        lambda folder: (folder / "vocab.json").write_text(json.dumps({str(n): n for n in range(10**6)})),
+        "vocab.json: it is larger than|vocab.json has entries of",
+    ),
+    "rules of another size": (of_normalizer(overwrite(0, b"\xff" * 4)), "source.spm cannot be used"),
+    "damaged rules": (of_normalizer(overwrite(4, NOISE)), "source.spm cannot be used"),
+    "rules that are damaged for a few characters": (
+        of_normalizer(overwrite(144_000, NOISE)), "source.spm cannot be used"
+    ),
 }  # fmt: skip
 
 

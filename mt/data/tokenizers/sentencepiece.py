@@ -44,12 +44,22 @@ def read_sentencepiece(path: Path, vocabulary: Sequence[str]) -> Tokenizer:
     rules = model.normalizer_spec
     steps: list[Any] = [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Strip()]
     if rules.precompiled_charsmap:
-        steps.insert(0, normalizers.Precompiled(rules.precompiled_charsmap))
+        steps.insert(0, _precompiled(rules.precompiled_charsmap))
     library.normalizer = normalizers.Sequence(steps)
     library.pre_tokenizer = pre_tokenizers.Metaspace(replacement=_SPACE, prepend_scheme="always", split=False)
     unspaced = decoders.Metaspace(replacement=_SPACE, prepend_scheme="always")
     library.decoder = decoders.Sequence([decoders.Replace(_NEVER_WRITTEN, ""), unspaced])
     return Tokenizer.from_json(library.to_str().encode())
+
+
+def _precompiled(rules: bytes) -> normalizers.Precompiled:
+    """The normalizer with these rules, which are damaged if the library panics for any character."""
+    # It would reserve whatever the file says.
+    if int.from_bytes(rules[:4], "little") > len(rules) - 4:
+        raise ValueError("its rules of normalisation are cut off")
+    normalizer = normalizers.Precompiled(rules)
+    normalizer.normalize_str("".join(map(chr, (*range(0xD800), *range(0xE000, 0x30000)))))
+    return normalizer
 
 
 def _parse(path: Path) -> Any:
