@@ -9,6 +9,7 @@ import sys
 import threading
 import tracemalloc
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -125,6 +126,51 @@ def test_a_folder_takes_its_place_when_it_is_filled(folder: Path) -> None:
     with pytest.raises(KeyboardInterrupt), new_folder(folder):
         raise KeyboardInterrupt
     assert [path.name for path in folder.parent.rglob("*")] == ["folder", "below", "file"]
+
+
+FILLING = """
+import sys
+from pathlib import Path
+from mt.files import new_folder
+with new_folder(Path(sys.argv[1])) as filling:
+    (filling / "new").write_text("new")
+    print("filling", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@contextmanager
+def filling(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that fills a folder until it reads a line."""
+    command = [sys.executable, "-c", FILLING, str(folder)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "filling\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def test_one_process_fills_a_folder_and_another_is_told_so(folder: Path) -> None:
+    with filling(folder) as other:
+        with pytest.raises(OSError, match=r"another process is writing it.*folder"), new_folder(folder):
+            pass
+        remove_leftovers(folder.parent)
+        other.communicate("end\n")
+        assert other.returncode == 0
+    has_made = pytest.raises(OSError, match=r"another process has made it.*folder")
+    with has_made, new_folder(folder, replaces=False):
+        pass
+    assert [path.name for path in folder.parent.rglob("*")] == ["folder", "new"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_folder_that_a_signal_leaves_unfinished_is_removed(folder: Path, number: signal.Signals) -> None:
+    with filling(folder) as other:
+        other.send_signal(number)
+        assert other.wait(60) == 128 + number
+    assert [path.name for path in folder.parent.rglob("*")] == ["folder", "old"]
 
 
 KILLED_AT = """

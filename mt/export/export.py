@@ -121,7 +121,7 @@ def export_model(
         raise ConfigError(f"a model for {library.name} is saved in {choices}, not in {precision}.")
     target = folder.resolve()
     make_folder(target.parent)
-    with new_folder(target) as partial:
+    with new_folder(target, replaces=False) as partial:
         library.write(loaded, partial, precision)
         record = write_export_record(partial, loaded, library.name, run_name, precision)
         LOG.info("verifying with validation sentences")

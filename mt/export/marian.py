@@ -130,7 +130,7 @@ def import_marian(source: str, run: RunDirectory, *, src: str | None, tgt: str |
         complaint = first_complaint(error) if isinstance(error, ValidationError) else str(error)
         raise DataError(f"the weights in {folder} are not those of its {CONFIG}: {complaint}.") from error
     make_folder(run.path.absolute().parent)
-    with new_folder(run.path.absolute()) as partial:
+    with new_folder(run.path.absolute(), replaces=False) as partial:
         made = RunDirectory(partial)
         made.config_file.write_text(config_to_yaml(config), encoding="utf-8")
         sides["src"].tokenizer.save(made.src_tokenizer_file)

@@ -22,6 +22,7 @@ from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
 from mt.errors import CheckpointError, DataError, RunError
 from mt.export.export import export_model
+from mt.files import new_folder
 from mt.inference.loaded_model import LoadedModel, load_model
 from mt.run_directory import RunDirectory
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
@@ -334,8 +335,8 @@ WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
         weights(lambda _: torch.zeros(1).expand(2**16, 2**16), pickled=True), "too few for the values"
     ),
     "a compressed pickle": (in_a_bomb, "it is compressed"),
-    "complex numbers": (weights(lambda tensor: tensor.to(torch.complex64)), "fc1.weight does not consist of floating"),
-    "truth values": (weights(lambda tensor: tensor > 0), "fc1.weight does not consist of floating"),
+    "complex numbers": (weights(lambda tensor: tensor.to(torch.complex64)), "fc1.weight does not consist"),
+    "truth values": (weights(lambda tensor: tensor > 0), "fc1.weight does not consist"),
     "a sparse tensor": (weights(lambda tensor: tensor.to_sparse(), pickled=True), "does not consist of"),
     "a longer matrix": (weights(lambda tensor: tensor.repeat(2, 1)), "fc1 has another shape"),
     "a number": (weights(lambda tensor: torch.ones(())), "fc1 has another shape"),
@@ -372,6 +373,15 @@ def test_what_cannot_be_imported_is_named(name: str, pieces: dict[str, Path], tm
     with pytest.raises(DataError, match=message):
         imported(original, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_of_two_imports_at_once_one_wins(pieces: dict[str, Path], tmp_path: Path) -> None:
+    original = make_original(tmp_path / "original", pieces)
+    with new_folder(tmp_path / "run") as other:
+        with pytest.raises(OSError, match="another process is writing it"):
+            imported(original, tmp_path / "run")
+        (other / "theirs").touch()
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["theirs"]
 
 
 def test_an_imported_run_is_not_replaced_nor_continued(pieces: dict[str, Path], tmp_path: Path) -> None:
