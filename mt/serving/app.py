@@ -22,6 +22,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 import mt
 from mt.display import one_line, visible
@@ -108,9 +109,16 @@ class Service:
         texts = self._texts(asked)
         request.scope[NOTED] |= {"run": run.name, "texts": len(texts)}
         try:
-            async with asyncio.timeout(self.max_seconds):
-                results = await run.translate(texts, asked)
+            async with asyncio.timeout(self.max_seconds) as limit:
+                leaving = asyncio.create_task(_end_when_left(request, limit))
+                try:
+                    results = await run.translate(texts, asked)
+                finally:
+                    has_left = leaving.done()
+                    leaving.cancel()
         except TimeoutError as error:
+            if has_left:
+                raise HTTPException(499, "the client did not wait for the answer.") from error
             sentence = f"it took longer than {self.max_seconds:,g} seconds: send fewer texts at once."
             raise HTTPException(503, sentence, {"Retry-After": "1"}) from error
         except asyncio.QueueFull as error:
@@ -144,6 +152,13 @@ class Service:
         return ["\n".join(" ".join(line.split()) for line in lines) for lines in by_text]
 
 
+async def _end_when_left(request: Request, limit: asyncio.Timeout) -> None:
+    """Let the time of a request, whose body has been read, be over when its client has left."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+    limit.reschedule(0.0)
+
+
 class _MaxBytes:
     """Bounds the size of a body, with or without a Content-Length."""
 
@@ -169,6 +184,12 @@ async def _refuse(request: Request, error: Exception) -> JSONResponse:
     """Answer with the reason in a sentence, which is also in the log."""
     status, headers = 422, None
     match error:
+        case HTTPException(status_code=400):
+            # FastAPI could not read it.
+            status = 400
+            sentence = (
+                "body: it breaks off, is not JSON in UTF-8, or has too long a number or too deep a nesting."
+            )
         case HTTPException():
             status, sentence, headers = error.status_code, error.detail, error.headers
         case RequestValidationError():
@@ -184,6 +205,17 @@ async def _refuse(request: Request, error: Exception) -> JSONResponse:
             LOG.error("internal error, %s:\n%s", message, "".join(traceback.format_tb(error.__traceback__)))
     request.scope[NOTED]["reason"] = sentence
     return JSONResponse({"error": sentence}, status, headers)
+
+
+class _Protocol(H11Protocol):
+    """HTTP whose refusals are JSON like all others."""
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is not HTTP, in its head or in a chunk of its body."""
+        body = Refusal(error="this is not a valid HTTP request.").model_dump_json().encode()
+        head = "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nConnection: close\r\n"
+        self.transport.write(b"%sContent-Length: %d\r\n\r\n%s" % (head.encode(), len(body), body))
+        self.transport.close()
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -208,6 +240,7 @@ def serve(service: Service, listening: socket.socket) -> None:
     """
     config = uvicorn.Config(
         service.app(),
+        http=_Protocol,
         ws="none",
         lifespan="off",
         log_config=None,

@@ -1,8 +1,10 @@
 """The service in this process: answers, refusals, and its description."""
 
+import asyncio
 import json
 import logging
 import time
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import replace
@@ -103,9 +105,9 @@ def test_a_run_is_chosen_by_its_name_or_its_languages(translator: ModelTranslato
 
 BAD_BODIES = {
     b"": "body",
-    b'{"text": "\xff"}': "body",
-    b"[" * 4_000: "body",
-    b'{"beam": ' + b"9" * 4_500 + b"}": "body",
+    b'{"text": "\xff"}': "is not JSON in UTF-8",
+    b"[" * 4_000: "too deep a nesting",
+    b'{"beam": ' + b"9" * 4_500 + b"}": "too long a number",
     b"{": "JSON",
     b"[]": "dictionary",
     b'{"text": NaN}': "text",
@@ -119,6 +121,7 @@ BAD_BODIES = {
     b'{"text": "a", "\\ud800": 1}': "valid string",
     json.dumps({"text": "a", "b" * 1_000: 1}).encode(): "body.bbb",
     json.dumps({"text": "a" * 201}).encode(): "201 characters",
+    json.dumps({"texts": ["a", "a" * 201]}).encode(): "201 characters",
     b'{"text": "a", "beam": 0}': "body.beam",
     b'{"text": "a", "beam": 21}': "20",
     b'{"text": "a", "beam": true}': "body.beam",
@@ -130,12 +133,12 @@ BAD_BODIES = {
 }
 
 
-@pytest.mark.parametrize("body", BAD_BODIES, ids=lambda body: body[:30].decode("latin-1"))
-def test_a_bad_body_is_refused_in_a_sentence(body: bytes, client: TestClient) -> None:
-    refused = client.post("/translate", content=body, headers=JSON_TYPE)
-    # FastAPI answers 400 to what Python cannot decode at all.
-    assert refused.status_code == 422 or BAD_BODIES[body] == "body"
-    assert BAD_BODIES[body] in refused.json()["error"]
+@pytest.mark.parametrize("bad", BAD_BODIES, ids=lambda bad: bad[:30].decode("latin-1"))
+def test_a_bad_body_is_refused_in_a_sentence(bad: bytes, client: TestClient) -> None:
+    refused = client.post("/translate", content=bad, headers=JSON_TYPE)
+    # 400 is for what Python cannot decode at all.
+    assert refused.status_code == 422 or "JSON in UTF-8" in refused.json()["error"]
+    assert BAD_BODIES[bad] in refused.json()["error"]
     assert len(refused.json()["error"]) < 300
 
 
@@ -199,7 +202,7 @@ def test_with_a_token_only_its_holders_get_translations(batched: BatchedTranslat
 @pytest.mark.parametrize("error", [KeyError("apples"), CheckpointError("no library.")])
 def test_an_error_of_ours_is_500_and_logged_without_texts(
     error: Exception,
-    translator: ModelTranslator,
+    batched: BatchedTranslator,
     client: TestClient,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -208,7 +211,7 @@ def test_an_error_of_ours_is_500_and_logged_without_texts(
         raise error
 
     with monkeypatch.context() as patch, caplog.at_level(logging.INFO, "mt"):
-        patch.setattr(translator, "n_best", fail)
+        patch.setattr(batched.translator, "n_best", fail)
         broken = client.post("/translate", json={"text": SENTENCE})
     assert (broken.status_code, "see the log" in broken.json()["error"]) == (500, True)
     assert ("KeyError" if isinstance(error, KeyError) else "no library.") in caplog.text
@@ -292,3 +295,53 @@ def test_a_reload_serves_what_is_loaded_then_or_what_was_there(
             assert client.get("/health").json()["runs"][0]["checkpoint"] == checkpoint
             batched.reload()
     assert "it is gone" in caplog.text
+
+
+def test_a_failed_reload_is_logged_whatever_it_was(
+    translator: ModelTranslator, caplog: pytest.LogCaptureFixture
+) -> None:
+    loads = iter([translator])
+    batched = BatchedTranslator(lambda: next(loads), "tiny", max_waiting=9)
+    batched.reload()
+    assert "tiny is served as it was loaded before: StopIteration" in caplog.text
+
+
+async def send(app: Any, messages: AsyncIterator[dict[str, object]]) -> tuple[int, Any]:
+    """The status and JSON of the answer to a request that arrives in these messages."""
+    sent: list[Any] = []
+
+    async def keep(message: object) -> None:
+        sent.append(message)
+
+    headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+    scope = {"type": "http", "method": "POST", "path": "/translate", "query_string": b"", "headers": headers}
+    async with asyncio.timeout(60):
+        await app({**scope, "client": None}, messages.__anext__, keep)
+    return sent[0]["status"], json.loads(sent[1]["body"])
+
+
+async def body(*pieces: bytes) -> AsyncIterator[dict[str, object]]:
+    for piece in pieces:
+        yield {"type": "http.request", "body": piece, "more_body": True}
+    yield {"type": "http.request", "body": b"", "more_body": False}
+    await asyncio.sleep(60)
+
+
+def test_a_body_in_pieces_is_read_up_to_the_largest_size(batched: BatchedTranslator) -> None:
+    app = client_of(batched).app
+    status, answer = asyncio.run(send(app, body(b'{"text": "Anna ', b"buys milk", b'."}')))
+    assert (status, answer["results"][0]["source"]) == (200, "Anna buys milk.")
+    status, answer = asyncio.run(send(app, body(b'{"text": "', *[b" " * 300_000] * 4, b'"}')))
+    assert (status, answer["error"]) == (413, "the body is larger than 1,000,000 bytes.")
+
+
+def test_a_request_whose_client_has_left_is_given_up(gate: "Gate", batched: BatchedTranslator) -> None:
+    async def leave() -> AsyncIterator[dict[str, object]]:
+        async for message in body(b'{"text": "one"}'):
+            yield message
+            if not message["more_body"]:
+                await asyncio.to_thread(gate.entered.wait, 60)
+                yield {"type": "http.disconnect"}
+
+    status, answer = asyncio.run(send(client_of(batched).app, leave()))
+    assert (status, answer["error"]) == (499, "the client did not wait for the answer.")

@@ -62,7 +62,7 @@ def test_concurrent_answers_are_those_of_each_text_alone(
             assert answer.score == pytest.approx(expected.score, abs=1e-4)
 
 
-def test_what_waits_with_the_same_settings_is_searched_together_and_by_turns(
+def test_what_waits_with_the_same_settings_is_searched_together(
     gate: "Gate", batched: BatchedTranslator
 ) -> None:
     async def ask() -> None:
@@ -76,8 +76,37 @@ def test_what_waits_with_the_same_settings_is_searched_together_and_by_turns(
         assert [len(results) for results in await asyncio.gather(*answers)] == [1, 5, 5, 1, 2, 1]
 
     asyncio.run(ask())
-    # The model's batches have 8 sentences, or 2 with a beam of 4, and each request has the same share of one.
-    assert ["".join(texts) for texts in gate.searched] == ["Anna", "aabbdd", "ce", "aaabbb"]
+    assert ["".join(texts) for texts in gate.searched] == ["Anna", "aaaaabbbbbdd", "ce"]
+
+
+def test_a_large_request_is_searched_in_turns_with_others(
+    translator: ModelTranslator,
+    batched: BatchedTranslator,
+    reference: ModelTranslator,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine: Any = batched.translator.engine
+    engine.turn_tokens, searched, really = 64, [], translator.engine.search
+    texts = ["\n".join(["Anna buys milk.", "the dog sees a house.", "my aunt finds milk."] * 4)] * 3
+
+    def search(sentences: Sequence[Any], *arguments: Any) -> Any:
+        searched.append(len(sentences))
+        time.sleep(0.02)
+        return really(sentences, *arguments)
+
+    async def ask() -> None:
+        large = start(batched.translate(texts, asked(4)))
+        while not searched:
+            await asyncio.sleep(0.001)
+        assert texts_of(await batched.translate(["Anna buys milk."], asked())) == ["Anna kauft Milch."]
+        assert not large.done()
+        assert texts_of(await large) == reference.translate(texts, strategy=Beam(4))
+
+    monkeypatch.setattr(translator.engine, "search", search)
+    asyncio.run(ask())
+    # Of its 36 sentences, those of four hypotheses and 5 or 6 tokens each, and the small one's.
+    assert sum(searched) == 36 + 1
+    assert max(searched) <= 64 / 4 / 5
 
 
 @pytest.mark.usefixtures("little_memory")

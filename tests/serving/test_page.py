@@ -36,7 +36,13 @@ def test_a_signal_ends_it_at_the_next_step_of_a_search(
             # Not HTTP, a body that never ends, and one that takes minutes.
             with socket.create_connection(("127.0.0.1", port)) as client:
                 client.sendall(b"No colon\r\n\r\n")
-                assert client.recv(100).startswith(b"HTTP/1.1 400")
+                assert client.recv(1000).startswith(b"HTTP/1.1 400")
+            # A chunk whose size is no number.
+            with socket.create_connection(("127.0.0.1", port)) as client:
+                chunks = 'Transfer-Encoding: chunked\r\n\r\n5\r\n{"tex\r\nzz\r\n'
+                client.sendall(f"POST /translate HTTP/1.1\r\nHost: localhost\r\n{chunks}".encode())
+                answer = client.recv(1000)
+                assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"].endswith("valid HTTP request.")
             head = "POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             body = json.dumps({"texts": ["milk " * 200] * 8})
             with ExitStack() as stack:
