@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mt.data.tokenizers.tokenizer import normalise_spacing
 from mt.data.tokenizers.word_level import SPACE_BYTE, SPACE_MARK
@@ -29,6 +29,10 @@ class Labelled:
     ids: Sequence[int]
     tokens: Sequence[Token]
     text: str
+
+    def first(self, number: int) -> "Labelled":
+        """Its first tokens, with EOS after them."""
+        return replace(self, ids=self.ids[:number], tokens=[*self.tokens[:-1][:number], self.tokens[-1]])
 
 
 def label_read(reader: SourceReader, text: str) -> Labelled:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from mt.device import SEARCH_DTYPES, PrecisionName, choose_device, choose_precision, settle_threads_and_memory
-from mt.inference.labels import Labelled
+from mt.inference.labels import Labelled, label_read
 from mt.inference.loaded_model import ModelOfText, load_ensemble
 from mt.inference.torch_engine import TorchEngine
 from mt.inference.translator import Translator
@@ -106,10 +106,17 @@ class ModelTranslator(Translator):
     ) -> list[SentenceAttention]:
         """Record what a model attends to in sentences and translations, which it finds if not given."""
         if targets is None:
-            # With room for EOS in each.
-            search = {"strategy": strategy, "max_length": self.facts.max_length - 1, "first_line": first_line}
-            targets = self.translate(sources, join_lines=True, **search)
-        pairs = self._read([*zip(sources, targets, strict=True)], first_line)
+            # With room for EOS in each, which may be read as more tokens than were written.
+            most = self.facts.max_length - 1
+            search = {"strategy": strategy, "max_length": most, "first_line": first_line}
+            own = self.translate(sources, join_lines=True, **search)
+            read = self._read([(source, "") for source in sources], first_line)
+            pairs = [
+                (src, label_read(self._tgt_reader, text).first(most))
+                for (src, _), text in zip(read, own, strict=True)
+            ]
+        else:
+            pairs = self._read([*zip(sources, targets, strict=True)], first_line)
         return [
             SentenceAttention(line, src, tgt, *self.engine.record(src.ids, tgt.ids))
             for line, (src, tgt) in enumerate(pairs, first_line)

@@ -50,6 +50,17 @@ def test_reversing_is_aligned_along_the_anti_diagonal(tmp_path: Path) -> None:
     assert num_right / num_tokens >= 0.95
 
 
+def test_an_own_translation_may_be_read_as_more_tokens_than_the_model_has(
+    translator: ModelTranslator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = translator.facts.max_length
+    monkeypatch.setattr(translator, "translate", lambda *_, **options: ["Milch " * (most + 5), "Milch"])
+    long, short = attention_maps(translator, ["Anna buys milk.", "milk"]).sentences
+    assert long.cross.shape[2:] == (most, len(long.src.tokens))
+    assert [token.label for token in long.tgt.tokens] == ["Milch"] * (most - 1) + ["</s>"]
+    assert [token.label for token in short.tgt.tokens] == ["Milch", "</s>"]
+
+
 @pytest.mark.parametrize(
     ("num_layers", "guided", "expected"),
     [(6, 0.0, (4, 2)), (3, 0.0, (1, 2)), (2, 0.0, (1, 2)), (1, 0.0, (0, 2)), (3, 0.1, (2, 1))],
