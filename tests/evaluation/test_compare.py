@@ -11,6 +11,7 @@ import pytest
 import sacrebleu
 import torch
 
+from mt.cli.app import app
 from mt.config.config import Config
 from mt.errors import CheckpointError, ConfigError, DataError, RunError
 from mt.evaluation.compare import run_comparison
@@ -58,6 +59,32 @@ def test_comparing_files_of_a_run_equals_comparing_the_run(
     assert run_comparison(files, **ARGUMENTS) == of_runs
     # Neither is translated again, and one of each kind may stand beside the other.
     assert run_comparison((files[0], trained.path), **ARGUMENTS) == of_runs
+
+
+def test_a_checkpoint_is_named_by_its_path(trained: RunDirectory) -> None:
+    checkpoints = sorted(trained.checkpoints_dir.glob("step_*"))[:2]
+    result = run_comparison(checkpoints, **ARGUMENTS)
+    for checkpoint, file in zip(checkpoints, result.systems, strict=True):
+        assert f".{checkpoint.name}." in file
+        assert Path(file).parent == trained.path
+
+
+def test_the_table_says_what_is_not_significant(
+    trained: RunDirectory, tiny_corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = (tiny_corpus / "test.de").read_text(encoding="utf-8").splitlines()
+    files = [trained.path / name for name in "abc"]
+    for file, text in zip(files, (lines, lines, lines[::-1]), strict=True):
+        file.write_text("\n".join(text) + "\n", encoding="utf-8")
+    with pytest.raises(SystemExit, match="0"):
+        app(["compare", *map(str, files), "--device", "cpu"])
+    shown = capsys.readouterr().out.split("\n")
+    # A and B are the references, and C is far from them.
+    assert "not significant by BLEU: B" in shown
+    rows = [line.split() for line in shown if line[:3] in ("A  ", "B  ", "C  ") and ".00" in line]
+    assert [row[1] for row in rows[:2]] == ["100.00", "100.00"]
+    assert rows[1][2:4] == ["+0.00", "1.0000"]
+    assert rows[2][2].startswith("-")
 
 
 def test_what_does_not_belong_together_is_refused(trained: RunDirectory, tmp_path: Path) -> None:

@@ -33,9 +33,10 @@ def test_figures_equal_the_command_line(table_of_command_line: Callable[..., lis
 
 
 def test_a_clear_difference_is_significant_and_none_is_not() -> None:
-    assert paired_bootstrap([BAD, REFERENCES], REFERENCES)["bleu"][1].p_value < 0.01
+    clear = paired_bootstrap([BAD, REFERENCES], REFERENCES)["bleu"][1]
+    assert (clear.p_value < 0.01, clear.is_significant) == (True, True)
     same = paired_bootstrap([GOOD, GOOD], REFERENCES)["bleu"][1]
-    assert same.gain == 0
+    assert (same.gain, same.is_significant) == (0, False)
     # Whatever is as good as the other, a difference of nothing or more is certain.
     assert same.p_value == 1
 

@@ -9,14 +9,17 @@ from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from fastapi.testclient import TestClient
 
+from mt.cli.app import app as cli
 from mt.errors import CheckpointError
 from mt.inference.model_translator import ModelTranslator
 from mt.inference.translator import Translator
+from mt.run_directory import RunDirectory
 from mt.search.strategy import Beam
 from mt.serving.app import Service
 from mt.serving.batching import BatchedTranslator
@@ -186,6 +189,31 @@ def test_a_late_answer_is_503_and_a_full_queue_429(gate: "Gate", translator: Mod
         assert (full.status_code, full.headers["Retry-After"]) == (429, "1")
         gate.opened.set()
         assert [answer.result(60).status_code for answer in waiting] == [200, 200]
+
+
+def test_the_limits_of_the_command_are_those_of_the_service(
+    trained: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gate: "Gate"
+) -> None:
+    served: list[Any] = []
+    monkeypatch.setattr("mt.serving.app.serve", lambda service, listening: served.append(service))
+    (tmp_path / "token").write_text("s3cret\n")
+    limits = [
+        "--timeout",
+        "1",
+        "--max-text",
+        "9",
+        "--max-queue",
+        "2",
+        "--token-file",
+        str(tmp_path / "token"),
+    ]
+    with pytest.raises(SystemExit, match="0"):
+        cli(["serve", "--run", str(trained.path), "--port", "0", "--engine", "torch", *limits])
+    client = TestClient(served[0].app(), headers={"Authorization": "Bearer s3cret"})
+    assert "may have 9" in client.post("/translate", json={"text": "a" * 10}).json()["error"]
+    monkeypatch.setattr(served[0].runs[0].translator, "n_best", gate)
+    late = client.post("/translate", json={"text": "a"})
+    assert (late.status_code, "longer than 1 seconds" in late.json()["error"]) == (503, True)
 
 
 def test_with_a_token_only_its_holders_get_translations(batched: BatchedTranslator) -> None:
