@@ -22,7 +22,6 @@ from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
 from mt.errors import CheckpointError, DataError, RunError
 from mt.export.export import export_model
-from mt.files import new_folder
 from mt.inference.loaded_model import LoadedModel, load_model
 from mt.run_directory import RunDirectory
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
@@ -375,13 +374,20 @@ def test_what_cannot_be_imported_is_named(name: str, pieces: dict[str, Path], tm
     assert not (tmp_path / "run").exists()
 
 
-def test_of_two_imports_at_once_one_wins(pieces: dict[str, Path], tmp_path: Path) -> None:
-    original = make_original(tmp_path / "original", pieces)
-    with new_folder(tmp_path / "run") as other:
+def test_of_two_imports_at_once_one_wins(
+    pieces: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, save = make_original(tmp_path / "original", pieces), CheckpointStore.save
+
+    def save_while_another_begins(*arguments: Any, **options: Any) -> Any:
+        monkeypatch.undo()
         with pytest.raises(OSError, match="another process is writing it"):
             imported(original, tmp_path / "run")
-        (other / "theirs").touch()
-    assert [path.name for path in (tmp_path / "run").iterdir()] == ["theirs"]
+        return save(*arguments, **options)
+
+    monkeypatch.setattr(CheckpointStore, "save", save_while_another_begins)
+    assert imported(original, tmp_path / "run").src_tokenizer.size > 200
+    assert {path.name for path in tmp_path.iterdir()} == {"original", "run"}
 
 
 def test_an_imported_run_is_not_replaced_nor_continued(pieces: dict[str, Path], tmp_path: Path) -> None:

@@ -175,20 +175,21 @@ def test_a_large_body_is_refused_whether_or_not_it_says_its_size(batched: Batche
 
 def test_a_late_answer_is_503_and_a_full_queue_429(gate: "Gate", translator: ModelTranslator) -> None:
     batched = BatchedTranslator(lambda: translator, "tiny", max_waiting=2)
-    with client_of(batched) as client, ThreadPoolExecutor(2) as others:
+    with client_of(batched) as client, ThreadPoolExecutor(3) as others:
         waiting = [others.submit(client.post, "/translate", json={"text": "one"})]
         # Only now, or both would be translated together.
         assert gate.entered.wait(60)
         late = client_of(batched, max_seconds=0.05).post("/translate", json={"text": "two"})
         assert (late.status_code, late.headers["Retry-After"]) == (503, "1")
         assert "0.05 seconds" in late.json()["error"]
-        waiting.append(others.submit(client.post, "/translate", json={"text": "three"}))
-        while client.get("/health").json()["runs"][0]["waiting"] < 1:
-            time.sleep(0.01)
-        full = client.post("/translate", json={"texts": ["four", "five"]})
+        for number, text in enumerate(("three", "four"), start=1):
+            waiting.append(others.submit(client.post, "/translate", json={"text": text}))
+            while client.get("/health").json()["runs"][0]["waiting"] < number:
+                time.sleep(0.01)
+        full = client.post("/translate", json={"text": "five"})
         assert (full.status_code, full.headers["Retry-After"]) == (429, "1")
         gate.opened.set()
-        assert [answer.result(60).status_code for answer in waiting] == [200, 200]
+        assert [answer.result(60).status_code for answer in waiting] == [200, 200, 200]
 
 
 def test_the_limits_of_the_command_are_those_of_the_service(
@@ -259,6 +260,11 @@ def test_texts_are_in_the_log_only_if_asked_for(
     assert (first["path"], first["status"], first["run"], first["texts"]) == ("/translate", 200, "tiny", 1)
     assert (second["status"], second["reason"].partition(":")[0]) == (422, "body.beam")
     assert "buys" not in caplog.text
+    with caplog.at_level(logging.DEBUG, "mt"):
+        client_of(batched).get("/health")
+        client_of(batched).put("/health")
+    # What is asked for every few seconds has a line only if it is refused.
+    assert [record.facts["status"] for record in caplog.records[2:] if hasattr(record, "facts")] == [405]
     with caplog.at_level(logging.DEBUG, "mt"):
         client_of(batched, logs_texts=True).post("/translate", json={"text": text})
     assert "Anna buys \\x1b[31m milk. -> " in caplog.text
