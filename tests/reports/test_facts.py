@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mt.reports.facts import RunFacts
+from mt.reports.facts import RunFacts, short_duration
 from mt.reports.report import render
 from mt.reports.show import describe
 from mt.run_directory import RunDirectory
@@ -73,6 +73,46 @@ def test_the_figures_of_a_run_are_those_of_its_files(run: RunDirectory, golden_r
     assert "training.max_steps (600)" in str(facts.detail)
     assert (facts.epochs, facts.num_target_tokens) == (lines[-1]["epoch"], lines[-1]["num_target_tokens"])
     assert facts.best_bleu == max(line["bleu"] for line in lines if line["kind"] == "validation")
+
+
+def test_the_newest_figures_are_shown_and_the_best(run: RunDirectory) -> None:
+    points = [json.loads(line) for line in run.metrics_file.read_text().splitlines()]
+    [train], [validation] = (
+        [point for point in points if point["kind"] == kind][-1:] for kind in ("train", "validation")
+    )
+    made = [
+        validation | {"step": step, "bleu": bleu, "loss": bleu / 10}
+        for step, bleu in ((1, 20.0), (2, 30.0), (3, 10.0))
+    ]
+    made += [
+        train | {"step": step, "loss": 1.0 + step % 7, "tokens_per_second": float(step)}
+        for step in range(1, 51)
+    ]
+    run.metrics_file.write_text("".join(json.dumps(point) + "\n" for point in made))
+    kinds = ["test", "validation", *["test"] * 20, "validation"]
+    evaluations = [
+        EVALUATION.replace('"s"', f'"{kind}-{number}.c.greedy"').replace("31.25", f"{40 + number}.25")
+        for number, kind in enumerate(kinds)
+    ]
+    run.evaluations_file.write_text("".join(evaluations))
+    run.sessions_file.write_text("".join(START.replace("00:00:00", f"00:{n:02}:00") for n in range(25)))
+    facts = facts_of(run)
+    # The median of the last 20 speeds, 31 to 50.
+    assert (facts.best_bleu, facts.tokens_per_second, facts.test_bleu) == (30.0, 40.5, 61.25)
+    shown = describe(facts)
+    assert "20.00 at step 1 to 10.00 at step 3; best 30.00 at step 2" in shown
+    assert "2.000 at step 1 to 1.000 at step 3; best 1.000 at step 3" in shown
+    for some in ("BLEU {}.25", "2026-01-01 00:{:02}:00"):
+        numbers = range(40, 63) if "BLEU" in some else range(25)
+        assert [number for number in numbers if some.format(number) in shown] == [*numbers[-20:]]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(59, "59 s"), (60, "1 min"), (3599, "59 min"), (3600, "1 h"), (172_799, "47 h"), (172_800, "2 d")],
+)
+def test_a_duration_is_in_its_largest_unit(seconds: float, shown: str) -> None:
+    assert short_duration(seconds) == shown
 
 
 def test_a_run_is_running_while_another_process_holds_its_lock_and_no_longer(run: RunDirectory) -> None:
