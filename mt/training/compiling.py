@@ -27,10 +27,8 @@ def is_compiled(training: TrainingConfig, num_steps: float) -> bool:
 
 
 def compile_objective(objective: Objective, *, backend: str | Callable[..., Any] | None = None) -> None:
-    """Compile each layer, whose graphs all layers of its kind share, and the losses with their gradients.
-
-    By default with Inductor; but nothing on a CPU, on which a run that was begun on CUDA may be continued.
-    """
+    """Compile each layer, whose graphs all layers of its kind share, and the losses with their gradients."""
+    # By default not on a CPU, on which a run that was begun on CUDA may be continued.
     if backend is None and next(objective.parameters()).device.type == "cpu":
         return
     backend = backend or "inductor"

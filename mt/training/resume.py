@@ -140,11 +140,9 @@ def has_begun(run: RunDirectory) -> bool:
 
 
 def decided(config: Config, precision: Precision, begun: bool = False) -> Config:
-    """``config`` with what it leaves to the device: its precision, and that only CUDA compiles.
-
-    A run that has ``begun`` stays one that is compiled, also on a CPU, which does not do it.
-    """
+    """``config`` with what it leaves to the device: its precision, and that only CUDA compiles."""
     kind, compiled = precision.device.type, config.training.compile
+    # A run that was begun on CUDA keeps the option.
     if kind == "cpu" and compiled is True and not begun:
         raise ConfigError(
             "training.compile: true does not pay on a CPU. On a Zen 4, a small model had 2,150 target tokens "

@@ -58,6 +58,11 @@ def test_a_run_by_arithmetic(make_config: MakeConfig) -> None:
     assert (run.num_steps, run.ended_by) == (120, "training.max_steps")
     # Validated at 50, 100 and 120; saved at 40, 80 and 120.
     assert (run.num_validations, run.num_checkpoints) == (3, 3)
+    # And after each epoch, at 50 and 100.
+    at_epochs = make_config(
+        "training.max_steps=120", "checkpoint.every_steps=40", "checkpoint.every_epochs=1"
+    )
+    assert forecast(at_epochs, PACE).num_checkpoints == 5
     assert (run.validating_seconds, run.seconds) == (9, 10 + 60 + 9 + 3)
 
 
