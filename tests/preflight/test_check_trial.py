@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -18,7 +20,7 @@ from mt.data.tokenizers.train import train_tokenizer
 from mt.errors import RunError
 from mt.inference.loaded_model import build_model
 from mt.preflight.text import Text, encode, look_at
-from mt.preflight.trial import ModelSize, Sample, Speed, Trial
+from mt.preflight.trial import VALIDATION_PASSES, ModelSize, Sample, Speed, Trial
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
 
@@ -77,9 +79,19 @@ def test_the_pace_of_a_part_is_scaled_to_the_whole(make_config: MakeConfig, text
     assert scaled.target_tokens_per_epoch == 2 * whole.target_tokens_per_epoch
     assert whole.step_seconds == pytest.approx(1e-3 * whole.tokens_per_step, rel=0.5)
     assert scaled.validation_seconds == pytest.approx(3 * whole.validation_seconds)
-    assert min(whole.validation_seconds, whole.checkpoint_seconds) > 0
+    # Each target with EOS, in a forward pass and in a search.
+    validated = sum(len(text.tokenizers[1].encode(line)) + 1 for line in text.evaluation["validation"]["tgt"])
+    assert whole.validation_seconds == pytest.approx(VALIDATION_PASSES * validated * 1e-4)
+    assert whole.checkpoint_seconds > 0
     # Converting the best checkpoint comes last.
     assert whole.start_seconds > 5.0
+
+
+def test_a_forward_pass_is_timed_by_the_token(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = count()
+    monkeypatch.setattr(mt.preflight.trial, "time", SimpleNamespace(perf_counter=lambda: next(ticks)))
+    num_tokens = sum(batch.num_target_tokens for batch in trial.batches.take((0, 0)).micro_batches)
+    assert trial.time_steps().forward_seconds == 1 / num_tokens
 
 
 @pytest.mark.parametrize(

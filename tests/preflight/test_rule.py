@@ -66,7 +66,7 @@ def test_no_vocabulary_is_larger_than_its_corpus_can_teach() -> None:
         # An average entry occurs at least ten times; the 256 bytes must fit in any case.
         assert all(256 + 4 < size <= max(2000, count / 10) for size, count in zip(sizes, counts, strict=True))
     # For the corpora of the recipes, as in the literature.
-    assert num_subwords(380_000, shared=True) == 8000
+    assert num_subwords(380_000, shared=True) == 2 * num_subwords(380_000, shared=False) == 8000
     assert num_subwords(130_000_000, shared=True) == 32_000
 
 

@@ -52,6 +52,14 @@ def test_an_epoch_of_a_mix_is_estimated_from_a_part(make_config: MakeConfig, tmp
     assert num_steps[1] == pytest.approx(num_steps[0], rel=0.1)
 
 
+def test_what_is_examined_stands_for_the_whole(
+    make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mt.preflight.text.MOST_EVALUATION_PAIRS", 4)
+    text = look_at(load_corpus(make_config().data), make_config(), most=40)
+    assert (text.scale, text.validation_scale) == (160 / 40, 12 / 4)
+
+
 def test_a_run_by_arithmetic(make_config: MakeConfig) -> None:
     config = make_config("training.max_steps=120", "validation.every_steps=50", "checkpoint.every_steps=40")
     run = forecast(config, PACE)
