@@ -81,59 +81,30 @@ GIB = 2**30
 @pytest.mark.parametrize(
     ("groups", "files", "cores", "memory"),
     [
-        ("0::/\n", {"cpu.max": "max 100000", "memory.max": "max"}, 8, 64 * GIB),
-        ("0::/\n", {"cpu.max": "150000 100000", "memory.max": f"{2 * GIB}"}, 2, 2 * GIB),
+        ("0::/", "cpu.max=max 100000, memory.max=max", 8, 64),
+        ("0::/", f"cpu.max=150000 100000, memory.max={2 * GIB}", 2, 2),
         # A group is within the limits of those around it, as the step of a job is within those of the job.
-        (
-            "0::/slurm/job/step\n",
-            {
-                "slurm/job/cpu.max": "400000 100000",
-                "slurm/job/step/cpu.max": "max 100000",
-                "slurm/job/step/memory.max": f"{4 * GIB}",
-                "slurm/memory.max": f"{3 * GIB}",
-            },
-            4,
-            3 * GIB,
-        ),
+        ("0::/job/step", "job/cpu.max=400000 100000, job/step/cpu.max=max 100000", 4, 64),
+        ("0::/job/step", f"memory.max=max, job/memory.max={3 * GIB}, job/step/memory.max={4 * GIB}", 8, 3),
         # Version 1, in a container, where the group has the name that it has outside.
-        (
-            "4:memory:/docker/c0ffee\n2:cpuacct,cpu:/docker/c0ffee\n",
-            {
-                "cpu/cpu.cfs_quota_us": "50000",
-                "cpu/cpu.cfs_period_us": "100000",
-                "memory/memory.limit_in_bytes": f"{GIB}",
-            },
-            1,
-            GIB,
-        ),
-        (
-            "2:cpu:/\n4:memory:/\n",
-            {
-                "cpu/cpu.cfs_quota_us": "-1",
-                "cpu/cpu.cfs_period_us": "100000",
-                "memory/memory.limit_in_bytes": "9223372036854771712",
-            },
-            8,
-            64 * GIB,
-        ),
+        ("2:cpuacct,cpu:/docker/c0ffee", "cpu/cpu.cfs_quota_us=50000, cpu/cpu.cfs_period_us=100000", 1, 64),
+        ("4:memory:/docker/c0ffee", f"memory/memory.limit_in_bytes={GIB}", 8, 1),
+        ("2:cpu:/", "cpu/cpu.cfs_quota_us=-1, cpu/cpu.cfs_period_us=100000", 8, 64),
+        ("4:memory:/", "memory/memory.limit_in_bytes=9223372036854771712", 8, 64),
     ],
 )
 def test_a_container_has_its_own_cores_and_memory(
-    groups: str,
-    files: dict[str, str],
-    cores: int,
-    memory: int,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    groups: str, files: str, cores: int, memory: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, text in files.items():
+    for file in files.split(", "):
+        name, _, text = file.partition("=")
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(f"{text}\n")
-    (tmp_path / "own").write_text(groups)
+    (tmp_path / "own").write_text(f"1:name=systemd:/\n{groups}\n")
     monkeypatch.setattr(system, "OWN_CGROUPS", tmp_path / "own")
     monkeypatch.setattr(system, "CGROUPS", tmp_path)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)), raising=False)
     monkeypatch.setattr(os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 64 * GIB // 4096}.__getitem__)
-    assert (system.usable_cores(), system.usable_memory()) == (cores, memory)
+    assert (system.usable_cores(), system.usable_memory()) == (cores, memory * GIB)
     monkeypatch.setattr(system, "OWN_CGROUPS", tmp_path / "none")
     assert (system.usable_cores(), system.usable_memory()) == (8, 64 * GIB)
