@@ -1,10 +1,13 @@
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from mt.config.load import load_config
 from mt.data.corpus import load_split
+from mt.run_directory import RunDirectory
 
 Call = Callable[..., tuple[int, str, str]]
 
@@ -103,3 +106,23 @@ def test_a_config_names_the_schema_of_the_current_folder(call: Call, tiny_corpus
     assert first_line("beside.yaml") == "# yaml-language-server: $schema=mt.schema.json"
     Path("configs/mine").mkdir(parents=True)
     assert first_line("configs/mine/below.yaml") == "# yaml-language-server: $schema=../../mt.schema.json"
+
+
+def test_a_run_to_begin_from_gives_its_own_corpus_or_the_languages_of_another(
+    call: Call, trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = trained.config_file.read_text()
+    trained.config_file.write_text(text.replace("num_train_pairs: null", "num_train_pairs: 100"))
+    asked: list[Any] = []
+
+    def propose(origin: object, data: object, minutes: object) -> SimpleNamespace:
+        asked.append(data)
+        return SimpleNamespace(yaml="", summary=[])
+
+    monkeypatch.setattr("mt.preflight.adapt.propose_adaptation", propose)
+    assert call("init", "--init-from", trained.path, "-o", "further.yaml")[0] == 0
+    assert call("init", "--init-from", trained.path, "-o", "other.yaml", "--data", "builtin:primer")[0] == 0
+    assert [(data.num_train_pairs, data.src, data.tgt) for data in asked] == [
+        (100, "en", "de"),
+        (None, "en", "de"),
+    ]

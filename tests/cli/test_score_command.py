@@ -57,6 +57,12 @@ def test_the_n_best_of_a_search_are_scored_as_it_scored_them(call: Call, score: 
     assert float(summary[1]) == pytest.approx(total, abs=1e-3)
 
 
+def test_unknown_words_are_counted(score: Call) -> None:
+    _, out, err = score("the dog sees milk.\tder Zebra Zebra sieht.\nmilk\tZebra\n")
+    assert [row.split("\t")[3] for row in out.splitlines()] == ["2", "1"]
+    assert "3 of them unknown" in err
+
+
 @pytest.mark.usefixtures("trained")
 def test_an_open_pipe_is_answered_line_by_line(start: Start) -> None:
     with start("score", "--tokens") as process:

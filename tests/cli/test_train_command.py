@@ -116,3 +116,14 @@ def test_a_bug_of_ours_asks_for_a_report_and_its_traceback_is_in_the_log(
     monkeypatch.setattr("mt.training.run.train", lambda *_: Path("nowhere").read_text())
     assert call("train", "--config", tiny_config_file, "--run", "other")[0] == 2
     assert "Traceback" not in Path("other/train.log").read_text()
+
+
+def test_a_restart_that_is_stopped_before_its_first_step_is_repeated_as_it_was(
+    call: Call, tiny_config_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert call("train", "-c", tiny_config_file, "--set", "training.max_steps=1")[0] == 0
+    monkeypatch.setattr("mt.training.run.load_corpus", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    code, _, err = call("train", "-c", tiny_config_file, "--restart")
+    assert code == 143
+    assert "The same command resumes the run." in err
+    assert not Path("runs/tiny.old-1").exists()
