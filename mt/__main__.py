@@ -15,12 +15,8 @@ from mt.errors import MtError, is_out_of_memory
 
 
 def main() -> None:
-    """Run a command; an error is one sentence on stderr, with MT_DEBUG=1 a traceback.
-
-    The exit code is 2 if the user can mend it, and 1 for a bug of ours or full memory.
-    """
+    """Run a command; an error is one sentence, with MT_DEBUG=1 a traceback; exit code 2, 1 for our bugs."""
     if processes.ARE_LAUNCHED:
-        # torchrun may be killed, and then nobody else would end its processes.
         system.end_with_parent()
     survive_losing_stderr()
     system.let_threads_look(3000)

@@ -52,7 +52,7 @@ def keep_freed_memory() -> None:
 
 
 def end_with_parent() -> None:
-    """Let Linux end this process when the one that started it has died."""
+    """Let Linux end this process when the one that started it has died: otherwise nobody would."""
     _call("prctl", 1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 

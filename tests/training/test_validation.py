@@ -83,18 +83,18 @@ def test_other_sets_are_translated_and_scored_by_themselves(
     make_objective: MakeObjective, make_batches: MakeBatches
 ) -> None:
     others = {
-        name: Dataset.from_dict({"src": [f"{name} one", f"{name} two"], "tgt": [name] * 2}) for name in "ab"
+        name: Dataset.from_dict({"src": [f"one {name}", f"two {name}"], "tgt": [name] * 2}) for name in "ab"
     }
     result = validate(
         make_objective(),
         make_batches([11]),
         Precision("float32", torch.device("cpu")),
-        translate=lambda sources: [source.split()[0] for source in sources],
+        translate=lambda sources: [source.split()[1] for source in sources],
         sources=SOURCES,
         references=REFERENCES,
         others=others,
     )
-    assert result.hypotheses == ["ein", "eine"]
+    assert result.hypotheses == ["Hund", "Katze"]
     assert [scores["chrf"].value for scores in result.others.values()] == [100.0, 100.0]
 
 
