@@ -108,3 +108,8 @@ def test_a_container_has_its_own_cores_and_memory(
     assert (system.usable_cores(), system.usable_memory()) == (cores, memory * GIB)
     monkeypatch.setattr(system, "OWN_CGROUPS", tmp_path / "none")
     assert (system.usable_cores(), system.usable_memory()) == (8, 64 * GIB)
+
+
+def test_the_peak_of_this_process_is_in_bytes() -> None:
+    # Torch alone takes some hundred megabytes.
+    assert 50e6 < system.peak_memory() < 1e12

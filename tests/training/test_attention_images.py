@@ -47,6 +47,12 @@ def test_pairs_that_are_too_short_or_too_long_are_passed_over(translator: ModelT
     ]
     expected = attention_image(translator, [good])
     assert expected is not None
+    # A cell is as dark as its weight.
+    [weights] = (
+        each.cross.mean((0, 1)).numpy() for each in translator.attention([good["src"]], [good["tgt"]])
+    )
+    cells = expected[-18 * len(weights) :: 18, -18 * weights.shape[1] :: 18, 0]
+    np.testing.assert_allclose(cells, 255 * (1 - weights**0.5), atol=1.01)
     np.testing.assert_array_equal(attention_image(translator, [*odd, good, *odd]), expected)
     assert attention_image(translator, odd) is None
 

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +25,7 @@ from mt.run_directory import RunDirectory
 from mt.special_tokens import UNK
 from mt.training.loss import Objective
 from mt.training.metrics_file import read_points
+from mt.training.progress import Progress
 from mt.training.resume import with_training
 from mt.training.run import run_training
 from mt.training.schedule import learning_rate
@@ -66,6 +68,43 @@ def test_a_finished_run_is_left_as_it_is(make_config: MakeConfig, run: RunDirect
     assert run_training(make_config("training.max_steps=2", "data.path=elsewhere"), run).was_finished
     assert contents(run.path) == before
     assert run_training(make_config("training.max_steps=3"), run).counters.step == 3
+
+
+def test_the_translations_that_are_shown_are_spread_over_the_validation_split(
+    make_config: MakeConfig, run: RunDirectory, tiny_corpus: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "mt"):
+        run_training(make_config("training.max_steps=1"), run)
+    sentences = (tiny_corpus / "validation.en").read_text().splitlines()
+    assert len(sentences) == 12
+    assert re.findall(r"  source +(.*)$", caplog.text, re.MULTILINE) == [sentences[0], sentences[6]]
+
+
+@pytest.mark.parametrize(("max_steps", "max_epochs", "total"), [(1, 5, 1), (100, 1, 6)])
+def test_the_steps_that_are_foreseen_are_those_of_the_limit_that_comes_first(
+    max_steps: int,
+    max_epochs: int,
+    total: int,
+    make_config: MakeConfig,
+    run: RunDirectory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    foreseen: list[Any] = []
+
+    def shown(*arguments: Any, **options: Any) -> Progress:
+        foreseen.append(options["total_steps"])
+        return Progress(*arguments, **options)
+
+    monkeypatch.setattr(mt.training.run, "Progress", shown)
+    run_training(make_config(f"training.max_steps={max_steps}", f"training.max_epochs={max_epochs}"), run)
+    assert foreseen == [total]
+
+
+def test_a_figure_that_was_not_finite_is_read_as_nan(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text('{"step": 3, "kind": "train", "loss": null, "rate": 0.5}\n')
+    [point] = read_points(tmp_path / "metrics.jsonl")
+    assert math.isnan(point.figures.pop("loss"))
+    assert (point.step, point.kind, point.figures) == (3, "train", {"rate": 0.5})
 
 
 def test_each_step_has_its_own_learning_rate(
