@@ -67,8 +67,8 @@ def test_a_signal_that_was_ignored_stays_ignored(
         signal.signal(number, before)
 
 
-@pytest.mark.parametrize("seconds", [0.0, -3.0])
-def test_time_that_is_up_before_the_start_stops_at_once(seconds: float) -> None:
+@pytest.mark.parametrize("seconds", [0.05, 0.0, -3.0])
+def test_time_that_is_up_also_before_the_start_stops_at_once(seconds: float) -> None:
     with Interruption(seconds) as interruption:
         time.sleep(0.1)
         assert interruption.signal == signal.SIGALRM
