@@ -15,7 +15,8 @@ from mt import distributed, processes
 from mt.config.config import Config
 from mt.config.write import config_to_yaml, fixed_options
 from mt.data.batches.stream import training_batches
-from mt.data.corpus import load_corpus, pairs_of
+from mt.data.chunks import pairs_of
+from mt.data.corpus import load_corpus
 from mt.data.prepare import make_tokenizers, prepare
 from mt.device import Precision, choose_device, settle_threads_and_memory
 from mt.errors import ConfigError, Interrupted, RunError
