@@ -4,21 +4,19 @@ They are written under a hidden name in the same folder, synced and renamed; the
 """
 
 import errno
-import fcntl
 import glob
 import hashlib
 import json
 import os
 import secrets
 import shutil
-import signal
-import sys
-import threading
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
+
+from mt import system
 
 _BLOCK_BYTES = 2**20
 
@@ -115,63 +113,45 @@ def make_folder(path: Path) -> None:
 
 @contextmanager
 def new_folder(folder: Path, *, replaces: bool = True) -> Iterator[Path]:
-    """An empty folder to fill in a ``with`` block, which then takes the place of ``folder``.
+    """An empty folder to fill in a ``with`` block, which then becomes ``folder``, in place of an old one.
 
-    It is locked until then, so that one process fills it, and removed if SIGTERM or SIGHUP ends this one.
+    Raises:
+        FileExistsError: If it must not replace what another process has made meanwhile.
     """
     remove_leftovers(folder.parent, folder.name)
     # After a kill between the two renames, `remove_leftovers` renames it back.
-    hidden, aside = _being_filled(folder), folder.with_name(f".{folder.name}.aside")
+    hidden, aside = _hidden(folder), folder.with_name(f".{folder.name}.aside")
+    hidden.mkdir()
     with ExitStack() as stack:
-        # After the lock is released.
+        # When the lock, by which others know that it is being filled, is released.
         stack.callback(remove_leftovers, folder.parent, folder.name)
-        try:
-            hidden.mkdir()
-            stack.enter_context(_locked(hidden))
-        except (FileExistsError, BlockingIOError) as error:
-            why = "another process is writing it: wait until it has ended"
-            raise OSError(errno.EBUSY, why, str(folder)) from error
-        if folder.exists() and not replaces:
-            raise OSError(errno.EEXIST, "another process has made it: name another folder", str(folder))
-        stack.enter_context(_ended_by_signals())
+        with suppress(OSError):
+            stack.enter_context(locked(hidden, shared=True))
         yield hidden
         for path in (*hidden.rglob("*"), hidden):
             sync(path)
         if folder.exists():
+            if not replaces:
+                raise FileExistsError(errno.EEXIST, "another process has made it meanwhile", str(folder))
             folder.rename(aside)
         hidden.rename(folder)
         sync(folder.parent)
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Hold the lock on a folder, where the file system has them; BlockingIOError if another process does."""
+def locked(folder: Path, *, shared: bool = False, waits: bool = True) -> Iterator[None]:
+    """Hold a lock on ``folder``; it is released when the process ends, however it ends.
+
+    Raises:
+        BlockingIOError: If another process holds one and this one does not wait.
+        OSError: If the file system has no locks for folders; many network file systems have shared ones only.
+    """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if isinstance(error, BlockingIOError):
-                raise
-        if not (folder.exists() and os.path.samestat(os.fstat(descriptor), folder.stat())):
-            raise BlockingIOError(errno.EAGAIN, "another process has removed it", str(folder))
+        system.lock(descriptor, shared=shared, waits=waits)
         yield
     finally:
         os.close(descriptor)
-
-
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP, where nothing handles them, raise SystemExit."""
-    both = (signal.SIGTERM, signal.SIGHUP) if threading.current_thread() is threading.main_thread() else ()
-    numbers = [number for number in both if signal.getsignal(number) is signal.SIG_DFL]
-    for number in numbers:
-        signal.signal(number, lambda number, _: sys.exit(128 + number))
-    try:
-        yield
-    finally:
-        for number in numbers:
-            signal.signal(number, signal.SIG_DFL)
 
 
 def remove_folder_atomically(folder: Path) -> None:
@@ -186,28 +166,24 @@ def remove_folder_atomically(folder: Path) -> None:
 def remove_leftovers(folder: Path, name: str = "*") -> None:
     """Finish or undo what killed processes were writing in ``folder``, if it had that name."""
     name = name if name == "*" else glob.escape(name)
-    _remove_unfinished(folder, name)
     for aside in list(folder.glob(f".{name}.aside")):
         replaced = aside.with_name(aside.name[1:].removesuffix(".aside"))
-        # Otherwise a process that is alive is about to replace it.
-        if not _being_filled(replaced).exists():
-            aside.rename(_hidden(replaced) if replaced.exists() else replaced)
-            sync(folder)
-    _remove_unfinished(folder, name)
-
-
-def _remove_unfinished(folder: Path, name: str) -> None:
+        aside.rename(_hidden(replaced) if replaced.exists() else replaced)
+        sync(folder)
     for path in list(folder.glob(f".{name}.partial-*")):
-        if path.is_dir():
-            with suppress(BlockingIOError), _locked(path):
-                shutil.rmtree(path)
-        else:
+        if not path.is_dir():
             path.unlink()
+        elif not _is_being_filled(path):
+            shutil.rmtree(path)
 
 
-def _being_filled(folder: Path) -> Path:
-    """The name of a folder while `new_folder` fills it, which is the same for all processes."""
-    return folder.with_name(f".{folder.name}.partial-folder")
+def _is_being_filled(folder: Path) -> bool:
+    """Whether a living process fills it; where there are no locks, it is taken for a leftover."""
+    try:
+        with locked(folder, waits=False):
+            return False
+    except OSError as error:
+        return isinstance(error, BlockingIOError)
 
 
 def _hidden(path: Path) -> Path:

@@ -1,7 +1,6 @@
 """A run directory, ``runs/<name>/``: the names of its files, its lock, and which run is the newest."""
 
 import contextlib
-import fcntl
 import itertools
 import os
 import socket
@@ -11,6 +10,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Self
 
+from mt import system
 from mt.errors import RunError
 from mt.files import make_folder, read_bytes, remove_leftovers, sync
 
@@ -98,14 +98,14 @@ class RunDirectory:
             try:
                 make_folder(self.path)
                 file = stack.enter_context(self.lock_file.open("a"))
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                system.lock(file.fileno(), waits=False)
             except OSError as error:
                 why = error.strerror
                 if isinstance(error, BlockingIOError):
                     why = f"it is in use by {self.holder() or 'another process'}; wait for it or stop it"
                 raise RunError(f"Cannot train in {self.path}: {why}. Or use another --run PATH.") from error
             # Closing alone would leave the lock with a forked child that inherited the descriptor.
-            stack.callback(fcntl.flock, file, fcntl.LOCK_UN)
+            stack.callback(system.unlock, file.fileno())
             stack.callback(os.ftruncate, file.fileno(), 0)
             file.truncate(0)
             file.write(f"process {os.getpid()} on {socket.gethostname()}")
@@ -119,7 +119,7 @@ class RunDirectory:
             # Not locked if it is empty, because a process that starts to train at that moment would fail.
             if name := file.read(300):
                 try:
-                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                    system.lock(file.fileno(), shared=True, waits=False)
                 except BlockingIOError:
                     return name
         return None

@@ -1,4 +1,4 @@
-"""What only the operating system knows or does, which no other module asks: cores, memory, settings.
+"""What only the operating system knows or does, which no other module asks: cores, memory, locks, signals.
 
 Where a system lacks what Linux has, such as macOS, there is another answer, or the setting is left out.
 """
@@ -7,11 +7,21 @@ import contextlib
 import ctypes
 import math
 import os
-import resource
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+if sys.platform == "win32":
+    raise ImportError("mt runs on Linux and macOS, and on Windows within WSL.")
+# Which Windows has not.
+import fcntl
+import resource
+
+# SIGHUP is sent when the terminal is closed; SLURM can send SIGUSR1 before the time limit of a job.
+STOP_SIGNALS: Sequence[signal.Signals] = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+RELOAD_SIGNAL: signal.Signals = signal.SIGHUP
+TIME_LIMIT_SIGNAL: signal.Signals = signal.SIGALRM
 
 # The control groups of Linux, with which containers and SLURM limit memory and cores.
 CGROUPS = Path("/sys/fs/cgroup")
@@ -40,6 +50,31 @@ def peak_memory() -> int:
     """The most bytes that this process has used so far."""
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def lock(file: int, *, shared: bool = False, waits: bool = True) -> None:
+    """Lock an open file or folder, until it is closed or the process ends.
+
+    Raises:
+        BlockingIOError: If another process has locked it and this one does not wait.
+        OSError: If the file system has no locks.
+    """
+    fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if waits else fcntl.LOCK_NB))
+
+
+def unlock(file: int) -> None:
+    """Unlock it, also for a forked child that has it open."""
+    fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def signal_after(seconds: float) -> None:
+    """Send `TIME_LIMIT_SIGNAL` to this process in so many seconds; 0 cancels that."""
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+def wait_for_input(descriptor: int) -> None:
+    """Let reading wait for input, also if another program has made the stream non-blocking."""
+    os.set_blocking(descriptor, True)
 
 
 def keep_freed_memory() -> None:

@@ -152,25 +152,25 @@ def filling(folder: Path) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def test_one_process_fills_a_folder_and_another_is_told_so(folder: Path) -> None:
-    with filling(folder) as other:
-        with pytest.raises(OSError, match=r"another process is writing it.*folder"), new_folder(folder):
-            pass
+def test_what_a_living_process_fills_is_not_removed_and_one_of_two_makes_the_folder(folder: Path) -> None:
+    has_made = pytest.raises(FileExistsError, match=r"another process has made it meanwhile.*folder")
+    with has_made, new_folder(folder, replaces=False), filling(folder) as other:
         remove_leftovers(folder.parent)
         other.communicate("end\n")
         assert other.returncode == 0
-    has_made = pytest.raises(OSError, match=r"another process has made it.*folder")
-    with has_made, new_folder(folder, replaces=False):
-        pass
     assert [path.name for path in folder.parent.rglob("*")] == ["folder", "new"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_folder_that_a_signal_leaves_unfinished_is_removed(folder: Path, number: signal.Signals) -> None:
+def test_a_folder_that_a_signal_leaves_unfinished_is_removed_by_the_next_to_make_it(
+    folder: Path, number: signal.Signals
+) -> None:
     with filling(folder) as other:
         other.send_signal(number)
-        assert other.wait(60) == 128 + number
-    assert [path.name for path in folder.parent.rglob("*")] == ["folder", "old"]
+        assert other.wait(60) == -number
+    with new_folder(folder) as filled:
+        (filled / "new").touch()
+    assert [path.name for path in folder.parent.rglob("*")] == ["folder", "new"]
 
 
 KILLED_AT = """

@@ -16,6 +16,7 @@ from mt.cli.options import on_one_line
 from mt.display import counted, one_line, progress
 from mt.errors import DataError, LinesError
 from mt.special_tokens import UNK_ID
+from mt.system import wait_for_input
 
 if TYPE_CHECKING:
     from mt.inference.segments import Translation
@@ -60,8 +61,8 @@ def lines_of(file: Path | None, *, keep_bad: bool = False) -> Iterator[str]:
     name = STDIN_NAME if file is None else str(file)
     try:
         if file is None:
-            # If another program has made it non-blocking, reading would end where nothing has arrived yet.
-            os.set_blocking(STDIN, True)
+            # Otherwise reading would end where nothing has arrived yet.
+            wait_for_input(STDIN)
         # The reading thread opens and closes the file itself: closing it in another thread, or exiting
         # Python, would wait for input, and using sys.stdin would make Python abort.
         with open(STDIN if file is None else file, "rb", closefd=file is not None) as stream:

@@ -5,7 +5,6 @@ its files, and is verified whenever it is opened. The whole cache may be deleted
 """
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import logging
@@ -13,12 +12,12 @@ import os
 import platform
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import TypeVar
 
-from mt.files import make_folder, remove_folder_atomically, sha256
+from mt.files import locked, make_folder, remove_folder_atomically, sha256
 
 LOG = logging.getLogger(__name__)
 
@@ -42,17 +41,6 @@ def cache_folder() -> Path:
     path = chosen or f"{shared if os.path.isabs(shared) else '~/.cache'}/mt"  # noqa: PTH117
     # There may be no home folder, which Path would refuse.
     return Path(os.path.expanduser(path))  # noqa: PTH111
-
-
-@contextlib.contextmanager
-def locked(folder: Path, kind: int = fcntl.LOCK_EX) -> Iterator[None]:
-    """Hold a lock on ``folder``; it is released when the process ends, however it ends."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, kind)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def cached(key: object, fill: Callable[[Path], int], load: Callable[[Path], T]) -> T:
@@ -88,7 +76,7 @@ def _make(
         folder = Path(partial)
         # Not every file system has locks. Over NFS, what is open for reading cannot be locked exclusively.
         with contextlib.suppress(OSError):
-            stack.enter_context(locked(folder, fcntl.LOCK_SH))
+            stack.enter_context(locked(folder, shared=True))
         is_kept = fill(folder) > MANY_PAIRS
         # What is mapped stays mapped, whatever becomes of the names of its files.
         result = load(folder)
@@ -125,5 +113,5 @@ def _remove_unused(folder: Path) -> None:
             if time.time() - newest > _MOST_DAYS * 24 * 3600:
                 remove_folder_atomically(path)
             elif path.name.startswith("."):
-                with locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB):
+                with locked(path, waits=False):
                     remove_folder_atomically(path)

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Literal, get_origin, get_type_hints
 
 from mt import __version__
 from mt.checkpoint.seal import sealed, unsealed
-from mt.data.cache import locked
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.errors import CheckpointError
-from mt.files import read_bytes, read_text, remove_folder_atomically, sha256
+from mt.files import locked, read_bytes, read_text, remove_folder_atomically, sha256
 from mt.run_directory import RunDirectory
 
 if TYPE_CHECKING:

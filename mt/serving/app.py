@@ -32,6 +32,7 @@ from mt.serving.api import Refusal, TranslateAnswer, TranslateRequest
 from mt.serving.batching import BatchedTranslator
 from mt.serving.log import NOTED, Metrics, log_requests
 from mt.serving.page import PAGE
+from mt.system import RELOAD_SIGNAL
 
 LOG = logging.getLogger(__name__)
 
@@ -258,7 +259,7 @@ def serve(service: Service, listening: socket.socket) -> None:
     if not os.isatty(_STDERR):
         # In a thread of its own, while requests are answered with what was loaded before.
         reloading = ThreadPoolExecutor(1)
-        signal.signal(signal.SIGHUP, lambda *_: [reloading.submit(run.reload) for run in service.runs])
+        signal.signal(RELOAD_SIGNAL, lambda *_: [reloading.submit(run.reload) for run in service.runs])
     host, port = listening.getsockname()[:2]
     LOG.info("serving at http://%s:%d; Ctrl-C stops", f"[{host}]" if ":" in host else host, port)
     uvicorn.Server(config).run(sockets=[listening])

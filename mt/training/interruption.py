@@ -10,9 +10,8 @@ from typing import Self
 
 from mt import processes
 from mt.errors import Interrupted
+from mt.system import STOP_SIGNALS, TIME_LIMIT_SIGNAL, signal_after
 
-# SIGHUP is sent when the terminal is closed; SLURM can send SIGUSR1 before the time limit of a job.
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 MORE_TO_DO = 75
 """The exit code at a time limit: EX_TEMPFAIL, upon which a job script may queue the run again."""
 
@@ -36,19 +35,19 @@ class Interruption(contextlib.ExitStack):
     def __enter__(self) -> Self:
         if threading.current_thread() is not threading.main_thread():
             if self._max_seconds is not None:
-                timer = threading.Timer(self._max_seconds, setattr, (self, "signal", signal.SIGALRM))
+                timer = threading.Timer(self._max_seconds, setattr, (self, "signal", TIME_LIMIT_SIGNAL))
                 timer.daemon = True
                 timer.start()
                 self.callback(timer.cancel)
             return self
-        for number in SIGNALS:
+        for number in STOP_SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self.callback(signal.signal, number, signal.signal(number, self._remember))
         if self._max_seconds is not None:
-            self.callback(signal.signal, signal.SIGALRM, signal.signal(signal.SIGALRM, self._remember))
-            self.callback(signal.setitimer, signal.ITIMER_REAL, 0)
+            self.callback(signal.signal, TIME_LIMIT_SIGNAL, signal.signal(TIME_LIMIT_SIGNAL, self._remember))
+            self.callback(signal_after, 0)
             # Zero would disarm the timer.
-            signal.setitimer(signal.ITIMER_REAL, max(self._max_seconds, 1e-6))
+            signal_after(max(self._max_seconds, 1e-6))
         return self
 
     @property
@@ -77,14 +76,14 @@ class Interruption(contextlib.ExitStack):
         """128 plus the number of the signal, as shells expect; 75 at the time limit."""
         if self.signal is None:
             return MORE_TO_DO if self.is_agreed else 0
-        return MORE_TO_DO if self.signal == signal.SIGALRM else 128 + self.signal
+        return MORE_TO_DO if self.signal == TIME_LIMIT_SIGNAL else 128 + self.signal
 
     @property
     def reason(self) -> str:
         """The name of the signal, or the time limit, in words."""
         if self.signal is None:
             return "another process was asked to stop" if self.is_agreed else "nothing"
-        return "the time is up" if self.signal == signal.SIGALRM else self.signal.name
+        return "the time is up" if self.signal == TIME_LIMIT_SIGNAL else self.signal.name
 
     def _remember(self, number: int, frame: FrameType | None) -> None:
         if self.signal is not None:

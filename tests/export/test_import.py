@@ -379,14 +379,14 @@ def test_of_two_imports_at_once_one_wins(
 ) -> None:
     original, save = make_original(tmp_path / "original", pieces), CheckpointStore.save
 
-    def save_while_another_begins(*arguments: Any, **options: Any) -> Any:
+    def save_when_another_has_ended(*arguments: Any, **options: Any) -> Any:
         monkeypatch.undo()
-        with pytest.raises(OSError, match="another process is writing it"):
-            imported(original, tmp_path / "run")
+        assert imported(original, tmp_path / "run").src_tokenizer.size > 200
         return save(*arguments, **options)
 
-    monkeypatch.setattr(CheckpointStore, "save", save_while_another_begins)
-    assert imported(original, tmp_path / "run").src_tokenizer.size > 200
+    monkeypatch.setattr(CheckpointStore, "save", save_when_another_has_ended)
+    with pytest.raises(FileExistsError, match="another process has made it"):
+        imported(original, tmp_path / "run")
     assert {path.name for path in tmp_path.iterdir()} == {"original", "run"}
 
 

@@ -9,7 +9,9 @@ import pytest
 from mt import processes
 from mt.config.config import Config
 from mt.run_directory import RunDirectory
-from mt.training.interruption import SIGNALS, Interruption
+from mt.training.interruption import Interruption
+
+STOP_SIGNALS = signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1
 from mt.training.run import run_training
 
 
@@ -23,7 +25,7 @@ from mt.training.run import run_training
     ],
 )
 def test_a_signal_is_remembered_and_the_handlers_come_back(number: signal.Signals, code: int) -> None:
-    before = [signal.getsignal(each) for each in SIGNALS]
+    before = [signal.getsignal(each) for each in STOP_SIGNALS]
     with Interruption() as interruption:
         assert interruption.signal is None
         assert interruption.exit_code == 0
@@ -33,7 +35,7 @@ def test_a_signal_is_remembered_and_the_handlers_come_back(number: signal.Signal
         # Schedulers may send theirs more than once: the first counts, and no harm is done.
         os.kill(os.getpid(), signal.SIGTERM)
         assert interruption.exit_code == code
-    assert [signal.getsignal(each) for each in SIGNALS] == before
+    assert [signal.getsignal(each) for each in STOP_SIGNALS] == before
 
 
 def test_one_of_several_processes_does_not_stop_before_all_know(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,7 +55,7 @@ def test_ctrl_c_after_another_signal_stops_at_once() -> None:
     assert signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("number", STOP_SIGNALS)
 def test_a_signal_that_was_ignored_stays_ignored(
     number: signal.Signals,
 ) -> None:
@@ -78,7 +80,7 @@ def test_time_that_is_up_also_before_the_start_stops_at_once(seconds: float) -> 
 def test_another_thread_trains_and_its_time_limit_holds(
     make_config: Callable[..., Config], run: RunDirectory
 ) -> None:
-    before = [signal.getsignal(each) for each in SIGNALS]
+    before = [signal.getsignal(each) for each in STOP_SIGNALS]
     with ThreadPoolExecutor(1) as executor:
         endless = make_config("training.max_steps=null", "training.max_epochs=100000")
         stopped = executor.submit(run_training, endless, run, max_seconds=0.5).result()
@@ -88,4 +90,4 @@ def test_another_thread_trains_and_its_time_limit_holds(
         ended = executor.submit(run_training, make_config(f"training.max_steps={last}"), run).result()
         assert ended.finished is not None
         assert ended.counters.step == last
-    assert [signal.getsignal(each) for each in SIGNALS] == before
+    assert [signal.getsignal(each) for each in STOP_SIGNALS] == before

@@ -15,11 +15,10 @@ from sacrebleu.metrics.bleu import BLEU
 from torch import Tensor, nn
 
 from mt.checkpoint.record import MODEL
-from mt.data.cache import locked
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.unsegmented_scripts import bleu_tokenizer
 from mt.errors import EngineError, LinesError, OverflowedLinesError
-from mt.files import make_folder, new_folder, remove_leftovers
+from mt.files import locked, make_folder, new_folder, remove_leftovers
 from mt.inference.engine.ctranslate2_engine import CTranslate2Engine, cpu_has_int8
 from mt.inference.engines import Engine, Sentence
 from mt.inference.exported_folder import REFUSED, ExportPrecision, remove_stale, write_export_record
