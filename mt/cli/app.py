@@ -26,11 +26,13 @@ class _Command(TyperCommand):
         super().__init__(*args, help="\n\n".join(unwrapped), **more)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Refuse options that are empty, and repeated ones of which only the last would count."""
+        """Refuse options that are empty or NaN, and repeated ones of which only the last would count."""
         values, _, order = self.make_parser(ctx).parse_args(args=list(args))
         for option in order:
             if values[str(option.name)] == "" and option.opts[0].startswith("-"):
                 ctx.fail(f"{option.opts[0]} is empty: give it a value, or leave it out.")
+            if option.type.name.startswith("float") and values[str(option.name)].lower() in ("nan", "inf"):
+                ctx.fail(f"{option.opts[0]} must be a finite number.")
             if order.count(option) > 1 and not option.multiple:
                 ctx.fail(
                     f"{option.opts[0]} was given {order.count(option)} times, but can only have one value."
