@@ -10,9 +10,9 @@ from mt import processes
 from mt.config.config import Config
 from mt.run_directory import RunDirectory
 from mt.training.interruption import Interruption
+from mt.training.run import run_training
 
 STOP_SIGNALS = signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1
-from mt.training.run import run_training
 
 
 @pytest.mark.parametrize(
