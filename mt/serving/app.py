@@ -185,14 +185,12 @@ async def _refuse(request: Request, error: Exception) -> JSONResponse:
     """Answer with the reason in a sentence, which is also in the log."""
     status, headers = 422, None
     match error:
-        case HTTPException(status_code=400):
-            # FastAPI could not read it.
-            status = 400
-            sentence = (
-                "body: it breaks off, is not JSON in UTF-8, or has too long a number or too deep a nesting."
-            )
         case HTTPException():
             status, sentence, headers = error.status_code, error.detail, error.headers
+            if status == 400:  # FastAPI could not read it.
+                sentence = (
+                    "body: it breaks off, is not JSON in UTF-8, or has too long a number or deep nesting."
+                )
         case RequestValidationError():
             problem = error.errors()[0]
             location = ".".join(map(str, problem["loc"]))

@@ -1,15 +1,19 @@
-"""Batches across requests: whatever waits when the translator is free is translated together, by turns.
+"""Batches across requests: whatever waits when the translator is free is translated together.
 
-A request of more than one turn is searched beside all others, so that these wait for one turn of it.
-Which sentences share a batch does not change their translations, except for ties (`mt.search`).
+After half a second, a batch makes way for one of at most half its size, so that nobody waits for a much
+larger request. Which texts share a batch does not change their translations, except for ties (`mt.search`).
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
+from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from mt.errors import LinesError, MtError
@@ -22,46 +26,25 @@ from mt.serving.api import Result, TranslateRequest, TranslationAnswer
 
 LOG = logging.getLogger(__name__)
 
-# Source tokens of a turn, half a second of work on a small CPU; of CTranslate2, which has a worker for each
-# core, for each sentence that it translates at once. With a beam, they count once for each hypothesis.
-_TURN_TOKENS = {"torch": 1024, "ctranslate2": 16}
-_TIMES_ON_CUDA = 16
-_CHARACTERS_OF_A_TOKEN = 4
-_LARGE_AT_ONCE = 2
-"""Requests of more than one turn that are searched at the same time."""
+_TURN_SECONDS = 0.5
+# Of a sentence: a batch has as many as the engine likes, and CTranslate2 searches as many before it stops.
+_CHARACTERS, _TOKENS = 64, 16
 
 
 class _AbandonedError(Exception):
     """Nobody is waiting for the batch any more."""
 
 
-class _InTurns:
-    """An engine that computes in the one thread given, and lets others compute there after each turn."""
-
-    def __init__(self, engine: Engine, thread: ThreadPoolExecutor) -> None:
-        self._engine, self._thread = engine, thread
-        self.turn_tokens = _TURN_TOKENS[engine.name]
-        self.turn_tokens *= engine.batch_sentences if engine.name == "ctranslate2" else 1
-        self.turn_tokens *= _TIMES_ON_CUDA if engine.device == "cuda" else 1
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._engine, name)
-
-    def search(
-        self, sentences: Sequence[Sentence], rules: Rules, check: Check, after: After
-    ) -> list[list[Hypothesis]]:
-        """Search as the engine does, in turns."""
-        found: dict[int, list[Hypothesis]] = {}
-        for batch in batches_by_length(sentences, self.turn_tokens // rules.beam.size):
-            some = [sentences[index] for index in batch]
-            turn = self._thread.submit(self._engine.search, some, rules, check, lambda indices: None)
-            found |= zip(batch, turn.result(), strict=True)
-            after(batch)
-        return [found[index] for index in range(len(sentences))]
-
-    def attention(self, *arguments: Any) -> Any:
-        """The attention that the engine records."""
-        return self._thread.submit(self._engine.attention, *arguments).result()
+def _search_in_turns(
+    engine: Engine, sentences: Sequence[Sentence], rules: Rules, check: Check, after: After
+) -> list[list[Hypothesis]]:
+    """Search as the engine does, which does not stop before it is done, with some sentences at a time."""
+    found: dict[int, list[Hypothesis]] = {}
+    for batch in batches_by_length(sentences, _TOKENS * engine.batch_sentences // rules.beam.size):
+        some = [sentences[index] for index in batch]
+        found |= zip(batch, engine.search(some, rules, check, lambda indices: None), strict=True)
+        after(batch)
+    return [found[index] for index in range(len(sentences))]
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,9 +53,12 @@ class _Job:
 
     texts: Sequence[str]
     asked: TranslateRequest
-    results: asyncio.Future[list[Result]]
-    turns: float
-    """How many turns it takes, at most."""
+    results: Future[list[Result]] = field(default_factory=Future)
+
+    @property
+    def size(self) -> int:
+        """Its characters, which count once for each hypothesis."""
+        return self.asked.beam * sum(map(len, self.texts))
 
 
 class BatchedTranslator:
@@ -84,30 +70,29 @@ class BatchedTranslator:
         self.count_batch: Callable[[int], object] = lambda num_texts: None
         """Called with the number of texts in each batch."""
         self._load = load
-        # The same thread for all turns, because each thread that uses torch gets its own OpenMP threads.
-        self._thread = ThreadPoolExecutor(1)
-        self._readers = ThreadPoolExecutor(1 + _LARGE_AT_ONCE)
-        self._room_for_large = asyncio.Semaphore(_LARGE_AT_ONCE)
-        self.translator = self._in_turns(load())
+        self.translator = self._loaded()
         self.src, self.tgt = self.translator.facts.src, self.translator.facts.tgt
         self._max_waiting = max_waiting
         self._jobs: list[_Job] = []
-        self._worker: asyncio.Task[None] | None = None
+        # The same thread for all batches, because each thread that uses torch gets its own OpenMP threads.
+        self._thread = ThreadPoolExecutor(1)
 
     def reload(self) -> None:
         """Load the translator again, and use it from the next batch on; keep the old one if that fails."""
         try:
-            self.translator = self._in_turns(self._load())
+            self.translator = self._loaded()
         except Exception as error:  # Nobody reads the result of this thread.
             kind = "" if isinstance(error, MtError) else f"{type(error).__name__}: "
             LOG.error("%s is served as it was loaded before: %s%s", self.name, kind, error)
             return
         LOG.info("%s: serving %s", self.name, self.translator.facts.checkpoint)
 
-    def _in_turns(self, loaded: Translator) -> Translator:
-        translator = copy(loaded)
-        engine: Any = _InTurns(loaded.engine, self._thread)
-        translator.engine = engine
+    def _loaded(self) -> Translator:
+        translator = self._load()
+        if translator.engine.name == "ctranslate2":
+            engine: Any = copy(translator.engine)
+            engine.search = partial(_search_in_turns, translator.engine)
+            translator.engine = engine
         return translator
 
     def health(self) -> dict[str, str | int]:
@@ -131,79 +116,82 @@ class BatchedTranslator:
         num_waiting = self.num_waiting()
         if num_waiting and num_waiting + len(texts) > self._max_waiting:
             raise asyncio.QueueFull
-        engine: Any = self.translator.engine
-        turns = asked.beam * sum(map(len, texts)) / _CHARACTERS_OF_A_TOKEN / engine.turn_tokens
-        job = _Job(texts, asked, asyncio.get_running_loop().create_future(), turns)
+        job = _Job(texts, asked)
         self._jobs.append(job)
-        if turns > 1:
-            large = asyncio.create_task(self._work_beside(job))
-            job.results.add_done_callback(lambda _: large)  # Otherwise it might be collected.
-        elif self._worker is None or self._worker.done():
-            self._worker = asyncio.create_task(self._work())
-        return await job.results
+        self._thread.submit(self._work)
+        return await asyncio.wrap_future(job.results)
 
     def num_waiting(self) -> int:
         """How many texts wait."""
-        return sum(len(job.texts) for job in self._jobs if not job.results.done())
+        return sum(len(job.texts) for job in [*self._jobs] if not job.results.done())
 
-    async def _work(self) -> None:
-        """Translate the oldest request, with others of its settings in the same turn, until none waits."""
-        while waiting := [job for job in self._jobs if job.turns <= 1 and not job.results.done()]:
-            beam, n_best = waiting[0].asked.beam, waiting[0].asked.n_best
-            served, turns = [], 0.0
-            for job in waiting:
-                if (job.asked.beam, job.asked.n_best) == (beam, n_best) and turns + job.turns <= 1:
-                    served.append(job)
-                    turns += job.turns
-            await self._answer(served)
+    def _work(self, most: float = math.inf) -> None:
+        """Answer the oldest request of at most this size, with others of its settings."""
+        served: list[_Job] = []
+        room = min(most, _CHARACTERS * self.translator.engine.batch_sentences)
+        for job in [*self._jobs]:
+            first = served[0].asked if served else job.asked
+            is_alike = (job.asked.beam, job.asked.n_best) == (first.beam, first.n_best)
+            if job.results.done():
+                self._jobs.remove(job)
+            elif is_alike and job.size <= (room if served else most):
+                self._jobs.remove(job)
+                served.append(job)
+                room -= job.size
+        if served:
+            self._answer(served)
 
-    async def _work_beside(self, job: _Job) -> None:
-        """Translate a request of more than one turn, which takes turns with the others."""
-        async with self._room_for_large:
-            if not job.results.done():
-                await self._answer([job])
-
-    async def _answer(self, jobs: Sequence[_Job]) -> None:
-        self._jobs = [job for job in self._jobs if job not in jobs and not job.results.done()]
+    def _answer(self, jobs: Sequence[_Job]) -> None:
         try:
-            loop = asyncio.get_running_loop()
-            answers = await loop.run_in_executor(self._readers, self._translate, jobs)
+            for job, results in self._translate(jobs):
+                with suppress(InvalidStateError):
+                    job.results.set_result(results)
         except Exception as error:
             for job in jobs:
                 if isinstance(error, LinesError) and len(jobs) > 1:
                     # A bad text fails its own request alone, by its number there.
-                    await self._answer([job])
-                elif not job.results.done():
-                    job.results.set_exception(error)
-            return
-        for job, results in zip(jobs, answers, strict=True):
-            if not job.results.done():
-                job.results.set_result(results)
+                    self._answer([job])
+                else:
+                    with suppress(InvalidStateError):
+                        job.results.set_exception(error)
 
-    def _translate(self, jobs: Sequence[_Job]) -> list[list[Result]]:
-        def stop_if_abandoned() -> None:
+    def _translate(self, jobs: Sequence[_Job]) -> Iterator[tuple[_Job, list[Result]]]:
+        turn_began = time.monotonic()
+
+        def check() -> None:
+            nonlocal turn_began
             if all(job.results.done() for job in jobs):
                 raise _AbandonedError
+            if time.monotonic() - turn_began > _TURN_SECONDS:
+                self._work(sum(job.size for job in jobs) / 2)
+                turn_began = time.monotonic()
 
         # Another one may be loaded meanwhile.
-        translator, asked = self.translator, jobs[0].asked
-        texts = [text for job in jobs for text in job.texts]
+        translator = self.translator
+        texts, asked = [text for job in jobs for text in job.texts], jobs[0].asked
         self.count_batch(len(texts))
         translations = translator.n_best(
             texts,
             num_best=asked.n_best,
             strategy=Beam(asked.beam) if asked.beam > 1 else None,
-            before_each_step=stop_if_abandoned,
+            before_each_step=check,
         )
         rest = iter(translations)
-        return [[_result(translator, text, next(rest), job) for text in job.texts] for job in jobs]
+        for job in jobs:
+            results = []
+            for text in job.texts:
+                check()
+                results.append(_result(translator, text, next(rest), job.asked))
+            yield job, results
 
 
-def _result(translator: Translator, text: str, best_first: Sequence[Translation], job: _Job) -> Result:
+def _result(
+    translator: Translator, text: str, best_first: Sequence[Translation], asked: TranslateRequest
+) -> Result:
     answers = [
         TranslationAnswer(text=each.text, score=each.score, log_prob=each.log_prob) for each in best_first
     ]
-    if job.asked.alignment and not job.results.done():
+    if asked.alignment:
         alignments = translator.align(text, best_first)
         for answer, alignment in zip(answers, alignments, strict=True):
             answer.alignment = None if alignment is None else list(alignment)

@@ -109,7 +109,7 @@ def test_a_run_is_chosen_by_its_name_or_its_languages(translator: ModelTranslato
 BAD_BODIES = {
     b"": "body",
     b'{"text": "\xff"}': "is not JSON in UTF-8",
-    b"[" * 4_000: "too deep a nesting",
+    b"[" * 4_000: "deep nesting",
     b'{"beam": ' + b"9" * 4_500 + b"}": "too long a number",
     b"{": "JSON",
     b"[]": "dictionary",

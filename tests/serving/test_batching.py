@@ -11,6 +11,8 @@ import pytest
 
 from mt.errors import LinesError
 from mt.inference.model_translator import ModelTranslator
+from mt.inference.translator import Translator
+from mt.run_directory import RunDirectory
 from mt.search.strategy import Beam
 from mt.serving.api import Result, TranslateRequest
 from mt.serving.batching import BatchedTranslator
@@ -79,19 +81,17 @@ def test_what_waits_with_the_same_settings_is_searched_together(
     assert ["".join(texts) for texts in gate.searched] == ["Anna", "aaaaabbbbbdd", "ce"]
 
 
-def test_a_large_request_is_searched_in_turns_with_others(
-    translator: ModelTranslator,
-    batched: BatchedTranslator,
-    reference: ModelTranslator,
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("engine", ["torch", "ctranslate2"])
+def test_a_large_request_makes_way_for_smaller_ones(
+    engine: Any, trained: RunDirectory, reference: ModelTranslator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine: Any = batched.translator.engine
-    engine.turn_tokens, searched, really = 64, [], translator.engine.search
-    texts = ["\n".join(["Anna buys milk.", "the dog sees a house.", "my aunt finds milk."] * 4)] * 3
+    pytest.importorskip(engine)
+    translator = Translator.from_run(trained, engine=engine, device="cpu", precision="float32")
+    texts = ["\n".join(["Anna buys milk.", "the dog sees a house.", "my aunt finds milk."] * 30)] * 3
+    searched, really = list[int](), translator.engine.search
 
     def search(sentences: Sequence[Any], *arguments: Any) -> Any:
         searched.append(len(sentences))
-        time.sleep(0.02)
         return really(sentences, *arguments)
 
     async def ask() -> None:
@@ -102,11 +102,13 @@ def test_a_large_request_is_searched_in_turns_with_others(
         assert not large.done()
         assert texts_of(await large) == reference.translate(texts, strategy=Beam(4))
 
+    monkeypatch.setattr("mt.serving.batching._TURN_SECONDS", 0.0)
     monkeypatch.setattr(translator.engine, "search", search)
+    batched = BatchedTranslator(lambda: translator, "tiny", max_waiting=20)
     asyncio.run(ask())
-    # Of its 36 sentences, those of four hypotheses and 5 or 6 tokens each, and the small one's.
-    assert sum(searched) == 36 + 1
-    assert max(searched) <= 64 / 4 / 5
+    assert sum(searched) == 270 + 1
+    # CTranslate2, which does not stop before it is done, gets few sentences at a time.
+    assert engine == "torch" or max(searched) < 270
 
 
 @pytest.mark.usefixtures("little_memory")
@@ -114,20 +116,19 @@ def test_a_bad_text_fails_its_own_request_alone_and_by_its_own_number(
     gate: "Gate", batched: BatchedTranslator, reference: ModelTranslator
 ) -> None:
     good = ["Anna buys milk.", "the dog sees a house."]
+    bad = [*good * 6, "milk " * 14]
     expected = reference.translate(good)
 
     async def ask() -> None:
         first = start(batched.translate(good[:1], asked()))
         await entered(gate)
-        others = [
-            start(batched.translate(texts, asked())) for texts in (good, [good[0], "milk " * 14], good[1:])
-        ]
+        others = [start(batched.translate(texts, asked())) for texts in (good, bad, good[1:])]
         await asyncio.sleep(0)
         gate.opened.set()
         results = await asyncio.gather(first, *others, return_exceptions=True)
-        bad = results.pop(2)
-        assert isinstance(bad, LinesError)
-        assert "line 2 has a sentence of 14 tokens that does not fit into memory" in str(bad)
+        refused = results.pop(2)
+        assert isinstance(refused, LinesError)
+        assert "line 13 has a sentence of 14 tokens that does not fit into memory" in str(refused)
         answers = [texts_of(each) for each in results if not isinstance(each, BaseException)]
         assert answers == [expected[:1], expected, expected[1:]]
 
