@@ -50,6 +50,8 @@ def test_the_worst_sentences(call: Call, trained: RunDirectory) -> None:
     # The last of the test split has a word that training never saw.
     assert "source       the zebra sees milk." in worst[0]
     assert "reference    das Zebra sieht Milch." in worst[0]
+    # More than are kept without being asked for.
+    assert call("evaluate", "--worst", "11")[1].count("\nsentence ") == 11
 
 
 def test_figures_as_json(call: Call, trained: RunDirectory, tmp_path: Path) -> None:

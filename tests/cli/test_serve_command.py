@@ -112,7 +112,11 @@ def test_who_may_ask(call: Call, trained: RunDirectory, served: Callable[[Ask], 
     assert call(*command, "--token-file", "token").code == 0
     ended = call(*command, "--host", "0.0.0.0")
     assert "--token-file" in ended.err
-    assert statuses == [200, 400, 200, 200, 200, 200, 401, 200, 200, 200, 200, 200]
+    for mode, is_open in ((0o600, False), (0o640, True), (0o604, True)):
+        Path("token").chmod(mode)
+        warning = "others can read the token file token: chmod 600 token"
+        assert (warning in call(*command, "--token-file", "token").err) is is_open
+    assert statuses[:12] == [200, 400, 200, 200, 200, 200, 401, 200, 200, 200, 200, 200]
 
 
 @pytest.mark.parametrize("package", ["fastapi", "uvicorn"])

@@ -89,6 +89,7 @@ def test_a_sentence_that_does_not_fit_into_memory_is_a_bad_line(call: Call) -> N
     code, out, err = call("translate", "--file", file)
     assert (code, out) == (2, "der Hund sieht Milch.\n")
     assert "line 2 has a sentence of 9 tokens that does not fit into memory" in err
+    assert "Continue after it with tail -n +3," in err
     out = call("translate", "--file", file, "--on-error", "empty")[1]
     assert out == "der Hund sieht Milch.\n\nAnna sieht Milch.\n"
 

@@ -17,7 +17,7 @@ from mt.errors import ConfigError, EngineError
 from mt.export.export import Library, export_model
 from mt.inference.engine.ctranslate2_engine import load_exported
 from mt.inference.engines import Rules, Sentence
-from mt.inference.loaded_model import LoadedModel
+from mt.inference.loaded_model import LoadedModel, build_model
 from mt.inference.model_translator import ModelTranslator
 from mt.inference.torch_engine import label_log_probs
 from mt.search.strategy import Beam
@@ -96,6 +96,19 @@ def assert_same_log_probs(loaded: LoadedModel, folder: Path, pairs: Pairs) -> No
         logits = model(input_ids=batch.src_ids, decoder_input_ids=batch.tgt_ids).logits
         theirs = logits.log_softmax(-1).gather(-1, batch.labels[..., None])[..., 0]
         torch.testing.assert_close(theirs, label_log_probs(loaded.model, batch), atol=1e-4, rtol=1e-4)
+
+
+def test_what_only_the_source_has_gets_no_probability(
+    make_loaded: MakeLoaded, pairs: Pairs, tmp_path: Path
+) -> None:
+    """A pre-norm model has one size for both vocabularies there."""
+    one = make_loaded("model.norm_first=true", "model.tie_output=false")
+    src, tgt = sorted((one.src_tokenizer, one.tgt_tokenizer), key=lambda each: -each.size)
+    assert src.size > tgt.size
+    model = build_model(one.config, src, tgt).eval()
+    loaded = replace(one, model=model, src_tokenizer=src, tgt_tokenizer=tgt)
+    library_of("transformers").write(loaded, tmp_path, "float32")
+    assert_same_log_probs(loaded, tmp_path, pairs)
 
 
 @pytest.mark.parametrize(("cell", "library", "number"), MATRIX)
