@@ -198,16 +198,8 @@ def test_the_limits_of_the_command_are_those_of_the_service(
     served: list[Any] = []
     monkeypatch.setattr("mt.serving.app.serve", lambda service, listening: served.append(service))
     (tmp_path / "token").write_text("s3cret\n")
-    limits = [
-        "--timeout",
-        "1",
-        "--max-text",
-        "9",
-        "--max-queue",
-        "2",
-        "--token-file",
-        str(tmp_path / "token"),
-    ]
+    token = ["--token-file", str(tmp_path / "token")]
+    limits = ["--timeout", "1", "--max-text", "9", "--max-queue", "2", *token]
     with pytest.raises(SystemExit, match="0"):
         cli(["serve", "--run", str(trained.path), "--port", "0", "--engine", "torch", *limits])
     client = TestClient(served[0].app(), headers={"Authorization": "Bearer s3cret"})
@@ -314,30 +306,23 @@ def test_a_reload_serves_what_is_loaded_then_or_what_was_there(
 ) -> None:
     newer = copy(translator)
     newer.facts = replace(newer.facts, checkpoint="step_9")
-    loaded = iter([translator, newer])
+    loaded: list[Any] = [translator, newer, CheckpointError("it is gone"), KeyError("odd")]
 
     def load() -> Translator:
-        try:
-            return next(loaded)
-        except StopIteration:
-            raise CheckpointError("it is gone") from None
+        if isinstance(loaded[0], Exception):
+            raise loaded.pop(0)
+        made: Translator = loaded.pop(0)
+        return made
 
     batched = BatchedTranslator(load, "tiny", max_waiting=9)
     with client_of(batched) as client:
-        for checkpoint in (translator.facts.checkpoint, "step_9", "step_9"):
+        for checkpoint in (translator.facts.checkpoint, "step_9", "step_9", "step_9"):
             assert client.post("/translate", json={"text": SENTENCE}).status_code == 200
             assert client.get("/health").json()["runs"][0]["checkpoint"] == checkpoint
-            batched.reload()
-    assert "it is gone" in caplog.text
-
-
-def test_a_failed_reload_is_logged_whatever_it_was(
-    translator: ModelTranslator, caplog: pytest.LogCaptureFixture
-) -> None:
-    loads = iter([translator])
-    batched = BatchedTranslator(lambda: next(loads), "tiny", max_waiting=9)
-    batched.reload()
-    assert "tiny is served as it was loaded before: StopIteration" in caplog.text
+            if loaded:
+                batched.reload()
+    for reason in ("it is gone", "KeyError: 'odd'"):
+        assert f"tiny is served as it was loaded before: {reason}" in caplog.text
 
 
 async def send(app: Any, messages: AsyncIterator[dict[str, object]]) -> tuple[int, Any]:
