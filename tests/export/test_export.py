@@ -25,7 +25,9 @@ MakeLoaded = Callable[..., LoadedModel]
 Pairs = tuple[list[str], list[str]]
 NUM_QUICK = 24
 FIRST_SEED = 60
-CELLS = list(product(("pre", "post"), ("tied", "untied"), ("word", "bpe"), ("bias", "none")))
+CELLS: list[tuple[str, ...]] = list(
+    product(("pre", "post"), ("tied", "untied"), ("word", "bpe"), ("bias", "none"))
+)
 LIBRARIES = ["ctranslate2", "transformers"]
 # All cells with 200 sentences take long. In the quick tests each library has one half of them, in which every
 # two values meet.
