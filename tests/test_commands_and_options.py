@@ -1,5 +1,7 @@
 """The commands, their options, and the options of a config: what users may rely on."""
 
+from typing import Any
+
 import typer.main
 
 from mt.cli.app import app
@@ -67,14 +69,14 @@ OPTIONS = {
 
 
 def test_commands_and_their_options_are_those_that_are_promised() -> None:
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    program: Any = typer.main.get_command(app)
     options = {
         command: [
             name if name.startswith("-") else name.upper()
-            for parameter in commands[command].params
+            for parameter in program.get_command(None, command).params
             for name in parameter.opts
         ]
-        for command in commands
+        for command in program.commands
     }
     assert options == {command: promised.split() for command, promised in COMMANDS.items()}
 

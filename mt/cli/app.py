@@ -1,7 +1,7 @@
 """The `mt` program: its list of commands, which are imported when called, and `mt config` and `mt schema`."""
 
 import inspect
-from collections import UserDict
+import math
 from importlib import import_module
 from keyword import iskeyword
 from typing import Annotated, Any
@@ -31,35 +31,31 @@ class _Command(TyperCommand):
         for option in order:
             if values[str(option.name)] == "" and option.opts[0].startswith("-"):
                 ctx.fail(f"{option.opts[0]} is empty: give it a value, or leave it out.")
-            if option.type.name.startswith("float") and values[str(option.name)].lower() in ("nan", "inf"):
-                ctx.fail(f"{option.opts[0]} must be a finite number.")
             if order.count(option) > 1 and not option.multiple:
                 ctx.fail(
                     f"{option.opts[0]} was given {order.count(option)} times, but can only have one value."
                 )
-        return super().parse_args(ctx, args)
-
-
-class _Commands(UserDict[str, Any]):
-    """The commands by their names; one that is only a name yet is imported when it is asked for."""
-
-    def __getitem__(self, name: str) -> Any:
-        if self.data[name] is None:
-            alone = typer.Typer(add_completion=False)
-            name_in_python = f"{name}_" if iskeyword(name) else name
-            alone.command(cls=_Command)(getattr(import_module(f"mt.cli.{name_in_python}"), name_in_python))
-            self.data[name] = typer.main.get_command(alone)
-        return self.data[name]
+        rest = super().parse_args(ctx, args)
+        for option in order:
+            value = ctx.params.get(option.name)
+            # NaN is in every range.
+            if isinstance(value, float) and not math.isfinite(value):
+                ctx.fail(f"{option.opts[0]} must be a finite number.")
+        return rest
 
 
 class _Program(TyperGroup):
     def __init__(self, *, commands: Any, **more: Any) -> None:
-        commands = _Commands(dict.fromkeys(COMMANDS.split()) | commands)
-        super().__init__(commands=commands, **more)
+        super().__init__(commands=dict.fromkeys(COMMANDS.split()) | commands, **more)
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        """The names alone."""
-        return list(self.commands)
+    def get_command(self, ctx: Any, name: str) -> Any:
+        """The command of this name; one that is only a name yet is imported."""
+        if name in self.commands and self.commands[name] is None:
+            alone = typer.Typer(add_completion=False)
+            name_in_python = f"{name}_" if iskeyword(name) else name
+            alone.command(cls=_Command)(getattr(import_module(f"mt.cli.{name_in_python}"), name_in_python))
+            self.commands[name] = typer.main.get_command(alone)
+        return self.commands.get(name)
 
 
 app = typer.Typer(

@@ -210,6 +210,9 @@ def test_unknown_words_are_reported_once(call: Call, monkeypatch: pytest.MonkeyP
         (["\udcff"], "is not UTF-8"),
         (["--precision", "fp16", "--device", "cpu", "Anna"], "such as auto"),
         (["--sample", "--temperature", "nan", "Anna"], "temperature must be a finite number"),
+        (["--beam", "2", "--length-penalty", "+nan", "Anna"], "length-penalty must be a finite number"),
+        (["--beam", "0", "Anna"], "'--beam': 0 is not in the range"),
+        (["--sample", "--temperature", "-1", "Anna"], "'--temperature': -1.0 is not in the range"),
         (["--sample", "--seed", str(2**32), "Anna"], "4294967295"),
     ],
 )

@@ -58,7 +58,7 @@ def test_the_shipped_recipes(recipe: Path) -> None:
     if header.average:
         assert int(header.average[1]) <= config.checkpoint.keep
     # The command line's own parser, which raises for an option that it does not know.
-    evaluate = typer.main.get_command(app).commands["evaluate"]  # type: ignore[attr-defined]
+    evaluate = typer.main.get_command(app).get_command(None, "evaluate")  # type: ignore[attr-defined]
     evaluate.make_context("evaluate", list(header.evaluate))
 
 
