@@ -16,7 +16,6 @@ from mt.data.corpus import Corpus, load_corpus
 from mt.data.corpus_report import cleaning_table
 from mt.data.prepare import check_same_corpus, load_tokenizers
 from mt.data.suspicions import corpus_warnings
-from mt.device import Precision, choose_device
 from mt.display import counted, size
 from mt.preflight.forecast import (
     Forecast,
@@ -43,9 +42,9 @@ from mt.preflight.text import (
 from mt.preflight.trial import FIXED_SECONDS, LargestStep, ModelSize, Sample, Trial
 from mt.run_directory import RunDirectory, as_run
 from mt.training.counters import Counters
-from mt.training.init_from import with_origin
 from mt.training.peak import share_of_peak
-from mt.training.resume import as_begun, decided, find_resume_point, has_begun
+from mt.training.resume import find_resume_point
+from mt.training.run import settle
 from mt.training.schedule import has_ended
 from mt.training.step import explain_out_of_memory
 
@@ -81,12 +80,9 @@ def preflight(
         MtError: If the run cannot begin or continue.
     """
     started, run = time.perf_counter(), as_run(run)
-    config = with_origin(as_begun(config, run), run)
-    device = choose_device(config.training.device)
-    precision = Precision(config.training.precision, device, tf32=config.training.tf32)
-    config = decided(config, precision, has_begun(run))
+    config, precision = settle(config, run)
     exists = "which exists already" if run.exists else "which is new"
-    show(Section("run", f"{run.path}, {exists}, on {device} in {precision.name}"))
+    show(Section("run", f"{run.path}, {exists}, on {precision.device} in {precision.name}"))
     store = CheckpointStore(run.checkpoints_dir)
     point = find_resume_point(run, config, foreseen=True)
     if point and (reason := point.finished):

@@ -17,7 +17,7 @@ from mt.checkpoint.store import CheckpointStore
 from mt.checkpoint.training_state import SavedTraining
 from mt.config.config import Config
 from mt.config.load import load_config
-from mt.config.write import all_options, config_to_yaml, differences, with_unset_from
+from mt.config.write import all_options, config_to_yaml, differences
 from mt.device import Precision
 from mt.errors import CheckpointError, ConfigError, RunError
 from mt.files import write_atomically
@@ -127,11 +127,6 @@ def report_resuming(point: ResumePoint, config: Config, environment: Mapping[str
         LOG.warning("resuming is not bit-exact, because this has changed: %s", change)
     if config.training.compile:
         LOG.warning("resuming may not be bit-exact, because of training.compile")
-
-
-def as_begun(config: Config, run: RunDirectory) -> Config:
-    """``config`` with the values of a run that has begun for the options that it does not set."""
-    return with_unset_from(load_config(run.config_file), config) if has_begun(run) else config
 
 
 def has_begun(run: RunDirectory) -> bool:

@@ -13,7 +13,8 @@ import torch
 
 from mt import distributed, processes
 from mt.config.config import Config
-from mt.config.write import config_to_yaml, fixed_options
+from mt.config.load import load_config
+from mt.config.write import config_to_yaml, fixed_options, with_unset_from
 from mt.data.batches.stream import training_batches
 from mt.data.chunks import pairs_of
 from mt.data.corpus import load_corpus
@@ -80,18 +81,25 @@ def run_training(
         MtError: If config, corpus, checkpoints or device cannot be used; no existing file is lost.
     """
     run = as_run(run)
-    begun = resume.has_begun(run) and not restart
-    config = with_origin(resume.as_begun(config, run) if begun else config, run, restart=restart)
-    device = choose_device(config.training.device)
-    precision = Precision(config.training.precision, device, tf32=config.training.tf32)
-    config = resume.decided(config, precision, begun)
+    config, precision = settle(config, run, restart=restart)
     with Interruption(max_seconds if processes.IS_FIRST else None) as interruption:
-        with distributed.connected(device.type):
+        with distributed.connected(precision.device.type):
             outcome = _train_connected(config, run, precision, interruption, on_metrics, restart=restart)
         # Only now, when the processes have parted: the others do not wait for it.
         if processes.IS_FIRST and outcome.finished is not None and not outcome.was_finished:
             _prepare_engine(run, interruption)
     return outcome
+
+
+def settle(config: Config, run: RunDirectory, *, restart: bool = False) -> tuple[Config, Precision]:
+    """The config as the run, its origin and this machine decide what it leaves open, and the precision."""
+    begun = resume.has_begun(run) and not restart
+    if begun:
+        config = with_unset_from(load_config(run.config_file), config)
+    config = with_origin(config, run, restart=restart)
+    device = choose_device(config.training.device)
+    precision = Precision(config.training.precision, device, tf32=config.training.tf32)
+    return resume.decided(config, precision, begun), precision
 
 
 def _train_connected(
