@@ -75,8 +75,7 @@ class Config(Section):
                 f"training.max_steps is above schedule.total_steps ({schedule.total_steps}), where the "
                 "cosine reaches zero. Raise both in a new run, or use another schedule.kind."
             )
-        limits = (training.max_steps, training.max_epochs, training.max_minutes)
-        if all(limit is None for limit in limits) and self.validation.patience is None:
+        if not training.limits and self.validation.patience is None:
             raise ValueError(
                 "nothing ends this run: set training.max_steps, training.max_epochs, training.max_minutes or "
                 "validation.patience."

@@ -116,6 +116,12 @@ class TrainingConfig(Section):
     log_every_steps: int = Field(default=20, ge=1, json_schema_extra=may_change)
     """Steps between log entries, which are also the points of the training curves."""
 
+    @property
+    def limits(self) -> dict[str, float]:
+        """Those of ``max_steps``, ``max_epochs`` and ``max_minutes`` that are set."""
+        limits = {name: getattr(self, name) for name in ("max_steps", "max_epochs", "max_minutes")}
+        return {name: limit for name, limit in limits.items() if limit is not None}
+
 
 class ValidationConfig(Section):
     """How the model is validated while it trains."""

@@ -103,10 +103,7 @@ def worst_sentences(
 
 
 def most_different_sentences(
-    sources: Sequence[str],
-    systems: Sequence[Sequence[str]],
-    references: Sequence[str],
-    num: int,
+    sources: Sequence[str], systems: Sequence[Sequence[str]], references: Sequence[str], num: int
 ) -> list[ComparedSentence]:
     """At most ``num`` sentences whose chrF2++ differs most between systems, and differs at all."""
     translations = zip(*systems, strict=True)

@@ -69,15 +69,11 @@ class Forecast:
 
 def forecast(config: Config, pace: Pace) -> Forecast:
     """Work out which limit is reached first, and what happens until then."""
-    training, validation = config.training, config.validation
+    validation = config.validation
     every = (validation.every_epochs or 0) * pace.steps_per_epoch or validation.every_steps
     seconds_per_step = pace.step_seconds + pace.validation_seconds / every
-    limits = {
-        "training.max_steps": (training.max_steps, 1.0),
-        "training.max_epochs": (training.max_epochs, pace.steps_per_epoch),
-        "training.max_minutes": (training.max_minutes, 60 / seconds_per_step),
-    }
-    steps = {name: limit * factor for name, (limit, factor) in limits.items() if limit is not None}
+    steps_of = {"max_steps": 1.0, "max_epochs": pace.steps_per_epoch, "max_minutes": 60 / seconds_per_step}
+    steps = {f"training.{name}": limit * steps_of[name] for name, limit in config.training.limits.items()}
     is_certain = bool(steps)
     if not steps:
         # The first validation always counts as an improvement.

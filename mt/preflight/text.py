@@ -14,10 +14,7 @@ from mt.data.batches.dataset import encode_pairs
 from mt.data.batches.pairs import EncodedPairs
 from mt.data.batches.sampler import Share
 from mt.data.corpus import Corpus
-from mt.data.prepare import (
-    check_lengths,
-    make_tokenizers,
-)
+from mt.data.prepare import check_lengths, make_tokenizers
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.unsegmented_scripts import split_letters
 from mt.evaluation.analysis import words

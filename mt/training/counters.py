@@ -114,15 +114,11 @@ class Counters:
 
     def reached_limit(self, training: TrainingConfig, validation: ValidationConfig) -> str | None:
         """Why the run is finished, in words; None while it is not."""
-        reached = {
-            "max_steps": self.step,
-            "max_epochs": self.epoch,
-            "max_minutes": self.seconds / 60,
-        }
-        for name, value in reached.items():
-            limit = getattr(training, name)
-            if limit is not None and value >= limit:
-                return f"training.{name} ({f'{limit:,}'.removesuffix('.0')}) reached"
+        reached = {"max_steps": self.step, "max_epochs": self.epoch, "max_minutes": self.seconds / 60}
+        for name, limit in training.limits.items():
+            if reached[name] >= limit:
+                number = f"{limit:,}".removesuffix(".0")
+                return f"training.{name} ({number}) reached"
         if validation.patience is not None and self.num_validations_without_gain >= validation.patience:
             return f"no improvement in {validation.patience} validations (validation.patience)"
         return None
