@@ -94,3 +94,16 @@ def test_a_full_folder_keeps_what_it_has(
     names = [file.name for file in (run.path / "bad_batches").iterdir()]
     assert sorted(names) == ["step_0000002.json", "step_0000004.json"]
     assert "is full: the batch of step 5 is not saved" in caplog.text
+
+
+def test_a_step_that_fails_again_replaces_its_file_in_a_full_folder(
+    make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spoil(monkeypatch, {3})
+    monkeypatch.setattr(bad_batches, "MOST_KEPT", 1)
+    # Of a session that was killed before its first checkpoint.
+    file = run.path / "bad_batches" / "step_0000002.json"
+    file.parent.mkdir(parents=True)
+    file.write_text("{}")
+    run_training(make_config("training.max_steps=2"), run)
+    assert json.loads(file.read_text())["step"] == 2

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from mt import processes
 from mt.config.model import ModelConfig
 from mt.training.loss import Objective
 from mt.training.peak import num_multiplied, peak_rate, share_of_peak
@@ -36,6 +37,9 @@ def test_the_peak_of_a_gpu_is_known_by_its_name(monkeypatch: pytest.MonkeyPatch)
     # Two forward and backward passes for each token.
     assert peak_rate(objective(BASE, 8_000, r_drop=3.0), cuda) == pytest.approx(1.71e6, rel=0.01)
     assert share_of_peak(342_000, peak_rate(base, cuda)) == ", 10 % of the GPU's peak"
+    # Of all processes, each of which has a GPU.
+    monkeypatch.setattr(processes, "SIZE", 4)
+    assert peak_rate(base, cuda) == pytest.approx(4 * 3.42e6, rel=0.01)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "another GPU")
     assert share_of_peak(342_000, peak_rate(base, cuda)) == ""
     assert peak_rate(base, torch.device("cpu")) is None

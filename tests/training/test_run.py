@@ -133,6 +133,15 @@ def test_each_limit_ends_a_run(limit: str, reason: str, make_config: MakeConfig,
     assert outcome.counters.epoch == 2 or "epochs" not in limit
 
 
+def test_a_process_ends_at_the_time_that_the_first_one_has(
+    make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = {float: 3600.0}
+    monkeypatch.setattr("mt.distributed.broadcast", lambda value: first.get(type(value), value))
+    outcome = run_training(make_config("training.max_minutes=30"), run)
+    assert (outcome.counters.step, outcome.finished) == (1, "training.max_minutes (30) reached")
+
+
 @pytest.mark.parametrize(
     ("change", "difference"),
     [
