@@ -71,7 +71,6 @@ class DeferredRead:
         """The numbers, once they have arrived."""
         if self._copied is not None:
             self._copied.synchronize()
-            self._copied = None
         numbers: list[float] = self._numbers.tolist()
         return numbers
 

@@ -57,12 +57,7 @@ def attention(
     options.check_output(out)
     pairs = _read(sentences, file, target_column)
     _check_number(made, len(pairs[0]))
-    from mt.attention_maps.alignment import (
-        AttentionMaps,
-        aligning_heads,
-        as_pharaoh,
-        attention_line_by_line,
-    )
+    from mt.attention_maps.alignment import AttentionMaps, aligning_heads, as_pharaoh, attention_line_by_line
     from mt.inference.model_translator import ModelTranslator
 
     translator = ModelTranslator.from_run(found, checkpoint=checkpoint, device=device)

@@ -82,8 +82,8 @@ def _show(result: "Comparison") -> None:
     for letter, compared in zip(letters, zip(*metrics, strict=True), strict=True):
         row = [letter]
         for each in compared:
-            differs = letter != "A"
-            row += [f"{each.score.value:.2f}", f"{each.gain:+.2f}" * differs, f"{each.p_value:.4f}" * differs]
+            row.append(f"{each.score.value:.2f}")
+            row += ["", ""] if letter == "A" else [f"{each.gain:+.2f}", f"{each.p_value:.4f}"]
         rows.append(row)
     for line in aligned(rows, num_texts=1):
         echo(line)

@@ -65,9 +65,11 @@ def init(
     Or print one of the configs that come with mt: mt init --recipe quickstart > quickstart.yaml
     """
     show_logs()
+    options = {"path": data, "src": src, "tgt": tgt, "name": name, "columns": columns}
+    options["delimiter"] = None if delimiter == "auto" else delimiter
+    given = {key: value for key, value in options.items() if value is not None}
     if recipe is not None:
-        others = (data, src, tgt, name, columns, minutes, output, init_from)
-        if delimiter != "auto" or any(value is not None for value in others):
+        if given or minutes or output or init_from:
             raise ConfigError("--recipe prints a finished config: give no other option with it.")
         from mt.config.load import recipe_text
 
@@ -83,9 +85,6 @@ def init(
         raise ConfigError(f"{file} exists already. Choose another file with --output.")
     if not (file.parent.is_dir() and os.access(file.parent, os.W_OK)):
         raise ConfigError(f"{file} cannot be written: choose a file in a folder of yours with --output.")
-    options = {"path": data, "src": src, "tgt": tgt, "name": name, "columns": columns}
-    options["delimiter"] = None if delimiter == "auto" else delimiter
-    given = {key: value for key, value in options.items() if value is not None}
     from mt.data.sources.find import check_sources
 
     with _in_words_of_options():

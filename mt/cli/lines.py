@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 from unicodedata import normalize
 
-from mt.cli.logs import invite_typing
+from mt.cli.logs import STDIN, invite_typing
 from mt.cli.options import on_one_line
 from mt.display import counted, one_line, progress
 from mt.errors import DataError, LinesError
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 MOST_LINES_AT_ONCE = 4000
 # Because a device such as /dev/zero is one endless line.
 MAX_LINE_BYTES = 10_000_000
-STDIN = 0
 STDIN_NAME = "standard input"
 NUM_NAMED = 5
 MOST_CHARACTERS = 40

@@ -78,8 +78,9 @@ def _checkpoints(facts: RunFacts) -> list[str]:
         bleu = saved.record.metrics.get("bleu") if saved.record else None
         average_of = saved.record.average_of if saved.record else []
         is_best = saved == facts.best and (saved.record is None or saved.record.best)
-        marks = ["best"] * is_best + ["latest"] * (saved == facts.latest)
-        rows.append((saved.name, " ".join(marks), "-" if bleu is None else f"{bleu:.2f}"))
+        marks = {"best": is_best, "latest": saved == facts.latest}
+        marked = " ".join(mark for mark, applies in marks.items() if applies)
+        rows.append((saved.name, marked, "-" if bleu is None else f"{bleu:.2f}"))
         averaged = f"average of {len(average_of)}" if average_of else ""
         notes.append(f"damaged: {saved.problem}" if saved.problem else averaged)
     lines = zip(aligned(rows, num_texts=2), notes, strict=True)
