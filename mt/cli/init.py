@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option, echo
 
 from mt.cli.logs import say, show_logs
-from mt.cli.options import named_run
+from mt.cli.options import parse_origin
 from mt.config.sources import Delimiter
 from mt.errors import ConfigError, MtError
 from mt.files import write_atomically
@@ -88,11 +88,7 @@ def init(
     from mt.data.sources.find import check_sources
 
     with _in_words_of_options():
-        origin = None
-        if init_from is not None:
-            from mt.config.init_from import parse_origin
-
-            origin = parse_origin(init_from, named_run)
+        origin = None if init_from is None else parse_origin(init_from)
         corpus = _corpus(given, None if origin is None else Path(str(origin.run)))
         check_sources(corpus)
         # After the checks above, because importing torch is slow.

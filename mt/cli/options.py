@@ -18,6 +18,7 @@ from mt.files import write_atomically
 
 if TYPE_CHECKING:
     from mt.config.config import Config
+    from mt.config.init_from import InitFromConfig
     from mt.device import PrecisionName
     from mt.inference.translator import EngineChoice, Translator
     from mt.run_directory import RunDirectory
@@ -160,6 +161,16 @@ def named_run(path: Path) -> Path:
     """``runs/NAME`` for a name of a run in ``runs/``, as `mt runs` prints it; any other path as it is."""
     in_runs = RUNS / path
     return in_runs if not path.exists() and in_runs.exists() else path
+
+
+def parse_origin(text: str) -> "InitFromConfig":
+    """The origin of ``RUN`` or ``RUN@CHECKPOINT``, where a run is given by its name or path."""
+    from mt.config.init_from import InitFromConfig
+
+    run, _, checkpoint = text.partition("@")
+    if not run:
+        raise ConfigError(f"--init-from {text} names no run: give RUN or RUN@CHECKPOINT.")
+    return InitFromConfig(run=str(named_run(Path(run))), checkpoint=checkpoint or "best")
 
 
 def find_run(path: Path | None) -> "RunDirectory":

@@ -11,7 +11,7 @@ from typer import Exit, Option
 
 from mt import processes
 from mt.cli.logs import say, show_logs
-from mt.cli.options import RUNS, OverridesOption, load_config_and_run, named_run
+from mt.cli.options import RUNS, OverridesOption, load_config_and_run, parse_origin
 from mt.errors import ConfigError, MtError
 
 if TYPE_CHECKING:
@@ -50,9 +50,7 @@ def train(
     """
     show_logs()
     if init_from is not None:
-        from mt.config.init_from import parse_origin
-
-        origin = parse_origin(init_from, named_run)
+        origin = parse_origin(init_from)
         overrides = [
             *(overrides or []),
             f"init_from.run={origin.run}",

@@ -1,7 +1,5 @@
 """The ``init_from`` section: the run whose weights a new run begins with."""
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Self
 
 from pydantic import Field, model_validator
@@ -46,9 +44,3 @@ class InitFromConfig(Section):
         if self.run is None and self.parts is not None:
             raise ValueError("init_from.parts needs init_from.run, the run to take them from.")
         return self
-
-
-def parse_origin(text: str, named_run: Callable[[Path], Path]) -> InitFromConfig:
-    """The origin of ``RUN`` or ``RUN@CHECKPOINT``; ``named_run`` finds a run that is given by its name."""
-    run, _, checkpoint = text.partition("@")
-    return InitFromConfig(run=str(named_run(Path(run))) if run else "", checkpoint=checkpoint or "best")

@@ -19,7 +19,7 @@ def describe(facts: RunFacts) -> str:
         "corpus": _corpus(facts.corpus) if facts.corpus else (),
         "curves": _curves(facts),
         "sessions": _sessions(facts),
-        "checkpoints": _checkpoints(facts),
+        "checkpoints": _checkpoints(facts) if facts.checkpoints else (),
         "evaluations": _evaluations(facts),
         "versions": _pairs(environment),
     }
@@ -78,13 +78,12 @@ def _checkpoints(facts: RunFacts) -> list[str]:
         bleu = saved.record.metrics.get("bleu") if saved.record else None
         average_of = saved.record.average_of if saved.record else []
         is_best = saved == facts.best and (saved.record is None or saved.record.best)
-        marks = {"best": is_best, "latest": saved == facts.latest}
-        marked = " ".join(mark for mark, applies in marks.items() if applies)
-        rows.append((saved.name, marked, "-" if bleu is None else f"{bleu:.2f}"))
+        applies = {"best": is_best, "latest": saved == facts.latest}
+        marks = " ".join(filter(applies.get, applies))
+        rows.append((saved.name, marks, "-" if bleu is None else f"{bleu:.2f}"))
         averaged = f"average of {len(average_of)}" if average_of else ""
         notes.append(f"damaged: {saved.problem}" if saved.problem else averaged)
-    lines = zip(aligned(rows, num_texts=2), notes, strict=True)
-    return [f"{line}  {note}" for line, note in lines] if facts.checkpoints else []
+    return [f"{line}  {note}" for line, note in zip(aligned(rows, num_texts=2), notes, strict=True)]
 
 
 def _evaluations(facts: RunFacts) -> Iterator[str]:

@@ -41,6 +41,7 @@ def test_version_and_help_without_arguments(call: Call) -> None:
         ("translate --beams 3 Hello", "--beam"),
         ("evaluate --split dev", "'validation'"),
         ("evaluate runs/x", "unexpected extra argument"),
+        ("init --data x --init-from @best", "--init-from @best names no run"),
     ],
 )
 def test_wrong_usage_is_explained(arguments: str, says: str, call: Call) -> None:
