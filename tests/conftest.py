@@ -29,6 +29,7 @@ from mt.search.request import SearchRequest, TeacherForced
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from mt.training.progress import Progress
 from mt.training.run import Outcome, run_training
+from tests.fixture_types import MakeConfig, TrainUntil
 from tests.oracle.cases import tiny_pairs
 from tests.processes import Popen, environment
 
@@ -43,10 +44,6 @@ training: {{device: cpu, max_steps: 12, batch_tokens: 100, num_micro_batches: 2,
 validation: {{every_steps: 4, num_samples: 2, batch_sentences: 8}}
 checkpoint: {{every_steps: 3, keep: 3}}
 """
-
-
-MakeConfig = Callable[..., Config]
-TrainUntil = Callable[..., Outcome | None]
 
 
 @pytest.fixture(scope="session", autouse=True)

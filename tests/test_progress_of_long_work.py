@@ -10,11 +10,9 @@ from tqdm import tqdm
 
 import mt
 from mt import display
-from mt.config.config import Config
 from mt.data import prepare as preparing
 from mt.run_directory import RunDirectory
-
-MakeConfig = Callable[..., Config]
+from tests.fixture_types import MakeConfig
 
 
 class Terminal(io.StringIO):

@@ -1,18 +1,14 @@
 """Saving, pointing, pruning, and reading again what was saved."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file
 
-from mt.checkpoint.record import Checkpoint
 from mt.checkpoint.store import CheckpointStore
 from mt.errors import CheckpointError
-
-Save = Callable[..., Checkpoint]
-IsWhole = Callable[[Checkpoint], bool]
+from tests.fixture_types import IsWhole, Save
 
 
 def listing(folder: Path) -> list[str]:

@@ -13,9 +13,8 @@ import torch
 from mt.checkpoint.record import Checkpoint, DamagedError, read_record
 from mt.checkpoint.store import CheckpointStore
 from mt.errors import CheckpointError
+from tests.fixture_types import IsWhole, Save
 
-Save = Callable[..., Checkpoint]
-IsWhole = Callable[[Checkpoint], bool]
 Damage = Callable[[Path], None]
 MODEL = "model.safetensors"
 PARTS = (MODEL, "training_state.safetensors", "training_state.json", "checkpoint.json")

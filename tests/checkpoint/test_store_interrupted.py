@@ -11,12 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from mt.checkpoint.record import Checkpoint
 from mt.checkpoint.store import CheckpointStore
 from mt.errors import CheckpointError
-
-Save = Callable[..., Checkpoint]
-IsWhole = Callable[[Checkpoint], bool]
+from tests.fixture_types import IsWhole, Save
 
 DISK_CALLS = ("fsync", "rename", "replace", "mkdir", "rmdir", "unlink")
 

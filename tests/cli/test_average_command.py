@@ -1,14 +1,12 @@
 """`mt average` as a shell would call it: which checkpoints it averages, and what it prints."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from mt.checkpoint.record import RECORD, record_text
 from mt.checkpoint.store import CheckpointStore
 from mt.run_directory import RunDirectory
-
-Call = Callable[..., tuple[int, str, str]]
+from tests.fixture_types import Call
 
 
 def test_the_best_the_last_or_by_default_five_are_averaged(call: Call, trained: RunDirectory) -> None:

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from mt.run_directory import RunDirectory
-
-Call = Callable[..., tuple[int, str, str]]
+from tests.fixture_types import Call
 
 
 @pytest.fixture

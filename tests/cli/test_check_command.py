@@ -3,14 +3,12 @@
 import os
 import re
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from mt.training.progress import Progress
-
-Call = Callable[..., tuple[int, str, str]]
+from tests.fixture_types import Call
 
 
 def test_a_good_config(call: Call, tiny_config_file: Path) -> None:

@@ -1,15 +1,11 @@
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import sacrebleu
 
 from mt.run_directory import RunDirectory
-from tests.processes import Popen
-
-Call = Callable[..., tuple[int, str, str]]
-Start = Callable[..., Popen]
+from tests.fixture_types import Call
 
 
 def test_scores_side_by_side_and_the_sentences_that_differ_most(

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-Call = Callable[..., tuple[int, str, str]]
+from tests.fixture_types import Call
+
 Complete = Callable[[str], list[str]]
 
 

@@ -1,16 +1,12 @@
 """`mt config`: the options of a config, before there is one."""
 
-from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 import yaml
 
 from mt.config.config import Config
-from tests.processes import Popen
-
-Call = Callable[..., tuple[int, str, str]]
-Start = Callable[..., Popen]
+from tests.fixture_types import Call
 
 
 def test_every_option_is_listed_with_its_default_and_documentation(call: Call) -> None:

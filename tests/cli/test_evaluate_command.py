@@ -1,5 +1,4 @@
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import sacrebleu
@@ -8,8 +7,7 @@ from mt.checkpoint.store import CheckpointStore
 from mt.config.load import load_config
 from mt.data.corpus import load_split
 from mt.run_directory import RunDirectory
-
-Call = Callable[..., tuple[int, str, str]]
+from tests.fixture_types import Call
 
 
 def test_scores_go_to_stdout_each_with_its_signature(

@@ -12,9 +12,9 @@ import pytest
 
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
+from tests.fixture_types import Call
 
 ctranslate2 = pytest.importorskip("ctranslate2")
-Call = Callable[..., tuple[int, str, str]]
 
 # Runs a program that may import nothing of mt and no torch.
 WITHOUT = """\

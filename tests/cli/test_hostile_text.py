@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from tests.fixture_types import Call
+
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # Of a library that TensorBoard carries.
     from tensorboard.plugin_util import markdown_to_safe_html  # type: ignore[import-untyped]
 
-Call = Callable[..., tuple[int, str, str]]
 
 TITLE = "\x1b]0;owned\x07"
 MARKUP = "<script>alert(1)</script> <img src=x onerror=alert(1)> | **bold**"

@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,8 +7,7 @@ import pytest
 from mt.config.load import load_config
 from mt.data.corpus import load_split
 from mt.run_directory import RunDirectory
-
-Call = Callable[..., tuple[int, str, str]]
+from tests.fixture_types import Call
 
 pytestmark = pytest.mark.usefixtures("steps_of_a_tenth_of_a_second")
 

@@ -8,15 +8,15 @@ import subprocess
 import sys
 import termios
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file
 
-from mt.config.config import Config
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
+from tests.fixture_types import MakeConfig
 from tests.processes import environment
 
 LONGEST_SECONDS = 120
@@ -29,7 +29,7 @@ def command(tiny_config_file: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def unbroken(make_config: Callable[..., Config], tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+def unbroken(make_config: MakeConfig, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     run = RunDirectory(tmp_path_factory.mktemp("unbroken"))
     run_training(make_config(), run)
     return run

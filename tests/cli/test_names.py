@@ -2,14 +2,12 @@
 
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from mt.run_directory import RunDirectory
-
-Call = Callable[..., tuple[int, str, str]]
+from tests.fixture_types import Call
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import errno
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
@@ -12,8 +11,8 @@ import typer.main
 import mt
 from mt.cli.app import app
 from mt.config.load import load_config
+from tests.fixture_types import Call
 
-Call = Callable[..., tuple[int, str, str]]
 COMMANDS = list(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
 ROOT = Path(mt.__file__).parent.parent
 

@@ -14,10 +14,9 @@ import pytest
 
 from mt.cli.lines import Input
 from mt.inference.translator import Translator
-from tests.processes import Popen, environment
+from tests.fixture_types import Call
+from tests.processes import environment
 
-Call = Callable[..., tuple[int, str, str]]
-Start = Callable[..., Popen]
 Typing = Callable[..., tuple[int, str, str]]
 
 pytest.importorskip("readline")

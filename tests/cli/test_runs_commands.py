@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from mt.config.config import Config
 from mt.run_directory import RunDirectory
+from tests.fixture_types import MakeConfig
 
 Call = Callable[..., Any]
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -99,7 +99,7 @@ def test_without_a_run_one_sentence_says_so(call: Call, command: tuple[str, ...]
 def test_a_story_tells_of_corpus_resuming_killing_and_evaluations(
     call: Call,
     train_until: Callable[..., Any],
-    make_config: Callable[..., Config],
+    make_config: MakeConfig,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     # As `mt train` logs.

@@ -3,16 +3,12 @@
 import math
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from mt.run_directory import RunDirectory
-from tests.processes import Popen
-
-Call = Callable[..., tuple[int, str, str]]
-Start = Callable[..., Popen]
+from tests.fixture_types import Call, Start
 
 
 @pytest.fixture

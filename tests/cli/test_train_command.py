@@ -12,8 +12,7 @@ import pytest
 from safetensors.torch import load_file
 
 from mt.training.progress import Progress
-
-Call = Callable[..., tuple[int, str, str]]
+from tests.fixture_types import Call
 
 
 def test_the_run_is_called_like_its_config(call: Call, tiny_config_file: Path) -> None:

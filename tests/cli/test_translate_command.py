@@ -4,17 +4,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from mt.cli.lines import read_dictionary
 from mt.run_directory import RunDirectory
-from tests.processes import Popen, environment
-
-Call = Callable[..., tuple[int, str, str]]
-Start = Callable[..., Popen]
+from tests.fixture_types import Call, Start
+from tests.processes import environment
 
 
 @pytest.mark.usefixtures("trained")

@@ -1,6 +1,6 @@
 """What the language of a side says about its text: its script."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import datasets
@@ -11,8 +11,7 @@ from mt.config.data import DataConfig
 from mt.data.corpus import load_corpus
 from mt.data.prepare import make_tokenizers
 from mt.data.suspicions import corpus_warnings
-
-MakeConfig = Callable[..., Config]
+from tests.fixture_types import MakeConfig
 
 TEXTS = {
     "en": ["the dog sees a house", "a child buys milk", "my aunt paints the car"] * 5,

@@ -1,20 +1,17 @@
 """The options reach the batches: cut otherwise in training where the config says so, and nowhere else."""
 
-from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
 
 import pytest
 
-from mt.config.config import Config
 from mt.data.batches.dataset import encode_pairs
 from mt.data.batches.stream import training_batches
 from mt.data.corpus import load_corpus
 from mt.data.prepare import make_tokenizers, prepare
 from mt.run_directory import RunDirectory
 from mt.special_tokens import UNK_ID
-
-MakeConfig = Callable[..., Config]
+from tests.fixture_types import MakeConfig
 
 
 @pytest.mark.parametrize("kind", ["bpe", "bpe_metaspace"])

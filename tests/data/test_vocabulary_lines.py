@@ -3,16 +3,14 @@
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 
 import datasets
 import pytest
 
 from mt.config.config import Config
 from mt.data.prepare import make_tokenizers
+from tests.fixture_types import MakeConfig
 from tests.processes import Popen, environment
-
-MakeConfig = Callable[..., Config]
 
 NUM_PAIRS = 60_000
 

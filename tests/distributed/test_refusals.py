@@ -1,17 +1,14 @@
 """What several processes refuse or warn of, as the first of them says it; no others are started."""
 
 import contextlib
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from mt import distributed, processes
-from mt.config.config import Config
 from mt.errors import ConfigError, EngineError, RunError
 from mt.training.run import run_training
-
-MakeConfig = Callable[..., Config]
+from tests.fixture_types import MakeConfig
 
 
 def test_more_processes_than_micro_batches_are_refused_with_the_arithmetic(

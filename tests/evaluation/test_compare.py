@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +11,18 @@ import sacrebleu
 import torch
 
 from mt.cli.app import app
-from mt.config.config import Config
 from mt.errors import CheckpointError, ConfigError, DataError, RunError
 from mt.evaluation.compare import run_comparison
 from mt.evaluation.evaluate import run_evaluation, write_json
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
+from tests.fixture_types import MakeConfig
 
 ARGUMENTS: dict[str, Any] = {"split": "test", "checkpoint": "latest", "device": torch.device("cpu")}
 
 
 @pytest.fixture
-def other(make_config: Callable[..., Config], tmp_path: Path) -> RunDirectory:
+def other(make_config: MakeConfig, tmp_path: Path) -> RunDirectory:
     """A run of twelve steps, which has learnt little."""
     run = RunDirectory(tmp_path / "runs" / "other")
     run_training(make_config(), run)

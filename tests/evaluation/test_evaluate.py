@@ -1,7 +1,6 @@
 """The scores are sacreBLEU's, of the very file that is left."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,6 +20,7 @@ from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
 from mt.search.strategy import Beam
 from mt.training.run import run_training
+from tests.fixture_types import MakeConfig
 
 CPU = torch.device("cpu")
 
@@ -62,7 +62,7 @@ def test_every_line_of_another_corpus_is_scored(trained: RunDirectory, tmp_path:
 
 
 def test_an_ensemble_is_scored_apart_from_its_first_run(
-    trained: RunDirectory, make_config: Callable[..., Config], tmp_path: Path
+    trained: RunDirectory, make_config: MakeConfig, tmp_path: Path
 ) -> None:
     run = RunDirectory(tmp_path / "short")
     run_training(make_config("training.max_steps=3", "training.seed=2"), run)

@@ -8,7 +8,6 @@ from unicodedata import normalize
 import pytest
 import torch
 
-from mt.config.config import Config
 from mt.config.data import TokenizerConfig, UnicodeForm
 from mt.data.text_form import TextForm
 from mt.data.tokenizers.tokenizer import Tokenizer
@@ -22,6 +21,7 @@ from mt.search.hypothesis import Hypothesis
 from mt.search.strategy import Beam, Sampling, Strategy
 from mt.special_tokens import UNK_ID
 from mt.training.run import run_training
+from tests.fixture_types import MakeConfig
 
 CPU = torch.device("cpu")
 KNOWN = 'the man saw a dog on 10 roads , . - " / : hot well known time 3 B 他 是'
@@ -150,7 +150,7 @@ def test_a_prefix_copies_the_first_unknown_words_of_the_same_text(
 
 
 @pytest.fixture(scope="module")
-def copying(make_config: Callable[..., Config], tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+def copying(make_config: MakeConfig, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     """A run of 300 steps that has learnt its little language, and to copy unknown words."""
     run = RunDirectory(tmp_path_factory.mktemp("copying") / "run")
     config = make_config(

@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -11,7 +10,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from mt.config.config import Config
 from mt.config.load import load_config
 from mt.data.corpus import load_split
 from mt.data.tokenizers.tokenizer import Tokenizer
@@ -25,6 +23,7 @@ from mt.search.request import SearchRequest
 from mt.search.strategy import LARGEST_SEED, Beam, Constraints, Sampling, Strategy
 from mt.special_tokens import BOS_ID, EOS_ID, SPECIAL_TOKENS, UNK
 from mt.training.run import run_training
+from tests.fixture_types import MakeConfig
 
 CPU = torch.device("cpu")
 SENTENCES = [
@@ -144,7 +143,7 @@ def test_text_that_looks_like_a_special_token_is_text(
     assert not {tokenizer.encode(token)[0], *tokenizer.encode(line)} & {0, 2, 3}
 
 
-def test_unk_is_written_only_with_keep_unk(make_config: Callable[..., Config], tmp_path: Path) -> None:
+def test_unk_is_written_only_with_keep_unk(make_config: MakeConfig, tmp_path: Path) -> None:
     # To this tokenizer all but the most frequent words are unknown, so that the model learns to write <unk>.
     run = RunDirectory(tmp_path)
     run_training(make_config("tokenizer.min_frequency=45", "training.max_steps=30"), run)
@@ -349,7 +348,7 @@ def test_an_ensemble_copies_if_all_its_members_do(trained: RunDirectory) -> None
 
 
 def test_an_ensemble_needs_the_same_vocabularies(
-    trained: RunDirectory, tiny_corpus: Path, make_config: Callable[..., Config], tmp_path: Path
+    trained: RunDirectory, tiny_corpus: Path, make_config: MakeConfig, tmp_path: Path
 ) -> None:
     # As many words, so that no shape of the weights differs.
     corpus = Path(shutil.copytree(tiny_corpus, tmp_path / "corpus"))
@@ -378,7 +377,7 @@ def test_an_ensemble_needs_the_same_languages_even_with_the_same_vocabularies(
 
 
 def test_an_ensemble_reads_no_more_than_its_shortest_model(
-    trained: RunDirectory, make_config: Callable[..., Config], tmp_path: Path
+    trained: RunDirectory, make_config: MakeConfig, tmp_path: Path
 ) -> None:
     other = RunDirectory(tmp_path / "other")
     run_training(make_config("data.max_length=14", "training.max_steps=3", "model.d_model=8"), other)

@@ -21,6 +21,7 @@ from mt.preflight.trial import FIXED_SECONDS, Sample, Speed
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
 from mt.training.schedule import learning_rate
+from tests.fixture_types import MakeConfig
 
 SetPace = Callable[..., list[Config]]
 START, VALIDATION, CHECKPOINT = 10.0, 2.0, 0.5
@@ -70,9 +71,7 @@ def corpus_tokens(corpus: Path) -> int:
     return sum(len(line.split()) + 2 for line in (corpus / "train.de").read_text().splitlines())
 
 
-def test_the_time_to_align_all_pairs_counts(
-    make_config: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_time_to_align_all_pairs_counts(make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     clock, align = [0.0], vars(budget)["align"]
 
     def align_slowly(pairs: Any) -> Any:
@@ -116,7 +115,7 @@ def test_the_run_takes_the_given_minutes_and_is_timed_once(
 
 
 def test_a_gpu_gets_the_largest_batch_that_fits_and_is_clearly_faster(
-    tiny_corpus: Path, make_config: Callable[..., Config]
+    tiny_corpus: Path, make_config: MakeConfig
 ) -> None:
     config = make_config("training.batch_tokens=256", "schedule.learning_rate=1e-3")
     sample = take_sample(load_corpus(config.data), config, 0.0)

@@ -10,14 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from mt.config.config import Config
 from mt.data.prepare import prepare
 from mt.errors import DataError, MtError, RunError
 from mt.preflight.check import Conclusion, Section, preflight
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
-
-MakeConfig = Callable[..., Config]
+from tests.fixture_types import MakeConfig
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """The model that `mt check` and `mt init` try: its parameters by hand, its batches, its time, its memory."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -23,8 +22,8 @@ from mt.preflight.text import Text, encode, look_at
 from mt.preflight.trial import VALIDATION_PASSES, ModelSize, Sample, Speed, Trial
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
+from tests.fixture_types import MakeConfig
 
-MakeConfig = Callable[..., Config]
 CPU = torch.device("cpu")
 
 

@@ -1,12 +1,10 @@
 """What is counted in a text, and the length of a run, against counts made by hand."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import datasets
 import pytest
 
-from mt.config.config import Config
 from mt.config.data import TokenizerConfig
 from mt.data.batches.stream import training_batches
 from mt.data.corpus import load_corpus
@@ -14,8 +12,8 @@ from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.tokenizers.train import train_tokenizer
 from mt.preflight.forecast import Pace, forecast, warn_of_schedule
 from mt.preflight.text import Unknown, count_unknown, encode, look_at, num_running_words
+from tests.fixture_types import MakeConfig
 
-MakeConfig = Callable[..., Config]
 # An epoch of 50 steps of 100 tokens, half a second a step.
 PACE = Pace(50, 5000, 0.5, validation_seconds=3, checkpoint_seconds=1, start_seconds=10)
 

@@ -1,16 +1,14 @@
 """Runs to look at: copies of the golden ones, which nobody has to train."""
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from mt.run_directory import RunDirectory
+from tests.fixture_types import GoldenRun
 
 GOLDEN = Path(__file__).parent.parent / "golden"
-
-GoldenRun = Callable[..., RunDirectory]
 
 
 @pytest.fixture

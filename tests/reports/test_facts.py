@@ -17,9 +17,9 @@ from mt.reports.facts import RunFacts, short_duration
 from mt.reports.report import render
 from mt.reports.show import describe
 from mt.run_directory import RunDirectory
+from tests.fixture_types import GoldenRun
 from tests.processes import environment
 
-GoldenRun = Callable[..., RunDirectory]
 GOLDEN = Path(__file__).parent.parent / "golden" / "format_2" / "run"
 EVALUATION = (
     '{"time": "2026-01-01T00:00:00Z", "mt_version": "1", "setting": "s", "data": "d, test", '

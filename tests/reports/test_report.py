@@ -4,7 +4,6 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Callable
 from html.parser import HTMLParser
 from typing import Any
 
@@ -17,8 +16,8 @@ from mt.reports.facts import RunFacts
 from mt.reports.report import figures, render
 from mt.reports.samples import RankedSamples
 from mt.run_directory import RunDirectory
+from tests.fixture_types import GoldenRun
 
-GoldenRun = Callable[..., RunDirectory]
 SCRIPT = "<script>alert(1)</script>"
 HOSTILE = f"{SCRIPT}\x1b]0;owned\x07 **bold** [x](http://evil) | ~~a~~ $x$ \u202e `</style>` ``` --- &amp;"
 VOID = {"meta", "link", "br", "wbr"}

@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 
-from mt.config.config import Config
 from mt.errors import DataError
 from mt.reports.facts import RunFacts
 from mt.reports.show import describe
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
-
-MakeConfig = Callable[..., Config]
+from tests.fixture_types import MakeConfig
 
 
 def facts_of(run: RunDirectory) -> RunFacts:

@@ -13,6 +13,7 @@ from mt.search.request import EncoderDecoder, SearchRequest
 from mt.special_tokens import EOS_ID
 from mt.transformer.build import build_transformer
 from mt.transformer.transformer import Transformer
+from tests.fixture_types import MakeRequest
 
 FIRST_SOURCE = 4
 """The source id that names the first table."""
@@ -87,7 +88,7 @@ def table_model() -> Callable[..., Any]:
 
 
 @pytest.fixture
-def table_request() -> Callable[..., SearchRequest]:
+def table_request() -> MakeRequest:
     """Makes the request of a batch of sentences, each given by the number of its table."""
 
     def make(which: Sequence[int], limits: Sequence[int], **rules: Any) -> SearchRequest:
@@ -110,7 +111,7 @@ def sentences() -> list[list[int]]:
 
 
 @pytest.fixture
-def make_request() -> Callable[..., SearchRequest]:
+def make_request() -> MakeRequest:
     """Makes the request of a batch of sentences, with more padding than needed if ``padding`` says so."""
 
     def make(sentences: Sequence[list[int]], padding: int = 0, **rules: Any) -> SearchRequest:

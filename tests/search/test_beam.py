@@ -15,9 +15,8 @@ from mt.search.request import SearchRequest
 from mt.search.strategy import Beam
 from mt.special_tokens import BOS_ID, EOS_ID
 from mt.transformer.transformer import Transformer
+from tests.fixture_types import MakeRequest
 from tests.search.reference import WORDS, forced_score, log_probs_after
-
-MakeRequest = Callable[..., SearchRequest]
 
 
 def test_wide_beam_equals_brute_force_over_all_short_sequences(transformer: Transformer) -> None:

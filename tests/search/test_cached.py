@@ -15,9 +15,9 @@ from mt.search.sampling import sample
 from mt.search.strategy import Beam, Constraints, Sampling
 from mt.search.top_k import top_k
 from mt.transformer.transformer import Transformer
+from tests.fixture_types import MakeRequest
 from tests.uncached import UncachedTransformer
 
-MakeRequest = Callable[..., SearchRequest]
 SEARCHES: dict[str, Callable[[Any, SearchRequest], list[list[Hypothesis]]]] = {
     "greedy": lambda model, request: [[found] for found in greedy_search(model, request)],
     "beam": lambda model, request: beam_search(model, request, Beam(4)),

@@ -16,9 +16,8 @@ from mt.search.sampling import sample
 from mt.search.strategy import Beam, Constraints, Sampling
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from mt.transformer.transformer import Transformer
+from tests.fixture_types import MakeRequest
 from tests.search.reference import WORDS, forced_score, naive_search
-
-MakeRequest = Callable[..., SearchRequest]
 
 
 @pytest.mark.parametrize(

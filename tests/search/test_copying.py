@@ -16,6 +16,7 @@ from mt.search.sampling import sample
 from mt.search.strategy import Beam, Constraints, Sampling
 from mt.special_tokens import EOS_ID, UNK_ID
 from mt.transformer.transformer import Transformer
+from tests.fixture_types import MakeRequest
 
 VOCAB_SIZE = 12
 KNOWN, SECOND = 7, 8
@@ -127,7 +128,7 @@ def test_beams_remember_what_they_copied() -> None:
 def test_a_beam_of_one_is_greedy(
     transformer: Transformer,
     sentences: list[list[int]],
-    make_request: Callable[..., SearchRequest],
+    make_request: MakeRequest,
 ) -> None:
     sentences = [[UNK_ID if token % 3 == 0 else token for token in ids] for ids in sentences]
     request = make_request(sentences)

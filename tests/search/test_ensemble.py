@@ -1,6 +1,6 @@
 """An ensemble against the mean of probabilities by hand, and its models one by one."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 
@@ -20,8 +20,7 @@ from mt.search.strategy import Beam
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from mt.transformer.build import build_transformer
 from mt.transformer.transformer import Transformer
-
-MakeRequest = Callable[..., SearchRequest]
+from tests.fixture_types import MakeRequest
 
 
 @pytest.fixture

@@ -1,19 +1,16 @@
 """Greedy search with a real Transformer against a loop without a cache or a batch."""
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from mt.search.greedy import greedy_search
 from mt.search.hypothesis import Hypothesis
-from mt.search.request import SearchRequest
 from mt.special_tokens import UNK_ID
 from mt.transformer.transformer import Transformer
+from tests.fixture_types import MakeRequest
 from tests.search.reference import naive_search
-
-MakeRequest = Callable[..., SearchRequest]
 
 
 def assert_same(found: list[Hypothesis], expected: list[Hypothesis]) -> None:

@@ -13,6 +13,7 @@ from mt.search.request import SearchRequest
 from mt.search.sampling import sample
 from mt.search.strategy import Beam, Sampling, Strategy
 from mt.special_tokens import BOS_ID
+from tests.fixture_types import MakeRequest
 
 #              PAD  UNK  BOS  EOS   a    b    c
 ENDING = [0.0, 0.0, 0.0, 99.0, 1.0, 1.0, 1.0]
@@ -23,7 +24,6 @@ LATER = AT_ONCE | {BOS_ID: [0.0, 0.0, 0.0, 1.0, 99.0, 0.0, 0.0]}
 INFINITE = SHORT | {BOS_ID: [0.0, 0.0, 0.0, 0.0, math.inf, math.inf, 0.0]}
 
 MakeModel = Callable[..., Any]
-MakeRequest = Callable[..., SearchRequest]
 
 
 def search(model: Any, request: SearchRequest, strategy: Strategy) -> object:

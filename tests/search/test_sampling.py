@@ -10,11 +10,11 @@ import torch
 
 from mt.search.greedy import greedy_search
 from mt.search.hypothesis import Hypothesis
-from mt.search.request import SearchRequest
 from mt.search.sampling import sample
 from mt.search.strategy import Sampling
 from mt.special_tokens import BOS_ID, EOS_ID, UNK_ID
 from mt.transformer.transformer import Transformer
+from tests.fixture_types import MakeRequest
 
 A, B, C, D = 4, 5, 6, 7
 #             PAD  UNK  BOS  EOS   a    b     c    d
@@ -23,7 +23,6 @@ TABLE = dict.fromkeys([BOS_ID, UNK_ID, A, B, C, D], LOGITS)
 NUM_DRAWS = 6000
 
 MakeModel = Callable[..., Any]
-MakeRequest = Callable[..., SearchRequest]
 
 
 def probabilities(temperature: float, allowed: list[int]) -> dict[int, float]:

@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 import torch
 
-from mt.config.config import Config
 from mt.inference.engines import Rules, Sentence
 from mt.inference.torch_engine import TorchEngine
 from mt.search.greedy import greedy_search
-from mt.search.request import SearchRequest
 from mt.search.strategy import Beam, Sampling, Strategy
 from mt.special_tokens import BOS_ID, EOS_ID, UNK_ID
+from tests.fixture_types import MakeConfig, MakeRequest
 
 A, B, C = 4, 5, 6
 #          PAD  UNK  BOS  EOS   a    b    c
@@ -28,7 +27,6 @@ ENDLESS = {BOS_ID: [0.0] * 4 + [1.0, 0.0, 0.0], A: [0.0] * 4 + [3.0, 0.0, 0.0]}
 SHORT = {BOS_ID: [0.0, 0.0, 0.0, 0.0, 2.0, 0.0, 0.0], A: [0.0, 0.0, 0.0, 4.0, 1.0, 1.0, 1.0]}
 
 MakeModel = Callable[..., Any]
-MakeRequest = Callable[..., SearchRequest]
 
 
 def log_prob(logits: list[float], token: int) -> float:
@@ -47,7 +45,7 @@ def test_path_and_score_by_hand(table_model: MakeModel, table_request: MakeReque
 
 @pytest.mark.parametrize("strategy", [None, Beam(2), Sampling()])
 def test_a_search_is_given_up_before_any_step(
-    strategy: Strategy, table_model: MakeModel, make_config: Callable[..., Config]
+    strategy: Strategy, table_model: MakeModel, make_config: MakeConfig
 ) -> None:
     never_ends = [0.0, 0.0, 0.0, -100.0, 0.0, 0.0, 0.0]
     model, calls = table_model(dict.fromkeys((BOS_ID, A, B, C), never_ends)), []

@@ -10,20 +10,20 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from mt.config.config import Config
 from mt.config.model import ModelConfig
 from mt.data.batches.batch import Batch, collate
 from mt.run_directory import RunDirectory
 from mt.training.loss import Objective
 from mt.training.run import run_training
 from mt.transformer.build import build_transformer
+from tests.fixture_types import MakeBatches, MakeConfig, MakeObjective
 from tests.training.steps import assert_equal
 
 VOCAB_SIZE = 17
 
 
 @pytest.fixture
-def make_objective() -> Callable[..., Objective]:
+def make_objective() -> MakeObjective:
     """Builds the same tiny model each time, in training mode, without dropout unless asked."""
 
     def make(**changes: Any) -> Objective:
@@ -51,7 +51,7 @@ def sentence_pairs() -> list[tuple[list[int], list[int]]]:
 
 
 @pytest.fixture
-def make_batches(sentence_pairs: list[tuple[list[int], list[int]]]) -> Callable[[Sequence[int]], list[Batch]]:
+def make_batches(sentence_pairs: list[tuple[list[int], list[int]]]) -> MakeBatches:
     """Cuts the pairs, in order, into batches of these sizes."""
 
     def make(sizes: Sequence[int]) -> list[Batch]:
@@ -63,7 +63,7 @@ def make_batches(sentence_pairs: list[tuple[list[int], list[int]]]) -> Callable[
 
 
 @pytest.fixture(scope="session")
-def unbroken(make_config: Callable[..., Config], tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+def unbroken(make_config: MakeConfig, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     """Two epochs of six steps in one session, with a validation after each four steps."""
     run = RunDirectory(tmp_path_factory.mktemp("unbroken"))
     run_training(make_config(), run)

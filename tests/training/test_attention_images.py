@@ -12,10 +12,10 @@ from tensorboard.backend.event_processing.event_accumulator import (  # type: ig
     EventAccumulator,
 )
 
-from mt.config.config import Config
 from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
 from mt.training.attention_images import attention_image
+from tests.fixture_types import MakeConfig
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def translator(trained: RunDirectory) -> ModelTranslator:
 
 
 def test_one_pair_is_drawn_at_each_validation(
-    make_config: Callable[..., Config], train_until: Callable[..., object], tmp_path: Path
+    make_config: MakeConfig, train_until: Callable[..., object], tmp_path: Path
 ) -> None:
     train_until(make_config(), tmp_path / "run")
     events = EventAccumulator(str(tmp_path / "run/tensorboard"), size_guidance={"images": 0})

@@ -2,14 +2,12 @@
 
 import json
 import math
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 
 import mt.training.run
-from mt.config.config import Config
 from mt.data.batches.batch import Batch
 from mt.device import Precision
 from mt.run_directory import RunDirectory
@@ -17,8 +15,7 @@ from mt.special_tokens import PAD_ID
 from mt.training import bad_batches
 from mt.training.loss import Objective
 from mt.training.run import run_training
-
-MakeConfig = Callable[..., Config]
+from tests.fixture_types import MakeConfig
 
 
 def spoil(monkeypatch: pytest.MonkeyPatch, calls: set[int]) -> list[Batch]:

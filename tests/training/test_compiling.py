@@ -26,8 +26,8 @@ from mt.training.compiling import compile_objective
 from mt.training.loss import Objective
 from mt.transformer.build import build_transformer
 from mt.transformer.transformer import Transformer
+from tests.fixture_types import MakeObjective
 
-MakeObjective = Callable[..., Objective]
 MOST_GRAPHS = {"losses": 2, "layers of the encoder": 4, "layers of the decoder": 4}
 """By how many attentions they have."""
 

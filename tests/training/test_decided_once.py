@@ -7,7 +7,6 @@ import torch
 
 import mt
 import mt.training.run
-from mt.config.config import Config
 from mt.config.load import load_config
 from mt.config.training import TrainingConfig
 from mt.device import Precision
@@ -17,8 +16,7 @@ from mt.training.compiling import is_compiled
 from mt.training.loss import Objective
 from mt.training.resume import decided
 from mt.training.run import run_training
-
-MakeConfig = Callable[..., Config]
+from tests.fixture_types import MakeConfig
 
 
 def test_the_precision_is_that_of_the_machine_on_which_the_run_began(

@@ -1,21 +1,18 @@
 """A run whose numbers go to infinity ends with a sentence, on stderr and in its log, and loses nothing."""
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
-from mt.config.config import Config
 from mt.errors import RunError
 from mt.reports.facts import read_sessions
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
 from mt.training.step import LaunchedStep, StepResult
 from mt.training.train_state import TrainState
-
-MakeConfig = Callable[..., Config]
+from tests.fixture_types import MakeConfig
 
 STEEP = "schedule.kind=constant", "schedule.warmup_steps=0", "training.clip_norm=null"
 

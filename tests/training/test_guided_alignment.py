@@ -1,12 +1,12 @@
 """The guided-alignment loss by hand, and what it adds to the objective's gradient."""
 
 import math
-from collections.abc import Callable
 
 import torch
 
 from mt.data.batches.batch import collate
-from mt.training.loss import Objective, guided_alignment_loss
+from mt.training.loss import guided_alignment_loss
+from tests.fixture_types import MakeObjective
 
 SRC, TGT = [[5, 6, 7], [8]], [[9, 10], [11, 12, 13]]
 PLACES = [[2, -1], [0, 0, -1]]
@@ -24,7 +24,7 @@ def test_the_loss_is_minus_the_log_weight_of_the_aligned_positions() -> None:
 
 
 def test_the_gradient_is_that_of_both_losses_and_the_value_that_of_one(
-    make_objective: Callable[..., Objective],
+    make_objective: MakeObjective,
 ) -> None:
     batch = collate(SRC, TGT, PLACES)
     objective = make_objective()
@@ -50,7 +50,7 @@ def test_the_gradient_is_that_of_both_losses_and_the_value_that_of_one(
     torch.testing.assert_close(twice, (gradient,))
 
 
-def test_a_batch_without_alignment_has_the_plain_loss(make_objective: Callable[..., Objective]) -> None:
+def test_a_batch_without_alignment_has_the_plain_loss(make_objective: MakeObjective) -> None:
     batch = collate(SRC, TGT)
     objective = make_objective()
     expected = objective(batch, 0.1)

@@ -1,7 +1,6 @@
 """Beginning a run from another one: weights, tokenizers, new words, parts, frozen weights."""
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,15 +8,14 @@ import torch
 from torch import Tensor
 
 from mt.checkpoint.store import CheckpointStore
-from mt.config.config import Config
 from mt.config.load import load_config
 from mt.data.prepare import load_tokenizers
 from mt.errors import ConfigError, RunError
 from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
-from mt.training.run import Outcome, run_training
+from mt.training.run import run_training
+from tests.fixture_types import MakeConfig, TrainUntil
 
-MakeConfig = Callable[..., Config]
 UNMOVED = ("schedule.learning_rate=1.0e-30", "training.max_steps=1")
 """So that the first checkpoint has the initial weights."""
 WIDTH = "model.d_model=32"
@@ -79,7 +77,7 @@ def test_what_a_config_does_not_say_is_taken_over(
 
 
 def test_a_run_resumes_exactly_without_its_origin(
-    make_config: MakeConfig, trained: RunDirectory, tmp_path: Path, train_until: Callable[..., Outcome | None]
+    make_config: MakeConfig, trained: RunDirectory, tmp_path: Path, train_until: TrainUntil
 ) -> None:
     config = make_config(
         WIDTH, f"init_from.run={trained.path}", "training.max_steps=6", "training.freeze=encoder.*"
@@ -95,7 +93,7 @@ def test_a_run_resumes_exactly_without_its_origin(
 
 
 def test_a_run_without_a_checkpoint_does_not_begin_from_other_weights_than_before(
-    make_config: MakeConfig, trained: RunDirectory, tmp_path: Path, train_until: Callable[..., Outcome | None]
+    make_config: MakeConfig, trained: RunDirectory, tmp_path: Path, train_until: TrainUntil
 ) -> None:
     config = make_config(WIDTH, f"init_from.run={trained.path}", "init_from.checkpoint=latest")
     train_until(config, tmp_path / "adapted", step=1, crash=True)
@@ -108,7 +106,7 @@ def test_a_run_without_a_checkpoint_does_not_begin_from_other_weights_than_befor
 
 
 def test_a_start_that_saved_nothing_is_forgotten_when_a_run_begins_from_another(
-    make_config: MakeConfig, trained: RunDirectory, tmp_path: Path, train_until: Callable[..., Outcome | None]
+    make_config: MakeConfig, trained: RunDirectory, tmp_path: Path, train_until: TrainUntil
 ) -> None:
     train_until(make_config(), tmp_path / "adapted", step=1, crash=True)
     run_training(make_config(*UNMOVED, WIDTH, f"init_from.run={trained.path}"), tmp_path / "adapted")

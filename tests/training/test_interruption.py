@@ -1,16 +1,15 @@
 import os
 import signal
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from mt import processes
-from mt.config.config import Config
 from mt.run_directory import RunDirectory
 from mt.training.interruption import Interruption
 from mt.training.run import run_training
+from tests.fixture_types import MakeConfig
 
 STOP_SIGNALS = signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1
 
@@ -77,9 +76,7 @@ def test_time_that_is_up_also_before_the_start_stops_at_once(seconds: float) -> 
         assert interruption.exit_code == 75
 
 
-def test_another_thread_trains_and_its_time_limit_holds(
-    make_config: Callable[..., Config], run: RunDirectory
-) -> None:
+def test_another_thread_trains_and_its_time_limit_holds(make_config: MakeConfig, run: RunDirectory) -> None:
     before = [signal.getsignal(each) for each in STOP_SIGNALS]
     with ThreadPoolExecutor(1) as executor:
         endless = make_config("training.max_steps=null", "training.max_epochs=100000")

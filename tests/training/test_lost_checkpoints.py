@@ -7,13 +7,10 @@ from typing import Any
 
 import pytest
 
-from mt.config.config import Config
 from mt.errors import RunError
 from mt.run_directory import RunDirectory
-from mt.training.run import Outcome, run_training
-
-MakeConfig = Callable[..., Config]
-TrainUntil = Callable[..., Outcome | None]
+from mt.training.run import run_training
+from tests.fixture_types import MakeConfig, TrainUntil
 
 
 def contents(run: RunDirectory) -> dict[Path, bytes]:

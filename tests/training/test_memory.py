@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 import mt.training.run
-from mt.config.config import Config
 from mt.errors import DataError, RunError
 from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
@@ -17,8 +16,8 @@ from mt.search.strategy import Beam, Sampling, Strategy
 from mt.training.resume import describe_environment
 from mt.training.run import run_training
 from mt.transformer.transformer import Transformer
+from tests.fixture_types import MakeConfig
 
-MakeConfig = Callable[..., Config]
 ERROR = torch.OutOfMemoryError("CUDA out of memory.")
 
 

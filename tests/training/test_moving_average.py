@@ -1,17 +1,16 @@
 """The moving average, against its formula computed weight by weight."""
 
 import contextlib
-from collections.abc import Callable
 
 import pytest
 import torch
 
-from mt.training.loss import Objective
 from mt.training.moving_average import MovingAverage
+from tests.fixture_types import MakeObjective
 
 
 @pytest.mark.parametrize("on_device", [False, True])
-def test_it_is_the_formula(on_device: bool, make_objective: Callable[..., Objective]) -> None:
+def test_it_is_the_formula(on_device: bool, make_objective: MakeObjective) -> None:
     model = make_objective().model
     average = MovingAverage(model, 0.3)
     expected = {name: weight.double() for name, weight in model.weights().items()}
@@ -34,7 +33,7 @@ def test_it_is_the_formula(on_device: bool, make_objective: Callable[..., Object
     assert all(torch.equal(weight, own[name]) for name, weight in model.weights().items())
 
 
-def test_the_model_gets_its_weights_back_after_an_error(make_objective: Callable[..., Objective]) -> None:
+def test_the_model_gets_its_weights_back_after_an_error(make_objective: MakeObjective) -> None:
     model = make_objective().model
     average = MovingAverage(model, 0.5)
     model.weights()["tgt_embedding.tokens.weight"].zero_()

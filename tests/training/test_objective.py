@@ -1,22 +1,19 @@
 """The model and its loss as one module, against ``F.cross_entropy`` over the model's logits."""
 
-from collections.abc import Callable, Sequence
-
 import pytest
 import torch
 from torch.nn import functional as F
 
-from mt.data.batches.batch import Batch
 from mt.special_tokens import PAD_ID
 from mt.training import loss
-from mt.training.loss import Objective
+from tests.fixture_types import MakeBatches, MakeObjective
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_objective_is_the_summed_cross_entropy_of_the_real_tokens(
     smoothing: float,
-    make_objective: Callable[..., Objective],
-    make_batches: Callable[[Sequence[int]], list[Batch]],
+    make_objective: MakeObjective,
+    make_batches: MakeBatches,
 ) -> None:
     objective = make_objective()
     (batch,) = make_batches([5])
@@ -28,7 +25,7 @@ def test_objective_is_the_summed_cross_entropy_of_the_real_tokens(
 
 
 def test_r_drop_is_of_two_passes_with_dropout_of_their_own(
-    make_objective: Callable[..., Objective], make_batches: Callable[[Sequence[int]], list[Batch]]
+    make_objective: MakeObjective, make_batches: MakeBatches
 ) -> None:
     objective = make_objective(dropout=0.3)
     objective.r_drop = 5.0
@@ -52,8 +49,8 @@ def test_r_drop_is_of_two_passes_with_dropout_of_their_own(
 @pytest.mark.parametrize("changes", [{}, {"r_drop": 5.0}], ids=str)
 def test_padding_of_targets_needs_no_mask(
     changes: dict[str, float],
-    make_objective: Callable[..., Objective],
-    make_batches: Callable[[Sequence[int]], list[Batch]],
+    make_objective: MakeObjective,
+    make_batches: MakeBatches,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (batch,) = make_batches([11])

@@ -1,6 +1,6 @@
 """A whole step of training on a CUDA device, without a GPU: no mixed devices, and hardly any waiting."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import pytest
@@ -17,9 +17,9 @@ from mt.data.batches.stream import StepBatches
 from mt.device import Precision
 from mt.training.train_state import TrainState, new_train_state
 from tests.fake_cuda import CUDA, FakeCuda, fake_cuda, on_cuda
+from tests.fixture_types import MakeBatches
 from tests.training.steps import take_step
 
-MakeBatches = Callable[[Sequence[int]], list[Batch]]
 MOST_READS = 1
 """In one step: the loss and the norm of the gradient, at once."""
 

@@ -1,7 +1,7 @@
 """A batch that does not fit into memory is split, with the same result; the full memory is simulated."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -18,10 +18,8 @@ from mt.training.loss import Objective
 from mt.training.step import StepResult
 from mt.training.train_state import TrainState
 from mt.training.validation import validation_loss
+from tests.fixture_types import MakeBatches, MakeObjective
 from tests.training.steps import take_step
-
-MakeObjective = Callable[..., Objective]
-MakeBatches = Callable[[Sequence[int]], list[Batch]]
 
 CPU_ERROR = (
     "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to "

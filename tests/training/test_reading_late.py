@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 import mt.training.run
-from mt.config.config import Config
 from mt.config.training import TrainingConfig
 from mt.data.batches.batch import Batch
 from mt.device import Precision
@@ -23,11 +22,8 @@ from mt.training.moving_average import MovingAverage
 from mt.training.optimizers import make_optimizers
 from mt.training.run import run_training
 from mt.training.train_state import TrainState, new_train_state
+from tests.fixture_types import MakeBatches, MakeConfig, MakeObjective
 from tests.training.steps import Spoilt, take_step
-
-MakeConfig = Callable[..., Config]
-MakeObjective = Callable[..., Objective]
-MakeBatches = Callable[[Sequence[int]], list[Batch]]
 
 
 @pytest.fixture

@@ -24,15 +24,12 @@ from mt.training import validation
 from mt.training.counters import Counters
 from mt.training.loss import Objective
 from mt.training.progress import Progress
-from mt.training.run import Outcome, run_training
+from mt.training.run import run_training
 from mt.training.validation import ValidationResult
+from tests.fixture_types import MakeConfig, TrainUntil
 from tests.training.steps import assert_equal
 
 Figures = list[dict[str, float | str]]
-
-
-MakeConfig = Callable[..., Config]
-TrainUntil = Callable[..., Outcome | None]
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ import torch
 
 import mt.training.resume
 import mt.training.run
-from mt.config.config import Config
 from mt.config.load import load_config
 from mt.data.text_form import TextForm
 from mt.data.tokenizers.tokenizer import Tokenizer
@@ -30,8 +29,7 @@ from mt.training.resume import with_training
 from mt.training.run import run_training
 from mt.training.schedule import learning_rate
 from mt.training.validation import ValidationResult
-
-MakeConfig = Callable[..., Config]
+from tests.fixture_types import MakeConfig
 
 
 @pytest.fixture(autouse=True)

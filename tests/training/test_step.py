@@ -2,14 +2,12 @@
 
 import copy
 import math
-from collections.abc import Callable, Sequence
 
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from mt.config.config import Config
 from mt.config.training import TrainingConfig
 from mt.data.batches.batch import Batch
 from mt.device import Precision
@@ -18,11 +16,8 @@ from mt.training.loss import Objective
 from mt.training.step import StepResult
 from mt.training.train_state import TrainState, new_train_state
 from mt.transformer.build import build_transformer
+from tests.fixture_types import MakeBatches, MakeConfig, MakeObjective
 from tests.training.steps import take_step
-
-MakeConfig = Callable[..., Config]
-MakeObjective = Callable[..., Objective]
-MakeBatches = Callable[[Sequence[int]], list[Batch]]
 
 
 def adam(objective: Objective) -> torch.optim.Adam:

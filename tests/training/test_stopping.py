@@ -17,16 +17,14 @@ import mt.checkpoint.store
 import mt.data.prepare
 import mt.training.run
 from mt.checkpoint.store import CheckpointStore
-from mt.config.config import Config
 from mt.errors import DataError
 from mt.inference.torch_engine import TorchEngine
 from mt.run_directory import RunDirectory
 from mt.training.loss import Objective
 from mt.training.progress import Progress
-from mt.training.run import Outcome, run_training
+from mt.training.run import run_training
+from tests.fixture_types import MakeConfig, TrainUntil
 
-MakeConfig = Callable[..., Config]
-TrainUntil = Callable[..., Outcome | None]
 Compare = Callable[..., None]
 
 

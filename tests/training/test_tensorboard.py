@@ -12,8 +12,8 @@ from tensorboard.backend.event_processing.event_accumulator import (  # type: ig
 )
 from tensorboard.plugins.hparams import metadata  # type: ignore[import-untyped]
 
-from mt.config.config import Config
 from mt.display import markdown_table, markdown_text
+from tests.fixture_types import MakeConfig
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # Of a library that TensorBoard carries.
@@ -21,7 +21,7 @@ with warnings.catch_warnings():
 
 
 def test_scores_losses_and_often_varied_options_are_shown_first_and_once(
-    make_config: Callable[..., Config], train_until: Callable[..., object], tmp_path: Path
+    make_config: MakeConfig, train_until: Callable[..., object], tmp_path: Path
 ) -> None:
     train_until(make_config(), tmp_path / "run", step=5, crash=True)
     train_until(make_config(), tmp_path / "run")

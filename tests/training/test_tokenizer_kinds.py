@@ -1,20 +1,18 @@
 """A run with each kind of tokenizer, which afterwards needs nothing outside its folder."""
 
 import logging
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
-from mt.config.config import Config
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
+from tests.fixture_types import MakeConfig
 
 CPU = torch.device("cpu")
-MakeConfig = Callable[..., Config]
 
 
 @pytest.mark.parametrize(("kind", "shared"), [("char", "true"), ("bpe", "false"), ("bpe_metaspace", "true")])

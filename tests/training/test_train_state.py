@@ -11,13 +11,11 @@ from torch import Tensor
 
 from mt.checkpoint.record import DamagedError
 from mt.checkpoint.training_state import SavedTraining, read_training_state, values_bytes
-from mt.config.config import Config
 from mt.device import Precision
 from mt.training.counters import read_values
 from mt.training.train_state import TrainState, new_train_state
 from mt.transformer.build import build_transformer
-
-MakeConfig = Callable[..., Config]
+from tests.fixture_types import MakeConfig
 
 
 @pytest.fixture

@@ -13,9 +13,7 @@ from mt.data.batches.batch import Batch
 from mt.device import Precision
 from mt.training.loss import Objective
 from mt.training.validation import ValidationResult, validate
-
-MakeObjective = Callable[..., Objective]
-MakeBatches = Callable[[Sequence[int]], list[Batch]]
+from tests.fixture_types import MakeBatches, MakeObjective
 
 SOURCES = ["ein Hund .", "eine Katze schläft hier ."]
 REFERENCES = ["a dog .", "a cat is sleeping here ."]

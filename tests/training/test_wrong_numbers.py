@@ -1,7 +1,7 @@
 """Numbers that go wrong: what reaches the parameters, what is counted, and which jumps are reported."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 import torch
@@ -14,10 +14,8 @@ from mt.training.loss import Objective
 from mt.training.progress import SPIKE
 from mt.training.step import StepResult
 from mt.training.train_state import TrainState
+from tests.fixture_types import MakeBatches, MakeObjective
 from tests.training.steps import Spoilt, take_step
-
-MakeObjective = Callable[..., Objective]
-MakeBatches = Callable[[Sequence[int]], list[Batch]]
 
 
 def step(objective: Objective, batches: list[Batch], scale: float | None = None) -> StepResult:

@@ -11,6 +11,7 @@ from mt.config.model import ModelConfig
 from mt.transformer.attention import MultiHeadAttention
 from mt.transformer.build import build_transformer
 from mt.transformer.transformer import Transformer
+from tests.fixture_types import MakeModel
 
 SMALL: dict[str, Any] = {
     "d_model": 16,
@@ -28,7 +29,7 @@ def _seed() -> None:
 
 
 @pytest.fixture
-def make_model() -> Callable[..., Transformer]:
+def make_model() -> MakeModel:
     """Builds a tiny model in evaluation mode, with these changes to its config."""
 
     def make(

@@ -1,24 +1,21 @@
 """The alignment scores are those of the last layer's first cross-attention head, cached or not."""
 
-from collections.abc import Callable
-
 import pytest
 import torch
 
 from mt.masks import padding_mask, target_mask
 from mt.transformer.recording import recording_attention
-from mt.transformer.transformer import Transformer
+from tests.fixture_types import MakeModel
 
 SRC_IDS = torch.tensor([[5, 6, 7, 8, 9], [5, 6, 7, 0, 0], [5, 0, 0, 0, 0]])
 TGT_IDS = torch.tensor([[2, 4, 5, 6, 7, 8]] * 3)
 MASKS = padding_mask(SRC_IDS), target_mask(TGT_IDS)
-Make = Callable[..., Transformer]
 
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("norm_first", [True, False])
 def test_softmax_of_the_scores_gives_the_weights_of_the_first_head(
-    norm_first: bool, bias: bool, make_model: Make
+    norm_first: bool, bias: bool, make_model: MakeModel
 ) -> None:
     model = make_model(norm_first=norm_first, bias=bias)
     memory = model.encode(SRC_IDS, MASKS[0])
@@ -30,7 +27,7 @@ def test_softmax_of_the_scores_gives_the_weights_of_the_first_head(
 
 
 @pytest.mark.parametrize("rows_per_sentence", [1, 2])
-def test_cached_steps_give_the_same_scores(rows_per_sentence: int, make_model: Make) -> None:
+def test_cached_steps_give_the_same_scores(rows_per_sentence: int, make_model: MakeModel) -> None:
     model = make_model()
     memory = model.encode(SRC_IDS, MASKS[0])
     at_once = model.decode(TGT_IDS, memory, *MASKS, with_alignment=True).alignment_scores

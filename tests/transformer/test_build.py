@@ -1,7 +1,6 @@
 """Sizes by a hand-written formula, variants by what they share, initial weights by their distribution."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,9 +9,7 @@ from torch import nn
 
 from mt.masks import padding_mask, target_mask
 from mt.special_tokens import PAD_ID
-from mt.transformer.transformer import Transformer
-
-Make = Callable[..., Transformer]
+from tests.fixture_types import MakeModel
 
 VARIANTS: list[dict[str, Any]] = [
     {},
@@ -56,7 +53,7 @@ def num_parameters(
 
 @pytest.mark.parametrize("changes", VARIANTS, ids=str)
 def test_every_variant_has_the_parameters_of_the_formula_and_each_gets_a_gradient(
-    changes: dict[str, Any], make_model: Make
+    changes: dict[str, Any], make_model: MakeModel
 ) -> None:
     model = make_model(**changes).train()
     assert sum(p.numel() for p in model.parameters()) == num_parameters(**changes)
@@ -71,7 +68,7 @@ def test_every_variant_has_the_parameters_of_the_formula_and_each_gets_a_gradien
         assert "key.bias" in name or parameter.grad.any(), name
 
 
-def test_linear_weights_are_xavier_uniform(make_model: Make) -> None:
+def test_linear_weights_are_xavier_uniform(make_model: MakeModel) -> None:
     model = make_model(d_model=64, d_ff=160, tie_output=False, tgt_vocab_size=50)
     linears = [module for module in model.modules() if isinstance(module, nn.Linear)]
     assert len(linears) == 2 * (4 + 2) + 2 * (8 + 2) + 1
@@ -84,7 +81,7 @@ def test_linear_weights_are_xavier_uniform(make_model: Make) -> None:
 
 
 @pytest.mark.parametrize("tie_output", [True, False])
-def test_scaled_embeddings_are_as_large_as_the_positions(tie_output: bool, make_model: Make) -> None:
+def test_scaled_embeddings_are_as_large_as_the_positions(tie_output: bool, make_model: MakeModel) -> None:
     model = make_model(d_model=64, tie_output=tie_output, src_vocab_size=200, tgt_vocab_size=300)
     for embedding in (model.src_embedding, model.tgt_embedding):
         weight = embedding.tokens.weight.detach()
@@ -93,14 +90,14 @@ def test_scaled_embeddings_are_as_large_as_the_positions(tie_output: bool, make_
         assert float(weight.abs().max()) > 3 * 64**-0.5  # normal, not uniform
 
 
-def test_all_matrices_start_with_the_standard_deviation_asked_for(make_model: Make) -> None:
+def test_all_matrices_start_with_the_standard_deviation_asked_for(make_model: MakeModel) -> None:
     model = make_model(d_model=64, src_vocab_size=200, tgt_vocab_size=300, initial_std=0.02)
     for matrix in (parameter.detach() for parameter in model.parameters() if parameter.dim() == 2):
         assert float(matrix.std()) == pytest.approx(0.02, rel=0.06)
 
 
 @torch.no_grad()
-def test_the_padding_row_of_an_embedding_changes_no_prediction(make_model: Make) -> None:
+def test_the_padding_row_of_an_embedding_changes_no_prediction(make_model: MakeModel) -> None:
     model = make_model(tie_output=False)
     src_ids = torch.tensor([[5, 6, 7, 3], [8, 3, PAD_ID, PAD_ID]])
     tgt_ids = torch.tensor([[2, 5, 6, 7], [2, 9, PAD_ID, PAD_ID]])

@@ -11,9 +11,8 @@ from mt.masks import padding_mask, target_mask
 from mt.search.request import EncoderDecoder
 from mt.special_tokens import BOS_ID
 from mt.transformer.transformer import Transformer
+from tests.fixture_types import MakeModel
 from tests.uncached import UncachedTransformer
-
-Make = Callable[..., Transformer]
 
 SRC_IDS = torch.tensor([[5, 6, 7, 8, 9, 3], [10, 6, 3, 0, 0, 0], [7, 8, 9, 10, 3, 0]])
 TGT_IDS = torch.tensor([[BOS_ID, 12, 11, 5, 7], [BOS_ID, 6, 4, 0, 0], [BOS_ID, 4, 5, 6, 7]])
@@ -28,7 +27,7 @@ VARIANTS: list[dict[str, Any]] = [
 @pytest.fixture(params=VARIANTS, ids=str)
 def model(
     request: pytest.FixtureRequest,
-    make_model: Make,
+    make_model: MakeModel,
     randomise: Callable[[nn.Module], None],
 ) -> Transformer:
     found = make_model(max_length=64, **request.param)
@@ -103,7 +102,7 @@ def test_cached_steps_equal_uncached_ones_as_rows_are_added(model: Transformer) 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, 0.03), (torch.float16, 0.004)])
 def test_a_rounded_model_is_close_to_the_exact_one(
-    dtype: torch.dtype, tolerance: float, make_model: Make
+    dtype: torch.dtype, tolerance: float, make_model: MakeModel
 ) -> None:
     # Initial weights, unlike random ones, have logits of the size of those that are learnt.
     model = make_model(d_model=64, num_heads=4, d_ff=128).requires_grad_(False)
@@ -119,7 +118,7 @@ def test_a_rounded_model_is_close_to_the_exact_one(
         torch.testing.assert_close(logits, expected[:, t], atol=tolerance * scale, rtol=0.0)
 
 
-def test_tokens_beyond_the_positions_of_the_model_are_refused(make_model: Make) -> None:
+def test_tokens_beyond_the_positions_of_the_model_are_refused(make_model: MakeModel) -> None:
     model = make_model(max_length=4)
     with pytest.raises(ValueError, match="position 5 is beyond the 4 positions"):
         model.encode(SRC_IDS, SRC_MASK)

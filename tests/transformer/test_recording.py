@@ -13,8 +13,7 @@ from mt.special_tokens import BOS_ID
 from mt.transformer.attention import MultiHeadAttention, ScaledDotProductAttention
 from mt.transformer.recording import RecordedAttention, recording_attention
 from mt.transformer.transformer import Transformer
-
-Make = Callable[..., Transformer]
+from tests.fixture_types import MakeModel
 
 SRC_IDS = torch.tensor([[5, 6, 7, 8, 9, 3], [10, 6, 3, 0, 0, 0], [7, 8, 9, 10, 3, 0]])
 TGT_IDS = torch.tensor([[BOS_ID, 12, 11, 5, 0], [BOS_ID, 6, 0, 0, 0], [BOS_ID, 4, 5, 6, 7]])
@@ -33,7 +32,9 @@ def kinds(recorded: RecordedAttention) -> list[list[list[Tensor]]]:
 
 
 @NORMS
-def test_weights_times_values_give_the_output_of_the_fused_kernel(norm_first: bool, make_model: Make) -> None:
+def test_weights_times_values_give_the_output_of_the_fused_kernel(
+    norm_first: bool, make_model: MakeModel
+) -> None:
     model = make_model(norm_first=norm_first)
     seen: dict[nn.Module, tuple[Tensor, Tensor]] = {}
 
@@ -54,7 +55,7 @@ def test_weights_times_values_give_the_output_of_the_fused_kernel(norm_first: bo
 
 
 def test_weights_equal_those_of_torch_with_copied_weights(
-    make_model: Make,
+    make_model: MakeModel,
     randomise: Callable[[nn.Module], None],
     copy_attention: Callable[[MultiHeadAttention, nn.MultiheadAttention], None],
 ) -> None:
@@ -75,7 +76,7 @@ def test_weights_equal_those_of_torch_with_copied_weights(
 
 
 @NORMS
-def test_rows_sum_to_one_and_masked_keys_get_exactly_zero(norm_first: bool, make_model: Make) -> None:
+def test_rows_sum_to_one_and_masked_keys_get_exactly_zero(norm_first: bool, make_model: MakeModel) -> None:
     recorded = record_forward(make_model(norm_first=norm_first))
     masks = [SRC_MASK, TGT_MASK, SRC_MASK]
     shapes = [(3, 2, 6, 6), (3, 2, 5, 5), (3, 2, 5, 6)]
@@ -89,7 +90,7 @@ def test_rows_sum_to_one_and_masked_keys_get_exactly_zero(norm_first: bool, make
 
 
 @NORMS
-def test_each_prefix_records_the_rows_of_the_whole_target(norm_first: bool, make_model: Make) -> None:
+def test_each_prefix_records_the_rows_of_the_whole_target(norm_first: bool, make_model: MakeModel) -> None:
     model = make_model(norm_first=norm_first)
     at_once = record_forward(model)
     lengths = range(1, TGT_IDS.size(1) + 1)
@@ -106,7 +107,7 @@ def test_each_prefix_records_the_rows_of_the_whole_target(norm_first: bool, make
                 torch.testing.assert_close(prefix, expected, atol=1e-5, rtol=1e-4)
 
 
-def test_recording_changes_no_output_and_ends_with_the_block(make_model: Make) -> None:
+def test_recording_changes_no_output_and_ends_with_the_block(make_model: MakeModel) -> None:
     model = make_model(dropout=0.3, attention_dropout=0.3).train()
     torch.manual_seed(4)
     expected = model(SRC_IDS, SRC_MASK, TGT_IDS, TGT_MASK)

@@ -1,6 +1,5 @@
 """The whole model: masks are obeyed, the cache changes no output, weights are exported and loaded."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,8 +9,7 @@ from torch import Tensor, nn
 from mt.masks import padding_mask, target_mask
 from mt.special_tokens import BOS_ID, PAD_ID
 from mt.transformer.transformer import Transformer
-
-Make = Callable[..., Transformer]
+from tests.fixture_types import MakeModel
 
 SRC_IDS = torch.tensor([[5, 6, 7, 8, 9, 3], [10, 6, 3, 0, 0, 0], [7, 8, 9, 10, 3, 0]])
 TGT_IDS = torch.tensor([[BOS_ID, 12, 11, 5, 0], [BOS_ID, 6, 0, 0, 0], [BOS_ID, 4, 5, 6, 7]])
@@ -30,7 +28,7 @@ def pad_right(ids: Tensor, count: int) -> Tensor:
 @NORMS
 @pytest.mark.parametrize(("src_padding", "tgt_padding"), [(4, 0), (0, 4), (7, 3)])
 def test_more_padding_changes_no_output(
-    src_padding: int, tgt_padding: int, norm_first: bool, make_model: Make
+    src_padding: int, tgt_padding: int, norm_first: bool, make_model: MakeModel
 ) -> None:
     model = make_model(norm_first=norm_first)
     expected = run(model, SRC_IDS, TGT_IDS)
@@ -40,7 +38,9 @@ def test_more_padding_changes_no_output(
 
 
 @NORMS
-def test_each_sentence_has_the_same_output_alone_and_in_a_batch(norm_first: bool, make_model: Make) -> None:
+def test_each_sentence_has_the_same_output_alone_and_in_a_batch(
+    norm_first: bool, make_model: MakeModel
+) -> None:
     model = make_model(norm_first=norm_first)
     expected = run(model, SRC_IDS, TGT_IDS)
     for row in range(3):
@@ -51,7 +51,7 @@ def test_each_sentence_has_the_same_output_alone_and_in_a_batch(norm_first: bool
 
 
 @NORMS
-def test_later_target_token_changes_no_earlier_output(norm_first: bool, make_model: Make) -> None:
+def test_later_target_token_changes_no_earlier_output(norm_first: bool, make_model: MakeModel) -> None:
     model = make_model(norm_first=norm_first)
     tgt_ids = TGT_IDS[2:]
     expected = run(model, SRC_IDS[2:], tgt_ids)[0]
@@ -64,7 +64,7 @@ def test_later_target_token_changes_no_earlier_output(norm_first: bool, make_mod
 
 
 @NORMS
-def test_row_of_nothing_but_padding_gives_no_nan(norm_first: bool, make_model: Make) -> None:
+def test_row_of_nothing_but_padding_gives_no_nan(norm_first: bool, make_model: MakeModel) -> None:
     model = make_model(norm_first=norm_first).train()
     src_ids, tgt_ids = SRC_IDS.clone(), TGT_IDS.clone()
     src_ids[1] = tgt_ids[1] = PAD_ID
@@ -86,7 +86,7 @@ def test_row_of_nothing_but_padding_gives_no_nan(norm_first: bool, make_model: M
     ids=str,
 )
 def test_loading_the_weights_of_another_model_gives_its_outputs(
-    changes: dict[str, Any], make_model: Make
+    changes: dict[str, Any], make_model: MakeModel
 ) -> None:
     model, other = make_model(**changes), make_model(**changes)
     tgt_ids = TGT_IDS.clamp(max=10)
@@ -99,7 +99,7 @@ def test_loading_the_weights_of_another_model_gives_its_outputs(
     assert (other.output.weight is other.tgt_embedding.tokens.weight) == changes.get("tie_output", True)
 
 
-def test_weights_of_another_model_are_refused_by_name(make_model: Make) -> None:
+def test_weights_of_another_model_are_refused_by_name(make_model: MakeModel) -> None:
     model = make_model()
     before = {name: weight.clone() for name, weight in model.weights().items()}
     weights = model.weights()
