@@ -1,7 +1,6 @@
 """A run whose numbers go to infinity ends with a sentence, on stderr and in its log, and loses nothing."""
 
 import math
-from pathlib import Path
 
 import pytest
 import torch
@@ -18,9 +17,8 @@ STEEP = "schedule.kind=constant", "schedule.warmup_steps=0", "training.clip_norm
 
 
 def test_a_validation_that_cannot_search_says_that_training_has_diverged(
-    make_config: MakeConfig, tmp_path: Path
+    make_config: MakeConfig, run: RunDirectory
 ) -> None:
-    run = RunDirectory(tmp_path / "run")
     config = make_config(*STEEP, "schedule.learning_rate=1e30", "validation.every_steps=1")
     with pytest.raises(RunError, match=r"logits are NaN .* at step \d\. Try a lower schedule") as raised:
         run_training(config, run)
@@ -30,9 +28,8 @@ def test_a_validation_that_cannot_search_says_that_training_has_diverged(
 
 
 def test_weights_that_are_not_finite_are_never_saved(
-    make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = RunDirectory(tmp_path / "run")
     finish = TrainState.finish
 
     def spoil(self: TrainState, step: LaunchedStep) -> StepResult:

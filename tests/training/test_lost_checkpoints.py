@@ -40,9 +40,8 @@ def remove_checkpoints(run: RunDirectory) -> None:
     ],
 )
 def test_where_the_checkpoints_are_gone_nothing_begins_afresh(
-    remove: Callable[[RunDirectory], None], told_by: str, make_config: MakeConfig, tmp_path: Path
+    remove: Callable[[RunDirectory], None], told_by: str, make_config: MakeConfig, run: RunDirectory
 ) -> None:
-    run = RunDirectory(tmp_path / "run")
     run_training(make_config("training.max_steps=8"), run)
     remove(run)
     before = contents(run)
@@ -58,10 +57,9 @@ def test_where_the_checkpoints_are_gone_nothing_begins_afresh(
 
 
 def test_metrics_of_steps_after_one_that_must_have_been_saved_show_that_there_was_a_checkpoint(
-    make_config: MakeConfig, train_until: TrainUntil, tmp_path: Path
+    make_config: MakeConfig, train_until: TrainUntil, run: RunDirectory
 ) -> None:
     """The first validation is at step 4."""
-    run = RunDirectory(tmp_path / "run")
     config = make_config("checkpoint.every_steps=100")
     train_until(config, run.path, step=9, crash=True)
     assert (run.checkpoints_dir / "latest").exists()
@@ -72,13 +70,14 @@ def test_metrics_of_steps_after_one_that_must_have_been_saved_show_that_there_wa
     assert contents(run) == before
 
 
-def test_a_run_that_has_lost_its_config_is_refused(make_config: MakeConfig, tmp_path: Path) -> None:
-    run = RunDirectory(tmp_path / "run")
+def test_a_run_that_has_lost_its_config_is_refused(make_config: MakeConfig, run: RunDirectory) -> None:
     run_training(make_config("training.max_steps=3"), run)
     run.config_file.unlink()
     before = contents(run)
     for restart in (False, True):
-        with pytest.raises(RunError, match=r"run has checkpoints but has lost its config\.yaml\. Restore it"):
+        with pytest.raises(
+            RunError, match=r"mine has checkpoints but has lost its config\.yaml\. Restore it"
+        ):
             run_training(make_config(), run, restart=restart)
     assert contents(run) == before
 
@@ -89,9 +88,8 @@ def test_a_run_that_has_lost_its_config_is_refused(make_config: MakeConfig, tmp_
     ids=["after three quarters", "within the first save"],
 )
 def test_killed_before_the_first_save_it_begins_again(
-    options: tuple[str, ...], make_config: MakeConfig, train_until: TrainUntil, tmp_path: Path
+    options: tuple[str, ...], make_config: MakeConfig, train_until: TrainUntil, run: RunDirectory
 ) -> None:
-    run = RunDirectory(tmp_path / "run")
     last_lost = 9 if len(options) == 2 else 3
     train_until(make_config(*options), run.path, step=last_lost, crash=True)
     assert f'"step": {last_lost},' in run.metrics_file.read_text()

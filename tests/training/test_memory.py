@@ -70,23 +70,22 @@ def test_a_sentence_that_does_not_fit_is_named(
 
 
 def test_a_model_that_does_not_fit_is_a_sentence(
-    make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
         raise ERROR
 
     monkeypatch.setattr(mt.training.run, "build_model", full)
     with pytest.raises(RunError, match=r"do not fit into memory\. Lower model\.d_model"):
-        run_training(make_config(), RunDirectory(tmp_path / "run"))
+        run_training(make_config(), run)
 
 
 def test_resuming_elsewhere_says_what_differs_and_continues(
     make_config: MakeConfig,
-    tmp_path: Path,
+    run: RunDirectory,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    run = RunDirectory(tmp_path / "run")
     run_training(make_config("training.max_steps=2"), run)
     with monkeypatch.context() as patch:
         patch.setattr(

@@ -187,6 +187,20 @@ def test_log_lines_where_stderr_is_not_a_terminal(
     assert "\r" not in capsys.readouterr().err
 
 
+def test_a_jump_of_the_loss_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    falling = [9.0 * 0.9**n for n in range(20)]
+    noisy = [2.0 + 0.4 * (-1) ** n for n in range(20)]
+    state = Counters()
+    with Progress(RunDirectory(tmp_path), counters=state, total_steps=61, metric="bleu") as progress:
+        # The average is about 2.
+        for loss in [*falling, *noisy, 5.0, *noisy]:
+            progress.step(result_of(state, loss))
+    [warning] = [message for message in caplog.messages if "above" in message]
+    found = re.fullmatch(r"step 41: the loss jumped to 5\.000, (\d\.\d+) above its average", warning)
+    assert found
+    assert float(found[1]) == pytest.approx(3.0, abs=0.2)
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True

@@ -45,11 +45,12 @@ def fused_state(
     scale: float | None = None,
     ema_decay: float | None = None,
     muon: bool = False,
+    clip_norm: float | None = 1.0,
 ) -> TrainState:
     precision = Precision("float32", torch.device("cpu"))
     if scale is not None:  # The loss scaling of fp16, which a CPU can do as well.
         precision.scaler = torch.amp.GradScaler("cpu", init_scale=scale, growth_interval=2)
-    training = TrainingConfig(weight_decay=0.1, muon=muon)
+    training = TrainingConfig(weight_decay=0.1, muon=muon, clip_norm=clip_norm)
     return TrainState(
         objective,
         make_optimizers(objective.model, training, precision),
@@ -71,12 +72,19 @@ def tensors(state: TrainState) -> dict[str, Tensor]:
     return weights | {name: each.clone() for name, each in state.save().tensors.items()}
 
 
-BAD = [{"added": math.nan}, {"added": math.inf}, {"gradient_factor": math.nan}, {"gradient_factor": math.inf}]
+BAD = [{name: value} for name in ("added", "gradient_factor") for value in (math.nan, math.inf, -math.inf)]
 
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"scale": 4.0}, {"ema_decay": 0.8}, {"muon": True}, {"scale": 4.0, "ema_decay": 0.8, "muon": True}],
+    [
+        {},
+        {"clip_norm": None},
+        {"scale": 4.0},
+        {"ema_decay": 0.8},
+        {"muon": True},
+        {"scale": 4.0, "ema_decay": 0.8, "muon": True},
+    ],
     ids=str,
 )
 def test_a_device_leaves_out_just_what_the_host_would(

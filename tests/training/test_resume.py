@@ -33,11 +33,10 @@ Figures = list[dict[str, float | str]]
 
 
 @pytest.fixture
-def train_in_three_sessions(train_until: TrainUntil, tmp_path: Path) -> Callable[[Config], RunDirectory]:
+def train_in_three_sessions(train_until: TrainUntil, run: RunDirectory) -> Callable[[Config], RunDirectory]:
     """Stops after step 2, and after step 7 in the second epoch."""
 
     def train(config: Config) -> RunDirectory:
-        run = RunDirectory(tmp_path / "run")
         for step in (2, 7, None):
             train_until(config, run.path, step=step)
         return run
@@ -98,9 +97,8 @@ def test_a_point_of_the_curve_that_spans_stops_is_that_of_all_its_steps(
 
 
 def test_limits_that_are_raised(
-    unbroken: RunDirectory, make_config: MakeConfig, tmp_path: Path, assert_same: Callable[..., None]
+    unbroken: RunDirectory, make_config: MakeConfig, run: RunDirectory, assert_same: Callable[..., None]
 ) -> None:
-    run = RunDirectory(tmp_path / "run")
     for steps in (4, 8, 12):
         outcome = run_training(make_config(f"training.max_steps={steps}"), run)
         assert outcome.counters.step == steps
@@ -109,9 +107,8 @@ def test_limits_that_are_raised(
 
 
 def test_a_limit_that_is_lowered_to_where_a_run_was_stopped_ends_it_with_a_validation(
-    make_config: MakeConfig, train_until: TrainUntil, tmp_path: Path
+    make_config: MakeConfig, train_until: TrainUntil, run: RunDirectory
 ) -> None:
-    run = RunDirectory(tmp_path / "run")
     train_until(make_config(), run.path, step=7)
     lower = make_config("training.max_steps=7")
     outcome = run_training(lower, run)
@@ -143,7 +140,7 @@ def test_with_averaged_weights(
 
 
 def test_the_weights_that_are_validated_are_those_that_are_saved(
-    make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     validated: list[dict[str, torch.Tensor]] = []
 
@@ -152,7 +149,6 @@ def test_the_weights_that_are_validated_are_those_that_are_saved(
         return validation.validate(objective, *arguments, **named)
 
     monkeypatch.setattr(mt.training.session, "validate", validate)
-    run = RunDirectory(tmp_path / "run")
     run_training(make_config("training.ema_decay=0.8"), run)
     checkpoint = CheckpointStore(run.checkpoints_dir).require("latest")
     assert_equal(validated[-1], load_file(checkpoint.folder / "model.safetensors"))
@@ -197,10 +193,9 @@ def test_crashes_lose_only_what_was_not_saved(
     unbroken: RunDirectory,
     make_config: MakeConfig,
     train_until: TrainUntil,
-    tmp_path: Path,
+    run: RunDirectory,
     assert_same: Callable[..., None],
 ) -> None:
-    run = RunDirectory(tmp_path / "run")
     for step in (2, 5, 11):  # Steps 0, 4 and 9 are the last that were saved.
         assert train_until(make_config(), run.path, step=step, crash=True) is None
         with run.metrics_file.open("a") as file:
@@ -210,9 +205,8 @@ def test_crashes_lose_only_what_was_not_saved(
 
 
 def test_what_does_not_change_the_mathematics_may_change(
-    unbroken: RunDirectory, make_config: MakeConfig, train_until: TrainUntil, tmp_path: Path
+    unbroken: RunDirectory, make_config: MakeConfig, train_until: TrainUntil, run: RunDirectory
 ) -> None:
-    run = RunDirectory(tmp_path / "run")
     train_until(make_config("checkpoint.every_steps=1"), run.path, step=5)
     run_training(
         make_config("validation.every_steps=3", "validation.batch_sentences=2", "checkpoint.keep=1"), run
@@ -222,10 +216,12 @@ def test_what_does_not_change_the_mathematics_may_change(
 
 
 def test_the_schedule_continues(
-    unbroken: RunDirectory, make_config: MakeConfig, tmp_path: Path, read_metrics: Callable[[Path], Figures]
+    unbroken: RunDirectory,
+    make_config: MakeConfig,
+    run: RunDirectory,
+    read_metrics: Callable[[Path], Figures],
 ) -> None:
     # Of its own total, not of the limit: a run of 4 steps that is made longer follows one cosine.
-    run = RunDirectory(tmp_path / "run")
     cosine = ["schedule.kind=cosine", "schedule.total_steps=25"]
     run_training(make_config("training.max_steps=4", *cosine), run)
     run_training(make_config("training.max_steps=15", *cosine), run)
@@ -265,9 +261,8 @@ def test_early_stopping_counts_on(
 
 
 def test_a_checkpoint_gets_the_scores_of_the_validation_that_it_owed(
-    make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = RunDirectory(tmp_path / "run")
     store = CheckpointStore(run.checkpoints_dir)
     for validate, max_steps in ((scripted_bleu([9]), 2), (give_up, 6)):
         monkeypatch.setattr(mt.training.session, "validate", validate)
@@ -281,9 +276,8 @@ def test_a_checkpoint_gets_the_scores_of_the_validation_that_it_owed(
 
 
 def test_a_checkpoint_saved_because_of_a_signal_after_a_validation_has_its_scores(
-    make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = RunDirectory(tmp_path / "run")
     show = Progress.validation
 
     def stop(self: Progress, counters: Counters, *arguments: Any) -> None:

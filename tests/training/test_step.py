@@ -1,6 +1,5 @@
 """One optimizer step against a step written out with torch's own loss, clipping rule and optimizer."""
 
-import copy
 import math
 
 import pytest
@@ -17,7 +16,7 @@ from mt.training.step import StepResult
 from mt.training.train_state import TrainState, new_train_state
 from mt.transformer.build import build_transformer
 from tests.fixture_types import MakeBatches, MakeConfig, MakeObjective
-from tests.training.steps import take_step
+from tests.training.steps import Spoilt, take_step
 
 
 def adam(objective: Objective) -> torch.optim.Adam:
@@ -146,39 +145,6 @@ def test_a_step_with_muon_clips_the_whole_gradient_and_moves_every_matrix(
     assert num_matrices == 3 * 4 + 2 * 2
 
 
-class TimesFactor(Objective):
-    """Multiplies the loss by a factor that may not be finite."""
-
-    factor = 1.0
-
-    def forward(self, batch: Batch, smoothing: float) -> Tensor:
-        return super().forward(batch, smoothing) * self.factor
-
-
-@pytest.mark.parametrize("factor", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("clip_norm", [None, 1.0])
-def test_a_gradient_that_is_not_finite_changes_nothing(
-    clip_norm: float | None, factor: float, make_objective: MakeObjective, make_batches: MakeBatches
-) -> None:
-    objective = TimesFactor(make_objective().model)
-    optimizer = adam(objective)
-    batches = make_batches([5, 6])
-    assert step(objective, batches, optimizer, clip_norm=clip_norm).updated
-    before, state_before = parameters(objective), copy.deepcopy(optimizer.state_dict()["state"])
-
-    objective.factor = factor
-    result = step(objective, batches, optimizer, clip_norm=clip_norm)
-    assert not result.updated
-    assert not math.isfinite(result.gradient_norm)
-    assert all(map(torch.equal, parameters(objective), before))
-    for number, values in optimizer.state_dict()["state"].items():
-        assert all(torch.equal(value, state_before[number][name]) for name, value in values.items())
-
-    objective.factor = 1.0
-    assert step(objective, batches, optimizer, clip_norm=clip_norm).updated
-    assert all(p.isfinite().all() for p in parameters(objective))
-
-
 def with_scaler(init_scale: float) -> Precision:
     """The loss scaling of fp16, which a CPU can do as well."""
     precision = Precision("float32", torch.device("cpu"))
@@ -208,11 +174,37 @@ def test_scaled_gradient_is_unscaled_before_it_is_clipped(
 def test_overflow_under_scaling_lowers_the_scale_and_changes_nothing(
     make_objective: MakeObjective, make_batches: MakeBatches
 ) -> None:
-    objective = TimesFactor(make_objective().model)
-    objective.factor = math.inf
+    objective = Spoilt(make_objective().model)
+    objective.gradient_factor = math.inf
     optimizer, precision = adam(objective), with_scaler(1024.0)
     before = parameters(objective)
     assert not step(objective, make_batches([11]), optimizer, precision).updated
     assert precision.scaler.get_scale() == 512.0
     assert all(map(torch.equal, parameters(objective), before))
     assert not optimizer.state_dict()["state"]
+
+
+@pytest.mark.parametrize(
+    ("scale", "spoil", "is_scale"),
+    [
+        (65536.0, {"gradient_factor": math.inf}, True),
+        (2.0, {"gradient_factor": math.inf}, True),
+        # At a scale of 1 the gradient is what it is.
+        (1.0, {"gradient_factor": math.inf}, False),
+        (65536.0, {"added": math.nan}, False),
+        (None, {"gradient_factor": math.inf}, False),
+    ],
+)
+def test_the_scale_of_fp16_is_blamed_only_for_what_it_does(
+    scale: float | None,
+    spoil: dict[str, float],
+    is_scale: bool,
+    make_objective: MakeObjective,
+    make_batches: MakeBatches,
+) -> None:
+    objective = Spoilt(make_objective().model)
+    for name, value in spoil.items():
+        setattr(objective, name, value)
+    precision = None if scale is None else with_scaler(scale)
+    result = step(objective, make_batches([5]), adam(objective), precision)
+    assert (result.updated, result.scale_too_large) == (False, is_scale)

@@ -16,10 +16,9 @@ CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize(("kind", "shared"), [("char", "true"), ("bpe", "false"), ("bpe_metaspace", "true")])
-def test_train_and_translate(make_config: MakeConfig, tmp_path: Path, kind: str, shared: str) -> None:
+def test_train_and_translate(make_config: MakeConfig, run: RunDirectory, kind: str, shared: str) -> None:
     kinds = f"tokenizer.kind={kind}", f"tokenizer.shared={shared}"
     config = make_config("training.max_steps=2", "data.max_length=100", *kinds)
-    run = RunDirectory(tmp_path / "run")
     run_training(config, run)
     assert len(ModelTranslator.from_run(run, device=CPU).translate(["Anna sees a zorblax."])) == 1
     files = run.src_tokenizer_file, run.tgt_tokenizer_file
@@ -28,13 +27,14 @@ def test_train_and_translate(make_config: MakeConfig, tmp_path: Path, kind: str,
     assert source.decode(source.encode("Zorblax §")) == "Zorblax §"
 
 
-def test_an_external_tokenizer_may_be_gone_afterwards(make_config: MakeConfig, tmp_path: Path) -> None:
+def test_an_external_tokenizer_may_be_gone_afterwards(
+    make_config: MakeConfig, tmp_path: Path, run: RunDirectory
+) -> None:
     first = RunDirectory(tmp_path / "first")
     run_training(make_config("training.max_steps=1", "tokenizer.kind=bpe", "tokenizer.shared=true"), first)
     theirs = tmp_path / "theirs.json"
     theirs.write_bytes(first.src_tokenizer_file.read_bytes())
     foreign = ["tokenizer.kind=file", f"tokenizer.path={theirs}", "tokenizer.shared=true"]
-    run = RunDirectory(tmp_path / "run")
     run_training(make_config("training.max_steps=1", *foreign), run)
     theirs.unlink()
     run_training(make_config("training.max_steps=2", *foreign), run)
@@ -43,10 +43,9 @@ def test_an_external_tokenizer_may_be_gone_afterwards(make_config: MakeConfig, t
 
 
 def test_lower_case_is_reported(
-    make_config: MakeConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    make_config: MakeConfig, run: RunDirectory, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "mt")
-    run = RunDirectory(tmp_path / "run")
     run_training(make_config("training.max_steps=1", "tokenizer.lowercase=true"), run)
     assert "the model reads and writes lower case only" in caplog.text
     (translation,) = ModelTranslator.from_run(run, device=CPU).translate(["ANNA SEES MILK."])
