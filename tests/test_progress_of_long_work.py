@@ -47,10 +47,7 @@ WORK = {
 
 @pytest.mark.parametrize("work", WORK, ids=lambda work: str(work.__name__))
 def test_on_a_terminal_there_is_one_line_that_goes_away(
-    work: Callable[..., None],
-    make_config: MakeConfig,
-    trained: RunDirectory,
-    monkeypatch: pytest.MonkeyPatch,
+    work: Callable[..., None], make_config: MakeConfig, trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)

@@ -114,12 +114,7 @@ def test_killed_at_every_point_of_a_save(
     ("code", "step"), [(errno.ENOSPC, 4), (errno.EIO, 3)], ids=["a new step", "a step saved again"]
 )
 def test_refused_by_the_disk_at_every_point_of_a_save(
-    prepare: Callable[[], None],
-    store: CheckpointStore,
-    save: Save,
-    is_whole: IsWhole,
-    step: int,
-    code: int,
+    prepare: Callable[[], None], store: CheckpointStore, save: Save, is_whole: IsWhole, step: int, code: int
 ) -> None:
     num_only_warned = 0
     for call in range(1, number_of_calls(prepare, save, step) + 1):

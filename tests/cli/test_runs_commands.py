@@ -97,10 +97,7 @@ def test_without_a_run_one_sentence_says_so(call: Call, command: tuple[str, ...]
 
 
 def test_a_story_tells_of_corpus_resuming_killing_and_evaluations(
-    call: Call,
-    train_until: Callable[..., Any],
-    make_config: MakeConfig,
-    caplog: pytest.LogCaptureFixture,
+    call: Call, train_until: Callable[..., Any], make_config: MakeConfig, caplog: pytest.LogCaptureFixture
 ) -> None:
     # As `mt train` logs.
     caplog.set_level(logging.INFO, logger="mt")

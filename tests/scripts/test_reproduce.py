@@ -64,10 +64,7 @@ def test_the_shipped_recipes(recipe: Path) -> None:
 
 @pytest.fixture
 def call(
-    tiny_config_file: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    tiny_config_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Callable[..., tuple[int, str]]:
     """Run scripts/reproduce.py on a recipe of a second with a header of these lines: exit code and stdout."""
     monkeypatch.chdir(tmp_path)

@@ -56,10 +56,7 @@ def _plain_beam_search(model: Transformer, sentence: list[int], limit: int, size
 
 @pytest.mark.parametrize("size", [2, 4])
 def test_a_narrow_beam_equals_a_plain_loop(
-    transformer: Transformer,
-    sentences: list[list[int]],
-    make_request: MakeRequest,
-    size: int,
+    transformer: Transformer, sentences: list[list[int]], make_request: MakeRequest, size: int
 ) -> None:
     request = make_request(sentences)
     found = beam_search(transformer, request, Beam(size, 1.0))

@@ -31,9 +31,7 @@ from tests.search.reference import WORDS, forced_score, naive_search
     ],
 )
 def test_a_wide_beam_equals_brute_force_over_all_allowed_sequences(
-    constraints: Constraints,
-    is_allowed: Callable[[tuple[int, ...]], bool],
-    transformer: Transformer,
+    constraints: Constraints, is_allowed: Callable[[tuple[int, ...]], bool], transformer: Transformer
 ) -> None:
     sentence = [5, 9, EOS_ID]
     src_ids, [prefix, *_] = torch.tensor([sentence]), [*constraints.prefixes, ()]

@@ -126,9 +126,7 @@ def test_beams_remember_what_they_copied() -> None:
 
 
 def test_a_beam_of_one_is_greedy(
-    transformer: Transformer,
-    sentences: list[list[int]],
-    make_request: MakeRequest,
+    transformer: Transformer, sentences: list[list[int]], make_request: MakeRequest
 ) -> None:
     sentences = [[UNK_ID if token % 3 == 0 else token for token in ids] for ids in sentences]
     request = make_request(sentences)

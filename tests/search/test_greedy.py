@@ -22,10 +22,7 @@ def assert_same(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
 
 @pytest.mark.parametrize("keep_unk", [False, True])
 def test_greedy_search_equals_a_naive_loop(
-    keep_unk: bool,
-    transformer: Transformer,
-    sentences: list[list[int]],
-    make_request: MakeRequest,
+    keep_unk: bool, transformer: Transformer, sentences: list[list[int]], make_request: MakeRequest
 ) -> None:
     request = make_request(sentences, keep_unk=keep_unk)
     found = greedy_search(transformer, request)

@@ -23,9 +23,7 @@ def test_the_loss_is_minus_the_log_weight_of_the_aligned_positions() -> None:
     torch.testing.assert_close(guided_alignment_loss(scores, alignment), torch.tensor(expected))
 
 
-def test_the_gradient_is_that_of_both_losses_and_the_value_that_of_one(
-    make_objective: MakeObjective,
-) -> None:
+def test_the_gradient_is_that_of_both_losses_and_the_value_that_of_one(make_objective: MakeObjective) -> None:
     batch = collate(SRC, TGT, PLACES)
     objective = make_objective()
     plain = objective(batch, 0.1)

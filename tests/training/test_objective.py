@@ -11,9 +11,7 @@ from tests.fixture_types import MakeBatches, MakeObjective
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_objective_is_the_summed_cross_entropy_of_the_real_tokens(
-    smoothing: float,
-    make_objective: MakeObjective,
-    make_batches: MakeBatches,
+    smoothing: float, make_objective: MakeObjective, make_batches: MakeBatches
 ) -> None:
     objective = make_objective()
     (batch,) = make_batches([5])

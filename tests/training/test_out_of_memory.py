@@ -89,11 +89,7 @@ def cramped(make_objective: MakeObjective) -> Callable[..., Cramped]:
 @pytest.mark.parametrize("where", ["forward", "backward"])
 @pytest.mark.parametrize("room", [1, 5])
 def test_the_gradient_is_that_of_the_whole(
-    room: int,
-    where: str,
-    error: RuntimeError,
-    cramped: Callable[..., Cramped],
-    make_batches: MakeBatches,
+    room: int, where: str, error: RuntimeError, cramped: Callable[..., Cramped], make_batches: MakeBatches
 ) -> None:
     whole, split = cramped(100), cramped(room, where, error)
     results = [step(objective, make_batches([4, 7])) for objective in (whole, split)]

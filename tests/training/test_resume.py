@@ -68,10 +68,7 @@ def test_signals_at_any_step(
 
 
 def test_a_copy_without_the_newest_checkpoints_continues_from_an_older_one(
-    make_config: MakeConfig,
-    unbroken: RunDirectory,
-    tmp_path: Path,
-    assert_same: Callable[..., None],
+    make_config: MakeConfig, unbroken: RunDirectory, tmp_path: Path, assert_same: Callable[..., None]
 ) -> None:
     config, old, new = make_config("checkpoint.every_steps=3"), tmp_path / "old", tmp_path / "new"
     run_training(config, old)

@@ -101,10 +101,7 @@ def test_weight_decay_takes_off_a_share_of_matrices_beside_adams_step(
     ids=["plain", "average", "Muon"],
 )
 def test_what_is_restored_continues_as_what_was_saved(
-    overrides: tuple[str, ...],
-    fp16: bool,
-    make_state: Callable[..., TrainState],
-    tmp_path: Path,
+    overrides: tuple[str, ...], fp16: bool, make_state: Callable[..., TrainState], tmp_path: Path
 ) -> None:
     one = make_state("training.weight_decay=0.1", *overrides, steps=3, fp16=fp16)
     saved, weights = through_files(one.save(), tmp_path), evaluated(one)

@@ -26,9 +26,7 @@ VARIANTS: list[dict[str, Any]] = [
 
 @pytest.fixture(params=VARIANTS, ids=str)
 def model(
-    request: pytest.FixtureRequest,
-    make_model: MakeModel,
-    randomise: Callable[[nn.Module], None],
+    request: pytest.FixtureRequest, make_model: MakeModel, randomise: Callable[[nn.Module], None]
 ) -> Transformer:
     found = make_model(max_length=64, **request.param)
     randomise(found)

@@ -30,11 +30,7 @@ def _onednn_multiplies_float32(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("has_bias", [True, False], ids=["bias", "no bias"])
 @pytest.mark.parametrize("shape", [(3, 11, 24), (64, 24), (1, 24)])
 def test_value_and_gradients_are_those_of_torch_in_float32(
-    shape: tuple[int, ...],
-    has_bias: bool,
-    relu: bool,
-    dtype: torch.dtype,
-    error: float,
+    shape: tuple[int, ...], has_bias: bool, relu: bool, dtype: torch.dtype, error: float
 ) -> None:
     torch.manual_seed(1)
     x, weight = torch.randn(shape, requires_grad=True), torch.randn(40, 24, requires_grad=True)
