@@ -12,6 +12,7 @@ from mt.training.run import Outcome
 from mt.transformer.transformer import Transformer
 from tests.processes import Popen
 
+AssertSame = Callable[..., None]
 Call = Callable[..., tuple[int, str, str]]
 GoldenRun = Callable[..., RunDirectory]
 IsWhole = Callable[[Checkpoint], bool]

@@ -16,7 +16,7 @@ from mt.run_directory import RunDirectory
 from mt.training.loss import Objective
 from mt.training.run import run_training
 from mt.transformer.build import build_transformer
-from tests.fixture_types import MakeBatches, MakeConfig, MakeObjective
+from tests.fixture_types import AssertSame, MakeBatches, MakeConfig, MakeObjective
 from tests.training.steps import assert_equal
 
 VOCAB_SIZE = 17
@@ -71,9 +71,7 @@ def unbroken(make_config: MakeConfig, tmp_path_factory: pytest.TempPathFactory) 
 
 
 @pytest.fixture
-def assert_same(
-    read_metrics: Callable[[Path], Any], read_curves: Callable[[Path], Any]
-) -> Callable[..., None]:
+def assert_same(read_metrics: Callable[[Path], Any], read_curves: Callable[[Path], Any]) -> AssertSame:
     """Compares everything that two runs have written, except times."""
 
     def compare(one: RunDirectory, other: RunDirectory, *, curves: bool = True) -> None:

@@ -1,7 +1,5 @@
 """What depends on the machine is decided when a run begins, and stays so wherever it is resumed."""
 
-from collections.abc import Callable
-
 import pytest
 import torch
 
@@ -16,14 +14,14 @@ from mt.training.compiling import is_compiled
 from mt.training.loss import Objective
 from mt.training.resume import decided
 from mt.training.run import run_training
-from tests.fixture_types import MakeConfig
+from tests.fixture_types import AssertSame, MakeConfig
 
 
 def test_the_precision_is_that_of_the_machine_on_which_the_run_began(
     make_config: MakeConfig,
     run: RunDirectory,
     unbroken: RunDirectory,
-    assert_same: Callable[..., None],
+    assert_same: AssertSame,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("mt.device.usable_precisions", lambda _: ["float32"])

@@ -26,7 +26,7 @@ from mt.training.loss import Objective
 from mt.training.progress import Progress
 from mt.training.run import run_training
 from mt.training.validation import ValidationResult
-from tests.fixture_types import MakeConfig, TrainUntil
+from tests.fixture_types import AssertSame, MakeConfig, TrainUntil
 from tests.training.steps import assert_equal
 
 Figures = list[dict[str, float | str]]
@@ -51,7 +51,7 @@ def test_signals_at_any_step(
     make_config: MakeConfig,
     train_until: TrainUntil,
     tmp_path: Path,
-    assert_same: Callable[..., None],
+    assert_same: AssertSame,
 ) -> None:
     # Each session finds the run under another name, as on a disk that is mounted elsewhere.
     path = tmp_path / "run"
@@ -68,7 +68,7 @@ def test_signals_at_any_step(
 
 
 def test_a_copy_without_the_newest_checkpoints_continues_from_an_older_one(
-    make_config: MakeConfig, unbroken: RunDirectory, tmp_path: Path, assert_same: Callable[..., None]
+    make_config: MakeConfig, unbroken: RunDirectory, tmp_path: Path, assert_same: AssertSame
 ) -> None:
     config, old, new = make_config("checkpoint.every_steps=3"), tmp_path / "old", tmp_path / "new"
     run_training(config, old)
@@ -85,7 +85,7 @@ def test_a_point_of_the_curve_that_spans_stops_is_that_of_all_its_steps(
     make_config: MakeConfig,
     train_in_three_sessions: Callable[[Config], RunDirectory],
     tmp_path: Path,
-    assert_same: Callable[..., None],
+    assert_same: AssertSame,
 ) -> None:
     config = make_config("training.log_every_steps=5")
     unbroken = RunDirectory(tmp_path / "unbroken")
@@ -94,7 +94,7 @@ def test_a_point_of_the_curve_that_spans_stops_is_that_of_all_its_steps(
 
 
 def test_limits_that_are_raised(
-    unbroken: RunDirectory, make_config: MakeConfig, run: RunDirectory, assert_same: Callable[..., None]
+    unbroken: RunDirectory, make_config: MakeConfig, run: RunDirectory, assert_same: AssertSame
 ) -> None:
     for steps in (4, 8, 12):
         outcome = run_training(make_config(f"training.max_steps={steps}"), run)
@@ -121,7 +121,7 @@ def test_with_averaged_weights(
     make_config: MakeConfig,
     train_in_three_sessions: Callable[[Config], RunDirectory],
     tmp_path: Path,
-    assert_same: Callable[..., None],
+    assert_same: AssertSame,
 ) -> None:
     config = make_config("training.ema_decay=0.8")
     averaged = RunDirectory(tmp_path / "averaged")
@@ -167,7 +167,7 @@ def test_with_other_ways_of_training(
     make_config: MakeConfig,
     train_in_three_sessions: Callable[[Config], RunDirectory],
     tmp_path: Path,
-    assert_same: Callable[..., None],
+    assert_same: AssertSame,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Any CPU computes in bf16, be it slowly.
@@ -191,7 +191,7 @@ def test_crashes_lose_only_what_was_not_saved(
     make_config: MakeConfig,
     train_until: TrainUntil,
     run: RunDirectory,
-    assert_same: Callable[..., None],
+    assert_same: AssertSame,
 ) -> None:
     for step in (2, 5, 11):  # Steps 0, 4 and 9 are the last that were saved.
         assert train_until(make_config(), run.path, step=step, crash=True) is None
@@ -296,7 +296,7 @@ def give_up(*_: object, **__: object) -> ValidationResult:
 
 
 def test_what_belongs_to_the_whole_run_remains_if_the_validation_of_step_1_is_interrupted(
-    make_config: MakeConfig, tmp_path: Path, assert_same: Callable[..., None]
+    make_config: MakeConfig, tmp_path: Path, assert_same: AssertSame
 ) -> None:
     """The chart layout, the hyper-parameters and the report on the corpus are drawn at step 1."""
     config = make_config("training.max_steps=2", "validation.every_steps=1")

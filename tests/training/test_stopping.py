@@ -4,7 +4,6 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,15 +22,11 @@ from mt.run_directory import RunDirectory
 from mt.training.loss import Objective
 from mt.training.progress import Progress
 from mt.training.run import run_training
-from tests.fixture_types import MakeConfig, TrainUntil
-
-Compare = Callable[..., None]
+from tests.fixture_types import AssertSame, MakeConfig, TrainUntil
 
 
 @pytest.fixture
-def assert_as_unbroken(
-    run: RunDirectory, unbroken: RunDirectory, assert_same: Callable[..., None]
-) -> Compare:
+def assert_as_unbroken(run: RunDirectory, unbroken: RunDirectory, assert_same: AssertSame) -> AssertSame:
     """The run has written what one has written that was never stopped."""
     return partial(assert_same, run, unbroken)
 
@@ -56,7 +51,7 @@ def kill_at_call(
 
 @pytest.mark.parametrize("call", [1, 3, 5], ids=lambda call: f"batch-{call}")
 def test_a_validation_is_given_up_in_any_of_its_batches_of_sentences(
-    call: int, make_config: MakeConfig, run: RunDirectory, assert_as_unbroken: Compare
+    call: int, make_config: MakeConfig, run: RunDirectory, assert_as_unbroken: AssertSame
 ) -> None:
     # Twelve sentences, four at a time: calls 1 to 3 are the validation at step 4, 5 is in that at step 8.
     config = make_config("validation.batch_sentences=4")
@@ -73,7 +68,7 @@ def test_a_validation_is_given_up_in_any_of_its_batches_of_sentences(
 
 
 def test_a_validation_is_given_up_between_two_batches_of_its_loss(
-    make_config: MakeConfig, run: RunDirectory, assert_as_unbroken: Compare
+    make_config: MakeConfig, run: RunDirectory, assert_as_unbroken: AssertSame
 ) -> None:
     forward, judged = Objective.forward, []
 
@@ -94,7 +89,7 @@ def test_a_validation_is_given_up_between_two_batches_of_its_loss(
 
 
 def test_the_last_validation_too_is_owed_and_made_good(
-    make_config: MakeConfig, train_until: TrainUntil, run: RunDirectory, assert_as_unbroken: Compare
+    make_config: MakeConfig, train_until: TrainUntil, run: RunDirectory, assert_as_unbroken: AssertSame
 ) -> None:
     outcome = train_until(make_config(), run.path, step=12)
     for _ in range(2):
@@ -112,7 +107,7 @@ def test_the_last_validation_too_is_owed_and_made_good(
 
 
 def test_a_crash_after_an_owed_validation_was_logged_logs_it_once(
-    make_config: MakeConfig, train_until: TrainUntil, run: RunDirectory, assert_as_unbroken: Compare
+    make_config: MakeConfig, train_until: TrainUntil, run: RunDirectory, assert_as_unbroken: AssertSame
 ) -> None:
     def crash(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError
@@ -164,7 +159,7 @@ def test_loading_data_ends_at_once(
 
 @pytest.mark.parametrize("call", [1, 4])
 def test_a_save_is_completed(
-    call: int, make_config: MakeConfig, run: RunDirectory, assert_as_unbroken: Compare
+    call: int, make_config: MakeConfig, run: RunDirectory, assert_as_unbroken: AssertSame
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         calls = kill_at_call(patch, Path, "write_bytes", call)
@@ -180,7 +175,7 @@ def test_a_save_is_completed(
 
 @pytest.mark.parametrize("call", [5, 8])
 def test_a_second_ctrl_c_ends_a_save_at_once_and_harms_nothing(
-    call: int, make_config: MakeConfig, run: RunDirectory, assert_as_unbroken: Compare
+    call: int, make_config: MakeConfig, run: RunDirectory, assert_as_unbroken: AssertSame
 ) -> None:
     config = make_config("checkpoint.every_steps=2")
     with pytest.MonkeyPatch.context() as patch:
@@ -194,7 +189,10 @@ def test_a_second_ctrl_c_ends_a_save_at_once_and_harms_nothing(
 
 
 def test_when_the_time_is_up_the_run_is_saved_and_there_is_more_to_do(
-    make_config: MakeConfig, run: RunDirectory, assert_as_unbroken: Compare, caplog: pytest.LogCaptureFixture
+    make_config: MakeConfig,
+    run: RunDirectory,
+    assert_as_unbroken: AssertSame,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("INFO", "mt")
     with pytest.MonkeyPatch.context() as patch:
