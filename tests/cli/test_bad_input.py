@@ -118,7 +118,7 @@ class TestNothingToUse:
     "command",
     [
         ("translate", "Anna"), ("evaluate",), ("compare", "runs/tiny", "runs/tiny"), ("score",),
-        ("attention", "Anna"), ("serve", "--port", "0"),
+        ("attention", "Anna"), ("serve", "--port", "0"), ("report",),
     ],
     ids=lambda command: command[0],
 )  # fmt: skip
