@@ -27,20 +27,6 @@ def test_of_the_curve_older_points_weigh_less() -> None:
     assert point.above_average == pytest.approx(0.9**10)
 
 
-def test_skipped_steps_are_counted_and_leave_no_loss() -> None:
-    state = Counters()
-    state.record_step(10)
-    state.record_outcome(1.0, 10, updated=True)
-    for _ in range(2):
-        state.record_step(10)
-        state.record_outcome(math.nan, 10, updated=False)
-    assert (state.step, state.num_skipped_steps, state.num_skipped_in_a_row) == (3, 2, 2)
-    assert (state.logged_loss, state.logged_tokens, state.num_target_tokens) == (10.0, 10, 30)
-    state.record_step(10)
-    state.record_outcome(1.0, 10, updated=True)
-    assert (state.num_skipped_steps, state.num_skipped_in_a_row) == (2, 0)
-
-
 @pytest.mark.parametrize(
     ("metric", "values"),
     [

@@ -1,24 +1,31 @@
-"""A batch that does not fit into memory is split, with the same result; the full memory is simulated."""
+"""What does not fit into memory is split, with the same result, or named; the full memory is simulated."""
 
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+import mt.training.run
 from mt.config.training import TrainingConfig
 from mt.data.batches.batch import Batch
 from mt.device import Precision
-from mt.errors import RunError, is_out_of_memory
+from mt.errors import DataError, RunError, is_out_of_memory
+from mt.inference.model_translator import ModelTranslator
+from mt.run_directory import RunDirectory
+from mt.search.strategy import Beam, Sampling, Strategy
 from mt.training.counters import Counters
 from mt.training.loss import Objective
+from mt.training.run import run_training
 from mt.training.step import StepResult
 from mt.training.train_state import TrainState
 from mt.training.validation import validation_loss
-from tests.fixture_types import MakeBatches, MakeObjective
+from mt.transformer.transformer import Transformer
+from tests.fixture_types import MakeBatches, MakeConfig, MakeObjective
 from tests.training.steps import take_step
 
 CPU_ERROR = (
@@ -186,3 +193,62 @@ def test_a_batch_that_would_hardly_fit_is_split_without_a_try(
     objective = Cramped(make_objective().model)
     take_step(state_of(objective, round(batch.num_positions / share)), [batch])
     assert sorted(objective.tried, reverse=True) == rows
+
+
+@pytest.fixture
+def room_for(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
+    """Lets the search have room for so many sentences; the sizes that were tried."""
+
+    def make(room: int) -> list[int]:
+        start_cache = Transformer.start_cache
+        tried: list[int] = []
+
+        def cramped(self: Transformer, memory: Tensor, src_mask: Tensor) -> Any:
+            tried.append(len(memory))
+            if len(memory) > room:
+                raise ERRORS[0]
+            return start_cache(self, memory, src_mask)
+
+        monkeypatch.setattr(Transformer, "start_cache", cramped)
+        return tried
+
+    return make
+
+
+@pytest.mark.parametrize(
+    "strategy", [None, Sampling(1.0, seed=3), Beam(3, 0.6)], ids=["greedy", "sampling", "beam"]
+)
+def test_translating_in_halves_gives_the_same(
+    strategy: Strategy,
+    trained: RunDirectory,
+    tiny_corpus: Path,
+    room_for: Callable[[int], list[int]],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lines = (tiny_corpus / "test.en").read_text(encoding="utf-8").splitlines()
+    translator = ModelTranslator.from_run(trained, device=torch.device("cpu"))
+    expected = translator.translate(lines, strategy=strategy)
+    tried = room_for(3)
+    assert translator.translate(lines, strategy=strategy) == expected
+    assert max(tried) == 8
+    assert "a batch of 8 sentences was split in two" in caplog.text
+
+
+def test_a_sentence_that_does_not_fit_is_named(
+    trained: RunDirectory, room_for: Callable[[int], list[int]]
+) -> None:
+    translator = ModelTranslator.from_run(trained, device=torch.device("cpu"))
+    room_for(0)
+    with pytest.raises(DataError, match=r"line 7 has a sentence of 5 tokens that does not fit into memory"):
+        translator.translate(["Anna sees the car."], first_line=7)
+
+
+def test_a_model_that_does_not_fit_is_a_sentence(
+    make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise ERRORS[0]
+
+    monkeypatch.setattr(mt.training.run, "build_model", full)
+    with pytest.raises(RunError, match=r"do not fit into memory\. Lower model\.d_model"):
+        run_training(make_config(), run)

@@ -24,6 +24,7 @@ from mt.training import validation
 from mt.training.counters import Counters
 from mt.training.loss import Objective
 from mt.training.progress import Progress
+from mt.training.resume import describe_environment
 from mt.training.run import run_training
 from mt.training.validation import ValidationResult
 from tests.fixture_types import AssertSame, MakeConfig, TrainUntil
@@ -320,3 +321,31 @@ def scripted_bleu(values: Sequence[float]) -> Callable[..., ValidationResult]:
         return ValidationResult(1 / value, scores, list(sources))
 
     return validate
+
+
+def test_resuming_elsewhere_says_what_differs_and_continues(
+    make_config: MakeConfig,
+    run: RunDirectory,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    run_training(make_config("training.max_steps=2"), run)
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            mt.training.resume,
+            "describe_environment",
+            lambda *known: describe_environment(*known) | {"num_threads": 64, "torch": "9.9"},
+        )
+        assert run_training(make_config("training.max_steps=4"), run).counters.step == 4
+    warnings = [message for message in caplog.messages if "not bit-exact" in message]
+    assert warnings == [
+        f"resuming is not bit-exact, because this has changed: torch: {torch.__version__} -> 9.9",
+        f"resuming is not bit-exact, because this has changed: num_threads: {torch.get_num_threads()} -> 64",
+    ]
+    caplog.clear()
+    # And where nothing differs, nothing is said; the newest checkpoint is of the other place.
+    assert run_training(make_config("training.max_steps=5"), run).counters.step == 5
+    assert caplog.text.count("not bit-exact") == 2
+    caplog.clear()
+    run_training(make_config("training.max_steps=6"), run)
+    assert "not bit-exact" not in caplog.text

@@ -1,4 +1,4 @@
-"""A batch that went wrong is kept in the run."""
+"""Numbers that go wrong: their batch is kept in the run, and a run that diverges ends with a sentence."""
 
 import json
 import math
@@ -10,11 +10,15 @@ import torch
 import mt.training.run
 from mt.data.batches.batch import Batch
 from mt.device import Precision
+from mt.errors import RunError
+from mt.reports.facts import read_sessions
 from mt.run_directory import RunDirectory
 from mt.special_tokens import PAD_ID
 from mt.training import bad_batches
 from mt.training.loss import Objective
 from mt.training.run import run_training
+from mt.training.step import LaunchedStep, StepResult
+from mt.training.train_state import TrainState
 from tests.fixture_types import MakeConfig
 
 
@@ -104,3 +108,38 @@ def test_a_step_that_fails_again_replaces_its_file_in_a_full_folder(
     file.write_text("{}")
     run_training(make_config("training.max_steps=2"), run)
     assert json.loads(file.read_text())["step"] == 2
+
+
+STEEP = "schedule.kind=constant", "schedule.warmup_steps=0", "training.clip_norm=null"
+
+
+def test_a_validation_that_cannot_search_says_that_training_has_diverged(
+    make_config: MakeConfig, run: RunDirectory
+) -> None:
+    config = make_config(*STEEP, "schedule.learning_rate=1e30", "validation.every_steps=1")
+    with pytest.raises(RunError, match=r"logits are NaN .* at step \d\. Try a lower schedule") as raised:
+        run_training(config, run)
+    assert all(flag in str(raised.value) for flag in ("--run PATH", "--restart"))
+    [session] = read_sessions(run)
+    assert session.outcome == f"Failed: {raised.value}"
+
+
+def test_weights_that_are_not_finite_are_never_saved(
+    make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish = TrainState.finish
+
+    def spoil(self: TrainState, step: LaunchedStep) -> StepResult:
+        result = finish(self, step)
+        if step.counters.step == 5:
+            with torch.no_grad():
+                self.objective.model.output.weight[0, 0] = math.nan
+        return result
+
+    config = make_config("checkpoint.every_steps=1", "checkpoint.keep=1", "validation.every_steps=100")
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainState, "finish", spoil)
+        with pytest.raises(RunError, match=r"model weights are NaN or infinite at step 5\. Try"):
+            run_training(config, run)
+    assert (run.checkpoints_dir / "latest").read_text() == "step_0000004\n"
+    assert run_training(config, run).counters.step == 12
