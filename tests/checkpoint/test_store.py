@@ -1,11 +1,17 @@
-"""Saving, pointing, pruning, and reading again what was saved."""
+"""Saving, pointing, pruning, and reading what was saved; no damaged or foreign part is ever loaded."""
 
+import hashlib
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import safetensors.torch
+import torch
 from safetensors.torch import load_file
 
+from mt.checkpoint.record import Checkpoint, DamagedError, read_record
 from mt.checkpoint.store import CheckpointStore
 from mt.errors import CheckpointError
 from tests.fixture_types import IsWhole, Save
@@ -132,3 +138,156 @@ def test_a_checkpoint_that_training_removes_while_it_is_read(store: CheckpointSt
         CheckpointError, match=r"step_0000001 .* is missing or.*Sound checkpoints: step_0000002"
     ):
         store.load_model(old)
+
+
+Damage = Callable[[Path], None]
+MODEL = "model.safetensors"
+PARTS = (MODEL, "training_state.safetensors", "training_state.json", "checkpoint.json")
+
+
+def flip_bit(offset: float) -> Damage:
+    def flip(path: Path) -> None:
+        data = bytearray(path.read_bytes())
+        data[int(offset * (len(data) - 1))] ^= 1 << 5
+        path.write_bytes(data)
+
+    return flip
+
+
+def truncate_to(share: float) -> Damage:
+    return lambda path: os.truncate(path, int(share * path.stat().st_size))
+
+
+DAMAGES = {
+    **{f"bit flipped at {offset}": flip_bit(offset) for offset in (0, 0.5, 1)},
+    **{f"cut to {share}": truncate_to(share) for share in (0, 0.99)},
+    "one byte more": lambda path: path.write_bytes(path.read_bytes() + b"\n"),
+    "not JSON": lambda path: path.write_bytes(b"[" * 100_000),
+    "missing": Path.unlink,
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_training_names_the_damaged_one_and_readers_never_get_another(
+    store: CheckpointStore, save: Save, is_whole: IsWhole, part: str, damage: Damage
+) -> None:
+    save(1)
+    damage(save(2, best=True).folder / part)
+    if not part.startswith("training_state"):
+        message = rf"step_0000002 is damaged: {part} .*Sound checkpoints: step_0000001\.$"
+        with pytest.raises(CheckpointError, match=message):
+            store.load_model(store.require("best"))
+    recovered, damaged = store.recover()
+    assert recovered is not None
+    assert recovered.checkpoint.step == 1
+    assert is_whole(recovered.checkpoint)
+    assert list(damaged) == ["step_0000002"]
+    assert part in damaged["step_0000002"]
+    assert part in damaged["step_0000002"]
+    assert store.require("latest") == recovered.checkpoint
+
+
+def test_a_flipped_bit_in_any_byte_of_the_record_is_noticed(save: Save) -> None:
+    path = save(1).folder / "checkpoint.json"
+    sound = path.read_bytes()
+    for position in range(len(sound)):
+        data = bytearray(sound)
+        data[position] ^= 1 << position % 8
+        path.write_bytes(data)
+        with pytest.raises(DamagedError):
+            read_record(path.parent)
+
+
+def test_if_none_is_sound_training_does_not_start_over(store: CheckpointStore, save: Save) -> None:
+    for step in (1, 2):
+        (save(step).folder / MODEL).unlink()
+    with pytest.raises(CheckpointError, match=r"step_0000002: model.*step_0000001: model.*--restart"):
+        store.recover()
+    assert len(store.names()) == 2
+    with pytest.raises(CheckpointError, match="There is no sound one"):
+        store.load_model(store.require("latest"))
+
+
+def test_folders_with_another_name_and_mixed_parts_are_not_taken(store: CheckpointStore, save: Save) -> None:
+    old, new = save(1), save(2)
+    (old.folder / MODEL).replace(new.folder / MODEL)
+    with pytest.raises(CheckpointError, match="its checksum differs"):
+        store.load_model(new)
+    old.folder.rename(store.directory / "step_0000005")
+    with pytest.raises(CheckpointError, match=r"step_0000005 is damaged: .*belongs to step 1"):
+        store.require("step_0000005")
+
+
+def rewrite_record(folder: Path, **changes: object) -> None:
+    """Change the record and its seal, as version 2 of the format is documented."""
+    path = folder / "checkpoint.json"
+    content = {**json.loads(path.read_text()), **changes, "seal": "0" * 64}
+    text = json.dumps(content)
+    path.write_text(text.replace("0" * 64, hashlib.sha256(text.encode()).hexdigest(), 1))
+
+
+def put_weights(checkpoint: Checkpoint, content: bytes) -> None:
+    """Other weights, and a record whose checksums fit them."""
+    (checkpoint.folder / MODEL).write_bytes(content)
+    digest = hashlib.sha256(content).hexdigest()
+    rewrite_record(checkpoint.folder, checksums={**checkpoint.checksums, MODEL: digest})
+
+
+def test_the_seal_is_that_of_format_2(store: CheckpointStore, save: Save) -> None:
+    rewrite_record(save(1).folder, metrics={"bleu": 99})
+    assert store.require("latest").metrics == {"bleu": 99.0}
+
+
+def test_a_newer_format_is_refused_with_the_version_that_reads_it(store: CheckpointStore, save: Save) -> None:
+    save(1)
+    rewrite_record(save(2).folder, format_version=3, mt_version="7.8.9")
+    message = r"step_0000002 has format 3, .* reads format 2. Read it with .*, mt 7\.8\.9\."
+    with pytest.raises(CheckpointError, match=message):
+        store.require("latest")
+    # Not damaged, so training does not continue from the older one either.
+    with pytest.raises(CheckpointError, match=message):
+        store.recover()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"step": "many"},
+        {"metrics": {"bleu": "good"}},
+        {"checksums": {MODEL: 5}},
+        {"checksums": {"../../model.safetensors": "x"}},
+        {"environment": {"note": "x" * 2_000_000}},
+    ],
+)
+def test_a_record_with_the_wrong_fields_is_damaged(
+    store: CheckpointStore, save: Save, changes: dict[str, object]
+) -> None:
+    rewrite_record(save(1).folder, **changes)
+    with pytest.raises(CheckpointError, match="step_0000001 is damaged"):
+        store.load_model(store.require("latest"))
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "{",
+        '{"w": {"dtype": "F32", "shape": [1099511627776], "data_offsets": [0, 4398046511104]}}',
+    ],
+)
+def test_a_file_that_is_not_a_model_is_refused(store: CheckpointStore, save: Save, header: str) -> None:
+    put_weights(save(1), len(header).to_bytes(8, "little") + header.encode())
+    with pytest.raises(CheckpointError, match=r"model\.safetensors is not a model written by mt"):
+        store.load_model(store.require("latest"))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("-inf")])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_weights_that_are_not_finite_are_refused_by_name(
+    store: CheckpointStore, save: Save, value: float, dtype: torch.dtype
+) -> None:
+    model = {"a": torch.ones(3), "b": torch.ones(2, 3, dtype=dtype), "count": torch.tensor(3)}
+    model["b"][1, 1] = value
+    put_weights(save(2), safetensors.torch.save(model, {"other_names": "{}"}))
+    with pytest.raises(CheckpointError, match="step_0000002 is damaged: the weight b"):
+        store.load_model(store.require("latest"))

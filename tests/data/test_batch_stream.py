@@ -1,21 +1,31 @@
-"""The stream of batches is a function of the position: the same from there on, whoever asks."""
+"""The stream of batches is a function of the position and the options, whoever asks, also collated ahead."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from itertools import combinations
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from mt.config.data import TokenizerConfig
-from mt.data.batches.batch import Batch
+from mt.data.batches.batch import Batch, collate
 from mt.data.batches.bpe_dropout import BpeDropout
+from mt.data.batches.dataset import encode_pairs
 from mt.data.batches.pairs import EncodedPairs, EncodedSentences
 from mt.data.batches.sampler import Share
-from mt.data.batches.stream import BatchStream
+from mt.data.batches.stream import BatchStream, training_batches
+from mt.data.corpus import load_corpus
+from mt.data.prepare import make_tokenizers, prepare
 from mt.data.tokenizers.train import train_tokenizer
+from mt.errors import DataError
+from mt.run_directory import RunDirectory
 from mt.special_tokens import UNK_ID
+from tests.fixture_types import MakeConfig
 
 MakePairs = Callable[[int], EncodedPairs]
 Position = tuple[int, int]
@@ -199,3 +209,110 @@ def test_other_words_are_replaced_with_unk_in_each_epoch_and_batch_and_with_each
     draws = [hidden(lengths, seed, epoch) for seed, epoch in ((1, 0), (1, 1), (1, 2), (2, 0), (2, 1))]
     draws += [hidden([9] * 60, 1, 0, batch) for batch in (0, 1)]
     assert all(any(map(any, draw)) and draws.count(draw) == 1 for draw in draws)
+
+
+@pytest.mark.parametrize("kind", ["bpe", "bpe_metaspace"])
+def test_bpe_dropout_cuts_both_sides_differently_in_each_epoch(kind: str, make_config: MakeConfig) -> None:
+    options = (f"tokenizer.kind={kind}", "tokenizer.max_size=400", "tokenizer.min_frequency=1")
+
+    def cuts(share: float, epoch: int, seed: int = 1) -> list[dict[str, list[int]]]:
+        """How the text of each source and of each target is cut."""
+        config = make_config(
+            *options, "data.max_length=200", f"training.bpe_dropout={share}", f"training.seed={seed}"
+        )
+        corpus = load_corpus(config.data)
+        tokenizers = make_tokenizers(corpus.train, config)
+        pairs, _ = encode_pairs(corpus.train, *tokenizers, max_length=200)
+        stream = training_batches(config, pairs, tokenizers, None)
+        batches = [stream.batch_of(epoch, number) for number in range(len(stream.epoch(epoch).batches))]
+        sides = zip(*(batch.sentences() for batch in batches), strict=True)
+        return [
+            {tokenizer.decode(ids): ids for batch in side for ids in batch}
+            for side, tokenizer in zip(sides, tokenizers, strict=True)
+        ]
+
+    plain = cuts(0.0, 0)
+    assert cuts(0.0, 1) == plain
+    assert cuts(0.5, 0) == cuts(0.5, 0)
+    others = [cuts(0.5, 0), cuts(0.5, 1), cuts(0.5, 0, seed=2)]
+    for side in (0, 1):
+        for one, other in combinations([plain, *others], 2):
+            assert one[side].keys() == other[side].keys()
+            num_changed = sum(ids != other[side][text] for text, ids in one[side].items())
+            assert num_changed > 0.3 * len(plain[side])
+
+
+@pytest.mark.parametrize(("kind", "hides_words"), [("word", True), ("bpe", False), ("bpe_metaspace", False)])
+def test_subwords_are_aligned_like_words_but_never_unknown(
+    kind: str, hides_words: bool, make_config: MakeConfig, tmp_path: Path
+) -> None:
+    config = make_config(
+        f"tokenizer.kind={kind}",
+        f"tokenizer.max_size={10_000 if kind == 'word' else 400}",
+        "training.guided_alignment=0.5",
+        "training.unknown_share=0.9",
+    )
+    prepared = prepare(config, RunDirectory(tmp_path), resuming=False)
+    tokenizers = prepared.tokenizers
+    stream = training_batches(config, prepared.train, tokenizers, prepared.places)
+    batch = stream.take((0, 0))[0][0]
+    assert batch.alignment is not None
+    assert (batch.alignment >= 0).any()
+    assert bool((batch.src_ids == UNK_ID).any()) == hides_words
+
+
+@contextmanager
+def ahead(stream: BatchStream) -> Iterator[BatchStream]:
+    with stream.collating_ahead(pinned=False):
+        yield stream
+
+
+@pytest.fixture
+def make_pair_stream(make_pairs: MakePairs) -> Callable[..., BatchStream]:
+    """A stream of 30 pairs, two micro-batches a step."""
+    return partial(BatchStream, pairs=make_pairs(30), batch_tokens=30, num_micro_batches=2, seed=3)
+
+
+def take_steps(stream: BatchStream, num_steps: int, start: Position = (0, 0)) -> list[Any]:
+    """Each step's tensors and seeds, and the position after it."""
+    taken, position = [], start
+    for _ in range(num_steps):
+        batches, _, position = stream.take(position)
+        taken.append(([(values(batch), batch.dropout_seed) for batch in batches], position))
+    return taken
+
+
+def values(batch: Batch) -> list[Any]:
+    return [each.tolist() for each in vars(batch).values() if isinstance(each, torch.Tensor)]
+
+
+@pytest.mark.parametrize("which", [{}, {"rank": 1, "num_processes": 2}], ids=["alone", "second of two"])
+@pytest.mark.parametrize("start", [(0, 0), (0, 2)])
+def test_the_steps_of_three_epochs_are_those_of_the_stream(
+    start: Position, which: dict[str, int], make_pair_stream: Callable[..., BatchStream]
+) -> None:
+    expected = take_steps(make_pair_stream(**which), 3 * make_pair_stream().num_steps(0), start)
+    assert expected[-1][1] >= (3, 0)
+    with ahead(make_pair_stream(**which)) as stream:
+        assert take_steps(stream, len(expected), start) == expected
+
+
+def test_what_goes_wrong_in_the_thread_is_raised_where_the_step_is_taken(
+    make_pair_stream: Callable[..., BatchStream], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    num_collated = 0
+
+    def spoilt(*arguments: Any) -> Batch:
+        nonlocal num_collated
+        num_collated += 1
+        if num_collated == 6:
+            raise DataError("the corpus cannot be read any more.")
+        return collate(*arguments)
+
+    monkeypatch.setattr("mt.data.batches.stream.collate", spoilt)
+    with ahead(make_pair_stream()) as stream:
+        ((_, second),) = take_steps(stream, 1)
+        ((_, third),) = take_steps(stream, 1, second)
+        assert third == (0, 4)
+        with pytest.raises(DataError, match="cannot be read any more"):
+            stream.take(third)

@@ -1,4 +1,4 @@
-"""Several sources with weights: what is trained on, what is evaluated on, and what is recorded."""
+"""Several sources with weights: what is trained on, evaluated on and recorded; and the built-in corpora."""
 
 import json
 from pathlib import Path
@@ -139,3 +139,44 @@ def test_a_weight_says_whether_a_source_is_shown(
     lengths = train.src.lengths, train.tgt.lengths
     shown = epoch_batches(*lengths, batch_tokens=100, seed=1, epoch=0, shares=train.shares)
     assert (len(shown.pairs) > train.shares[0].num_pairs) == is_shown
+
+
+def builtin(path: str, src: str = "en", tgt: str = "de", **fields: object) -> DataConfig:
+    return DataConfig.model_validate({"path": path, "src": src, "tgt": tgt, **fields})
+
+
+@pytest.mark.parametrize(
+    ("path", "num_train_pairs"),
+    [("builtin:primer", 40_000), ("builtin:reverse", 20_000)],
+)
+def test_the_usual_sizes_and_disjoint_sources(path: str, num_train_pairs: int) -> None:
+    corpus = load_corpus(builtin(path))
+    assert (len(corpus.train), len(corpus.validation), len(corpus.test)) == (num_train_pairs, 500, 1000)
+    train = set(corpus.train["src"])
+    assert not train & {*corpus.validation["src"], *corpus.test["src"]}
+    assert corpus.report.sources[0].kind == "built-in"
+
+
+def test_the_primer_goes_both_ways() -> None:
+    forth = load_split(builtin("builtin:primer"), "test")
+    back = load_split(builtin("builtin:primer", src="de", tgt="en"), "test")
+    assert (back["src"][:], back["tgt"][:]) == (forth["tgt"][:], forth["src"][:])
+
+
+def test_reversing_has_no_language() -> None:
+    rows = load_split(builtin("builtin:reverse", src="words", tgt="sdrow"), "test")[:]
+    assert all(src.split() == tgt.split()[::-1] for src, tgt in zip(rows["src"], rows["tgt"], strict=True))
+    assert load_split(builtin("builtin:reverse", src="de", tgt="en"), "test")[:] == rows
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"path": "builtin:primer", "tgt": "fr"}, r"English and German: .* not 'en' and 'fr'"),
+        ({"path": "builtin:primer", "num_train_pairs": 150_001}, r"150,000 training pairs, but .*: lower"),
+        ({"path": "builtin:prime"}, r"no built-in corpus 'builtin:prime', only .*mean 'builtin:primer'"),
+    ],
+)
+def test_what_is_not_built_in(fields: dict[str, object], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        load_corpus(DataConfig.model_validate({"src": "en", "tgt": "de", **fields}))

@@ -1,7 +1,12 @@
+"""Long lines are cut at the ends of sentences; sentences of like length are searched together."""
+
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from mt.inference.engines import Sentence, batches_by_length
 from mt.inference.segments import read_segments, split_sentences
 from mt.inference.source_reader import SourceReader, SourceToken
 
@@ -55,3 +60,22 @@ def test_nothing_is_lost_and_nothing_is_too_long(max_length: int) -> None:
     assert numbers == [*range(len(numbers))]
     # With EOS there is room for one token less.
     assert max(len(each.tokens) for each in segments) <= max_length - 1
+
+
+@given(
+    lengths=st.lists(st.integers(1, 60), max_size=300),
+    most_tokens=st.integers(1, 2000),
+    most_sentences=st.integers(1, 200),
+)
+def test_each_sentence_is_in_one_batch_of_its_length(
+    lengths: list[int], most_tokens: int, most_sentences: int
+) -> None:
+    batches = batches_by_length(
+        [Sentence(1, [0] * (each - 1)) for each in lengths], most_tokens, most_sentences
+    )
+    assert sorted(index for batch in batches for index in batch) == [*range(len(lengths))]
+    ordered = [lengths[index] for batch in batches for index in batch]
+    assert ordered == sorted(ordered, reverse=True)
+    for batch in batches:
+        assert len(batch) <= most_sentences
+        assert len(batch) == 1 or lengths[batch[0]] * len(batch) <= most_tokens

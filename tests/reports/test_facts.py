@@ -1,6 +1,7 @@
 """The facts about a run, from its files alone: its state, its figures, its sessions, and what is damaged."""
 
 import json
+import logging
 import os
 import shutil
 import socket
@@ -8,16 +9,19 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mt.errors import DataError
 from mt.reports.facts import RunFacts, short_duration
 from mt.reports.report import render
 from mt.reports.show import describe
 from mt.run_directory import RunDirectory
-from tests.fixture_types import GoldenRun
+from mt.training.run import run_training
+from tests.fixture_types import GoldenRun, MakeConfig
 from tests.processes import environment
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "format_2" / "run"
@@ -42,10 +46,6 @@ PARTS = [
 ]
 
 
-def facts_of(run: RunDirectory) -> RunFacts:
-    return RunFacts(run)
-
-
 def all_texts(facts: RunFacts) -> list[str]:
     """What `mt show` prints, and where there is a config the page and the card."""
     if facts.config is None:
@@ -65,9 +65,9 @@ def run(golden_run: GoldenRun) -> RunDirectory:
 
 
 def test_the_figures_of_a_run_are_those_of_its_files(run: RunDirectory, golden_run: GoldenRun) -> None:
-    half = facts_of(golden_run("format_2_interrupted", "half"))
+    half = RunFacts(golden_run("format_2_interrupted", "half"))
     assert (half.state, half.step, half.best_bleu) == ("stopped", 605, None)
-    facts = facts_of(run)
+    facts = RunFacts(run)
     lines = [json.loads(line) for line in run.metrics_file.read_text().splitlines()]
     assert (facts.state, facts.step, facts.problems) == ("finished", 600, [])
     assert "training.max_steps (600)" in str(facts.detail)
@@ -96,7 +96,7 @@ def test_the_newest_figures_are_shown_and_the_best(run: RunDirectory) -> None:
     ]
     run.evaluations_file.write_text("".join(evaluations))
     run.sessions_file.write_text("".join(START.replace("00:00:00", f"00:{n:02}:00") for n in range(25)))
-    facts = facts_of(run)
+    facts = RunFacts(run)
     # The median of the last 20 speeds, 31 to 50.
     assert (facts.best_bleu, facts.tokens_per_second, facts.test_bleu) == (30.0, 40.5, 61.25)
     shown = describe(facts)
@@ -126,13 +126,13 @@ def test_a_run_is_running_while_another_process_holds_its_lock_and_no_longer(run
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
-        facts = facts_of(run)
+        facts = RunFacts(run)
         assert (facts.state, facts.detail) == ("running", f"process {process.pid} on {socket.gethostname()}")
         assert "started; still running" in describe(facts)
         process.kill()
     # What a killed process leaves in the lock file does not count.
     assert run.lock_file.read_text() != ""
-    assert facts_of(run).state == "finished"
+    assert RunFacts(run).state == "finished"
 
 
 def _truncate(file: Path) -> None:
@@ -154,7 +154,7 @@ def test_a_damaged_part_is_named_and_the_rest_is_described(
     run: RunDirectory, damage: Callable[[Path], object], part: str
 ) -> None:
     damage(run.path / part)
-    facts = facts_of(run)
+    facts = RunFacts(run)
     # Lines are read as far as they go. Training writes the pointers again; the tokenizers are read whole only
     # when they are used.
     is_harmless = damage is not _folder and (
@@ -188,5 +188,62 @@ def test_no_content_of_a_file_makes_describing_fail(
         )
     )
     part.write_bytes(content[:start] + noise + content[start + data.draw(st.integers(0, 40)) :])
-    for text in all_texts(facts_of(run)):
+    for text in all_texts(RunFacts(run)):
         assert not [char for char in text if not char.isprintable() and char != "\n"]
+
+
+def told(run: RunDirectory) -> list[str]:
+    return [str(session) for session in RunFacts(run).sessions]
+
+
+def test_every_attempt_to_train_is_a_session_with_its_end(
+    make_config: MakeConfig, tiny_corpus: Path, tmp_path: Path
+) -> None:
+    run = RunDirectory(tmp_path / "run")
+    corpus = tmp_path / "corpus"
+    shutil.copytree(tiny_corpus, corpus)
+    run_training(make_config(f"data.path={corpus}", "training.max_steps=2"), run)
+    longer = make_config(f"data.path={corpus}", "training.max_steps=4", "validation.every_steps=2")
+    corpus.rename(tmp_path / "moved")
+    with pytest.raises(DataError):
+        run_training(longer, run)
+    (tmp_path / "moved").rename(corpus)
+    run_training(longer, run)
+    # A finished run is not trained again.
+    run_training(longer, run)
+    first, second, third = told(run)
+    assert first.startswith("started; finished: training.max_steps (2) reached")
+    assert second.startswith("did not begin; failed: ")
+    assert third.startswith("resumed from step 2; finished: ")
+    assert RunFacts(run).sessions[-1].signatures["BLEU"].startswith("nrefs:1|")
+
+
+def test_a_killed_session_has_a_start_and_no_end(
+    make_config: MakeConfig, train_until: Callable[..., Any], tmp_path: Path
+) -> None:
+    run = RunDirectory(tmp_path / "run")
+    train_until(make_config(), run.path, step=5, crash=True)
+    train_until(make_config(), run.path, step=7)
+    killed, stopped = told(run)
+    assert killed.startswith("started; nothing says how it ended")
+    assert stopped.startswith("resumed from step 4; stopped at step 7, saved: ")
+    with run.lock():
+        assert told(run)[-1] == "resumed from step 4; still running"
+
+
+def test_warnings_belong_to_their_session(
+    make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def warn(*_: object) -> None:
+        logging.getLogger("mt.some.module").warning("beware of %s", "\x1b[31m")
+        raise DataError("no.")
+
+    monkeypatch.setattr("mt.training.run.train", warn)
+    run = RunDirectory(tmp_path / "run")
+    with pytest.raises(DataError):
+        run_training(make_config(), run)
+    logging.getLogger("mt").warning("of somebody else")
+    [session] = RunFacts(run).sessions
+    assert session.warnings[-1] == "beware of \x1b[31m"
+    assert told(run) == ["started; failed: no."]
+    assert "warning: beware of \\x1b[31m" in describe(RunFacts(run))
