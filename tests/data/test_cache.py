@@ -142,10 +142,10 @@ def test_only_what_is_unused_is_removed() -> None:
     # The cache is in a folder that may hold other things.
     not_ours = cache_folder() / "photos"
     not_ours.mkdir()
-    long_ago = time.time() - 31 * 24 * 3600
-    for path in (by_number[0], by_number[1], not_ours):
+    for path, num_days in ((by_number[0], 31), (by_number[1], 31), (by_number[2], 29), (not_ours, 31)):
+        opened = time.time() - num_days * 24 * 3600
         for file in (*path.iterdir(), path):
-            os.utime(file, (long_ago, long_ago))
+            os.utime(file, (opened, opened))
     get(1, "found")
     before = set(entries())
     get(3, "new")

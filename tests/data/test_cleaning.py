@@ -151,18 +151,23 @@ def test_duplicates_are_those_of_all_chunks_so_far() -> None:
 
 
 def test_what_was_dropped_is_in_the_description_with_two_examples_each(tmp_path: Path) -> None:
-    pairs = [("", "x"), ("same", "same"), ("a b", "c d"), *[(f"l\n{'o' * 99}ng {i}", "x") for i in range(3)]]
+    pairs = [
+        *[("", "x")] * 3,
+        ("same", "same"),
+        ("a b", "c d"),
+        *[(f"l\n{'o' * 99}ng {i}", "x") for i in range(3)],
+    ]
     training = load(tmp_path, pairs, remove_identical=True, max_characters=50).report.splits["train"]
     assert training.pairs == 1
     # The most frequent reason first, others by name.
     assert list(training.dropped.items()) == [
         ("a side has over 50 characters", 3),
+        ("the source is empty", 3),
         ("source and target are the same", 1),
-        ("the source is empty", 1),
     ]
     assert list(training.examples) == list(training.dropped)
     assert {reason: len(each) for reason, each in training.examples.items()} == {
-        "the source is empty": 1,
+        "the source is empty": 2,
         "a side has over 50 characters": 2,
         "source and target are the same": 1,
     }

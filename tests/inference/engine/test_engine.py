@@ -396,13 +396,21 @@ def test_a_record_that_was_changed_is_not_believed(change: dict[str, Any], run: 
     load_exported(engine / "float32")
 
 
-def test_the_values_of_a_record_have_their_types(run: RunDirectory) -> None:
+def test_a_record_whose_values_are_impossible_is_not_believed(run: RunDirectory) -> None:
     [file] = run.engine_dir.rglob("mt_export.json")
+    (file.parent.parent / "secret").write_bytes(b"")
+    outside = {"../secret": hashlib.sha256().hexdigest()}
     record = json.loads(file.read_text()) | {"seal": "0" * 64}
-    for name, value in {"src": 5, "max_length": 16.5, "target_ratio": "1", "checksums": None}.items():
+    for name, value, message in (
+        ("src", 5, "src has the wrong type"),
+        ("max_length", 16.5, "max_length has the wrong type"),
+        ("target_ratio", "1", "target_ratio has the wrong type"),
+        ("checksums", None, "checksums has the wrong type"),
+        ("checksums", outside, "secret is missing or damaged"),
+    ):
         text = json.dumps(record | {name: value})
         file.write_text(text.replace("0" * 64, hashlib.sha256(text.encode()).hexdigest()))
-        with pytest.raises(CheckpointError, match=f"{name} has the wrong type"):
+        with pytest.raises(CheckpointError, match=message):
             load_exported(file.parent)
 
 
