@@ -195,9 +195,7 @@ def _read(sources: Sequence[FoundSource], cleaning: CleaningConfig, folder: Path
     return _report(sources, trains, held_out, cleaner, leaks)
 
 
-def _training_pairs(
-    found: FoundSource, cleaner: Cleaner, carved: Mapping[Split, list[Pair]]
-) -> Iterator[Pair]:
+def _training_pairs(found: FoundSource, cleaner: Cleaner, carved: dict[Split, list[Pair]]) -> Iterator[Pair]:
     """The pairs to train on; those that belong to a carved split go there instead."""
     config, _, source = found
 

@@ -104,9 +104,8 @@ def cleaning_table(train: SplitReport, dropped_later: Mapping[str, int]) -> str:
     num_rows = train.pairs + sum(train.dropped.values())
     total = sum(counts.values())
     rows = [("reason", "pairs", "share")]
-    rows += [
-        (reason, f"{n:,}", f"{n / num_rows:.2%}") for reason, n in [*counts.items(), ("all of these", total)]
-    ]
+    for reason, count in [*counts.items(), ("all of these", total)]:
+        rows.append((reason, f"{count:,}", f"{count / num_rows:.2%}"))
     examples = [" ||| ".join(train.examples.get(reason, [[]])[0]) for reason in counts]
     lines = zip(aligned(rows, num_texts=1), ["example", *examples, ""], strict=True)
     table = "\n".join("  ".join(line).rstrip() for line in lines)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import datasets
 import numpy as np
-from tokenizers import normalizers, pre_tokenizers
+from tokenizers import normalizers
 
 from mt.config.config import Config
 from mt.data.batches.alignment import Places, align
@@ -81,14 +81,9 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool) -> Prepared:
         LOG.warning("%s", table)
     level = logging.WARNING if corpus.report.has_leaked else logging.INFO
     LOG.log(level, "%s", corpus.report.leak_sentence)
-    return Prepared(
-        corpus,
-        tokenizers,
-        train,
-        validation,
-        other_validation_splits(config.data),
-        align(train) if config.training.guided_alignment else None,
-    )
+    other_validation = other_validation_splits(config.data)
+    places = align(train) if config.training.guided_alignment else None
+    return Prepared(corpus, tokenizers, train, validation, other_validation, places)
 
 
 def make_tokenizers(pairs: datasets.Dataset, config: Config) -> tuple[Tokenizer, Tokenizer]:
@@ -172,18 +167,17 @@ class _Texts:
 
     def __iter__(self) -> Iterator[str]:
         self.num_long_words = 0
-        num_texts = len(self.pairs)
         for column in self.columns:
             normalize = normalizers.Sequence(self.steps.get(column, [])).normalize_str
             tables = tables_of(self.pairs.select_columns([column]))
-            for table in track(tables, "vocabulary", unit="lines", total=num_texts, size=len):
+            for table in track(tables, "vocabulary", unit="lines", total=len(self.pairs), size=len):
                 for text in table[column].to_pylist():
                     yield self._without_long_words(normalize(text))
 
     def _without_long_words(self, text: str) -> str:
         if len(text) <= LONGEST_WORD or max(map(len, text.split()), default=0) <= LONGEST_WORD:
             return text
-        words = [word for word, _ in pre_tokenizers.Split(PIECES, "isolated").pre_tokenize_str(text)]
+        words = [word for word, _ in PIECES.pre_tokenize_str(text)]
         kept = [word for word in words if len(word) <= LONGEST_WORD]
         self.num_long_words += len(words) - len(kept)
         return "".join(kept)

@@ -87,14 +87,11 @@ def corpus_warnings(config: Config, corpus: Corpus) -> Iterator[str]:
                 yield f"{share:.0%} of the lines of the {split} split {what}, such as {found[0]}: {remedy}."
 
 
-def _sample(pairs: datasets.Dataset) -> tuple[list[str], list[str]]:
+def _sample(pairs: datasets.Dataset) -> list[list[str]]:
     """The beginnings of sources and targets, spread evenly."""
-    src, tgt = [], []
+    rows = pairs.select(range(0, len(pairs), len(pairs) // _PAIRS_LOOKED_AT + 1))
     # One after the other, because any may be long.
-    for row in pairs.select(range(0, len(pairs), len(pairs) // _PAIRS_LOOKED_AT + 1)):
-        src.append(row["src"][:_CHARACTERS_LOOKED_AT])
-        tgt.append(row["tgt"][:_CHARACTERS_LOOKED_AT])
-    return src, tgt
+    return [[row[side][:_CHARACTERS_LOOKED_AT] for row in rows] for side in ("src", "tgt")]
 
 
 def _words(texts: Sequence[str]) -> list[str]:

@@ -118,12 +118,10 @@ def check_tokenizers(run: RunDirectory, checkpoint: Checkpoint) -> None:
 def load_ensemble(runs: Sequence[RunDirectory], checkpoint: str) -> list[LoadedModel]:
     """Load the model of each run onto the CPU, as `load_model` does; all have the same vocabularies."""
     models = [load_model(run, checkpoint) for run in runs]
-    for run, model in zip(runs, models, strict=True):
-        # Two directions may share a vocabulary, and so may all languages of an external tokenizer.
-        now, first = (
-            (each.facts.src, each.facts.tgt, each.checkpoint.tokenizers) for each in (model, models[0])
-        )
-        if now != first:
+    # Two directions may share a vocabulary, and so may all languages of an external tokenizer.
+    known = [(each.facts.src, each.facts.tgt, each.checkpoint.tokenizers) for each in models]
+    for run, of_run in zip(runs, known, strict=True):
+        if of_run != known[0]:
             raise RunError(
                 f"{run.path} has other languages or vocabularies than {runs[0].path}, but an ensemble needs "
                 "the same: train it on the same corpus with the same tokenizer options."

@@ -69,13 +69,11 @@ class ModelTranslator(Translator):
         widths = [each.output.in_features for each in models]
         self.config = loaded.config
         model: Member = EnsembleModel(models, widths) if others else models[0]
+        max_length = min(each.facts.max_length for each in members)
+        copies_words = all(each.facts.copies_words for each in members)
         super().__init__(
             TorchEngine(model, device, loaded.config, chosen),
-            replace(
-                loaded.facts,
-                max_length=min(each.facts.max_length for each in members),
-                copies_words=all(each.facts.copies_words for each in members),
-            ),
+            replace(loaded.facts, max_length=max_length, copies_words=copies_words),
             loaded.src_tokenizer,
             loaded.tgt_tokenizer,
             dictionary=dictionary,
@@ -111,10 +109,8 @@ class ModelTranslator(Translator):
             search = {"strategy": strategy, "max_length": most, "first_line": first_line}
             own = self.translate(sources, join_lines=True, **search)
             read = self._read([(source, "") for source in sources], first_line)
-            pairs = [
-                (src, label_read(self._tgt_reader, text).first(most))
-                for (src, _), text in zip(read, own, strict=True)
-            ]
+            written = (label_read(self._tgt_reader, text).first(most) for text in own)
+            pairs = [(src, tgt) for (src, _), tgt in zip(read, written, strict=True)]
         else:
             pairs = self._read([*zip(sources, targets, strict=True)], first_line)
         return [

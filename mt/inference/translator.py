@@ -228,13 +228,11 @@ class Translator:
         for segment, best_first in zip(segments, hypotheses, strict=True):
             scored = [(each, rules.beam.normalised_score(each)) for each in best_first]
             ranked[segment.index].append([(segment, *each) for each in cut_off(scored, most)[:num_best]])
-        return [
-            [
-                join_parts(len(lines), parts, self.tgt_tokenizer)
-                for parts in [*zip(*of_text, strict=False)] or [()]
-            ]
-            for lines, of_text in zip(by_text, ranked, strict=True)
-        ]
+        found = []
+        for lines, of_text in zip(by_text, ranked, strict=True):
+            by_rank = [*zip(*of_text, strict=False)] or [()]
+            found.append([join_parts(len(lines), parts, self.tgt_tokenizer) for parts in by_rank])
+        return found
 
     def _sentence(self, segment: Segment, rules: Rules, most: int, first_line: int) -> Sentence:
         """What the engine gets of a segment; its translation has at most ``most`` tokens, including EOS."""

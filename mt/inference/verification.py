@@ -1,7 +1,7 @@
 """The validation sentences that a run keeps: its models are converted and verified without its corpus."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Annotated
 
@@ -19,15 +19,12 @@ _PAIRS = TypeAdapter(list[tuple[_Text, _Text]])
 
 
 def keep_pairs(
-    run: RunDirectory,
-    pairs: Iterable[tuple[str, str]],
-    tokenizers: tuple[Tokenizer, Tokenizer],
-    max_length: int,
+    run: RunDirectory, pairs: Iterable[tuple[str, str]], tokenizers: Sequence[Tokenizer], max_length: int
 ) -> None:
     """Keep the first pairs that have text on both sides, as much as a model of ``max_length`` reads."""
 
     def fits(text: str, tokenizer: Tokenizer) -> bool:
-        is_short = len(text) <= _LONGEST and len(tokenizer.encode_batch([text])[0]) < max_length
+        is_short = len(text) <= _LONGEST and len(tokenizer.encode(text)) < max_length
         return is_short and bool(text.strip())
 
     fitting = (pair for pair in pairs if all(map(fits, pair, tokenizers)))

@@ -87,9 +87,8 @@ class Lexicon:
 def align(pairs: EncodedPairs) -> Places:
     """The source position of each target token, or NONE, in the layout of ``pairs.tgt.ids``; it is cached."""
     digest = hashlib.blake2b(digest_size=16)
-    for side in (pairs.src, pairs.tgt):
-        for array in (side.ids, side.lengths):
-            digest.update(np.ascontiguousarray(array).data)
+    for array in (pairs.src.ids, pairs.src.lengths, pairs.tgt.ids, pairs.tgt.lengths):
+        digest.update(np.ascontiguousarray(array).data)
 
     def fill(folder: Path) -> int:
         blocks = _aligned(pairs, Lexicon.learn(pairs))
@@ -147,9 +146,8 @@ class _Grid:
         # For each cell:
         tgt_of_cell = np.repeat(np.arange(len(src_length)), src_length)
         src_place = _count_up(src_length)
-        off_diagonal = (src_place + 0.5) / src_length[tgt_of_cell] - (
-            (tgt_place + 0.5) / np.repeat(tgt_lengths, tgt_lengths)
-        )[tgt_of_cell]
+        tgt_share = (tgt_place + 0.5) / np.repeat(tgt_lengths, tgt_lengths)
+        off_diagonal = (src_place + 0.5) / src_length[tgt_of_cell] - tgt_share[tgt_of_cell]
         return cls(
             src_start[tgt_of_cell] + src_place,
             tgt_of_cell,

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 import tokenizers
-from tokenizers import decoders, pre_tokenizers
+from tokenizers import decoders
 
 from mt.data.batches.pairs import EncodedSentences, Ids
 from mt.data.tokenizers.tokenizer import Tokenizer
@@ -127,8 +127,7 @@ def _begin_pieces(tokenizer: tokenizers.Tokenizer, symbols: _Array) -> npt.NDArr
     names = [tokenizer.id_to_token(int(token_id)) for token_id in ids]
     text = decoders.ByteLevel().decode([names[place] for place in places])
     begins_character = np.array([name not in _CONTINUING for name in names], dtype=bool)[places]
-    pieces = pre_tokenizers.Split(PIECES, "isolated").pre_tokenize_str(text)
-    starts = np.array([start for _, (start, _) in pieces], dtype=np.int64)
+    starts = np.array([start for _, (start, _) in PIECES.pre_tokenize_str(text)], dtype=np.int64)
     begins = np.zeros(len(symbols), dtype=bool)
     begins[np.flatnonzero(begins_character)[starts]] = True
     return begins

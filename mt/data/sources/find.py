@@ -121,11 +121,6 @@ def may_be_hub_id(text: str) -> bool:
     return HUB_ID.fullmatch(text) is not None and not Path(text).parent.is_dir()
 
 
-def _is_saved(folder: Path) -> bool:
-    """Whether `datasets` has written the folder with ``save_to_disk``."""
-    return any((folder / name).is_file() for name in ("dataset_dict.json", "state.json"))
-
-
 def _on_disk(config: DataConfig) -> Source | None:
     """The corpus on disk that ``config.path`` names; None if there is no such file or folder."""
     path, two_paths = named_path(config.path), _two_paths(config.path)
@@ -201,7 +196,7 @@ def _folder_splits(folder: Path, config: DataConfig) -> dict[Split, list[Part]]:
 
 def _named_splits(folder: Path, config: DataConfig) -> dict[Split, list[Part]]:
     """The splits whose files are named after them, or that `datasets` has saved."""
-    if _is_saved(folder):
+    if any((folder / name).is_file() for name in ("dataset_dict.json", "state.json")):
         from mt.data.sources.hub import saved_splits
 
         return saved_splits(folder, config)
@@ -264,6 +259,5 @@ def _built_in(config: DataConfig) -> Source:
         for number, (src, tgt) in enumerate(generate(split, sizes[split]), start=1):
             yield (number, tgt, src) if swapped else (number, src, tgt)
 
-    return Source(
-        "built-in", {split: [Part(f"{path}, {split}", "row", partial(numbered, split))] for split in sizes}
-    )
+    parts = {split: [Part(f"{path}, {split}", "row", partial(numbered, split))] for split in sizes}
+    return Source("built-in", parts)

@@ -176,12 +176,11 @@ def arrow_rows(batches: "Iterable[pa.Table | pa.RecordBatch]") -> Iterator[tuple
 def _python_rows(batch: "pa.Table | pa.RecordBatch") -> list[Row | BadRow]:
     """The rows as dicts; only now does Arrow notice a text that is not UTF-8, or a date beyond Python's."""
     try:
-        rows: list[Row | BadRow] = batch.to_pylist()
+        return [*batch.to_pylist()]
     except (ValueError, OverflowError) as error:
         if len(batch) == 1:
             return [BadRow("the text is not UTF-8", str(error))]
         return [row for i in range(len(batch)) for row in _python_rows(batch.slice(i, 1))]
-    return rows
 
 
 def text_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -262,11 +261,8 @@ def _parsed(text: str) -> object:
 
 
 def _object(value: object) -> Row | BadRow:
-    if isinstance(value, dict | BadRow):
-        return value
-    return BadRow(
-        'the JSON is not an object such as {"en": "A sentence.", "de": "Ein Satz."}', type(value).__name__
-    )
+    reason = 'the JSON is not an object such as {"en": "A sentence.", "de": "Ein Satz."}'
+    return value if isinstance(value, dict | BadRow) else BadRow(reason, type(value).__name__)
 
 
 def _parquet_rows(path: Path, config: DataConfig) -> Iterator[tuple[int, Row | BadRow]]:

@@ -9,12 +9,11 @@ import tokenizers
 from sentencepiece import sentencepiece_model_pb2
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
 
-from mt.data.tokenizers.tokenizer import Tokenizer
+from mt.data.tokenizers.tokenizer import MAX_BYTES, Tokenizer
 from mt.errors import DataError
 from mt.files import read_bytes
 from mt.special_tokens import SPECIAL_TOKENS, UNK_ID
 
-_MAX_BYTES = 2**28
 _SPACE = "\N{LOWER ONE EIGHTH BLOCK}"
 _LANGUAGE_CODE = re.compile(">>.+<<")
 # By how much an unknown character scores less than the rarest piece.
@@ -65,7 +64,7 @@ def _precompiled(rules: bytes) -> normalizers.Precompiled:
 def _parse(path: Path) -> Any:
     model = sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined]
     try:
-        model.ParseFromString(read_bytes(path, max_bytes=_MAX_BYTES))
+        model.ParseFromString(read_bytes(path, max_bytes=MAX_BYTES))
     except Exception as error:  # Also of protobuf, which does not say which.
         raise DataError(f"{path} cannot be read as a SentencePiece model: {error}.") from error
     trainer, rules = model.trainer_spec, model.normalizer_spec

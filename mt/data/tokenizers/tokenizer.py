@@ -16,7 +16,7 @@ from mt.files import read_bytes, write_atomically
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK, UNK_ID
 
 # A million words take 30 million bytes; the limit protects against files that would fill the memory.
-_MAX_BYTES = 2**28
+MAX_BYTES = 2**28
 
 _NOT_TEXT = frozenset({PAD_ID, BOS_ID, EOS_ID})
 
@@ -157,7 +157,7 @@ def normalise_spacing(text: str) -> str:
 def read_tokenizer_file(path: Path) -> bytes:
     """The content of a tokenizer.json of a reasonable size."""
     try:
-        return read_bytes(path, max_bytes=_MAX_BYTES)
+        return read_bytes(path, max_bytes=MAX_BYTES)
     except OSError as error:
         raise DataError(f"cannot read the tokenizer {path}: {error.strerror or error}.") from error
 

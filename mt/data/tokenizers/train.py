@@ -19,7 +19,7 @@ from mt.special_tokens import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
 
 # A word, a number or other symbols, each with the space before it. No merge crosses these, so that no text
 # becomes the single token <s> or <0x0A>, in which symbols are next to letters.
-PIECES = Regex(r" ?[\p{L}\p{M}]+| ?\p{N}+| ?[^ \p{L}\p{M}\p{N}]+")
+PIECES = pre_tokenizers.Split(Regex(r" ?[\p{L}\p{M}]+| ?\p{N}+| ?[^ \p{L}\p{M}\p{N}]+"), "isolated")
 
 # If the text itself contains that mark, or the escape character, they are escaped.
 ESCAPED = {ESCAPE: ESCAPE + "a", SPACE_MARK: ESCAPE + "b"}
@@ -89,7 +89,7 @@ def byte_level_bpe(texts: Iterable[str], config: TokenizerConfig) -> tokenizers.
     """BPE on the bytes of the text (Radford et al. 2019), each written as a printable character."""
     tokenizer = tokenizers.Tokenizer(models.BPE(unk_token=UNK))
     tokenizer.normalizer = _normalizer(config, [normalizers.Prepend(" ")])
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(PIECES, "isolated"), TO_BYTES])
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([PIECES, TO_BYTES])
     tokenizer.decoder = decoders.Sequence([_NO_SPECIAL_TOKENS, decoders.ByteLevel(), _NO_FIRST_SPACE])
     return _trained(tokenizer, texts, config, SPECIAL_TOKENS, pre_tokenizers.ByteLevel.alphabet())
 
@@ -99,9 +99,7 @@ def metaspace_bpe(texts: Iterable[str], config: TokenizerConfig) -> tokenizers.T
     characters = _alphabet(texts, config)
     tokenizer = tokenizers.Tokenizer(models.BPE(byte_fallback=True, unk_token=UNK))
     tokenizer.normalizer = _normalizer(config, [*_ESCAPE, normalizers.Prepend(" ")])
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Split(PIECES, "isolated"), _SHOW_SPACES]
-    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([PIECES, _SHOW_SPACES])
     tokenizer.decoder = _METASPACE_DECODER
     return _trained(tokenizer, texts, config, [*SPECIAL_TOKENS, *BYTES], characters)
 

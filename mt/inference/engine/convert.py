@@ -189,12 +189,11 @@ def write_ctranslate2(loaded: LoadedModel, folder: Path, precision: ExportPrecis
     # By default, there is no EOS after the source, and the epsilon is 1e-6.
     spec.config.add_source_eos = True
     spec.config.layer_norm_epsilon = nn.LayerNorm(1).eps
-    for tokenizer, register, name in (
-        (loaded.src_tokenizer, spec.register_source_vocabulary, "src_tokenizer.json"),
-        (loaded.tgt_tokenizer, spec.register_target_vocabulary, "tgt_tokenizer.json"),
-    ):
-        register(tokenizer.tokens(range(tokenizer.size)))
-        tokenizer.save(folder / name)
+    src, tgt = loaded.src_tokenizer, loaded.tgt_tokenizer
+    spec.register_source_vocabulary(src.tokens(range(src.size)))
+    spec.register_target_vocabulary(tgt.tokens(range(tgt.size)))
+    src.save(folder / "src_tokenizer.json")
+    tgt.save(folder / "tgt_tokenizer.json")
     spec.encoder.embeddings[0].weight = _array(model.src_embedding.tokens.weight)
     spec.decoder.embeddings.weight = _array(model.tgt_embedding.tokens.weight)
     _linear(spec.decoder.projection, model.output)
@@ -240,5 +239,4 @@ def _norm(spec: common_spec.LayerNormSpec, norm: nn.LayerNorm) -> None:
 
 def _array(weight: Tensor) -> np.ndarray:
     # A copy, because saving quantizes in place.
-    array: np.ndarray = weight.detach().float().numpy().copy()
-    return array
+    return np.array(weight.detach().float())

@@ -292,9 +292,8 @@ def _ruled(
 ) -> list[Hypothesis] | tuple[_How, Sentence]:
     """The hypotheses of a sentence, the best first; or how, and with which prefix, to search again."""
     # A call has one limit for all its sentences, which may be higher than that of this one.
-    if how.limit is None and any(
-        not each.finished or len(each.ids) >= sentence.limit for each, _ in candidates
-    ):
+    is_cut = any(not each.finished or len(each.ids) >= sentence.limit for each, _ in candidates)
+    if is_cut and how.limit is None:
         return how._replace(limit=sentence.limit), sentence
     kept: list[Hypothesis] = []
     for hypothesis, attention in candidates:
