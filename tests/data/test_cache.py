@@ -30,6 +30,7 @@ from mt.data.cache import cache_folder, cached
 from mt.data.corpus import Corpus, PairTable, load_corpus
 from mt.data.prepare import Prepared, prepare
 from mt.data.tokenizers.train import train_tokenizer
+from mt.errors import DataError
 from mt.run_directory import RunDirectory
 
 MakeConfig = Callable[..., Config]
@@ -260,6 +261,21 @@ def test_a_corpus_that_changed_under_the_same_name_is_read_again(folder: Path, m
     assert len(made) == 3
 
 
+def test_a_corpus_that_changes_while_it_is_read_is_an_error(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = corpus_module._read
+
+    def read_and_changed(*arguments: Any) -> Any:
+        report = read(*arguments)
+        (folder / "test.jsonl").write_text('{"en": "new", "de": "neu"}')
+        return report
+
+    monkeypatch.setattr(corpus_module, "_read", read_and_changed)
+    with pytest.raises(DataError, match="changed while it was read: start again"):
+        load_corpus(config(folder))
+
+
 def _fill_up_after(num_pairs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk of the cache has room for so many pairs of each table."""
     write = PairTable.write
@@ -326,6 +342,16 @@ def prepared(tmp_path: Path) -> Callable[[Config], Prepared]:
         return prepare(config, directory, resuming=False)
 
     return run
+
+
+def test_the_example_of_a_run_is_neither_short_nor_long(
+    folder: Path, tmp_path: Path, prepared: Callable[[Config], Prepared], make_config: MakeConfig
+) -> None:
+    texts = ["Short.", "long " * 17, "An example of this text."]
+    lines = [json.dumps({"en": text, "de": "x"}) + "\n" for text in texts]
+    (folder / "dev.jsonl").write_text("".join(lines))
+    prepared(make_config(f"data.path={folder}"))
+    assert json.loads((tmp_path / "run-0/corpus.json").read_text())["example"] == texts[2]
 
 
 def assert_equal(one: Prepared, other: Prepared) -> None:

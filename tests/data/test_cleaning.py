@@ -42,6 +42,7 @@ def test_the_lengths_are_those_of_the_text_between_the_spaces() -> None:
     kept, dropped = clean(pairs, min_characters=3, max_characters=4)
     assert kept == [("é" * 4, "😀" * 4)]
     assert dropped == {"a side has under 3 characters": 3, "a side has over 4 characters": 1}
+    assert clean(pairs, min_characters=3) == (pairs[2:4], {"a side has under 3 characters": 3})
 
 
 def test_a_far_too_long_text_is_dropped_before_it_is_rewritten(monkeypatch: pytest.MonkeyPatch) -> None:

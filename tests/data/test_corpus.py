@@ -15,7 +15,7 @@ import pytest
 
 from mt.config.config import Config
 from mt.config.data import CleaningConfig, DataConfig, TokenizerConfig
-from mt.data import chunks
+from mt.data import chunks, corpus_report
 from mt.data.batches.dataset import encode_pairs
 from mt.data.corpus import Corpus, load_corpus, load_split
 from mt.data.corpus_report import CorpusReport, LeakReport, SourceReport, SplitReport, recorded_fingerprints
@@ -146,13 +146,20 @@ def test_only_the_missing_split_is_carved_and_from_its_own_place(tmp_path: Path)
     assert sources(corpus, "test") == sources(both, "test")
     assert len(corpus.train) == len(both.train) + len(both.validation)
     assert [splits_of(corpus)[split]["origin"] for split in SPLITS] == ["given", "given", "carved"]
+    files = [tmp_path / f"{name}.jsonl" for name in ("train", "valid", "train")]
+    assert [splits_of(corpus)[split]["from"] for split in SPLITS] == [[str(file)] for file in files]
 
 
 def test_the_number_of_training_pairs_limits_only_training(tmp_path: Path) -> None:
-    write(tmp_path / "train.jsonl", numbered(1000))
+    write(tmp_path / "train.jsonl", [*numbered(1000), {"en": "a"}])
     whole, limited = load_corpus(config(tmp_path)), load_corpus(config(tmp_path, num_train_pairs=100))
     assert sources(limited, "train") == sources(whole, "train")[:100]
     assert sources(limited, "test") == sources(whole, "test")
+    # What is wrong beyond the limit is nobody's business.
+    assert [splits_of(corpus)["train"]["dropped"] for corpus in (limited, whole)] == [
+        {},
+        {"the target is missing": 1},
+    ]
     write(tmp_path / "dev.jsonl", numbered(3))
     write(tmp_path / "test.jsonl", numbered(3))
     assert sources(load_corpus(config(tmp_path, num_train_pairs=2)), "train") == [
@@ -250,3 +257,14 @@ def test_the_fingerprints_of_golden_runs_can_be_read(file: Path) -> None:
 def test_a_damaged_corpus_json_is_a_value_error(content: bytes) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         recorded_fingerprints(content)
+
+
+def test_what_was_dropped_is_shown_as_shares_of_all_rows() -> None:
+    assert corpus_report.cleaning_table(REPORT.splits["train"], {"too long": 1, "never": 0}).splitlines() == [
+        "of 3 training pairs, 2 were dropped:",
+        "reason        pairs   share  example",
+        "empty             1  33.33%   ||| x",
+        "too long          1  33.33%",
+        "all of these      2  66.67%",
+    ]
+    assert corpus_report.cleaning_table(REPORT.splits["test"], {"never": 0}) == ""

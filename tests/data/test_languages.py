@@ -18,6 +18,9 @@ TEXTS = {
     "de": ["der Hund sieht ein Haus", "ein Kind kauft Milch", "meine Tante malt das Auto"] * 5,
     "ru": ["собака видит дом", "ребёнок покупает молоко", "моя тётя рисует машину"] * 5,
     "fa": ["سگ خانه را می‌بیند", "کودک شیر می‌خرد", "خاله‌ام ماشین را می‌کشد"] * 5,
+    "part": ["собака видит дом", "моя тётя рисует машину", "a child buys milk"] * 5,
+    "unseen": ["Hund one two three", "four five", "six"] * 5,
+    "other": ["seven", "eight", "nine"] * 5,
 }
 
 
@@ -34,6 +37,9 @@ def warnings(folder: Path, src: str, tgt: str, texts: Mapping[str, tuple[str, st
 def test_sides_in_their_scripts_are_not_warned_of(tmp_path: Path) -> None:
     for src, tgt in (("en", "de"), ("en", "ru"), ("fa", "ru")):
         assert warnings(tmp_path, src, tgt, {}) == []
+    assert warnings(tmp_path, "en", "ru", {"train": ("en", "part")}) == []
+    # A foreign word or two do not make a swapped side.
+    assert warnings(tmp_path, "en", "de", {"test": ("unseen", "other")}) == []
 
 
 @pytest.mark.parametrize(

@@ -487,9 +487,10 @@ def test_bad_rows_are_counted_and_dropped_on_request(tmp_path: Path) -> None:
 
 def test_bad_rows_of_a_test_set_are_never_dropped(tmp_path: Path) -> None:
     (tmp_path / "train.jsonl").write_text(JSONL, encoding="utf-8")
-    (tmp_path / "test.jsonl").write_text('{"en": "a", "de": "b"}\n{"en": "a"}\n{"en"\n', encoding="utf-8")
+    (tmp_path / "test.jsonl").write_text('{"en": "a", "de": "b"}\n{"en": "a"}\n{"en"\n[]\n', encoding="utf-8")
     with pytest.raises(
-        DataError, match=r"line 2: the target is missing; line 3: .*not complete JSON.*comparable"
+        DataError,
+        match=r"line 2: the target is missing; line 3: .*not complete JSON.*; line 4: [^;]*comparable",
     ):
         load(tmp_path, CleaningConfig(skip_bad_rows=True))
 
@@ -510,8 +511,10 @@ def test_folders_as_tools_leave_them(tmp_path: Path) -> None:
     clone = tmp_path / "clone"
     (clone / "data").mkdir(parents=True)
     (clone / "README.md").touch()
+    (clone / ".cache").mkdir()
     table = pa.table({"en": [en for en, _ in PAIRS], "de": [de for _, de in PAIRS]})
-    pq.write_table(table, clone / "data" / "train-00000-of-00001.parquet")
+    for name in (".cache", "data"):
+        pq.write_table(table, clone / name / "train-00000-of-00001.parquet")
     assert num_pairs(load(clone)) == len(PAIRS)
     # Two configurations of it.
     for name in ("small", "large"):
@@ -522,11 +525,11 @@ def test_folders_as_tools_leave_them(tmp_path: Path) -> None:
     dataset = datasets.Dataset(table)
     dataset.save_to_disk(str(tmp_path / "one"))
     assert num_pairs(load(tmp_path / "one")) == len(PAIRS)
-    splits = {"train": dataset, "test": dataset.select(range(5))}
-    datasets.DatasetDict(splits).save_to_disk(str(tmp_path / "splits"))
+    splits = {"train": 60, "test": 5, "dev": 4, "validation": 3}
+    parts = {name: dataset.select(range(count)) for name, count in splits.items()}
+    datasets.DatasetDict(parts).save_to_disk(str(tmp_path / "splits"))
     corpus = load(tmp_path / "splits")
-    assert len(corpus.test) == 5
-    assert corpus.train.num_rows + corpus.validation.num_rows == len(PAIRS)
+    assert [len(corpus.train), len(corpus.validation), len(corpus.test)] == [60, 3, 5]
     # An unpacked archive of OPUS.
     opus = tmp_path / "opus"
     opus.mkdir()

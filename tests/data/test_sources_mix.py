@@ -11,6 +11,7 @@ from mt.config.data import DataConfig
 from mt.data.batches.sampler import epoch_batches
 from mt.data.corpus import load_corpus, load_split, other_validation_splits
 from mt.data.prepare import prepare
+from mt.data.sources.find import find_source
 from mt.data.sources.source import Split
 from mt.errors import DataError
 from mt.run_directory import RunDirectory
@@ -161,6 +162,7 @@ def test_the_primer_goes_both_ways() -> None:
     forth = load_split(builtin("builtin:primer"), "test")
     back = load_split(builtin("builtin:primer", src="de", tgt="en"), "test")
     assert (back["src"][:], back["tgt"][:]) == (forth["tgt"][:], forth["src"][:])
+    assert "train" in find_source(builtin("builtin:primer", num_train_pairs=150_000)).splits
 
 
 def test_reversing_has_no_language() -> None:

@@ -82,6 +82,6 @@ def test_each_sentence_is_in_one_batch_of_its_length(
 
 
 def test_a_line_that_leaves_no_room_for_eos_is_cut_between_its_sentences() -> None:
-    whole, cut = ([["1 2. 3 4 5 6"]], [[]], Numbers(), 7), ([["1 2. 3 4 5 6"]], [[]], Numbers(), 6)
-    assert [len(segment.tokens) for segment in read_segments(*whole)] == [6]
-    assert [len(segment.tokens) for segment in read_segments(*cut)] == [2, 4]
+    for max_length, lengths in ((7, [6]), (6, [2, 4])):
+        segments = read_segments([["1 2. 3 4 5 6"]], [[]], Numbers(), max_length)
+        assert [len(segment.tokens) for segment in segments] == lengths
