@@ -67,7 +67,6 @@ def aligned_words(
         for source, weight in zip(src_tokens, row, strict=False):
             if target.word is not None and source.word is not None:
                 sums[target.word][source.word] += weight
-    best = {
-        word: max(of_word, key=lambda source: (of_word[source], -source)) for word, of_word in sums.items()
-    }
+    # Of equal sums, the first.
+    best = {word: max(of_word, key=of_word.__getitem__) for word, of_word in sums.items()}
     return [(source, word) for word, source in sorted(best.items()) if sums[word][source] > 0]

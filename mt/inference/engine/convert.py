@@ -239,4 +239,4 @@ def _norm(spec: common_spec.LayerNormSpec, norm: nn.LayerNorm) -> None:
 
 def _array(weight: Tensor) -> np.ndarray:
     # A copy, because saving quantizes in place.
-    return np.array(weight.detach().float())
+    return np.array(weight.detach().float().numpy())
