@@ -172,7 +172,7 @@ DAMAGES = {
 def test_training_names_the_damaged_one_and_readers_never_get_another(
     store: CheckpointStore, save: Save, is_whole: IsWhole, part: str, damage: Damage
 ) -> None:
-    save(1)
+    save(1, best=True)
     damage(save(2, best=True).folder / part)
     if not part.startswith("training_state"):
         message = rf"step_0000002 is damaged: {part} .*Sound checkpoints: step_0000001\.$"
@@ -185,7 +185,7 @@ def test_training_names_the_damaged_one_and_readers_never_get_another(
     assert list(damaged) == ["step_0000002"]
     assert part in damaged["step_0000002"]
     assert part in damaged["step_0000002"]
-    assert store.require("latest") == recovered.checkpoint
+    assert store.require("latest") == store.require("best") == recovered.checkpoint
 
 
 def test_a_flipped_bit_in_any_byte_of_the_record_is_noticed(save: Save) -> None:

@@ -9,7 +9,7 @@ from mt.config.data import TokenizerConfig
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.tokenizers.train import train_tokenizer
 from mt.errors import LinesError
-from mt.inference.labels import Labelled, label_read
+from mt.inference.labels import Labelled, Token, aligned_words, label_read
 from mt.inference.model_translator import ModelTranslator
 from mt.inference.source_reader import SourceReader
 from mt.run_directory import RunDirectory
@@ -155,3 +155,11 @@ def test_an_entry_of_a_dictionary_is_labelled_with_the_source() -> None:
     assert [(token.label, token.word, token.is_unknown) for token in side.tokens] == [
         ("ask", 0, True), ("about it", 1, True), ("now", 3, True), ("</s>", None, False),
     ]  # fmt: skip
+
+
+def test_words_are_aligned_by_the_sums_of_their_tokens() -> None:
+    first, second, end = Token("a", 0), Token("b", 1), Token("</s>", None)
+    weights = [[0.4, 0.3, 0.3], [0.1, 0.4, 0.5], [0.4, 0.4, 0.2], [0.0, 0.0, 1.0]]
+    tgt = [first, first, second, Token("c", 2), end]
+    # Of equal sums, the first; a word that attends to the end alone translates none.
+    assert aligned_words([first, second, end], tgt, weights) == [(1, 0), (0, 1)]

@@ -74,7 +74,9 @@ def test_empty_lines_stay_where_they_are(translator: ModelTranslator) -> None:
     one, two = translator.translate(SENTENCES[:2])
     assert one
     assert two
-    assert translator.translate(lines) == ["", one, "", two, ""]
+    begun: list[int] = []
+    assert translator.translate(lines, advance=begun.append) == ["", one, "", two, ""]
+    assert sum(begun) == len(lines)
     assert translator.translate([]) == []
     assert translator.translate([""]) == [""]
 
@@ -270,6 +272,7 @@ def test_a_long_prefix_is_cut_and_a_long_minimum_refused(translator: ModelTransl
     assert found.text.startswith("der Hund " * 7 + "der")
     [[found]] = translator.n_best(["milk"], constraints=Constraints(min_length=15))
     assert len(found.text.replace(".", " .").replace("!", " !").split()) >= 15
+    assert found.parts[0][1].finished
     with pytest.raises(ConfigError, match="at least 16 tokens and EOS do not fit into 16"):
         translator.n_best(["milk"], constraints=Constraints(min_length=16))
 
