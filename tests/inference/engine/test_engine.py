@@ -284,21 +284,15 @@ def test_copies_are_read_from_the_aligning_head() -> None:
 
 @pytest.mark.parametrize(("lower", "used"), [(29.8, "int8"), (29.6, "float32")])
 def test_int8_is_used_if_it_loses_no_quality(
-    lower: float,
-    used: str,
-    trained: RunDirectory,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    lower: float, used: str, trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    caplog.set_level("INFO")
-    scores = iter([30.0, lower])
+    scores, told = iter([30.0, lower]), list[object]()
+    monkeypatch.setattr(conversion.LOG, "info", lambda *message: told.append(message))
     monkeypatch.setattr(conversion, "verification_pairs", lambda run: tiny_pairs()[:100])
     monkeypatch.setattr(conversion, "verify", lambda *arguments: [])
     monkeypatch.setattr(conversion, "bleu", lambda hypotheses, references: next(scores))
     assert Translator.from_run(trained, engine="ctranslate2").engine.precision == used
-    assert (
-        f"{used} is used: on 100 validation sentences, int8 changes BLEU by {lower - 30:.2f}" in caplog.text
-    )
+    assert f"{used} is used: on 100 validation sentences, int8 changes BLEU by {lower - 30:.2f}" in str(told)
 
 
 def test_its_scores_are_those_of_torch(converted: Path) -> None:
