@@ -17,7 +17,7 @@ from mt.files import read_text
 FORMAT_VERSION = 2
 RECORD, MODEL = "checkpoint.json", "model.safetensors"
 TENSORS, VALUES = "training_state.safetensors", "training_state.json"
-MAX_RECORD_BYTES = 1_000_000
+_MAX_RECORD_BYTES = 1_000_000
 
 
 class DamagedError(CheckpointError):
@@ -71,7 +71,7 @@ def record_text(checkpoint: Checkpoint) -> str:
 def read_record(folder: Path) -> Checkpoint:
     """Read and verify the ``checkpoint.json`` in ``folder``, whose name must match it."""
     with explain_unreadable(RECORD):
-        text = read_text(folder / RECORD, max_bytes=MAX_RECORD_BYTES)
+        text = read_text(folder / RECORD, max_bytes=_MAX_RECORD_BYTES)
     try:
         content = unsealed(text)
     except ValueError as error:
