@@ -12,9 +12,11 @@ import yaml
 from markdown_it import MarkdownIt
 
 from mt.evaluation.analysis import ScoredSentence
+from mt.inference.loaded_model import load_model
+from mt.inference.model_translator import ModelTranslator
 from mt.reports.facts import RunFacts
 from mt.reports.report import figures, render
-from mt.reports.samples import RankedSamples
+from mt.reports.samples import RankedSamples, rank_samples
 from mt.run_directory import RunDirectory
 from tests.fixture_types import GoldenRun
 
@@ -226,3 +228,10 @@ def test_the_headline_is_of_the_test_split_of_the_run_before_other_data(golden_r
         assert not hub & {28.5, 99.75, 30.5}
         # All are in the table.
         assert all(f"| {value:.2f} |" in markdown for _, _, value in evaluations)
+
+
+def test_what_equals_its_reference_is_not_among_the_worst(trained: RunDirectory) -> None:
+    loaded = load_model(trained, "best")
+    ranked = rank_samples(trained, loaded, ModelTranslator(loaded), num_sentences=12)
+    assert ranked.best[0].translation == ranked.best[0].reference
+    assert all(sample.translation != sample.reference for sample in ranked.worst)
