@@ -42,10 +42,6 @@ LIBRARY = Library(
     "ctranslate2",
     tuple(QUANTIZATIONS),
     differences=(
-        "At the length limit it ranks unfinished translations together with finished ones; mt uses an "
-        "unfinished one only if none is finished. It also has one limit for a whole call, mt one for each "
-        "sentence.",
-        "It ranks a beam by mean log-probability; `mt translate` does so with `--length-normalization mean`.",
         "The example copies no unknown words and has no dictionary; `mt translate` with this folder does.",
     ),
     example=EXAMPLE,

@@ -48,6 +48,10 @@ Validation sentences were translated by mt and by the model in this folder.
 
 ## Differences from mt
 
+- It has one length limit for a whole call, mt one for each sentence, about twice its source. At the limit \
+it ranks unfinished translations together with finished ones; mt uses an unfinished one only if none is \
+finished.
+- It ranks a beam by mean log-probability, as `mt translate` does with `--length-normalization mean`.
 {differences}
 """
 
@@ -59,7 +63,7 @@ class Library:
     name: Target
     precisions: Collection[ExportPrecision]
     differences: Sequence[str]
-    """How its searches differ from ours, as sentences for the model card."""
+    """How only this one differs from mt, as sentences for the model card."""
     example: str
     """The text of ``example.py``: a program that translates the lines of stdin without mt."""
     write: Callable[[LoadedModel, Path, ExportPrecision], None]

@@ -27,16 +27,15 @@ from mt.data.tokenizers.tokenizer import Tokenizer, read_tokenizer_file
 from mt.errors import DataError, MtError, RunError
 from mt.export.marian_layout import layers, permuted, sines_first
 from mt.files import make_folder, new_folder, read_text
-from mt.inference.loaded_model import tokenizer_checksums
+from mt.inference.loaded_model import build_model, tokenizer_checksums
 from mt.run_directory import RunDirectory
 from mt.special_tokens import BOS_ID, EOS, EOS_ID, PAD, PAD_ID, SPECIAL_TOKENS, UNK
-from mt.transformer.build import build_transformer, without_memory
+from mt.transformer.build import without_memory
 
 LOG = logging.getLogger(__name__)
 
 CONFIG, SAFE, PICKLED = "config.json", "model.safetensors", "pytorch_model.bin"
 VOCABULARY, TARGET_VOCABULARY = "vocab.json", "target_vocab.json"
-SENTENCEPIECE = {"src": "source.spm", "tgt": "target.spm"}
 TOKENIZER_CONFIG, TOKENIZER = "tokenizer_config.json", "tokenizer.json"
 _WANTED = [SAFE, PICKLED, "*.spm", "*.json"]
 _MAX_BYTES, _MAX_CHARACTERS = 2**23, 2_000_000
@@ -102,33 +101,21 @@ def import_marian(source: str, run: RunDirectory, *, src: str | None, tgt: str |
     if run.path.exists():
         raise RunError(f"{run.path} exists: name another run with --run PATH.")
     folder = _find(source)
-    try:
+    with _explained(f"{folder / CONFIG}: this model cannot be imported", ValidationError):
         theirs = _Marian.model_validate(_read_json(folder / CONFIG))
-    except ValidationError as error:
-        complaint = first_complaint(error)
-        raise DataError(f"{folder / CONFIG}: this model cannot be imported: {complaint}.") from error
     languages = _languages(folder, src, tgt)
     sides = _read_sides(folder, theirs)
     weights = _read_weights(folder)
-    try:
+    with _explained(f"the weights in {folder} are not those of its {CONFIG}", LookupError, ValueError):
         embeddings = _embeddings(weights, theirs)
         config = _config(theirs, languages, shares_embeddings=embeddings[0] is embeddings[1])
         with without_memory():
-            model = build_transformer(
-                config.model,
-                src_vocab_size=sides["src"].tokenizer.size,
-                tgt_vocab_size=sides["tgt"].tokenizer.size,
-                max_length=config.data.max_length,
-            )
+            model = build_model(config, sides["src"].tokenizer, sides["tgt"].tokenizer)
         named = _our_weights(weights, embeddings, theirs, sides, layers(model))
         # Tied ones by their first names alone.
         ours = {name: named[name] for name in model.weights()}
-        model.check_shapes({name: tuple(weight.shape) for name, weight in ours.items()})
         if odd := [name for name, weight in ours.items() if not weight.isfinite().all()]:
             raise ValueError(f"{odd[0]} contains NaN or infinite values")
-    except (LookupError, ValueError) as error:
-        complaint = first_complaint(error) if isinstance(error, ValidationError) else str(error)
-        raise DataError(f"the weights in {folder} are not those of its {CONFIG}: {complaint}.") from error
     make_folder(run.path.absolute().parent)
     with new_folder(run.path.absolute(), replaces=False) as partial:
         made = RunDirectory(partial)
@@ -149,6 +136,20 @@ def import_marian(source: str, run: RunDirectory, *, src: str | None, tgt: str |
         )
 
 
+@contextmanager
+def _explained(problem: str, *errors: type[Exception]) -> Iterator[None]:
+    """Explain these errors as a problem of a file, and also a panic of `tokenizers`, no Exception."""
+    try:
+        yield
+    except MtError:
+        raise
+    except BaseException as error:
+        if not isinstance(error, errors) and type(error).__name__ != "PanicException":
+            raise
+        reason = first_complaint(error) if isinstance(error, ValidationError) else error_text(error)
+        raise DataError(f"{problem}: {getattr(error, 'strerror', None) or reason}.") from error
+
+
 def _find(source: str) -> Path:
     folder = Path(source).expanduser()
     if folder.is_dir():
@@ -156,10 +157,7 @@ def _find(source: str) -> Path:
             raise DataError(f"{folder} has no {CONFIG}: it is no model in the layout of transformers.")
         return folder
     if not HUB_ID.fullmatch(source):
-        raise DataError(
-            f"there is no folder {source!r}. Name one with a model, or a Hub id such as "
-            "Helsinki-NLP/opus-mt-en-de."
-        )
+        raise DataError(f"{source!r} is neither a folder nor a Hub id such as Helsinki-NLP/opus-mt-en-de.")
     with hub(source, _HUB_SECONDS):
         snapshot = Path(snapshot_download(source, allow_patterns=_WANTED))
     LOG.info("%s, at commit %s", source, snapshot.name)
@@ -167,12 +165,10 @@ def _find(source: str) -> Path:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    try:
+    with _explained(f"cannot read {path}", OSError, ValueError, RecursionError):
         content = json.loads(read_text(path, max_bytes=_MAX_BYTES))
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}.") from error
-    if not isinstance(content, dict):
-        raise DataError(f"{path} is not an object of JSON.")
+        if not isinstance(content, dict):
+            raise ValueError("it is not an object of JSON")
     return content
 
 
@@ -201,11 +197,10 @@ def _config(theirs: _Marian, languages: tuple[str, str], *, shares_embeddings: b
         "output_bias": True,
     }
     src, tgt = languages
-    length = theirs.max_position_embeddings
     is_shared = theirs.share_encoder_decoder_embeddings or shares_embeddings
     return Config.model_validate(
         {
-            "data": {"path": IMPORTED, "src": src, "tgt": tgt, "max_length": length},
+            "data": {"path": IMPORTED, "src": src, "tgt": tgt, "max_length": theirs.max_position_embeddings},
             # Its tokenizers have rules of their own.
             "cleaning": {"unicode_form": "none", "invisible": "keep"},
             "tokenizer": {"kind": "imported", "shared": is_shared},
@@ -219,18 +214,17 @@ def _config(theirs: _Marian, languages: tuple[str, str], *, shares_embeddings: b
 def _read_sides(folder: Path, theirs: _Marian) -> dict[str, _Side]:
     """Both sides, of SentencePiece models or of our own export."""
     if (folder / VOCABULARY).exists():
-        is_shared = theirs.share_encoder_decoder_embeddings
-        files = {"src": VOCABULARY, "tgt": VOCABULARY if is_shared else TARGET_VOCABULARY}
+        tgt_vocabulary = VOCABULARY if theirs.share_encoder_decoder_embeddings else TARGET_VOCABULARY
         return {
-            side: _read_side(folder / name, folder / SENTENCEPIECE[side], theirs)
-            for side, name in files.items()
+            "src": _read_side(folder / VOCABULARY, folder / "source.spm", theirs),
+            "tgt": _read_side(folder / tgt_vocabulary, folder / "target.spm", theirs),
         }
     sides = {}
     for side, subfolder in (("src", "source_tokenizer"), ("tgt", "target_tokenizer")):
         path = (folder / subfolder if (folder / subfolder).is_dir() else folder) / TOKENIZER
         if not path.exists():
             raise DataError(f"{folder} has neither {VOCABULARY} nor {TOKENIZER}, so no text can be encoded.")
-        with _naming(path):
+        with _explained(f"{path} cannot be used as a tokenizer", Exception):
             content = json.loads(read_tokenizer_file(path))
             content["post_processor"] = content["truncation"] = content["padding"] = None
             # Its special tokens are those of the vocabulary.
@@ -247,42 +241,25 @@ def _read_sides(folder: Path, theirs: _Marian) -> dict[str, _Side]:
     return sides
 
 
-def _read_side(vocabulary: Path, sentencepiece: Path, theirs: _Marian) -> _Side:
+def _read_side(path: Path, sentencepiece: Path, theirs: _Marian) -> _Side:
     """Our four special tokens, then their other entries in order."""
-    ids, start = _read_json(vocabulary), theirs.decoder_start_token_id
+    ids, start = _read_json(path), theirs.decoder_start_token_id
     if (size := sum(map(len, ids))) > _MAX_CHARACTERS:
-        raise DataError(
-            f"{vocabulary} has entries of {size:,} characters; at most {_MAX_CHARACTERS:,} are read."
-        )
+        raise DataError(f"{path} has entries of {size:,} characters; at most {_MAX_CHARACTERS:,} are read.")
     numbers = sorted(number for number in ids.values() if type(number) is int)
     if UNK not in ids or numbers != list(range(len(ids))):
-        raise DataError(
-            f"{vocabulary} is no vocabulary: it lacks {UNK}, or its ids are not 0, 1, 2 and so on."
-        )
+        raise DataError(f"{path} is no vocabulary: it lacks {UNK}, or its ids are not 0, 1, 2 and so on.")
     first = [theirs.pad_token_id, ids[UNK], start, theirs.eos_token_id]
     if [ids.get(PAD), ids.get(EOS)] != [first[0], first[3]] or start not in (first[0], first[3]):
         raise DataError(
-            f"pad_token_id and eos_token_id of {CONFIG} must be those of {PAD} and {EOS} in {vocabulary}, "
+            f"pad_token_id and eos_token_id of {CONFIG} must be those of {PAD} and {EOS} in {path}, "
             "and decoder_start_token_id one of both."
         )
     others = sorted((number, entry) for entry, number in ids.items() if number not in first)
-    with _naming(sentencepiece):
+    with _explained(f"{sentencepiece} cannot be used as a tokenizer", Exception):
         tokenizer = read_sentencepiece(sentencepiece, [*SPECIAL_TOKENS, *(entry for _, entry in others)])
     added = [PAD_ID] if start == first[0] else [BOS_ID]
     return _Side(tokenizer, torch.tensor([*first, *(number for number, _ in others)]), added)
-
-
-@contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Name the file at which `tokenizers` fails, with a bare Exception, or with a panic, which is none."""
-    try:
-        yield
-    except MtError:
-        raise
-    except BaseException as error:
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-            raise
-        raise DataError(f"{path} cannot be used as a tokenizer: {error_text(error)}.") from error
 
 
 def _read_weights(folder: Path) -> dict[str, Tensor]:
@@ -291,7 +268,8 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
     if not path.exists():
         raise DataError(f"{folder} has neither {SAFE} nor {PICKLED}, so it has no weights.")
     num_bytes = path.stat().st_size
-    try:
+    # Of the file system, safetensors, torch and its unpickler.
+    with _explained(f"the weights in {folder} cannot be read", Exception):
         if path.name == SAFE:
             weights = safetensors.torch.load_file(path)
         else:
@@ -307,8 +285,6 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
         # At least two bytes each; a tied matrix may have four names.
         if sum(tensor.numel() for tensor in weights.values()) > 2 * num_bytes:
             raise ValueError(f"its {num_bytes:,} bytes are too few for the values of its tensors")
-    except Exception as error:  # of the file system, safetensors, torch and its unpickler
-        raise DataError(f"the weights in {folder} cannot be read: {error_text(error)}.") from error
     return weights
 
 
@@ -326,7 +302,7 @@ def _embeddings(weights: Mapping[str, Tensor], theirs: _Marian) -> tuple[Tensor,
         raise LookupError("an embedding is missing")
     if any(matrix.shape[1:] != (theirs.d_model,) for matrix in (src, tgt, output)):
         raise ValueError(f"an embedding does not have the width {theirs.d_model}")
-    if src.shape == tgt.shape and torch.equal(src, tgt):
+    if torch.equal(src, tgt):
         src = tgt
     return src, tgt, output
 

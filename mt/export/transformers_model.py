@@ -18,6 +18,7 @@ from transformers import (
     MarianMTModel,
     PegasusConfig,
     PegasusForConditionalGeneration,
+    PreTrainedModel,
     PreTrainedTokenizerFast,
 )
 from transformers.utils import logging
@@ -35,6 +36,7 @@ from mt.special_tokens import BOS, BOS_ID, EOS, EOS_ID, PAD, PAD_ID, UNK, UNK_ID
 from mt.transformer.transformer import Transformer
 
 DTYPES: dict[ExportPrecision, torch.dtype] = {"float32": torch.float32, "bf16": torch.bfloat16}
+SPECIAL_IDS = {"pad_token_id": PAD_ID, "bos_token_id": BOS_ID, "eos_token_id": EOS_ID}
 SIDES = ("source_tokenizer", "target_tokenizer")
 """The subfolders of the tokenizers, if source and target have separate vocabularies."""
 
@@ -72,9 +74,7 @@ def write_transformers(loaded: LoadedModel, folder: Path, precision: ExportPreci
     theirs.generation_config = GenerationConfig(
         max_new_tokens=max_length,
         decoder_start_token_id=BOS_ID,
-        bos_token_id=BOS_ID,
-        eos_token_id=EOS_ID,
-        pad_token_id=PAD_ID,
+        **SPECIAL_IDS,
         suppress_tokens=[PAD_ID, UNK_ID, BOS_ID],
         # The others share their probability, as in our search.
         renormalize_logits=True,
@@ -82,11 +82,9 @@ def write_transformers(loaded: LoadedModel, folder: Path, precision: ExportPreci
     theirs.to(DTYPES[precision]).save_pretrained(folder)
     # It is created as a temporary file, which nobody else may read.
     shutil.copymode(folder / "config.json", folder / "model.safetensors")
-    if src_tokenizer.to_json() == tgt_tokenizer.to_json():
-        _write_tokenizer(src_tokenizer, folder, max_length)
-    else:
-        for tokenizer, side in zip((src_tokenizer, tgt_tokenizer), SIDES, strict=True):
-            _write_tokenizer(tokenizer, folder / side, max_length)
+    is_shared = src_tokenizer.to_json() == tgt_tokenizer.to_json()
+    for tokenizer, side in zip((src_tokenizer, tgt_tokenizer), SIDES, strict=True):
+        _write_tokenizer(tokenizer, folder if is_shared else folder / side, max_length)
 
 
 def load_transformers(folder: Path) -> Translate:
@@ -114,9 +112,7 @@ def load_transformers(folder: Path) -> Translate:
     return translate
 
 
-def _empty_model(
-    config: ModelConfig, src_size: int, tgt_size: int, max_length: int
-) -> MarianMTModel | PegasusForConditionalGeneration:
+def _empty_model(config: ModelConfig, src_size: int, tgt_size: int, max_length: int) -> PreTrainedModel:
     is_one = config.share_embeddings and config.tie_output
     sizes = {
         "d_model": config.d_model,
@@ -133,9 +129,7 @@ def _empty_model(
         "scale_embedding": True,
         # One more than a sentence may have, for the last step of a search that has reached the limit.
         "max_position_embeddings": max_length + 1,
-        "pad_token_id": PAD_ID,
-        "bos_token_id": BOS_ID,
-        "eos_token_id": EOS_ID,
+        **SPECIAL_IDS,
         "decoder_start_token_id": BOS_ID,
         "forced_eos_token_id": None,
     }
@@ -165,9 +159,7 @@ def _layers(model: Transformer) -> Iterator[tuple[str, Tensor]]:
         yield from zip((f"{name}.weight", f"{name}.bias"), permuted(name, weight, bias, order), strict=True)
 
 
-def _embeddings(
-    model: Transformer, theirs: MarianMTModel | PegasusForConditionalGeneration
-) -> dict[str, Tensor]:
+def _embeddings(model: Transformer, theirs: PreTrainedModel) -> dict[str, Tensor]:
     """The permuted embeddings by all their names in `transformers`, in their sizes there."""
     order = sines_first(model.output.in_features)
     src, tgt, output = (
@@ -213,12 +205,8 @@ LIBRARY = Library(
     "transformers",
     tuple(DTYPES),
     differences=(
-        "`generate` has one length limit for a whole call (`max_new_tokens`, here the most that the model "
-        "writes); mt has one for each sentence, about twice its source, so that a loop ends earlier.",
-        "At that limit it ranks unfinished translations together with finished ones; mt uses an unfinished "
-        "one only if none is finished.",
-        "It ranks a beam by mean log-probability, as `mt translate` does with `--length-normalization mean`, "
-        "and needs `early_stopping=True` to stop as mt does.",
+        "The limit of `generate` is `max_new_tokens`, here the most that the model writes.",
+        "`generate` needs `early_stopping=True` to stop as mt does.",
     ),
     example=EXAMPLE,
     write=write_transformers,
