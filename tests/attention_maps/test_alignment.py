@@ -20,23 +20,13 @@ CPU = torch.device("cpu")
 @pytest.mark.slow
 def test_reversing_is_aligned_along_the_anti_diagonal(tmp_path: Path) -> None:
     """With a model smaller than the recipe's, which is trained in half a minute."""
-    config = load_config(
-        ROOT / "configs/reverse.yaml",
-        [
-            "model.num_encoder_layers=1",
-            "model.num_decoder_layers=1",
-            "model.d_model=64",
-            "model.d_ff=128",
-            "schedule.learning_rate=0.005",
-            "schedule.warmup_steps=100",
-            "schedule.total_steps=1600",
-            "training.max_steps=1600",
-            "training.batch_tokens=512",
-            "training.device=cpu",
-            "validation.every_steps=1600",
-            "data.num_train_pairs=20000",
-        ],
-    )
+    overrides = [
+        "model.num_encoder_layers=1", "model.num_decoder_layers=1", "model.d_model=64", "model.d_ff=128",
+        "schedule.learning_rate=0.005", "schedule.warmup_steps=100", "schedule.total_steps=1600",
+        "training.max_steps=1600", "training.batch_tokens=512", "training.device=cpu",
+        "validation.every_steps=1600", "data.num_train_pairs=20000",
+    ]  # fmt: skip
+    config = load_config(ROOT / "configs/reverse.yaml", overrides)
     run_training(config, tmp_path / "run")
     translator = ModelTranslator.from_run(tmp_path / "run", device=CPU)
     maps = attention_maps(translator, load_split(config.data, "test")["src"][:100])

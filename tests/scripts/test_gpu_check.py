@@ -16,44 +16,33 @@ ROOT = Path(__file__).parent.parent.parent
 SCRIPT = ROOT / "scripts" / "gpu-check"
 
 
-def job(folder: Path, device: str = "cpu") -> Job:
-    return Job(device, folder, "builtin:primer", "en", "de")
-
-
-def python(name: str, code: str, limit_seconds: float = 60) -> Part:
-    return Part(name, f"Part {name}", [sys.executable, "-c", code], limit_seconds)
-
-
 def run_script(*arguments: str) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"PYTHON": sys.executable}
     return subprocess.run([SCRIPT, *arguments], capture_output=True, text=True, env=environment)
 
 
-def test_a_part_that_fails_does_not_stop_the_next(tmp_path: Path) -> None:
-    chosen = [
-        python("one", "print('| a |')"),
-        python("two", "import sys; print('half a table'); sys.exit('it broke')"),
-        python("three", "print('the last')"),
-    ]
-    output = tmp_path / "report.md"
-    results = run_parts(chosen, job(tmp_path), until=time.monotonic() + 100, output=output)
-    assert [result.code for result in results] == [0, 1, 0]
-    report = output.read_text()
-    for expected in ("| Part two | **failed** with code 1 |", "half a table", "it broke", "the last"):
-        assert expected in report
-
-
-def test_a_part_that_hangs_is_stopped_with_all_that_it_started_and_keeps_what_it_printed(
+def test_a_part_that_fails_or_hangs_is_ended_with_all_that_it_started_and_the_next_runs(
     tmp_path: Path,
 ) -> None:
-    pid_file = tmp_path / "pid"
-    command = ["sh", "-c", f"sleep 1000 & echo $! > {pid_file}; echo a row; wait"]
-    output = tmp_path / "report.md"
-    hanging = Part("hanging", "Part hanging", command, limit_seconds=6)
-    [result] = run_parts([hanging], job(tmp_path), until=time.monotonic() + 100, output=output)
-    assert result.code is None
-    assert "a row" in output.read_text()
-    assert "| **stopped** at its limit of 6 s |" in output.read_text()
+    pid_file, output = tmp_path / "pid", tmp_path / "report.md"
+    failing = "echo half a table; echo it broke >&2; exit 1"
+    hanging = f"sleep 1000 & echo $! > {pid_file}; echo a row; wait"
+    chosen = [
+        Part("one", "Part one", ["sh", "-c", failing], limit_seconds=60),
+        Part("two", "Part two", ["sh", "-c", hanging], limit_seconds=6),
+        Part("three", "Part three", ["echo", "the last"], limit_seconds=60),
+    ]
+    job = Job("cpu", tmp_path, "builtin:primer", "en", "de")
+    results = run_parts(chosen, job, until=time.monotonic() + 100, output=output)
+    assert [result.code for result in results] == [1, None, 0]
+    report = output.read_text()
+    for outcome in (
+        "| Part one | **failed** with code 1 |",
+        "| Part two | **stopped** at its limit of 6 s |",
+    ):
+        assert outcome in report
+    for printed in ("half a table", "it broke", "a row", "the last"):
+        assert printed in report
     status = Path(f"/proc/{pid_file.read_text().strip()}/status")
     # Killed, which a busy machine does late, and gone as soon as somebody reaps it.
     for _ in range(600):
