@@ -47,13 +47,10 @@ def tokenizer_of(pairs: Pairs) -> Callable[[Config, int], Tokenizer]:
     def make(config: Config, side: int) -> Tokenizer:
         texts = [*pairs[0], *pairs[1]] if config.tokenizer.shared else pairs[side]
         key = f"{config.tokenizer.model_dump_json()} {config.tokenizer.shared or side}"
+        if config.tokenizer.kind == "file":
+            return external_tokenizer(config.tokenizer, limit_seconds=1)
         if key not in made:
-            is_file = config.tokenizer.kind == "file"
-            made[key] = (
-                external_tokenizer(config.tokenizer, limit_seconds=1)
-                if is_file
-                else train_tokenizer(texts, config.tokenizer)
-            )
+            made[key] = train_tokenizer(texts, config.tokenizer)
         return made[key]
 
     return make

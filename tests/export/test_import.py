@@ -93,15 +93,9 @@ def make_original(folder: Path, pieces: dict[str, Path], seed: int = 1, **shape:
     files = list(pieces.values())
     ids = [vocabulary(*files)] * 2 if is_shared else [vocabulary(file) for file in files]
     pad = ids[1]["<pad>"]
-    sizes = {
-        "d_model": 32,
-        "encoder_layers": 2,
-        "decoder_layers": 2,
-        "encoder_ffn_dim": 64,
-        "decoder_ffn_dim": 64,
-    }
+    sizes = {"d_model": 32, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64}
     config = transformers.MarianConfig(
-        **sizes | {"activation_function": "swish"} | shape,
+        **sizes | {"encoder_layers": 2, "decoder_layers": 2, "activation_function": "swish"} | shape,
         vocab_size=len(ids[0]), decoder_vocab_size=len(ids[1]), encoder_attention_heads=4,
         decoder_attention_heads=4, max_position_embeddings=40, pad_token_id=pad, eos_token_id=0,
         decoder_start_token_id=0 if starts_with_eos else pad, bad_words_ids=[[pad]],
@@ -111,9 +105,8 @@ def make_original(folder: Path, pieces: dict[str, Path], seed: int = 1, **shape:
         model = transformers.MarianMTModel(config).eval()
         for name, parameter in model.named_parameters():
             if "embed_positions" not in name:
-                parameter.add_(
-                    torch.randn_like(parameter), alpha=0.3 if "embed" in name or "norm" in name else 0.15
-                )
+                alpha = 0.3 if "embed" in name or "norm" in name else 0.15
+                parameter.add_(torch.randn_like(parameter), alpha=alpha)
         model.final_logits_bias = torch.randn_like(model.final_logits_bias)
         # Translations end now and then.
         drawn = torch.randint(2, pad - 1, (20, 10))
@@ -160,11 +153,8 @@ def test_logits_and_tokens_are_those_of_transformers(
         see_all = torch.ones(1, 1, 1, len(ours_src), dtype=torch.bool)
         causal = torch.ones(len(ours_tgt), len(ours_tgt), dtype=torch.bool).tril()[None, None]
         logits = loaded.model.eval()(torch.tensor([ours_src]), see_all, torch.tensor([ours_tgt]), causal)[0]
-    ids = (
-        original.tokenizer.target_encoder
-        if original.tokenizer.separate_vocabs
-        else original.tokenizer.encoder
-    )
+    separate = original.tokenizer.separate_vocabs
+    ids = original.tokenizer.target_encoder if separate else original.tokenizer.encoder
     entries = loaded.tgt_tokenizer.tokens(range(loaded.tgt_tokenizer.size))
     rows = [ids.get(entry.lstrip("\ue000"), start) for entry in entries]
     ours = slice(UNK_ID, None) if start else slice(EOS_ID, None)

@@ -1,4 +1,4 @@
-"""The facts about a run, from its files alone: its state, its figures, its sessions, and what is damaged."""
+"""Runs are found, and described from their files alone: state, figures, sessions, and what is damaged."""
 
 import json
 import logging
@@ -15,9 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mt.errors import DataError
+from mt.errors import DataError, RunError
 from mt.reports.facts import RunFacts, short_duration
 from mt.reports.report import render
+from mt.reports.runs import find_runs
 from mt.reports.show import describe
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
@@ -33,17 +34,11 @@ EVALUATION = (
 START = '{"time": "2026-01-01T00:00:00+00:00", "event": "start"}\n'
 CHECKPOINT = "checkpoints/step_0000600"
 PARTS = [
-    "config.yaml",
-    "corpus.json",
-    "metrics.jsonl",
-    "sessions.jsonl",
-    "evaluations.jsonl",
-    "src_tokenizer.json",
-    "checkpoints/latest",
-    "checkpoints/best",
-    *(f"{CHECKPOINT}/{part}" for part in ("checkpoint.json", "model.safetensors")),
-    *(f"{CHECKPOINT}/training_state.{kind}" for kind in ("json", "safetensors")),
-]
+    "config.yaml", "corpus.json", "metrics.jsonl", "sessions.jsonl", "evaluations.jsonl",
+    "src_tokenizer.json", "checkpoints/latest", "checkpoints/best", f"{CHECKPOINT}/checkpoint.json",
+    f"{CHECKPOINT}/model.safetensors", f"{CHECKPOINT}/training_state.json",
+    f"{CHECKPOINT}/training_state.safetensors",
+]  # fmt: skip
 
 
 def all_texts(facts: RunFacts) -> list[str]:
@@ -77,15 +72,13 @@ def test_the_figures_of_a_run_are_those_of_its_files(run: RunDirectory, golden_r
 
 def test_the_newest_figures_are_shown_and_the_best(run: RunDirectory) -> None:
     points = [json.loads(line) for line in run.metrics_file.read_text().splitlines()]
-    [train], [validation] = (
-        [point for point in points if point["kind"] == kind][-1:] for kind in ("train", "validation")
-    )
+    last = {point["kind"]: point for point in points}
     made = [
-        validation | {"step": step, "bleu": bleu, "loss": bleu / 10}
+        last["validation"] | {"step": step, "bleu": bleu, "loss": bleu / 10}
         for step, bleu in ((1, 20.0), (2, 30.0), (3, 10.0))
     ]
     made += [
-        train | {"step": step, "loss": 1.0 + step % 7, "tokens_per_second": float(step)}
+        last["train"] | {"step": step, "loss": 1.0 + step % 7, "tokens_per_second": float(step)}
         for step in range(1, 51)
     ]
     run.metrics_file.write_text("".join(json.dumps(point) + "\n" for point in made))
@@ -181,12 +174,8 @@ def test_no_content_of_a_file_makes_describing_fail(
     part = add_records(run).path / data.draw(st.sampled_from(PARTS))
     content = part.read_bytes()
     start = data.draw(st.integers(0, len(content)))
-    noise = data.draw(
-        st.binary(max_size=20)
-        | st.sampled_from(
-            [b"1e999", b"-1", b'"', b"null", b"{}", b"[" * 5000, b"9" * 5000, b"1e308", b"5e-324"]
-        )
-    )
+    odd = [b"1e999", b"-1", b'"', b"null", b"{}", b"[" * 5000, b"9" * 5000, b"1e308", b"5e-324"]
+    noise = data.draw(st.binary(max_size=20) | st.sampled_from(odd))
     part.write_bytes(content[:start] + noise + content[start + data.draw(st.integers(0, 40)) :])
     for text in all_texts(RunFacts(run)):
         assert not [char for char in text if not char.isprintable() and char != "\n"]
@@ -247,3 +236,22 @@ def test_warnings_belong_to_their_session(
     assert session.warnings[-1] == "beware of \x1b[31m"
     assert told(run) == ["started; failed: no."]
     assert "warning: beware of \\x1b[31m" in describe(RunFacts(run))
+
+
+def test_runs_are_found_in_folders_and_by_name_without_repetition(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.yaml").touch()
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "README.md").write_text("not a run")
+
+    def names(*paths: Path) -> list[str]:
+        return [run.path.name for run in find_runs(paths)]
+
+    assert names(tmp_path) == ["a", "b"]
+    assert names(tmp_path / "b", tmp_path) == ["b", "a"]
+    (tmp_path / "c").symlink_to("b")
+    assert names(tmp_path) == ["a", "b", "c"]
+    for nothing in ("notes", "nowhere"):
+        with pytest.raises(RunError, match=f"There is no run in .*{nothing}"):
+            names(tmp_path / nothing)

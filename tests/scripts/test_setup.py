@@ -171,7 +171,7 @@ def test_a_lesser_processor_can_be_asked_for(
         program.write_text(f'#!/bin/sh\necho {name} "$ATEN_CPU_CAPABILITY" "$CT2_FORCE_CPU_ISA" "$@"\n')
         program.chmod(0o755)
     environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
-    command = ["bash", scripts / "test", *arguments]
+    command = ["bash", str(scripts / "test"), *arguments]
     done = subprocess.run(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
