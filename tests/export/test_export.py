@@ -81,12 +81,9 @@ def assert_same_log_probs(loaded: LoadedModel, folder: Path, pairs: Pairs) -> No
 
     model = AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
     most = loaded.config.data.max_length - 1
-    tokenizers_of = (loaded.src_tokenizer, loaded.tgt_tokenizer)
-    for texts in zip(pairs[0][:6], pairs[1][:6], strict=True):
-        src, tgt = (
-            tokenizer.encode(text)[:most] for tokenizer, text in zip(tokenizers_of, texts, strict=True)
-        )
-        batch = collate([src], [tgt])
+    for source, target in zip(pairs[0][:6], pairs[1][:6], strict=True):
+        src, tgt = loaded.src_tokenizer.encode(source), loaded.tgt_tokenizer.encode(target)
+        batch = collate([src[:most]], [tgt[:most]])
         logits = model(input_ids=batch.src_ids, decoder_input_ids=batch.tgt_ids).logits
         theirs = logits.log_softmax(-1).gather(-1, batch.labels[..., None])[..., 0]
         torch.testing.assert_close(theirs, label_log_probs(loaded.model, batch), atol=1e-4, rtol=1e-4)

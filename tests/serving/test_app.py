@@ -10,7 +10,8 @@ from copy import copy
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from fastapi.testclient import TestClient
@@ -18,15 +19,12 @@ from fastapi.testclient import TestClient
 from mt.cli.app import app as cli
 from mt.errors import CheckpointError
 from mt.inference.model_translator import ModelTranslator
-from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
 from mt.search.strategy import Beam
 from mt.serving.app import Service
 from mt.serving.batching import BatchedTranslator
 from mt.serving.log import LogHandler
-
-if TYPE_CHECKING:
-    from tests.serving.conftest import Gate
+from tests.serving.conftest import Gate
 
 SENTENCE = "Anna buys two red apples today."
 JSON_TYPE = {"Content-Type": "application/json"}
@@ -158,7 +156,7 @@ def test_other_types_pages_methods_and_hosts_are_refused(batched: BatchedTransla
         assert client.get("/health", headers={"Host": host}).status_code == 400
 
 
-def test_a_late_answer_is_503_and_a_full_queue_429(gate: "Gate", translator: ModelTranslator) -> None:
+def test_a_late_answer_is_503_and_a_full_queue_429(gate: Gate, translator: ModelTranslator) -> None:
     batched = BatchedTranslator(lambda: translator, "tiny", max_waiting=2)
     with client_of(batched) as client, ThreadPoolExecutor(3) as others:
         waiting = [others.submit(client.post, "/translate", json={"text": "one"})]
@@ -178,7 +176,7 @@ def test_a_late_answer_is_503_and_a_full_queue_429(gate: "Gate", translator: Mod
 
 
 def test_the_limits_of_the_command_are_those_of_the_service(
-    trained: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gate: "Gate"
+    trained: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gate: Gate
 ) -> None:
     served: list[Any] = []
     monkeypatch.setattr("mt.serving.app.serve", lambda service, listening: served.append(service))
@@ -288,21 +286,13 @@ def test_a_reload_serves_what_is_loaded_then_or_what_was_there(
 ) -> None:
     newer = copy(translator)
     newer.facts = replace(newer.facts, checkpoint="step_9")
-    loaded: list[Any] = [translator, newer, CheckpointError("it is gone"), KeyError("odd")]
-
-    def load() -> Translator:
-        if isinstance(loaded[0], Exception):
-            raise loaded.pop(0)
-        made: Translator = loaded.pop(0)
-        return made
-
+    load = Mock(side_effect=[translator, newer, CheckpointError("it is gone"), KeyError("odd"), translator])
     batched = BatchedTranslator(load, "tiny", max_waiting=9)
     with client_of(batched) as client:
         for checkpoint in (translator.facts.checkpoint, "step_9", "step_9", "step_9"):
             assert client.post("/translate", json={"text": SENTENCE}).status_code == 200
             assert client.get("/health").json()["runs"][0]["checkpoint"] == checkpoint
-            if loaded:
-                batched.reload()
+            batched.reload()
     for reason in ("it is gone", "KeyError: 'odd'"):
         assert f"tiny is served as it was loaded before: {reason}" in caplog.text
 
@@ -341,7 +331,7 @@ def test_a_body_whole_or_in_pieces_is_read_up_to_the_largest_size(batched: Batch
     assert status == 200
 
 
-def test_a_request_whose_client_has_left_is_given_up(gate: "Gate", batched: BatchedTranslator) -> None:
+def test_a_request_whose_client_has_left_is_given_up(gate: Gate, batched: BatchedTranslator) -> None:
     async def leave() -> AsyncIterator[dict[str, object]]:
         async for message in body(b'{"text": "one"}'):
             yield message

@@ -3,9 +3,9 @@
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -16,9 +16,9 @@ from mt.run_directory import RunDirectory
 from mt.search.strategy import Beam
 from mt.serving.api import Result, TranslateRequest
 from mt.serving.batching import BatchedTranslator
+from tests.serving.conftest import Gate
 
-if TYPE_CHECKING:
-    from tests.serving.conftest import Gate
+start = asyncio.ensure_future
 
 
 def texts_of(results: Sequence[Result]) -> list[str]:
@@ -33,11 +33,7 @@ def waiting(batched: BatchedTranslator) -> object:
     return batched.health()["waiting"]
 
 
-def start(work: Awaitable[list[Result]]) -> "asyncio.Future[list[Result]]":
-    return asyncio.ensure_future(work)
-
-
-async def entered(gate: "Gate") -> None:
+async def entered(gate: Gate) -> None:
     assert await asyncio.to_thread(gate.entered.wait, 60)
 
 
@@ -45,11 +41,8 @@ def test_concurrent_answers_are_those_of_each_text_alone(
     translator: ModelTranslator, reference: ModelTranslator, tiny_corpus: Path
 ) -> None:
     batched = BatchedTranslator(lambda: translator, "tiny", max_waiting=100)
-    sources = [
-        *(tiny_corpus / "train.en").read_text(encoding="utf-8").splitlines()[:30],
-        "",
-        "the zebra sees milk.",
-    ]
+    lines = (tiny_corpus / "train.en").read_text(encoding="utf-8").splitlines()
+    sources = [*lines[:30], "", "the zebra sees milk."]
     requests = [(source, beam) for source in sources for beam in (1, 4)]
 
     async def ask() -> list[list[Result]]:
@@ -65,7 +58,7 @@ def test_concurrent_answers_are_those_of_each_text_alone(
 
 
 def test_what_waits_with_the_same_settings_is_searched_together(
-    gate: "Gate", batched: BatchedTranslator
+    gate: Gate, batched: BatchedTranslator
 ) -> None:
     async def ask() -> None:
         answers = [start(batched.translate(["Anna"], asked()))]
@@ -113,7 +106,7 @@ def test_a_large_request_makes_way_for_smaller_ones(
 
 @pytest.mark.usefixtures("little_memory")
 def test_a_bad_text_fails_its_own_request_alone_and_by_its_own_number(
-    gate: "Gate", batched: BatchedTranslator, reference: ModelTranslator
+    gate: Gate, batched: BatchedTranslator, reference: ModelTranslator
 ) -> None:
     good = ["Anna buys milk.", "the dog sees a house."]
     bad = [*good * 6, "milk " * 14]
@@ -135,9 +128,7 @@ def test_a_bad_text_fails_its_own_request_alone_and_by_its_own_number(
     asyncio.run(ask())
 
 
-def test_a_full_queue_refuses_and_what_is_cancelled_leaves_it(
-    gate: "Gate", batched: BatchedTranslator
-) -> None:
+def test_a_full_queue_refuses_and_what_is_cancelled_leaves_it(gate: Gate, batched: BatchedTranslator) -> None:
     async def ask() -> None:
         first = start(batched.translate(["one"], asked()))
         await entered(gate)
