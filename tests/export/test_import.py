@@ -204,8 +204,7 @@ def test_an_imported_run_is_adapted_exported_and_imported_again(
     again = imported(Original(tmp_path / "exported", None, None), tmp_path / "again", "xx", "yy")
     assert again.src_tokenizer.to_json() == adapted.src_tokenizer.to_json()
     assert again.model.weights().keys() == after.keys()
-    for name, weight in again.model.weights().items():
-        assert torch.equal(weight, after[name]), name
+    assert all(torch.equal(weight, after[name]) for name, weight in again.model.weights().items())
 
 
 def test_the_fast_way_from_the_hub_to_a_translation(pieces: dict[str, Path], tmp_path: Path) -> None:
@@ -223,8 +222,8 @@ def test_the_fast_way_from_the_hub_to_a_translation(pieces: dict[str, Path], tmp
         assert "org/nothing cannot be loaded" in wrong.stderr
     loaded = load_model(RunDirectory(tmp_path / "run"), "best")
     direct = imported(make_original(tmp_path / "same", pieces), tmp_path / "direct")
-    for name, weight in direct.model.weights().items():
-        assert torch.equal(weight, loaded.model.weights()[name])
+    ours = loaded.model.weights()
+    assert all(torch.equal(weight, ours[name]) for name, weight in direct.model.weights().items())
 
 
 def edit(name: str, **values: object) -> Callable[[Path], None]:
@@ -266,8 +265,8 @@ def in_a_bomb(folder: Path) -> None:
             compressed.writestr(part, content)
 
 
-def of_normalizer(change: Callable[[bytearray], object]) -> Callable[[Path], None]:
-    """Change the compiled rules of normalisation: the size of a trie, the trie, and texts."""
+def in_rules(start: int, content: bytes) -> Callable[[Path], None]:
+    """Overwrite a part of the compiled rules of normalisation: the size of a trie, the trie, and texts."""
 
     def write(folder: Path) -> None:
         from sentencepiece import sentencepiece_model_pb2
@@ -275,18 +274,11 @@ def of_normalizer(change: Callable[[bytearray], object]) -> Callable[[Path], Non
         model = sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined]
         model.ParseFromString((folder / "source.spm").read_bytes())
         rules = bytearray(model.normalizer_spec.precompiled_charsmap)
-        change(rules)
+        rules[start : start + len(content)] = content
         model.normalizer_spec.precompiled_charsmap = bytes(rules)
         (folder / "source.spm").write_bytes(model.SerializeToString())
 
     return write
-
-
-def overwrite(start: int, content: bytes) -> Callable[[bytearray], None]:
-    def change(rules: bytearray) -> None:
-        rules[start : start + len(content)] = content
-
-    return change
 
 
 FC1 = "model.encoder.layers.0.fc1.weight"
@@ -332,11 +324,9 @@ WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda folder: (folder / "vocab.json").write_text(json.dumps({str(n): n for n in range(10**6)})),
         "vocab.json: it is larger than|vocab.json has entries of",
     ),
-    "rules of another size": (of_normalizer(overwrite(0, b"\xff" * 4)), "source.spm cannot be used"),
-    "damaged rules": (of_normalizer(overwrite(4, NOISE)), "source.spm cannot be used"),
-    "rules that are damaged for a few characters": (
-        of_normalizer(overwrite(144_000, NOISE)), "source.spm cannot be used"
-    ),
+    "rules of another size": (in_rules(0, b"\xff" * 4), "source.spm cannot be used"),
+    "damaged rules": (in_rules(4, NOISE), "source.spm cannot be used"),
+    "rules that are damaged for few characters": (in_rules(144_000, NOISE), "source.spm cannot be used"),
 }  # fmt: skip
 
 
