@@ -138,7 +138,7 @@ def import_marian(source: str, run: RunDirectory, *, src: str | None, tgt: str |
 
 @contextmanager
 def _explained(problem: str, *errors: type[Exception]) -> Iterator[None]:
-    """Explain these errors as a problem of a file, and also a panic of `tokenizers`, no Exception."""
+    """Explain these errors, and a panic of `tokenizers`, which is no Exception, as a problem of a file."""
     try:
         yield
     except MtError:
