@@ -62,15 +62,13 @@ def load_model(run: RunDirectory, checkpoint: str) -> LoadedModel:
     tokenizers = Tokenizer.load(run.src_tokenizer_file), Tokenizer.load(run.tgt_tokenizer_file)
     check_tokenizers(run, saved)
     weights = store.load_model(saved)
-    shapes = {name: tuple(weight.shape) for name, weight in weights.items()}
     try:
         # Without memory, because a wrong config may need more than there is.
         with without_memory():
             model = build_model(config, *tokenizers)
-        model.check_shapes(shapes)
+        model.adopt_weights(weights)
     except (ValueError, RuntimeError) as error:
         raise CheckpointError(f"{saved.folder} does not match {run.config_file}: {error}.") from error
-    model.adopt_weights(weights)
     return LoadedModel(config, model, *tokenizers, facts_of(config, *_corpus_facts(run), saved.name), saved)
 
 

@@ -24,8 +24,7 @@ def keep_pairs(
     """Keep the first pairs that have text on both sides, as much as a model of ``max_length`` reads."""
 
     def fits(text: str, tokenizer: Tokenizer) -> bool:
-        is_short = len(text) <= _LONGEST and len(tokenizer.encode(text)) < max_length
-        return is_short and bool(text.strip())
+        return bool(text.strip()) and len(text) <= _LONGEST and len(tokenizer.encode(text)) < max_length
 
     fitting = (pair for pair in pairs if all(map(fits, pair, tokenizers)))
     lines = ",\n".join(json.dumps(pair, ensure_ascii=False) for pair in islice(fitting, _MOST))

@@ -44,22 +44,16 @@ class EnsembleModel:
 
     def start_cache(self, memory: Tensor, src_mask: Tensor) -> EnsembleCache:
         """Return a cache without tokens for each model, for its own part of the memory."""
-        memories = torch.split(memory, self._widths, dim=-1)
-        return EnsembleCache(
-            [model.start_cache(own, src_mask) for model, own in zip(self._models, memories, strict=True)]
-        )
+        members = zip(self._models, torch.split(memory, self._widths, dim=-1), strict=True)
+        return EnsembleCache([model.start_cache(own, src_mask) for model, own in members])
 
     def decode_step(
         self, ids: Tensor, cache: EnsembleCache, *, with_alignment: bool = False
     ) -> tuple[Tensor, Tensor | None]:
         """Decode the newest token of each row ``(R,)`` with each model; the caches grow by it."""
-        logits, scores = zip(
-            *(
-                model.decode_step(ids, own, with_alignment=with_alignment)
-                for model, own in zip(self._models, cache.caches, strict=True)
-            ),
-            strict=True,
-        )
+        members = zip(self._models, cache.caches, strict=True)
+        decoded = [model.decode_step(ids, own, with_alignment=with_alignment) for model, own in members]
+        logits, scores = zip(*decoded, strict=True)
         # The logarithm of the mean attention of the alignment heads.
         return _log_mean(logits), _log_mean(scores) if with_alignment else None
 

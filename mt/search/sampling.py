@@ -23,7 +23,8 @@ def sample(
     # never draw the same for one number.
     seeds = [(sampling.seed * 1_000_003 + number) % (LARGEST_SEED + 1) for number in numbers]
     # Inverse transform: a uniform number selects the token at which the cumulative probability exceeds it.
-    uniforms = torch.stack([_uniforms(seed, max(request.limits)) for seed in seeds])
+    generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+    uniforms = torch.stack([torch.rand(max(request.limits), generator=each) for each in generators])
     uniforms = uniforms.to(request.src_ids.device)
 
     # Beyond these limits only the likeliest tokens are drawn, or all equally; float32 would give 0 or inf.
@@ -60,8 +61,3 @@ def _nucleus(probabilities: Tensor, mass: float) -> Tensor:
     is_in = ordered.cumsum(-1) - ordered < mass
     least = ordered.masked_fill(~is_in, torch.inf).amin(-1, keepdim=True)
     return probabilities.masked_fill(probabilities < least, 0.0)
-
-
-def _uniforms(seed: int, count: int) -> Tensor:
-    """Draw ``(count,)`` numbers from [0, 1)."""
-    return torch.rand(count, generator=torch.Generator().manual_seed(seed))

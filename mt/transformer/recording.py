@@ -43,22 +43,19 @@ def recording_attention(model: Transformer) -> Iterator[RecordedAttention]:
     """
     recorded = RecordedAttention()
     with ExitStack() as stack:
-
-        def record(attention: MultiHeadAttention, kind: list[list[Tensor]]) -> None:
-            calls: list[Tensor] = []
-            kind.append(calls)
-            stack.enter_context(_recording_calls(attention, calls))
-
         for module in model.modules():
             if isinstance(module, EncoderLayer):
-                record(module.self_attention, recorded.encoder_self)
+                stack.enter_context(_record(module.self_attention, recorded.encoder_self))
             elif isinstance(module, DecoderLayer):
-                record(module.self_attention, recorded.decoder_self)
-                record(module.cross_attention, recorded.cross)
+                stack.enter_context(_record(module.self_attention, recorded.decoder_self))
+                stack.enter_context(_record(module.cross_attention, recorded.cross))
         yield recorded
 
 
-def _recording_calls(attention: MultiHeadAttention, calls: list[Tensor]) -> torch.utils.hooks.RemovableHandle:
+def _record(attention: MultiHeadAttention, kind: list[list[Tensor]]) -> torch.utils.hooks.RemovableHandle:
+    calls: list[Tensor] = []
+    kind.append(calls)
+
     def hook(module: nn.Module, inputs: tuple[Tensor, Tensor, Tensor, Mask]) -> None:
         query, key, _, mask = inputs
         if isinstance(mask, str):

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-_FEWEST_ROWS = 32
 # How many bf16 numbers fit into the second-level cache of a core.
 _CACHED = 2**20
 
