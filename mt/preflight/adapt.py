@@ -33,8 +33,7 @@ def propose_adaptation(origin: InitFromConfig, data: DataConfig, minutes: float 
     old = load_config(run.config_file)
     is_new, notes = Path(data.path).resolve() != Path(old.data.path).resolve(), list[str]()
     if is_new:
-        num_pairs = len(load_corpus(data, old.cleaning).train)
-        mix, note = _mix_of_old(old.data, run, num_pairs)
+        mix, note = _mix_of_old(old.data, run, len(load_corpus(data, old.cleaning).train))
         data, notes = data.model_copy(update={"mix": mix}), [note]
     started = time.perf_counter()
     corpus = load_corpus(data, old.cleaning)

@@ -152,10 +152,9 @@ def fit(config: Config, minutes: float, pace: Pace) -> Plan:
             "more passes over the same sentences would not help. Add more sentences."
         )
     every = math.ceil(num_steps / num_validations)
-    warmup_steps = rule.warmup_steps(num_steps)
     config = update(
         config,
-        schedule={"kind": "cosine", "total_steps": num_steps, "warmup_steps": warmup_steps},
+        schedule={"kind": "cosine", "total_steps": num_steps, "warmup_steps": rule.warmup_steps(num_steps)},
         training={"max_steps": num_steps, "ema_decay": rule.ema_decay(num_steps)},
         validation={"every_steps": every},
         checkpoint={"every_steps": every},

@@ -17,17 +17,7 @@ from mt.data.corpus_report import cleaning_table
 from mt.data.prepare import check_same_corpus, load_tokenizers
 from mt.data.suspicions import corpus_warnings
 from mt.display import counted, size
-from mt.preflight.forecast import (
-    Forecast,
-    Pace,
-    forecast,
-    warn_of_disk,
-    warn_of_held_out_pairs,
-    warn_of_schedule,
-    warn_of_text,
-    warn_of_validation,
-    warn_of_vocabulary,
-)
+from mt.preflight import forecast
 from mt.preflight.text import (
     Numbers,
     Text,
@@ -109,7 +99,7 @@ def preflight(
         show(Section("model", counted(trial.size.num_parameters, "parameter"), parts))
         show(_memory_section(trial.take_largest_step(), trial.size))
         pace = trial.pace(trial.time_steps())
-    expected = forecast(config, pace)
+    expected = forecast.forecast(config, pace)
     show(_time_section(config, pace, expected, done, trial.peak_rate))
     folder = next(folder for folder in (run.path.absolute(), *run.path.absolute().parents) if folder.exists())
     one, free = trial.size.saved_bytes, shutil.disk_usage(folder).free
@@ -121,12 +111,12 @@ def preflight(
     longest = int(max(src_lengths.max(), tgt_lengths.max()))
     warnings = [
         *corpus_warnings(config, corpus),
-        *warn_of_held_out_pairs(config, corpus),
-        *warn_of_vocabulary(config, unknown, num_running_words(text.train) * text.scale),
-        *warn_of_text(config, text, dropped["too long"] / len(text.train), longest),
-        *warn_of_schedule(config, expected),
-        *warn_of_validation(config, expected),
-        *warn_of_disk(needed, free, str(run.path)),
+        *forecast.warn_of_held_out_pairs(config, corpus),
+        *forecast.warn_of_vocabulary(config, unknown, num_running_words(text.train) * text.scale),
+        *forecast.warn_of_text(config, text, dropped["too long"] / len(text.train), longest),
+        *forecast.warn_of_schedule(config, expected),
+        *forecast.warn_of_validation(config, expected),
+        *forecast.warn_of_disk(needed, free, str(run.path)),
     ]
     verdict = f"This run can continue from step {done.step:,}." if done else "This run can begin."
     return Conclusion(verdict, warnings)
@@ -201,7 +191,7 @@ def _memory_section(step: LargestStep, model_size: ModelSize) -> Section:
 
 
 def _time_section(
-    config: Config, pace: Pace, run: Forecast, done: Counters | None, peak: float | None
+    config: Config, pace: forecast.Pace, run: forecast.Forecast, done: Counters | None, peak: float | None
 ) -> Section:
     speed, epochs = pace.tokens_per_step / pace.step_seconds, run.num_steps / pace.steps_per_epoch
     not_compiled = ", not compiled" if config.training.compile else ""

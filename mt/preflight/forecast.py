@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from unicodedata import is_normalized
 
 from mt.config.config import Config
-from mt.data.corpus import Corpus
+from mt.data.corpus import EVALUATION_SPLITS, Corpus
 from mt.display import counted, size
 from mt.preflight.rule import words_suffice
 from mt.preflight.text import Text, Unknown, bleu_is_always_0
@@ -100,11 +100,8 @@ def forecast(config: Config, pace: Pace) -> Forecast:
 
 def warn_of_held_out_pairs(config: Config, corpus: Corpus) -> Iterator[str]:
     """Splits that say little, that `mt evaluate` refuses for a missing target, or that training has seen."""
-    splits = corpus.report.splits
-    for name, pairs, split in (
-        ("validation", corpus.validation, splits["validation"]),
-        ("test", corpus.test, splits["test"]),
-    ):
+    for name in EVALUATION_SPLITS:
+        pairs, split = corpus.by_name()[name], corpus.report.splits[name]
         if len(pairs) < FEWEST_PAIRS:
             more = ", or raise data.held_out_fraction" if split.origin == "carved" else ""
             yield (

@@ -80,12 +80,15 @@ def propose_config(data: DataConfig, minutes: float | None = None) -> Proposal:
     num_tokens = num_words + len(corpus.train)
     subwords = _subwords(corpus, start, num_words)
     words = _words(corpus, start, num_words, subwords[0].tokenizer.max_size)
+    is_generated = words and words[0].training.guided_alignment == rule.ALIGNMENT_OF_CLOSED
+    always = is_generated or num_words <= rule.FEW_WORDS
     samples: dict[tuple[str, float], Sample] = {}
 
     def choose(rate: float) -> tuple[Sample, str, Budget]:
         """The settings for a machine that trains the usual model on ``rate`` target tokens per second."""
         budget = make_budget(minutes, rate, num_tokens)
-        config, why = words if words and _suits(words[0], num_words, num_tokens, budget) else subwords
+        # A run learns more from words if it is short, or if the text is short or generated.
+        config, why = words if words and (always or budget.prefers_words(num_tokens)) else subwords
         if config.tokenizer.kind != "word" and budget.aligns_subwords(num_tokens):
             config = update(config, training={"guided_alignment": rule.ALIGNMENT_OF_FEW})
         key = config.tokenizer.kind, config.training.guided_alignment
@@ -136,8 +139,7 @@ def _load(data: DataConfig) -> tuple[Corpus, DataConfig, float]:
         # Larger than the usual one; a still larger one would leave too little to train on.
         fraction = rule.LARGEST_HELD_OUT_FRACTION
     else:
-        splits = corpus.report.splits
-        carved = [split.pairs for split in splits.values() if split.origin == "carved"]
+        carved = [split.pairs for split in corpus.report.splits.values() if split.origin == "carved"]
         num_pairs = len(corpus.train) + sum(carved)
         fewest, most = rule.FEWEST_HELD_OUT / num_pairs, rule.MOST_HELD_OUT / num_pairs
         fraction = float(f"{min(max(data.held_out_fraction, fewest), most):.2g}")
@@ -146,12 +148,6 @@ def _load(data: DataConfig) -> tuple[Corpus, DataConfig, float]:
             return corpus, data, time.perf_counter() - started
     data, started = data.model_copy(update={"held_out_fraction": fraction}), time.perf_counter()
     return load_corpus(data), data, time.perf_counter() - started
-
-
-def _suits(words: Config, num_words: float, num_tokens: float, budget: Budget) -> bool:
-    """Whether a run learns more from words: always if the text is generated or short, or if the run is."""
-    always = words.training.guided_alignment == rule.ALIGNMENT_OF_CLOSED or num_words <= rule.FEW_WORDS
-    return always or budget.prefers_words(num_tokens)
 
 
 def _subwords(corpus: Corpus, start: Config, num_words: float) -> Tokenized:
@@ -163,13 +159,10 @@ def _subwords(corpus: Corpus, start: Config, num_words: float) -> Tokenized:
     kind, name, why = ("bpe", "BPE", "")
     if hint is not None:
         kind, name, why = ("bpe_metaspace", "BPE of characters", f"; {hint.split('. ')[0]}")
+    tokenizer = {"kind": kind, "max_size": entries, "shared": shared}
     one = "one vocabulary for both languages" if shared else "a vocabulary for each language"
     return (
-        update(
-            start,
-            tokenizer={"kind": kind, "max_size": entries, "shared": shared},
-            model={"share_embeddings": shared},
-        ),
+        update(start, tokenizer=tokenizer, model={"share_embeddings": shared}),
         f"Tokenizer: {name} with at most {entries:,} entries for about {num_words:,.0f} running words, "
         f"{one}{why}.",
     )

@@ -187,8 +187,8 @@ class Trial:
         started = time.perf_counter()
         num_steps, num_tokens = self.batches.num_steps(1), self.batches.num_target_tokens(1)
         epoch_seconds = time.perf_counter() - started
-        validation = text.evaluation["validation"]
-        tokens = encode_pairs(validation, *text.tokenizers, max_length=None)[0].tgt.lengths
+        pairs, _ = encode_pairs(text.evaluation["validation"], *text.tokenizers, max_length=None)
+        tokens = pairs.tgt.lengths
         validated = float(tokens.sum()) * text.validation_scale
         verified = float(tokens[:MOST_VERIFIED].sum())
         return Pace(
