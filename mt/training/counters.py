@@ -64,11 +64,6 @@ class Counters:
     positions_too_large: Count | None = None
     """Positions in the smallest batch that ran out of memory; saved because halves draw different dropout."""
 
-    def record_step(self, num_target_tokens: int) -> None:
-        """Count a step, whatever its outcome."""
-        self.step += 1
-        self.num_target_tokens += num_target_tokens
-
     def record_outcome(
         self, loss: float, num_target_tokens: int, *, updated: bool, scale_too_large: bool = False
     ) -> None:

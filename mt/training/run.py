@@ -157,15 +157,13 @@ def _train(
         return Outcome(finished, counters, was_finished=True)
     with log_file(run), explain_out_of_memory():
         try:
-            ready = _ready(config, run, precision, interruption, point, on_metrics)
-            with ready as (state, session):
+            with _ready(config, run, precision, interruption, point, on_metrics) as (state, session):
                 counters = state.counters
                 finished = train(state, session)
         except Interrupted:
             interruption.is_agreed = True
         if processes.IS_FIRST:
-            reason = _report_end(finished, counters, config, interruption)
-            record_session(run, "end", reason=reason)
+            record_session(run, "end", reason=_report_end(finished, counters, config, interruption))
             if finished is None:
                 write_atomically(run.stopped_file, f"{interruption.reason}\n")
     return Outcome(finished, counters, 0 if finished else interruption.exit_code)

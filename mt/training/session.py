@@ -197,8 +197,7 @@ class Session:
 
     def _save(self, state: TrainState) -> None:
         started = time.perf_counter()
-        model = state.objective.model
-        if not all(bool(weight.isfinite().all()) for weight in model.parameters()):
+        if not all(bool(weight.isfinite().all()) for weight in state.objective.model.parameters()):
             raise diverged(f"model weights are NaN or infinite at step {state.counters.step:,}")
         # A resumed run does not write the points so far again.
         sync(self.run.metrics_file)

@@ -86,8 +86,7 @@ class TrainState:
             scaler.unscale_(optimizer)
         groups = [group for optimizer in self.optimizers for group in optimizer.param_groups]
         parameters = [parameter for group in groups for parameter in group["params"]]
-        most = self.training.clip_norm
-        norm = clip_grad_norm_(parameters, math.inf if most is None else most)
+        norm = clip_grad_norm_(parameters, self.training.clip_norm or math.inf)
         # Before it is updated.
         scale = scaler.scale(torch.ones_like(own_loss))
         # One transfer for everything that the host must know.
@@ -106,7 +105,8 @@ class TrainState:
         # The scaler has checked the gradient itself, and lowers its scale if it was not finite.
         scaler.update()
         counters.epoch, counters.batch = batches.next_position
-        counters.record_step(batches.num_target_tokens)
+        counters.step += 1
+        counters.num_target_tokens += batches.num_target_tokens
         return LaunchedStep(
             micro_batches=batches.micro_batches,
             num_target_tokens=batches.num_target_tokens,
@@ -123,8 +123,9 @@ class TrainState:
         # At a scale of 1 or less, the scale cannot be the reason.
         scale_too_large = not updated and math.isfinite(loss) and scale > 1
         counters, then = self.counters, step.counters
-        num_tokens = step.num_target_tokens
-        counters.record_outcome(loss, num_tokens, updated=updated, scale_too_large=scale_too_large)
+        counters.record_outcome(
+            loss, step.num_target_tokens, updated=updated, scale_too_large=scale_too_large
+        )
         now = replace(counters, step=then.step, epoch=then.epoch, num_target_tokens=then.num_target_tokens)
         return StepResult(
             **vars(step) | {"counters": now},

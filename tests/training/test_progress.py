@@ -33,7 +33,8 @@ SAMPLES = [Sample("A dog.", "Ein Hund.", "Der Hund.")]
 
 def result_of(counters: Counters, loss: float, *, has_point: bool = True, rate: float = 0.0) -> StepResult:
     """Count a step of ten target tokens."""
-    counters.record_step(10)
+    counters.step += 1
+    counters.num_target_tokens += 10
     counters.record_outcome(loss, 10, updated=True)
     point = counters.next_point() if has_point else None
     return StepResult(
