@@ -31,11 +31,8 @@ class SavedTraining:
 
     def weights(self) -> dict[str, Tensor]:
         """The trained weights by name; empty if they are the model itself."""
-        return {
-            name.removeprefix(WEIGHTS): tensor
-            for name, tensor in self.tensors.items()
-            if name.startswith(WEIGHTS)
-        }
+        names = (name for name in self.tensors if name.startswith(WEIGHTS))
+        return {name.removeprefix(WEIGHTS): self.tensors[name] for name in names}
 
 
 def values_bytes(saved: SavedTraining) -> bytes:

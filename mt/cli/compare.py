@@ -13,7 +13,6 @@ from mt.display import aligned, counted
 from mt.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mt.evaluation.analysis import ComparedSentence
     from mt.evaluation.compare import Comparison
 
 
@@ -94,13 +93,9 @@ def _show(result: "Comparison") -> None:
     for first, *_ in metrics:
         echo(f"{first.score.name} signature: {first.score.signature}")
     for sentence in result.sentences:
-        _show_sentence(sentence)
-
-
-def _show_sentence(sentence: "ComparedSentence") -> None:
-    scores = ", ".join(f"{score:.2f}" for score in sentence.chrfpp)
-    echo(f"\nsentence {sentence.number:,}, chrF2++ {scores}")
-    echo(f"  source     {sentence.source}")
-    for letter, translation in zip(ascii_uppercase, sentence.translations, strict=False):
-        echo(f"  {letter}          {translation}")
-    echo(f"  reference  {sentence.reference}")
+        scores = ", ".join(f"{score:.2f}" for score in sentence.chrfpp)
+        echo(f"\nsentence {sentence.number:,}, chrF2++ {scores}")
+        echo(f"  source     {sentence.source}")
+        for letter, translation in zip(letters, sentence.translations, strict=True):
+            echo(f"  {letter}          {translation}")
+        echo(f"  reference  {sentence.reference}")

@@ -51,11 +51,8 @@ def train(
     show_logs()
     if init_from is not None:
         origin = parse_origin(init_from)
-        overrides = [
-            *(overrides or []),
-            f"init_from.run={origin.run}",
-            f"init_from.checkpoint={origin.checkpoint}",
-        ]
+        of_origin = [f"init_from.run={origin.run}", f"init_from.checkpoint={origin.checkpoint}"]
+        overrides = [*(overrides or []), *of_origin]
     max_seconds = None if max_time is None else _seconds(max_time)
     loaded, directory = load_config_and_run(config, overrides, run)
     if not directory.exists and (same := _run_with(loaded)):

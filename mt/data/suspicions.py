@@ -34,8 +34,7 @@ _SCRIPTS = {
 
 def unsegmented_hint(config: Config, train: datasets.Dataset) -> str | None:
     """Advice for text without spaces between words that is to be split into words; None for other text."""
-    languages = config.data.src, config.data.tgt
-    texts = zip(languages, _sample(train), strict=True)
+    texts = zip((config.data.src, config.data.tgt), _sample(train), strict=True)
     sides = [language for language, side in texts if bleu_tokenizer(side) != "13a"]
     if config.tokenizer.kind != "word" or not sides:
         return None

@@ -33,8 +33,6 @@ from mt.search.strategy import Beam
 
 LOG = logging.getLogger(__name__)
 
-LiteratureScore = Callable[[Sequence[str], Sequence[str], str], Score]
-
 
 class Translations(NamedTuple):
     """A run's translations of a test set, which are also in the run directory."""
@@ -68,7 +66,7 @@ def run_evaluation(
     data_path: str | None = None,
     data_name: str | None = None,
     beam: Beam | None = None,
-    literature: LiteratureScore | None = None,
+    literature: Callable[[Sequence[str], Sequence[str], str], Score] | None = None,
     analyse: bool = True,
     num_worst: int = 10,
     outputs: Path | None = None,
@@ -108,13 +106,11 @@ def run_evaluation(
         raise ConfigError("only torch translates as an ensemble: leave the engine out.")
     device = choose_device(device)
     with distributed.connected(device.type):
-        translator: Translator = (
-            ModelTranslator(loaded, device=device, others=rest, precision=precision)
-            if engine == "torch"
-            else Translator.from_run(
-                run, checkpoint=loaded.checkpoint.name, device=device, precision=precision, engine=engine
-            )
-        )
+        options: dict[str, Any] = {"device": device, "precision": precision}
+        if engine == "torch":
+            translator: Translator = ModelTranslator(loaded, others=rest, **options)
+        else:
+            translator = Translator.from_run(run, checkpoint=loaded.checkpoint.name, engine=engine, **options)
         translations = translate_set(run, translator, [loaded, *rest], test_set, beam)
     hypotheses, references = translations.lines, test_set.references
     if outputs is not None:

@@ -6,7 +6,6 @@ import json
 import logging
 import re
 import socket
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -87,15 +86,6 @@ def load_evaluation_set(
     if leave_out_empty:
         kept = [i for i, reference in enumerate(references) if reference.strip()]
         sources, references = [sources[i] for i in kept], [references[i] for i in kept]
-    check_references(references, where)
-    # As JSON, which separates sentences unambiguously.
-    content = json.dumps([sources, references]).encode()
-    checksum = hashlib.blake2b(content, digest_size=6).hexdigest()
-    return EvaluationSet(f"{stem}-{checksum}", visible(where), sources, references, own_split, fingerprint)
-
-
-def check_references(references: Sequence[str], where: str) -> None:
-    """Raise `DataError` unless every reference has text."""
     empty = [number for number, text in enumerate(references, start=1) if not text.strip()]
     if empty:
         more = f", and {len(empty) - 1} more" if len(empty) > 1 else ""
@@ -103,6 +93,9 @@ def check_references(references: Sequence[str], where: str) -> None:
             f"{where}, sentence {empty[0]}{more}: the reference is empty, so nothing can be scored against "
             "it. Add a translation, or remove the pair."
         )
+    # As JSON, which separates sentences unambiguously.
+    checksum = hashlib.blake2b(json.dumps([sources, references]).encode(), digest_size=6).hexdigest()
+    return EvaluationSet(f"{stem}-{checksum}", visible(where), sources, references, own_split, fingerprint)
 
 
 def _load_other(other: DataConfig, split: Split) -> tuple[datasets.Dataset, bool]:
@@ -119,15 +112,11 @@ def _load_other(other: DataConfig, split: Split) -> tuple[datasets.Dataset, bool
     except DataError:
         if other.columns is None and other.delimiter == "auto":
             raise
-        named = other.model_copy(update={"columns": None, "delimiter": "auto"})
         with contextlib.suppress(DataError):
-            loaded = _load_other(named, split)
+            loaded = _load_other(other.model_copy(update={"columns": None, "delimiter": "auto"}), split)
             LOG.warning(
-                "%s cannot be read with the run's data.columns and data.delimiter: its columns %s and %s "
-                "are read instead",
-                other.path,
-                other.src,
-                other.tgt,
+                f"{other.path} cannot be read with the run's data.columns and data.delimiter: its columns "
+                f"{other.src} and {other.tgt} are read instead"
             )
             return loaded
         raise
@@ -146,10 +135,8 @@ def warn_of_other_split(run: RunDirectory, test_set: EvaluationSet) -> None:
     """Log a warning if a run held out other pairs than these, and so may have been trained on them."""
     if was_trained_with_another(run, test_set):
         LOG.warning(
-            "%s was trained with another %s split than this one, and may have been trained on some of these "
-            "sentences",
-            run.path,
-            test_set.own_split,
+            f"{run.path} was trained with another {test_set.own_split} split than this one, and may have "
+            "been trained on some of these sentences"
         )
 
 
@@ -165,9 +152,8 @@ def warn_of_leaks(test_set: EvaluationSet, config: Config) -> None:
         LOG.warning("pairs that are also in the training data are not counted: %s", error)
     if num_leaked := check.report()[""].pair:
         LOG.warning(
-            f"also in the training data: {num_leaked:,} of the {len(test_set.sources):,} pairs of %s "
-            "(ignoring case, spacing and punctuation), which raises the scores",
-            test_set.where,
+            f"also in the training data: {num_leaked:,} of the {len(test_set.sources):,} pairs of "
+            f"{test_set.where} (ignoring case, spacing and punctuation), which raises the scores"
         )
 
 

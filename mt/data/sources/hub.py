@@ -79,9 +79,8 @@ def hub(what: str, limit_seconds: float) -> Iterator[None]:
     # Those of the HTTP client, which depends on the version of the Hub's package.
     except Exception as error:
         LOG.warning(
-            "%s does not answer (%s): it is treated as offline, and only what is cached can be used.",
-            _without_password(constants.ENDPOINT),
-            error_text(error),
+            f"{_without_password(constants.ENDPOINT)} does not answer ({error_text(error)}): it is treated "
+            "as offline, and only what is cached can be used."
         )
         constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
     try:

@@ -36,9 +36,8 @@ class Tokenizer:
     @classmethod
     def load(cls, path: Path) -> Self:
         """Read what `save` wrote."""
-        content = read_tokenizer_file(path)
         try:
-            tokenizer = cls.from_json(content)
+            tokenizer = cls.from_json(read_tokenizer_file(path))
         except ValueError as error:
             raise DataError(
                 f"the tokenizer {path} is damaged ({error}). Restore it from a copy of the run, or train "

@@ -106,8 +106,7 @@ def metaspace_bpe(texts: Iterable[str], config: TokenizerConfig) -> tokenizers.T
 
 def character_level(texts: Iterable[str], config: TokenizerConfig) -> tokenizers.Tokenizer:
     """Each character, including the space, is a token; rare ones are bytes."""
-    characters = _alphabet(texts, config)
-    entries = [*SPECIAL_TOKENS, *BYTES, *characters]
+    entries = [*SPECIAL_TOKENS, *BYTES, *_alphabet(texts, config)]
     # BPE without merges, because the library's other models have no byte fallback.
     model = models.BPE({entry: i for i, entry in enumerate(entries)}, [], byte_fallback=True, unk_token=UNK)
     tokenizer = tokenizers.Tokenizer(model)
