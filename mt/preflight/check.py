@@ -193,7 +193,8 @@ def _memory_section(step: LargestStep, model_size: ModelSize) -> Section:
 def _time_section(
     config: Config, pace: forecast.Pace, run: forecast.Forecast, done: Counters | None, peak: float | None
 ) -> Section:
-    speed, epochs = pace.tokens_per_step / pace.step_seconds, run.num_steps / pace.steps_per_epoch
+    speed = pace.target_tokens_per_epoch / (pace.steps_per_epoch * pace.step_seconds)
+    epochs = run.num_steps / pace.steps_per_epoch
     not_compiled = ", not compiled" if config.training.compile else ""
     details = [
         ("step", f"{config.training.num_micro_batches} x {config.training.batch_tokens:,} tokens"),

@@ -35,11 +35,6 @@ class Pace:
     num_parameters: int = 0
 
     @property
-    def tokens_per_step(self) -> float:
-        """Target tokens of an average step, without padding."""
-        return self.target_tokens_per_epoch / self.steps_per_epoch
-
-    @property
     def pause_seconds(self) -> float:
         """The time of a validation with a checkpoint."""
         return self.validation_seconds + self.checkpoint_seconds
