@@ -16,7 +16,8 @@ MOST_KEPT = 100
 
 def keep_bad_batch(run: RunDirectory, result: StepResult, after_checkpoint: str | None) -> None:
     """Write the ids of a step, on all processes, and its newest checkpoint into the run directory."""
-    shares = distributed.all_gather([batch for batch in result.micro_batches if batch.num_target_tokens])
+    own = [batch for batch in result.batches.micro_batches if batch.num_target_tokens]
+    shares = distributed.all_gather(own)
     step = result.counters.step
     file = run.path / "bad_batches" / f"step_{step:07d}.json"
     if not processes.IS_FIRST:

@@ -99,7 +99,7 @@ class Progress(contextlib.ExitStack):
         """Show one more step, and its point of the training curve if it has one."""
         counters = result.counters
         self._num_steps += 1
-        self._num_tokens += result.num_target_tokens
+        self._num_tokens += result.batches.num_target_tokens
         if result.point is not None:
             self._add_point(result, result.point)
         best = "" if counters.best_value is None else f"best {self._metric} {counters.best_value:.2f}"

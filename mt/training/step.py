@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from mt import distributed, processes
 from mt.data.batches.batch import Batch
+from mt.data.batches.stream import StepBatches
 from mt.device import DeferredRead, Precision
 from mt.errors import RunError, is_out_of_memory, split_on_out_of_memory
 from mt.seeding import seed_device
@@ -27,9 +28,7 @@ _MARGIN = 1 / 8
 class LaunchedStep:
     """A step whose metrics the host has not read yet; the device may still be computing it."""
 
-    micro_batches: Sequence[Batch]
-    num_target_tokens: int
-    """Those of all processes."""
+    batches: StepBatches
     learning_rate: float
     counters: Counters
     """As they were after this step."""

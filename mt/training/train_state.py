@@ -107,13 +107,7 @@ class TrainState:
         counters.epoch, counters.batch = batches.next_position
         counters.step += 1
         counters.num_target_tokens += batches.num_target_tokens
-        return LaunchedStep(
-            micro_batches=batches.micro_batches,
-            num_target_tokens=batches.num_target_tokens,
-            learning_rate=rate,
-            counters=replace(counters),
-            metrics=metrics,
-        )
+        return LaunchedStep(batches=batches, learning_rate=rate, counters=replace(counters), metrics=metrics)
 
     def finish(self, step: LaunchedStep) -> StepResult:
         """Wait for the metrics of a step, and count its loss. Steps must be finished in order."""
@@ -124,7 +118,7 @@ class TrainState:
         scale_too_large = not updated and math.isfinite(loss) and scale > 1
         counters, then = self.counters, step.counters
         counters.record_outcome(
-            loss, step.num_target_tokens, updated=updated, scale_too_large=scale_too_large
+            loss, step.batches.num_target_tokens, updated=updated, scale_too_large=scale_too_large
         )
         now = replace(counters, step=then.step, epoch=then.epoch, num_target_tokens=then.num_target_tokens)
         return StepResult(

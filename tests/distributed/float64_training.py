@@ -22,7 +22,8 @@ def recorded_step(self: TrainState, step: Any) -> Any:
     """Write loss, norm, and the pairs of this process's micro-batches."""
     result = finish(self, step)
     # Collated just before; without labels they are another process's.
-    seen = [pairs for pairs, batch in zip(latest[-len(step.micro_batches) :], step.micro_batches, strict=True)
+    own = step.batches.micro_batches
+    seen = [pairs for pairs, batch in zip(latest[-len(own) :], own, strict=True)
             if batch.num_target_tokens]  # fmt: skip
     latest.clear()
     line = {"step": step.counters.step, "loss": result.loss, "norm": result.gradient_norm, "pairs": seen}

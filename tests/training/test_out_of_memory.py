@@ -104,7 +104,7 @@ def test_the_gradient_is_that_of_the_whole(
         torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-5)
     assert results[1].updated
     assert results[1].loss == pytest.approx(results[0].loss, rel=1e-6)
-    assert results[1].num_target_tokens == results[0].num_target_tokens
+    assert results[1].batches.num_target_tokens == results[0].batches.num_target_tokens
     # Where four pairs did not fit, seven are not even tried.
     assert max(split.tried) == (7 if room == 5 else 4)
     assert sum(last_attempt(split)) == 11

@@ -16,6 +16,7 @@ import pytest
 import torch
 from tqdm import tqdm
 
+from mt.data.batches.stream import StepBatches
 from mt.device import DeferredRead
 from mt.evaluation.record import Score
 from mt.run_directory import RunDirectory
@@ -38,8 +39,7 @@ def result_of(counters: Counters, loss: float, *, has_point: bool = True, rate: 
     counters.record_outcome(loss, 10, updated=True)
     point = counters.next_point() if has_point else None
     return StepResult(
-        micro_batches=[],
-        num_target_tokens=10,
+        batches=StepBatches([], 10),
         learning_rate=rate,
         counters=replace(counters),
         metrics=DeferredRead(torch.zeros(4)),

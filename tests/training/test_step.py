@@ -105,7 +105,7 @@ def test_micro_batches_equal_the_one_batch_that_they_make_up(
         torch.testing.assert_close(old - many, expected, atol=1e-6, rtol=1e-4)
     assert results[0].loss == pytest.approx(results[1].loss, rel=1e-6)
     assert results[0].gradient_norm == pytest.approx(results[1].gradient_norm, rel=1e-5)
-    assert results[0].num_target_tokens == results[1].num_target_tokens
+    assert results[0].batches.num_target_tokens == results[1].batches.num_target_tokens
 
 
 def test_a_step_with_muon_clips_the_whole_gradient_and_moves_every_matrix(
