@@ -32,8 +32,8 @@ from mt.data.prepare import Prepared, prepare
 from mt.data.tokenizers.train import train_tokenizer
 from mt.errors import DataError
 from mt.run_directory import RunDirectory
+from tests.fixture_types import MakeConfig
 
-MakeConfig = Callable[..., Config]
 KEY = {"what": "text", "number": 7}
 
 

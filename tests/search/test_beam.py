@@ -34,7 +34,7 @@ def test_wide_beam_equals_brute_force_over_all_short_sequences(transformer: Tran
         assert len(found) == len(everything) == 111
         for ours, brute in zip(found, everything, strict=True):
             assert tuple(ours.ids) == brute.ids
-            assert ours.score == pytest.approx(brute.score, abs=1e-4)
+            assert ours.score == pytest.approx(brute.score, abs=1e-4, rel=1e-4)
 
 
 def _plain_beam_search(model: Transformer, sentence: list[int], limit: int, size: int) -> list[Hypothesis]:
@@ -69,7 +69,9 @@ def test_a_narrow_beam_equals_a_plain_loop(
         assert [(tuple(each.ids), each.finished) for each in ours] == [
             (tuple(each.ids), each.finished) for each in expected
         ]
-        assert [each.score for each in ours] == pytest.approx([each.score for each in expected], abs=1e-4)
+        assert [each.score for each in ours] == pytest.approx(
+            [each.score for each in expected], abs=1e-4, rel=1e-4
+        )
     assert most_finished > size
 
 
@@ -82,7 +84,7 @@ def test_n_best_are_the_same_in_any_batch_order_and_padding(
     for first, second, third in zip(together, backwards, alone, strict=True):
         for a, b, c in zip(first, second, third, strict=True):
             assert a.ids == b.ids == c.ids
-            assert a.score == pytest.approx(b.score, abs=1e-4) == pytest.approx(c.score, abs=1e-4)
+            assert a.score == pytest.approx(b.score, abs=1e-4, rel=1e-4) == pytest.approx(c.score, abs=1e-4)
 
 
 def test_a_beam_finds_a_likelier_translation_than_greedy_search(

@@ -45,7 +45,7 @@ def test_search_finds_what_it_finds_without_a_cache(
     for ours, theirs in zip(search(transformer, request), expected, strict=True):
         for a, b in zip(ours, theirs, strict=True):
             assert (list(a.ids), a.finished, list(a.copied)) == (list(b.ids), b.finished, list(b.copied))
-            assert a.score == pytest.approx(b.score, abs=1e-4)
+            assert a.score == pytest.approx(b.score, abs=1e-4, rel=1e-4)
 
 
 @pytest.mark.parametrize("num_rows", [1, 17])

@@ -44,7 +44,7 @@ def test_a_wide_beam_equals_brute_force_over_all_allowed_sequences(
     request = SearchRequest(src_ids, [3], constraints=constraints)
     [found] = beam_search(transformer, request, Beam(1200))
     scores = {tuple(hypothesis.ids): hypothesis.score for hypothesis in found if hypothesis.finished}
-    assert scores == pytest.approx(expected, abs=1e-4)
+    assert scores == pytest.approx(expected, abs=1e-4, rel=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -67,11 +67,11 @@ def test_greedy_search_equals_a_naive_loop_and_a_beam_of_one(
     for greedily, sentence, limit, prefix in zip(found, sentences, free.limits, prefixes, strict=True):
         expected = naive_search(transformer, sentence, limit, constraints, prefix)
         assert (greedily.ids, greedily.finished) == (expected.ids, expected.finished)
-        assert greedily.score == pytest.approx(expected.score, abs=1e-4)
+        assert greedily.score == pytest.approx(expected.score, abs=1e-4, rel=1e-4)
     beams = beam_search(transformer, request, Beam(1))
     for greedily, [beam] in zip(found, beams, strict=True):
         assert beam.ids == greedily.ids
-        assert beam.score == pytest.approx(greedily.score, abs=1e-4)
+        assert beam.score == pytest.approx(greedily.score, abs=1e-4, rel=1e-4)
     unconstrained = greedy_search(transformer, free)
     assert [hypothesis.ids for hypothesis in found] != [hypothesis.ids for hypothesis in unconstrained]
 
@@ -91,7 +91,7 @@ def test_n_best_are_the_same_in_any_batch_and_padding(
         [alone] = search([row], padding=2)
         assert [found.ids for found in alone] == [found.ids for found in best_first]
         for one, other in zip(alone, best_first, strict=True):
-            assert one.score == pytest.approx(other.score, abs=1e-4)
+            assert one.score == pytest.approx(other.score, abs=1e-4, rel=1e-4)
             assert list(one.ids[: len(prefixes[row])]) == prefixes[row]
             ngrams = list(pairwise(one.ids[max(0, len(prefixes[row]) - 1) :]))
             assert len(set(ngrams)) == len(ngrams)

@@ -66,7 +66,7 @@ def test_a_wide_beam_equals_brute_force_by_the_mean_of_probabilities(
     model = ensemble(transformer, other)
     [found] = beam_search(model, SearchRequest(src_ids, [3]), Beam(1200))
     scores = {tuple(hypothesis.ids): hypothesis.score for hypothesis in found if hypothesis.finished}
-    assert scores == pytest.approx(expected, abs=1e-4)
+    assert scores == pytest.approx(expected, abs=1e-4, rel=1e-4)
 
 
 def test_scores_are_those_of_forced_decoding_in_any_batch(
@@ -82,9 +82,9 @@ def test_scores_are_those_of_forced_decoding_in_any_batch(
                 num_finished += 1
                 forced = label_log_probs(model, collate([sentence[:-1]], [list(hypothesis.ids)]))
                 by_hand = mean_score([transformer, other], sentence, hypothesis.ids, least=0)
-                assert float(forced.sum()) == pytest.approx(by_hand, abs=1e-4)
+                assert float(forced.sum()) == pytest.approx(by_hand, abs=1e-4, rel=1e-4)
                 by_hand = mean_score([transformer, other], sentence, hypothesis.ids)
-                assert hypothesis.score == pytest.approx(by_hand, abs=1e-4)
+                assert hypothesis.score == pytest.approx(by_hand, abs=1e-4, rel=1e-4)
     assert num_finished > 3
 
 
@@ -118,4 +118,4 @@ def test_an_ensemble_of_one_model_twice_equals_that_model_also_when_copying(
     assert [(found.ids, found.copied) for found in twice] == [(found.ids, found.copied) for found in alone]
     assert any(found.copied for found in alone)
     for one, other in zip(twice, alone, strict=True):
-        assert one.score == pytest.approx(other.score, abs=1e-4)
+        assert one.score == pytest.approx(other.score, abs=1e-4, rel=1e-4)

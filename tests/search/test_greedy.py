@@ -16,7 +16,7 @@ from tests.search.reference import naive_search
 def assert_same(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
     for ours, theirs in zip(found, expected, strict=True):
         assert list(ours.ids) == list(theirs.ids)
-        assert ours.score == pytest.approx(theirs.score, abs=1e-4)
+        assert ours.score == pytest.approx(theirs.score, abs=1e-4, rel=1e-4)
         assert ours.finished == theirs.finished
 
 

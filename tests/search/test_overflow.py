@@ -23,8 +23,6 @@ AT_ONCE = {token: [math.nan] * 7 for token in range(7)}
 LATER = AT_ONCE | {BOS_ID: [0.0, 0.0, 0.0, 1.0, 99.0, 0.0, 0.0]}
 INFINITE = SHORT | {BOS_ID: [0.0, 0.0, 0.0, 0.0, math.inf, math.inf, 0.0]}
 
-MakeModel = Callable[..., Any]
-
 
 def search(model: Any, request: SearchRequest, strategy: Strategy) -> object:
     match strategy:
@@ -43,7 +41,7 @@ def test_the_sentences_whose_logits_are_not_finite_are_named(
     table: dict[int, list[float]],
     strategy: Strategy,
     with_scores: bool,
-    table_model: MakeModel,
+    table_model: Callable[..., Any],
     table_request: MakeRequest,
 ) -> None:
     model = table_model(SHORT, table)

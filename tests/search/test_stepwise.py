@@ -26,15 +26,13 @@ TABLE = {
 ENDLESS = {BOS_ID: [0.0] * 4 + [1.0, 0.0, 0.0], A: [0.0] * 4 + [3.0, 0.0, 0.0]}
 SHORT = {BOS_ID: [0.0, 0.0, 0.0, 0.0, 2.0, 0.0, 0.0], A: [0.0, 0.0, 0.0, 4.0, 1.0, 1.0, 1.0]}
 
-MakeModel = Callable[..., Any]
-
 
 def log_prob(logits: list[float], token: int) -> float:
     """The log-probability among the tokens that may be written."""
     return logits[token] - math.log(sum(math.exp(logits[each]) for each in (EOS_ID, A, B, C)))
 
 
-def test_path_and_score_by_hand(table_model: MakeModel, table_request: MakeRequest) -> None:
+def test_path_and_score_by_hand(table_model: Callable[..., Any], table_request: MakeRequest) -> None:
     """PAD, UNK and BOS are the likeliest tokens everywhere, but are never written."""
     (found,) = greedy_search(table_model(TABLE), table_request([0], [10]))
     path = [(BOS_ID, A), (A, B), (B, C), (C, EOS_ID)]
@@ -45,7 +43,7 @@ def test_path_and_score_by_hand(table_model: MakeModel, table_request: MakeReque
 
 @pytest.mark.parametrize("strategy", [None, Beam(2), Sampling()])
 def test_a_search_is_given_up_before_any_step(
-    strategy: Strategy, table_model: MakeModel, make_config: MakeConfig
+    strategy: Strategy, table_model: Callable[..., Any], make_config: MakeConfig
 ) -> None:
     never_ends = [0.0, 0.0, 0.0, -100.0, 0.0, 0.0, 0.0]
     model, calls = table_model(dict.fromkeys((BOS_ID, A, B, C), never_ends)), []
@@ -64,7 +62,7 @@ def test_a_search_is_given_up_before_any_step(
 
 @pytest.mark.parametrize("limit", [1, 2, 7])
 def test_a_translation_without_eos_stops_at_its_limit(
-    limit: int, table_model: MakeModel, table_request: MakeRequest
+    limit: int, table_model: Callable[..., Any], table_request: MakeRequest
 ) -> None:
     model = table_model(ENDLESS)
     (found,) = greedy_search(model, table_request([0], [limit]))

@@ -4,21 +4,19 @@ import errno
 import json
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mt.config.config import Config
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.inference.engine import convert as conversion
 from mt.inference.verification import keep_pairs, verification_pairs
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
+from tests.fixture_types import MakeConfig
 from tests.oracle.cases import tiny_pairs
 
-MakeConfig = Callable[..., Config]
 FAILURES = [
     (OSError(errno.ENOSPC, "No space left"), "No space left"), (RuntimeError("bad_alloc"), "bad_alloc"),
     (ValueError("no int8 here"), "no int8 here"), (MemoryError(), "MemoryError"),
