@@ -22,7 +22,7 @@ def test_it_is_the_mean_of_the_last(trained: RunDirectory) -> None:
     before = {path: path.read_bytes() for path in trained.checkpoints_dir.rglob("*") if path.is_file()}
     average = average_checkpoints(trained, 2, best=False)
     assert average.name == "average_0000200"
-    assert average.average_of == ["step_0000150", "step_0000200"]
+    assert (average.average_of, average.metrics) == (["step_0000150", "step_0000200"], {})
     files = [trained.checkpoints_dir / name / "model.safetensors" for name in average.average_of]
     first, second = map(load_file, files)
     mean = load_file(average.folder / "model.safetensors")
