@@ -96,9 +96,7 @@ def test_auto_takes_16_bits_where_that_is_faster(
     assert Precision("auto", torch.device(device)).name == (expected if device == "cuda" else "float32")
 
 
-def test_torch_that_is_told_to_use_less_than_the_processor_has_is_not_fast_at_bf16(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_bf16_is_not_fast_where_torch_is_told_to_use_less(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": True})
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
     assert usable_precisions(torch.device("cpu")) == ["float32"]

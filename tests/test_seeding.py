@@ -27,6 +27,5 @@ def test_a_device_is_seeded_as_torch_seeds_all(seed: int) -> None:
 
 def test_each_purpose_epoch_and_batch_has_a_seed_of_its_own() -> None:
     # Also where the numbers have the same digits in a row.
-    numbers = (1, 23), (12, 3), (1, 2, 3), (2, 23)
-    asked = [*(("order", each) for each in numbers), ("dropout", (1, 23))]
+    asked = [("order", (1, 23)), ("order", (12, 3)), ("order", (1, 2, 3)), ("dropout", (1, 23))]
     assert len({derived_seed(purpose, *numbers) for purpose, numbers in asked}) == len(asked)

@@ -59,8 +59,11 @@ def test_scores_with_intervals_equal_the_command_line(
         assert half > 0
 
 
-def test_a_resample_that_scores_zero_is_counted() -> None:
+def test_a_resample_that_scores_zero_is_counted_and_a_rate_above_100_is_in_its_interval() -> None:
     # sacreBLEU's own corpus_score(n_bootstrap=...) ends in a TypeError here.
-    score = score_with_confidence(["a b c d", "x"], ["a b c d", "y"])["bleu"]
-    assert score.interval is not None
-    assert score.interval[0] < score.value < score.interval[1]
+    zero = score_with_confidence(["a b c d", "x"], ["a b c d", "y"])["bleu"]
+    above = score_with_confidence(["w x y z", "a b c d e f"] * 9, ["a", "b c"] * 9)["ter"]
+    for score in zero, above:
+        assert score.interval is not None
+        assert score.interval[0] < score.value < score.interval[1]
+    assert above.value > 100
