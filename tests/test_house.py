@@ -53,7 +53,7 @@ LINES = {
     "cli": 2035,
     "other text in mt": 1098,
     "scripts": 4014,
-    "tests": 25800,
+    "tests": 25804,
     "documents": 2460,
     "spine": 1918,
 }

@@ -3,6 +3,7 @@
 import math
 import os
 import re
+import threading
 from pathlib import Path
 
 import pytest
@@ -17,12 +18,15 @@ def score(call: Call, trained: RunDirectory) -> Call:
 
     def run(pairs: str, *options: str) -> tuple[int, str, str]:
         Path("pairs.tsv").write_text(pairs, encoding="utf-8")
-        stdin = os.dup(0)
+        stdin, before = os.dup(0), threading.enumerate()
         try:
             with Path("pairs.tsv").open("rb") as file:
                 os.dup2(file.fileno(), 0)
             return call("score", "--run", trained.path, *options)
         finally:
+            # A thread that still reads would take the input of the next call.
+            for thread in {*threading.enumerate()} - {*before}:
+                thread.join(1)
             os.dup2(stdin, 0)
             os.close(stdin)
 
