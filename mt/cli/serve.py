@@ -91,7 +91,8 @@ def serve(
         # With a token, the host name need not be checked: nobody can use the service without the token.
         is_open = token is not None or not is_private
         hosts = ["*"] if is_open else ["localhost", "127.0.0.1", "[::1]", f"[{address}]", address, host]
-        serve_app(Service(runs, max_text, timeout, hosts, token, log_texts, allow_origin or ()), listening)
+        service = Service(runs, max_text, timeout, hosts, token, log_texts, allow_origin or ())
+        serve_app(service, listening)
 
 
 def _read_token(file: Path) -> str:

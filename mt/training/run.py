@@ -163,7 +163,8 @@ def _train(
         except Interrupted:
             interruption.is_agreed = True
         if processes.IS_FIRST:
-            record_session(run, "end", reason=_report_end(finished, counters, config, interruption))
+            reason = _report_end(finished, counters, config, interruption)
+            record_session(run, "end", reason=reason)
             if finished is None:
                 write_atomically(run.stopped_file, f"{interruption.reason}\n")
     return Outcome(finished, counters, 0 if finished else interruption.exit_code)
