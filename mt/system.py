@@ -14,7 +14,6 @@ from pathlib import Path
 
 if sys.platform == "win32":
     raise ImportError("mt runs on Linux and macOS, and on Windows within WSL.")
-# Which Windows has not.
 import fcntl
 import resource
 

@@ -21,8 +21,7 @@ def export(
         Option(help="The data type of the saved weights; int8 is for ctranslate2 only."),
     ] = "float32",
     data: Annotated[
-        str | None,
-        Option(help="Verify with the validation split of this corpus. Default: what the run keeps."),
+        str | None, Option(help="Verify with this corpus's validation split. Default: what the run keeps.")
     ] = None,
 ) -> None:
     """Export a trained model to CTranslate2 or transformers, verified.

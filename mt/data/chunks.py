@@ -1,6 +1,7 @@
 """Pairs in chunks that fit into memory, however long their texts are."""
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,9 +18,11 @@ def next_pairs(pairs: Iterator[Pair], most: int) -> list[Pair]:
     """The next pairs, at most so many, until they have `CHUNK_BYTES` characters or more."""
     chunk: list[Pair] = []
     num_characters = 0
-    while len(chunk) < most and num_characters < CHUNK_BYTES and (pair := next(pairs, None)):
-        chunk.append(pair)
-        num_characters += len(pair[0]) + len(pair[1])
+    for src, tgt in islice(pairs, most):
+        chunk.append((src, tgt))
+        num_characters += len(src) + len(tgt)
+        if num_characters >= CHUNK_BYTES:
+            break
     return chunk
 
 

@@ -79,8 +79,8 @@ def _checkpoints(facts: RunFacts) -> list[str]:
         average_of = saved.record.average_of if saved.record else []
         is_best = saved == facts.best and (saved.record is None or saved.record.best)
         applies = {"best": is_best, "latest": saved == facts.latest}
-        marks = " ".join(filter(applies.get, applies))
-        rows.append((saved.name, marks, "-" if bleu is None else f"{bleu:.2f}"))
+        marks = [mark for mark in applies if applies[mark]]
+        rows.append((saved.name, " ".join(marks), "-" if bleu is None else f"{bleu:.2f}"))
         averaged = f"average of {len(average_of)}" if average_of else ""
         notes.append(f"damaged: {saved.problem}" if saved.problem else averaged)
     return [f"{line}  {note}" for line, note in zip(aligned(rows, num_texts=2), notes, strict=True)]
