@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple, Self
 
 import datasets
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from mt.config.data import CleaningConfig, DataConfig
@@ -35,6 +36,12 @@ NO_CLEANING = CleaningConfig(unicode_form="none", invisible="keep")
 
 EVALUATION_SPLITS: tuple[Split, ...] = ("validation", "test")
 _REPORT_FILE = "report.json"
+
+
+def evenly_spaced(num_rows: int, most: int) -> npt.NDArray[np.int64]:
+    """The indices of all rows, or of ``most`` of them, at even distances."""
+    number = min(num_rows, most)
+    return np.arange(number) * num_rows // number
 
 
 @dataclass(frozen=True)

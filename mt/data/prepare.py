@@ -15,7 +15,7 @@ from mt.data.batches.alignment import Places, align
 from mt.data.batches.dataset import DropCounts, encode_pairs
 from mt.data.batches.pairs import EncodedPairs
 from mt.data.chunks import pairs_of, tables_of
-from mt.data.corpus import Corpus, load_corpus, other_validation_splits
+from mt.data.corpus import Corpus, evenly_spaced, load_corpus, other_validation_splits
 from mt.data.corpus_report import cleaning_table, recorded_fingerprints
 from mt.data.suspicions import corpus_warnings
 from mt.data.text_form import TextForm, before_lower_case
@@ -109,10 +109,10 @@ def _chosen(pairs: datasets.Dataset, config: Config) -> datasets.Dataset:
     fits = (all(len(text.split()) < most for text in pair) for pair in pairs_of(pairs))
     rows = np.flatnonzero(np.fromiter(fits, np.bool_, len(pairs)))
     rows = rows if len(rows) else np.arange(len(pairs))
-    num_taken = min(len(rows), config.tokenizer.max_lines)
-    if num_taken == len(pairs):
+    taken = rows[evenly_spaced(len(rows), config.tokenizer.max_lines)]
+    if len(taken) == len(pairs):
         return pairs
-    return pairs.select(rows[np.arange(num_taken) * len(rows) // num_taken])
+    return pairs.select(taken)
 
 
 def _make_tokenizers(texts: "_Texts", config: Config) -> list[Tokenizer]:

@@ -12,9 +12,10 @@ from mt.config.write import changed_options
 from mt.data.corpus import load_corpus
 from mt.errors import MtError
 from mt.preflight import rule
-from mt.preflight.budget import fit, measure, take_sample, update
 from mt.preflight.init import ALWAYS, Proposal
+from mt.preflight.plan import fit
 from mt.preflight.text import most_unknown
+from mt.preflight.trial import measure, take_sample, update
 from mt.run_directory import RunDirectory
 from mt.training.init_from import with_origin
 from mt.training.schedule import learning_rate
@@ -66,14 +67,13 @@ def propose_adaptation(origin: InitFromConfig, data: DataConfig, minutes: float 
     size = rule.batch_size(0, sample.corpus_tokens, sample.config.data.max_length)
     size = min(old.training.batch_tokens, size)
     sample = replace(sample, config=update(sample.config, training={"batch_tokens": size}))
-    _, pace = measure(sample)
-    plan = fit(sample.config, minutes, pace)
+    plan = fit(sample.config, minutes, measure(sample))
     config = plan.config
     grown = " after adding those of the new text" if extends else ""
     summary = [
         f"from     {origin.run}@{config.init_from.checkpoint}, {plan.pace.num_parameters:,} parameters",
-        f"passes   {plan.num_passes:.1f}, about {plan.run.seconds / 60:.1f} minutes on this machine",
-        f"steps    {plan.run.num_steps:,} of {config.training.batch_tokens:,} tokens, with a peak learning "
+        f"passes   {plan.num_passes:.1f}, about {plan.seconds / 60:.1f} minutes on this machine",
+        f"steps    {plan.num_steps:,} of {config.training.batch_tokens:,} tokens, with a peak learning "
         f"rate of {config.schedule.learning_rate:g} instead of {peak:.2g}",
         f"unknown  up to {most_unknown(sample.text):.1%} of the words in the held-out text{grown}",
     ]
@@ -83,9 +83,8 @@ def propose_adaptation(origin: InitFromConfig, data: DataConfig, minutes: float 
         plan.note,
         "The shape of the model and all else that is not here is taken over.",
     ]
-    sections = ("data", "schedule", "training", "validation", "checkpoint")
-    keys = {f"{section}.{key}" for section in sections for key in ALWAYS[section]} | changed_options(config)
-    keys -= {key for key in keys if key.startswith(("model.", "tokenizer."))} | {"init_from.sha256"}
+    keys = changed_options(config).union(ALWAYS.split()) - {"init_from.sha256"}
+    keys = {key for key in keys if not key.startswith(("model.", "tokenizer."))}
     keys |= {"model.dropout", "init_from.checkpoint", *(["tokenizer.extend"] if extends else [])}
     return Proposal.of(config, keys, head, summary)
 

@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,33 +12,42 @@ from tqdm import tqdm
 from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
 from mt.data.batches.alignment import align
+from mt.data.batches.batch import Batch
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.corpus_report import cleaning_table
 from mt.data.prepare import check_same_corpus, load_tokenizers
 from mt.data.suspicions import corpus_warnings
 from mt.display import counted, size
-from mt.preflight import forecast
+from mt.preflight.plan import Plan, plan_run
+from mt.preflight.rule import words_suffice
 from mt.preflight.text import (
+    MOST_DROPPED,
+    ExaminedCorpus,
     Numbers,
-    Text,
     Unknown,
+    bleu_is_always_0,
     encode,
+    evenly_spaced_pairs,
+    examine,
     lengths,
-    look_at,
     num_running_words,
-    spread,
     unknown_words,
+    warn_of_held_out_pairs,
 )
-from mt.preflight.trial import FIXED_SECONDS, LargestStep, ModelSize, Sample, Trial
+from mt.preflight.trial import FIXED_SECONDS, ModelSize, Sample, Trial
 from mt.run_directory import RunDirectory, as_run
 from mt.training.counters import Counters
 from mt.training.peak import share_of_peak
 from mt.training.resume import find_resume_point
 from mt.training.run import settle
-from mt.training.schedule import has_ended
+from mt.training.schedule import has_ended, learning_rate
 from mt.training.step import explain_out_of_memory
 
 NUM_SAMPLES = 3
+# Above these shares of words and of the time, there is a warning.
+MOST_UNKNOWN, MOST_VALIDATING = 0.1, 1 / 3
+# The share of the peak learning rate below which a cosine counts as finished.
+HARDLY_ANY = 0.01
 
 
 class Section(NamedTuple):
@@ -85,7 +94,7 @@ def preflight(
     if done:
         check_same_corpus(run, corpus)
     show(_corpus_section(corpus))
-    text = look_at(corpus, config, load_tokenizers(run) if done else None)
+    text = examine(corpus, config, load_tokenizers(run) if done else None)
     unknown = unknown_words(text)
     show(_vocabulary_section(text, unknown))
     pairs, dropped = encode(config, text)
@@ -97,26 +106,25 @@ def preflight(
         trial = Trial(sample)
         parts = [(name, f"{number:,}") for name, number in trial.size.parts.items()]
         show(Section("model", counted(trial.size.num_parameters, "parameter"), parts))
-        show(_memory_section(trial.take_largest_step(), trial.size))
-        pace = trial.pace(trial.time_steps())
-    expected = forecast.forecast(config, pace)
-    show(_time_section(config, pace, expected, done, trial.peak_rate))
+        show(_memory_section(trial.size, *trial.take_largest_step()))
+        plan = plan_run(config, trial.pace(trial.time_steps()))
+    show(_time_section(plan, done, trial.peak_rate))
     folder = next(folder for folder in (run.path.absolute(), *run.path.absolute().parents) if folder.exists())
     one, free = trial.size.saved_bytes, shutil.disk_usage(folder).free
     # The ones that are kept, the best, and the one that is being saved, less those that exist.
     needed = max(1, config.checkpoint.keep + 2 - len(store.names())) * one
-    number = f"{expected.num_checkpoints:,}, and each new best; {size(one)} each"
+    number = f"{plan.num_checkpoints:,}, and each new best; {size(one)} each"
     disk = f"up to {size(needed)} of checkpoints; {size(free)} are free"
     show(Section("disk", disk, [("checkpoints", number)]))
     longest = int(max(src_lengths.max(), tgt_lengths.max()))
     warnings = [
         *corpus_warnings(config, corpus),
-        *forecast.warn_of_held_out_pairs(config, corpus),
-        *forecast.warn_of_vocabulary(config, unknown, num_running_words(text.train) * text.scale),
-        *forecast.warn_of_text(config, text, dropped["too long"] / len(text.train), longest),
-        *forecast.warn_of_schedule(config, expected),
-        *forecast.warn_of_validation(config, expected),
-        *forecast.warn_of_disk(needed, free, str(run.path)),
+        *warn_of_held_out_pairs(config, corpus),
+        *warn_of_vocabulary(config, unknown, num_running_words(text.train) * text.scale),
+        *warn_of_text(config, text, dropped["too long"] / len(text.train), longest),
+        *warn_of_schedule(plan),
+        *warn_of_validation(plan),
+        *warn_of_disk(needed, free, str(run.path)),
     ]
     verdict = f"This run can continue from step {done.step:,}." if done else "This run can begin."
     return Conclusion(verdict, warnings)
@@ -136,13 +144,13 @@ def _corpus_section(corpus: Corpus) -> Section:
     )
 
 
-def _vocabulary_section(text: Text, unknown: Mapping[str, Unknown]) -> Section:
+def _vocabulary_section(text: ExaminedCorpus, unknown: Mapping[str, Unknown]) -> Section:
     sizes = " and ".join(f"{tokenizer.size:,} {name}" for _, name, tokenizer in text.sides)
     details = [
         (where, f"{words.num_unknown:,} of {words.num_words:,} words unknown")
         for where, words in unknown.items()
     ]
-    for pair in spread(text.evaluation["validation"], NUM_SAMPLES):
+    for pair in evenly_spaced_pairs(text.evaluation["validation"], NUM_SAMPLES):
         for side, name, tokenizer in text.sides:
             ids = tokenizer.encode(pair[side])
             details += [
@@ -158,7 +166,7 @@ def _vocabulary_section(text: Text, unknown: Mapping[str, Unknown]) -> Section:
     )
 
 
-def _length_section(text: Text, src: Numbers, tgt: Numbers, dropped: Mapping[str, int]) -> Section:
+def _length_section(text: ExaminedCorpus, src: Numbers, tgt: Numbers, dropped: Mapping[str, int]) -> Section:
     details = [
         (f"95 % of {name}", f"up to {int(np.quantile(side, 0.95, method='inverted_cdf'))} tokens")
         for name, side in (("sources", src), ("targets", tgt))
@@ -176,36 +184,105 @@ def _length_section(text: Text, src: Numbers, tgt: Numbers, dropped: Mapping[str
     )
 
 
-def _memory_section(step: LargestStep, model_size: ModelSize) -> Section:
-    known = model_size.num_bytes
-    rows, src, tgt = step.shape
+def _memory_section(model_size: ModelSize, largest: Batch, peak: int | None) -> Section:
+    known, (rows, src), tgt = model_size.num_bytes, largest.src_ids.shape, largest.labels.size(1)
     details = [("batch", f"{rows} x {src} source and {tgt} target tokens")]
     details += [(name, size(num_bytes)) for name, num_bytes in known.items() if num_bytes]
-    return Section(
-        "memory",
-        f"{size(sum(known.values()))}, and activations, which cannot be measured on this device"
-        if step.peak is None
-        else f"{size(step.peak)} at the peak of a step on the largest batch",
-        details,
-    )
+    summary = f"{size(sum(known.values()))}, and activations, which cannot be measured on this device"
+    if peak is not None:
+        summary = f"{size(peak)} at the peak of a step on the largest batch"
+    return Section("memory", summary, details)
 
 
-def _time_section(
-    config: Config, pace: forecast.Pace, run: forecast.Forecast, done: Counters | None, peak: float | None
-) -> Section:
+def _time_section(plan: Plan, done: Counters | None, peak: float | None) -> Section:
+    pace, training = plan.pace, plan.config.training
     speed = pace.target_tokens_per_epoch / (pace.steps_per_epoch * pace.step_seconds)
-    epochs = run.num_steps / pace.steps_per_epoch
-    not_compiled = ", not compiled" if config.training.compile else ""
+    not_compiled = ", not compiled" if training.compile else ""
     details = [
-        ("step", f"{config.training.num_micro_batches} x {config.training.batch_tokens:,} tokens"),
-        ("epoch", f"{counted(round(pace.steps_per_epoch), 'step')}; {epochs:.1f} in all"),
+        ("step", f"{training.num_micro_batches} x {training.batch_tokens:,} tokens"),
+        ("epoch", f"{counted(round(pace.steps_per_epoch), 'step')}; {plan.num_passes:.1f} in all"),
         ("speed", f"{speed:,.0f} target tokens a second, measured{not_compiled}{share_of_peak(speed, peak)}"),
         ("start", tqdm.format_interval(pace.start_seconds)),
-        (counted(run.num_validations, "validation"), tqdm.format_interval(run.validating_seconds)),
+        (counted(plan.num_validations, "validation"), tqdm.format_interval(plan.validating_seconds)),
     ]
     if done:
         details.append(("done", f"{counted(done.step, 'step')}, in {tqdm.format_interval(done.seconds)}"))
-    steps = f"{tqdm.format_interval(run.seconds)} for {counted(run.num_steps, 'step')}"
-    return Section(
-        "time", f"{'' if run.is_certain else 'at least '}{steps}, limited by {run.ended_by}", details
-    )
+    steps = f"{tqdm.format_interval(plan.seconds)} for {counted(plan.num_steps, 'step')}"
+    at_least = "" if plan.is_certain else "at least "
+    return Section("time", f"{at_least}{steps}, limited by {plan.ended_by}", details)
+
+
+def warn_of_vocabulary(config: Config, unknown: Mapping[str, Unknown], num_words: float) -> Iterator[str]:
+    """Words that cannot be read or written."""
+    where = max(unknown, key=lambda name: unknown[name].share)
+    share = unknown[where].share
+    # Where words suffice, `mt init` would choose them as well.
+    if share > MOST_UNKNOWN and not words_suffice(num_words, share, is_short=config.copies_words):
+        yield (
+            f"{share:.1%} of the words in the {where} are unknown. Use subwords (tokenizer.kind: bpe), lower "
+            "tokenizer.min_frequency, or raise tokenizer.max_size."
+        )
+
+
+def warn_of_text(config: Config, text: ExaminedCorpus, dropped: float, longest: int) -> Iterator[str]:
+    """A metric or a maximum length that does not suit the text; ``dropped`` is from 0 to 1."""
+    if config.validation.metric == "bleu" and bleu_is_always_0(text.evaluation["validation"]):
+        yield (
+            "BLEU is 0 for any translation of the validation split, because no target has four words. Set "
+            "validation.metric=chrf, so that the best checkpoint can be found."
+        )
+    if dropped > MOST_DROPPED:
+        yield (
+            f"data.max_length ({config.data.max_length}) drops {dropped:.1%} of the training pairs; the "
+            f"longest sentence has {counted(longest, 'token')}. Raise it."
+        )
+
+
+def warn_of_schedule(run: Plan) -> Iterator[str]:
+    """A learning rate that never reaches its peak, or reaches its end too late or too early."""
+    schedule = run.config.schedule
+    if run.is_certain and schedule.warmup_steps > run.num_steps * run.slack:
+        yield (
+            f"the warm-up (schedule.warmup_steps {schedule.warmup_steps:,}) is not over when the run ends at "
+            f"step {run.num_steps:,}. Lower it, or raise {run.ended_by}."
+        )
+    if schedule.kind != "cosine" or schedule.total_steps is None:
+        return
+    total, end = schedule.total_steps, run.num_steps
+    left = learning_rate(end, schedule, d_model=run.config.model.d_model) / schedule.learning_rate
+    if end > total * run.slack:
+        about = "about" if run.is_certain else "at least"
+        yield (
+            f"the cosine schedule reaches zero at schedule.total_steps ({total:,}), but the run continues to "
+            f"{about} step {end:,} ({run.ended_by}) without learning more. Raise the one or lower the other."
+        )
+    elif run.is_certain and total > end * run.slack and left > HARDLY_ANY:
+        yield (
+            f"the run ends at about step {end:,} ({run.ended_by}), before the cosine schedule reaches zero "
+            f"at schedule.total_steps ({total:,}): the learning rate is still at {left:.0%} of its peak. "
+            "Raise the one or lower the other."
+        )
+
+
+def warn_of_validation(run: Plan) -> Iterator[str]:
+    """Validations that are too few to be useful, or take too much time."""
+    every, share = run.config.validation.every_steps, run.validating_seconds / run.seconds
+    if every > run.num_steps and run.config.validation.every_epochs is None:
+        yield (
+            f"validation.every_steps ({every:,}) is more than the run's {counted(run.num_steps, 'step')}: "
+            "the only validation is at the end. Lower it."
+        )
+    elif run.num_validations > 1 and share > MOST_VALIDATING:
+        yield (
+            f"{share:.0%} of the run's time goes into {counted(run.num_validations, 'validation')}. Raise "
+            "validation.every_steps, or validate on fewer pairs."
+        )
+
+
+def warn_of_disk(needed: int, free: int, path: str) -> Iterator[str]:
+    """Checkpoints that will not fit on the disk."""
+    if needed > free:
+        yield (
+            f"the checkpoints to come take up to {size(needed)}, but only {size(free)} are free where {path} "
+            "will be. Free some space, or lower checkpoint.keep."
+        )

@@ -1,9 +1,12 @@
 """`mt init`: inspect a corpus, and propose a config for it and a budget."""
 
+import math
 import textwrap
 import time
 from collections import Counter
 from collections.abc import Sequence, Set
+from dataclasses import replace
+from functools import cache, partial
 from typing import NamedTuple, Self
 
 from mt.config.config import Config
@@ -16,39 +19,26 @@ from mt.device import choose_device
 from mt.display import one_line
 from mt.errors import DataError, SplitError
 from mt.preflight import rule
-from mt.preflight.budget import (
-    Plan,
-    cost_of,
-    fill_device,
-    fit,
-    make_budget,
-    measure,
-    take_sample,
-    update,
-    with_settings,
-)
-from mt.preflight.forecast import warn_of_held_out_pairs
-from mt.preflight.rule import Budget
+from mt.preflight.plan import Plan, fit
 from mt.preflight.text import (
     PAIRS_COUNTED,
     bleu_is_always_0,
-    look_at,
+    evenly_spaced_pairs,
+    examine,
     most_unknown,
     num_running_words,
-    spread,
+    warn_of_held_out_pairs,
 )
-from mt.preflight.trial import Sample
+from mt.preflight.trial import Sample, fill_device, measure, take_sample, update
 
+ROUND_MINUTES = (1, 2, 3, 5, 7, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240)
 # Options written even where they are the default; others only where they are not, or have none.
-ALWAYS = {
-    "data": ("max_length",),
-    "tokenizer": ("kind", "min_frequency", "max_size"),
-    "model": ("d_model", "num_heads", "num_encoder_layers", "num_decoder_layers", "d_ff", "dropout"),
-    "schedule": ("kind", "learning_rate", "warmup_steps", "total_steps"),
-    "training": ("precision", "batch_tokens", "label_smoothing", "ema_decay", "max_steps"),
-    "validation": ("every_steps",),
-    "checkpoint": ("every_steps",),
-}
+ALWAYS = """
+data.max_length tokenizer.kind tokenizer.min_frequency tokenizer.max_size model.d_model model.num_heads
+model.num_encoder_layers model.num_decoder_layers model.d_ff model.dropout schedule.kind
+schedule.learning_rate schedule.warmup_steps schedule.total_steps training.precision training.batch_tokens
+training.label_smoothing training.ema_decay training.max_steps validation.every_steps checkpoint.every_steps
+"""
 
 
 class Proposal(NamedTuple):
@@ -82,29 +72,32 @@ def propose_config(data: DataConfig, minutes: float | None = None) -> Proposal:
     words = _words(corpus, start, num_words, subwords[0].tokenizer.max_size)
     is_generated = words and words[0].training.guided_alignment == rule.ALIGNMENT_OF_CLOSED
     always = is_generated or num_words <= rule.FEW_WORDS
-    samples: dict[tuple[str, float], Sample] = {}
+    take = cache(partial(take_sample, corpus, load_seconds=load_seconds))
 
-    def choose(rate: float) -> tuple[Sample, str, Budget]:
-        """The settings for a machine that trains the usual model on ``rate`` target tokens per second."""
-        budget = make_budget(minutes, rate, num_tokens)
+    def choose(rate: float) -> tuple[Sample, str, float]:
+        """The settings and minutes where the usual model is trained on ``rate`` target tokens per second."""
+        budget = sensible_minutes(num_tokens, rate) if minutes is None else minutes
+        run_tokens = 60 * budget * rate
         # A run learns more from words if it is short, or if the text is short or generated.
-        config, why = words if words and (always or budget.prefers_words(num_tokens)) else subwords
-        if config.tokenizer.kind != "word" and budget.aligns_subwords(num_tokens):
+        config, why = words if words and (always or rule.prefers_words(run_tokens, num_tokens)) else subwords
+        if config.tokenizer.kind != "word" and rule.aligns_subwords(run_tokens, num_tokens):
             config = update(config, training={"guided_alignment": rule.ALIGNMENT_OF_FEW})
-        key = config.tokenizer.kind, config.training.guided_alignment
-        if key not in samples:
-            samples[key] = take_sample(corpus, config, load_seconds)
-        return with_settings(samples[key], budget), why, budget
+        sample = take(config)
+        longest, num_entries = sample.config.data.max_length, sample.text.tokenizers[1].size
+        options = rule.choose(run_tokens, sample.corpus_tokens, num_entries, longest)
+        return replace(sample, config=update(sample.config, **options)), why, budget
 
     device = choose_device(start.training.device)
     usual, why, budget = choose(rule.USUAL_RATES[device.type])
     sample = fill_device(usual, device)
-    speed, pace = measure(sample)
-    best, why, budget = choose(cost_of(usual) / speed.token_seconds)
+    pace = measure(sample)
+    step_seconds, forward_seconds = pace.token_seconds
+    best, why, budget = choose(cost_of(usual) / step_seconds)
     if best.config != usual.config:
-        sample = fill_device(best, device)
-        _, pace = measure(sample, speed.at_cost(cost_of(best) / cost_of(usual)) if sample is best else None)
-    plan = fit(sample.config, budget.minutes, pace)
+        sample, cost = fill_device(best, device), cost_of(best) / cost_of(usual)
+        seconds = cost * step_seconds, cost * forward_seconds
+        pace = measure(sample, seconds if sample is best else None)
+    plan = fit(sample.config, budget, pace)
     config, notes = plan.config, [why]
     if bleu_is_always_0(corpus.validation):
         config = update(config, validation={"metric": "chrf"})
@@ -124,7 +117,7 @@ def propose_config(data: DataConfig, minutes: float | None = None) -> Proposal:
         *(warning[0].upper() + warning[1:] for warning in warn_of_held_out_pairs(config, corpus)),
         "Options that are not listed here keep their defaults; mt config lists all options.",
     ]
-    keys = {f"{section}.{key}" for section, keys in ALWAYS.items() for key in keys} | changed_options(config)
+    keys = changed_options(config).union(ALWAYS.split())
     # One of the two has no effect.
     keys.discard("tokenizer.max_size" if config.tokenizer.kind == "word" else "tokenizer.min_frequency")
     return Proposal.of(config, keys, head, summary)
@@ -152,7 +145,7 @@ def _load(data: DataConfig) -> tuple[Corpus, DataConfig, float]:
 
 def _subwords(corpus: Corpus, start: Config, num_words: float) -> Tokenized:
     """BPE, of characters and with one vocabulary for a script without spaces between words."""
-    sample = spread(corpus.train, PAIRS_COUNTED)
+    sample = evenly_spaced_pairs(corpus.train, PAIRS_COUNTED)
     hint = unsegmented_hint(start, corpus.train)
     shared = hint is not None or have_common_letters(sample["src"], sample["tgt"])
     entries = rule.num_subwords(num_words, shared=shared, unsegmented=hint is not None)
@@ -173,7 +166,7 @@ def _words(corpus: Corpus, start: Config, num_words: float, num_subwords: int) -
     if unsegmented_hint(start, corpus.train) is not None:
         return None
     try:
-        text = look_at(corpus, start)
+        text = examine(corpus, start)
     except DataError:
         # No word is frequent, as in lists of names. Anything else will also be wrong with subwords.
         return None
@@ -191,6 +184,18 @@ def _words(corpus: Corpus, start: Config, num_words: float, num_subwords: int) -
         f"Tokenizer: words; up to {unknown:.1%} of those in the held-out text are unknown and will be "
         f"copied. {short} (about {num_words:,.0f} running words), words are learnt faster than subwords.",
     )
+
+
+def sensible_minutes(corpus_tokens: float, rate: float) -> float:
+    """The time that suits a corpus if the usual model is trained on ``rate`` target tokens per second."""
+    needed = rule.sensible_passes(corpus_tokens) * corpus_tokens / rate / 60
+    return next((minutes for minutes in ROUND_MINUTES if minutes >= needed), 60 * math.ceil(needed / 60))
+
+
+def cost_of(sample: Sample) -> float:
+    """Roughly how many times as long as the usual model a run takes for a target token."""
+    num_entries, r_drop = sample.text.tokenizers[1].size, sample.config.training.r_drop
+    return rule.relative_cost(sample.config.model, num_entries) * (rule.R_DROP_COST if r_drop else 1.0)
 
 
 def have_common_letters(src: Sequence[str], tgt: Sequence[str]) -> bool:
@@ -216,12 +221,12 @@ def _about_text(sample: Sample) -> list[str]:
 
 
 def _summary(plan: Plan, sample: Sample) -> list[str]:
-    config, model, minutes = plan.config, plan.config.model, plan.run.seconds / 60
+    config, model, minutes = plan.config, plan.config.model, plan.seconds / 60
     layers = f"{model.num_encoder_layers} + {model.num_decoder_layers}"
     copied = ", which are copied" if config.copies_words else ""
     return [
         f"passes   {plan.num_passes:.1f} over the corpus, about {minutes:.1f} minutes on this machine",
-        f"steps    {plan.run.num_steps:,} of {config.training.batch_tokens:,} tokens"
+        f"steps    {plan.num_steps:,} of {config.training.batch_tokens:,} tokens"
         f"{', with R-Drop' if config.training.r_drop else ''}",
         f"model    {plan.pace.num_parameters:,} parameters: {layers} layers of width {model.d_model}",
         f"unknown  up to {most_unknown(sample.text):.1%} of the words in the held-out text{copied}",

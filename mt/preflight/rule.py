@@ -82,7 +82,7 @@ def _deep_model(num_heads: int, d_ff: int) -> ModelConfig:
 
 
 # The model whose speed decides what a budget can afford.
-USUAL_MODEL = _small_model(256)
+REFERENCE_MODEL = _small_model(256)
 # The target tokens per second that it is trained on, roughly, by the kind of device: the settings chosen with
 # these are timed, and chosen again, without timing others, if the machine is much faster or slower.
 USUAL_RATES = {"cpu": 1500.0, "mps": 10_000.0, "cuda": 50_000.0}
@@ -90,7 +90,7 @@ USUAL_RATES = {"cpu": 1500.0, "mps": 10_000.0, "cuda": 50_000.0}
 # that has to be kept from memorising by R-Drop, the one for IWSLT14, and the paper's base model.
 SHAPES = (
     Shape(0, 0, _small_model(128), 2.8e-3, muon=True),
-    Shape(200_000, 30_000, USUAL_MODEL, 2.4e-3, muon=True),
+    Shape(200_000, 30_000, REFERENCE_MODEL, 2.4e-3, muon=True),
     Shape(7.5e6, 250_000, _small_model(384, num_heads=6), 2.2e-3, muon=True, run_passes=16),
     Shape(120e6, 2e6, _deep_model(num_heads=4, d_ff=1024), 5e-4),
     Shape(400e6, 20e6, _deep_model(num_heads=8, d_ff=2048), 4e-4),
@@ -101,27 +101,23 @@ Options = dict[str, dict[str, Any]]
 """Options of a config, by section."""
 
 
-@dataclass(frozen=True)
-class Budget:
-    """The time that a run may take."""
+def has_r_drop(run_tokens: float, corpus_tokens: float, cost: float = 1.0) -> bool:
+    """Whether a model of this cost gets R-Drop; a pass has ``corpus_tokens`` target tokens.
 
-    minutes: float
-    """From its start to its end; a larger model, or one with R-Drop, sees fewer tokens in this time."""
-    target_tokens: float
-    """How many target tokens `USUAL_MODEL` can be trained on without R-Drop."""
+    In the time of the run, `REFERENCE_MODEL` can be trained on ``run_tokens`` without R-Drop.
+    """
+    return run_tokens >= cost * R_DROP_COST * max(R_DROP_TOKENS, R_DROP_PASSES * corpus_tokens)
 
-    def has_r_drop(self, corpus_tokens: float, cost: float = 1.0) -> bool:
-        """Whether R-Drop pays off for a model of this cost; a pass has ``corpus_tokens`` target tokens."""
-        return self.target_tokens >= cost * R_DROP_COST * max(R_DROP_TOKENS, R_DROP_PASSES * corpus_tokens)
 
-    def prefers_words(self, corpus_tokens: float) -> bool:
-        """Whether so short a run learns more from words than from subwords."""
-        return self.target_tokens <= FEW_PASSES * corpus_tokens or not self.has_r_drop(corpus_tokens)
+def prefers_words(run_tokens: float, corpus_tokens: float) -> bool:
+    """Whether so short a run learns more from words than from subwords."""
+    return run_tokens <= FEW_PASSES * corpus_tokens or not has_r_drop(run_tokens, corpus_tokens)
 
-    def aligns_subwords(self, corpus_tokens: float) -> bool:
-        """Whether guided alignment pays off: a model learns faster with it, but not better in the end."""
-        is_short = self.target_tokens <= PASSES_OF_ALIGNED * corpus_tokens
-        return is_short and not self.has_r_drop(corpus_tokens) and corpus_tokens <= TOKENS_OF_ALIGNED
+
+def aligns_subwords(run_tokens: float, corpus_tokens: float) -> bool:
+    """Whether guided alignment pays off: a model learns faster with it, but not better in the end."""
+    is_short = run_tokens <= PASSES_OF_ALIGNED * corpus_tokens
+    return is_short and not has_r_drop(run_tokens, corpus_tokens) and corpus_tokens <= TOKENS_OF_ALIGNED
 
 
 def words_suffice(num_words: float, unknown_share: float, *, is_short: bool) -> bool:
@@ -138,16 +134,17 @@ def num_subwords(num_words: float, *, shared: bool, unsegmented: bool = False) -
     return max(least, entries if shared else entries // 2)
 
 
-def choose(budget: Budget, corpus_tokens: float, num_entries: int, longest: int) -> Options:
-    """The options of a run; a pass has ``corpus_tokens`` target tokens, a sentence at most ``longest``."""
+def choose(run_tokens: float, corpus_tokens: float, num_entries: int, longest: int) -> Options:
+    """The options of a run of so many tokens of `REFERENCE_MODEL`; a sentence has at most ``longest``."""
+    run_tokens = min(run_tokens, MOST_PASSES * corpus_tokens)
     for shape in reversed(SHAPES):
         cost = relative_cost(shape.model, num_entries)
-        seen = budget.target_tokens / (cost * R_DROP_COST if shape.run_passes else cost)
-        run_tokens = max(shape.run_tokens, shape.run_passes * corpus_tokens)
-        if seen >= run_tokens and corpus_tokens >= shape.corpus_tokens:
+        seen = run_tokens / (cost * R_DROP_COST if shape.run_passes else cost)
+        fewest = max(shape.run_tokens, shape.run_passes * corpus_tokens)
+        if seen >= fewest and corpus_tokens >= shape.corpus_tokens:
             break
-    with_r_drop = budget.has_r_drop(corpus_tokens, cost)
-    tokens = budget.target_tokens / (cost * R_DROP_COST if with_r_drop else cost)
+    with_r_drop = has_r_drop(run_tokens, corpus_tokens, cost)
+    tokens = run_tokens / (cost * R_DROP_COST if with_r_drop else cost)
     batch_tokens = batch_size(tokens, corpus_tokens, longest)
     peak = shape.learning_rate * (batch_tokens / USUAL_BATCH) ** RATE_BY_BATCH
     dropout = next(share for most, share in DROPOUTS if tokens <= most * corpus_tokens)
@@ -185,7 +182,7 @@ def twice_the_batch(config: Config) -> Options:
 
 
 def relative_cost(model: ModelConfig, num_entries: int) -> float:
-    """Roughly how many times as long as `USUAL_MODEL` this model takes for a target token."""
+    """Roughly how many times as long as `REFERENCE_MODEL` this model takes for a target token."""
 
     def multiplications(shape: ModelConfig) -> int:
         attention, feed_forward = 4 * shape.d_model**2, 2 * shape.d_model * shape.d_ff
@@ -194,7 +191,7 @@ def relative_cost(model: ModelConfig, num_entries: int) -> float:
         return encoder + decoder + shape.d_model * num_entries
 
     # Narrow models are slower than that.
-    return max(LEAST_COST, multiplications(model) / multiplications(USUAL_MODEL))
+    return max(LEAST_COST, multiplications(model) / multiplications(REFERENCE_MODEL))
 
 
 def warmup_steps(num_steps: int) -> int:

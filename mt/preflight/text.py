@@ -1,9 +1,10 @@
 """What a corpus is like as a model will see it: unknown words and lengths."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
+from unicodedata import is_normalized
 
 import datasets
 import numpy as np
@@ -13,10 +14,11 @@ from mt.config.config import Config
 from mt.data.batches.dataset import encode_pairs
 from mt.data.batches.pairs import EncodedPairs
 from mt.data.batches.sampler import Share
-from mt.data.corpus import Corpus
+from mt.data.corpus import EVALUATION_SPLITS, Corpus, evenly_spaced
 from mt.data.prepare import check_lengths, make_tokenizers
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.unsegmented_scripts import split_letters
+from mt.display import counted
 from mt.evaluation.analysis import words
 from mt.special_tokens import UNK_ID
 
@@ -25,10 +27,14 @@ Numbers = npt.NDArray[np.integer]
 MOST_TRAINING_PAIRS, MOST_EVALUATION_PAIRS = 300_000, 5_000
 # So many pairs are enough to count words and letters; so many for lengths, and for the steps that are timed.
 PAIRS_COUNTED, PAIRS_ENCODED = 2_000, 10_000
+# At most this share of the training pairs should be dropped because they are long.
+MOST_DROPPED = 0.05
+# A held-out split should have at least so many pairs.
+FEWEST_PAIRS = 100
 
 
 @dataclass(frozen=True)
-class Text:
+class ExaminedCorpus:
     """The examined part of a corpus, and the tokenizers of source and target."""
 
     train: datasets.Dataset
@@ -59,29 +65,32 @@ class Unknown(NamedTuple):
         return self.num_unknown / max(self.num_words, 1)
 
 
-def look_at(
+def examine(
     corpus: Corpus,
     config: Config,
     tokenizers: tuple[Tokenizer, Tokenizer] | None = None,
     *,
     most: int = MOST_TRAINING_PAIRS,
-) -> Text:
+) -> ExaminedCorpus:
     """Choose ``most`` training pairs to examine, and train the tokenizers unless they are given."""
     if tokenizers is None:
-        tokenizers = make_tokenizers(spread(corpus.train, MOST_TRAINING_PAIRS), config)
-    train = spread(corpus.train, most)
-    validation = spread(corpus.validation, MOST_EVALUATION_PAIRS)
-    return Text(
-        train,
-        {"validation": validation, "test": spread(corpus.test, MOST_EVALUATION_PAIRS)},
+        tokenizers = make_tokenizers(evenly_spaced_pairs(corpus.train, MOST_TRAINING_PAIRS), config)
+    validation = evenly_spaced_pairs(corpus.validation, MOST_EVALUATION_PAIRS)
+    rows = evenly_spaced(len(corpus.train), most)
+    ends = np.cumsum([share.num_pairs for share in corpus.shares], dtype=np.int64)
+    counts = np.diff(np.searchsorted(rows, ends), prepend=0).tolist()
+    shares = [Share(count, share.weight) for count, share in zip(counts, corpus.shares, strict=True)]
+    return ExaminedCorpus(
+        evenly_spaced_pairs(corpus.train, most),
+        {"validation": validation, "test": evenly_spaced_pairs(corpus.test, MOST_EVALUATION_PAIRS)},
         tokenizers,
-        _shares_of_spread(corpus.shares, len(corpus.train), len(train)),
-        len(corpus.train) / len(train),
+        tuple(shares),
+        len(corpus.train) / len(rows),
         len(corpus.validation) / len(validation),
     )
 
 
-def unknown_words(text: Text) -> dict[str, Unknown]:
+def unknown_words(text: ExaminedCorpus) -> dict[str, Unknown]:
     """The unknown words of each held-out text, by names such as "test targets"."""
     return {
         f"{split} {name}s": count_unknown(pairs[side], tokenizer)
@@ -90,12 +99,12 @@ def unknown_words(text: Text) -> dict[str, Unknown]:
     }
 
 
-def most_unknown(text: Text) -> float:
+def most_unknown(text: ExaminedCorpus) -> float:
     """The largest share of unknown words in a held-out text, from 0 to 1."""
     return max(words.share for words in unknown_words(text).values())
 
 
-def encode(config: Config, text: Text) -> tuple[EncodedPairs, dict[str, int]]:
+def encode(config: Config, text: ExaminedCorpus) -> tuple[EncodedPairs, dict[str, int]]:
     """The examined training pairs as a run encodes them, and how many of them are dropped for each reason."""
     max_length, validation = config.data.max_length, text.evaluation["validation"]
     pairs, dropped = encode_pairs(text.train, *text.tokenizers, max_length=max_length, shares=text.shares)
@@ -104,33 +113,20 @@ def encode(config: Config, text: Text) -> tuple[EncodedPairs, dict[str, int]]:
     return pairs, dropped
 
 
-def lengths(text: Text) -> tuple[Numbers, Numbers]:
+def lengths(text: ExaminedCorpus) -> tuple[Numbers, Numbers]:
     """The tokens, with EOS, of sources and targets of a part of the training pairs."""
-    pairs, _ = encode_pairs(spread(text.train, PAIRS_ENCODED), *text.tokenizers, max_length=None)
+    pairs, _ = encode_pairs(evenly_spaced_pairs(text.train, PAIRS_ENCODED), *text.tokenizers, max_length=None)
     return pairs.src.lengths, pairs.tgt.lengths
 
 
-def spread(pairs: datasets.Dataset, most: int) -> datasets.Dataset:
-    """All pairs, or ``most`` of them, spread evenly."""
-    if len(pairs) <= most:
-        return pairs
-    return pairs.select(_spread_rows(len(pairs), most))
-
-
-def _spread_rows(num_pairs: int, number: int) -> list[int]:
-    return [num_pairs * row // number for row in range(number)]
-
-
-def _shares_of_spread(shares: Sequence[Share], num_pairs: int, number: int) -> tuple[Share, ...]:
-    """The shares of a mix among the ``number`` pairs that `spread` selects."""
-    ends = np.cumsum([share.num_pairs for share in shares], dtype=np.int64)
-    counts = np.diff(np.searchsorted(_spread_rows(num_pairs, number), ends), prepend=0)
-    return tuple(Share(count, share.weight) for count, share in zip(counts.tolist(), shares, strict=True))
+def evenly_spaced_pairs(pairs: datasets.Dataset, most: int) -> datasets.Dataset:
+    """All pairs, or ``most`` of them, at even distances."""
+    return pairs if len(pairs) <= most else pairs.select(evenly_spaced(len(pairs), most))
 
 
 def num_running_words(pairs: datasets.Dataset) -> float:
     """Words on an average side, or characters where a script is unsegmented; an estimate for many pairs."""
-    sample = spread(pairs, PAIRS_COUNTED)
+    sample = evenly_spaced_pairs(pairs, PAIRS_COUNTED)
     sides = [[len(split_letters(text).split()) for text in sample[side]] for side in ("src", "tgt")]
     counts = np.mean(sides, axis=0)
     # Of the longest lines, which will be dropped, only a part counts.
@@ -145,4 +141,30 @@ def count_unknown(texts: Sequence[str], tokenizer: Tokenizer) -> Unknown:
 
 def bleu_is_always_0(pairs: datasets.Dataset) -> bool:
     """Whether even the targets themselves score 0 BLEU, because none has four words."""
-    return not any(len(words(text)) >= 4 for text in spread(pairs, MOST_EVALUATION_PAIRS)["tgt"])
+    return not any(len(words(text)) >= 4 for text in evenly_spaced_pairs(pairs, MOST_EVALUATION_PAIRS)["tgt"])
+
+
+def warn_of_held_out_pairs(config: Config, corpus: Corpus) -> Iterator[str]:
+    """Splits that say little, that `mt evaluate` refuses for a missing target, or that training has seen."""
+    for name in EVALUATION_SPLITS:
+        pairs, split = corpus.by_name()[name], corpus.report.splits[name]
+        if len(pairs) < FEWEST_PAIRS:
+            more = ", or raise data.held_out_fraction" if split.origin == "carved" else ""
+            yield (
+                f"the {name} split has {counted(len(pairs), 'pair')}: below {FEWEST_PAIRS}, scores are "
+                f"mostly chance. Add pairs{more}."
+            )
+        empty = [line for line, text in enumerate(pairs["tgt"], start=1) if not text.strip()]
+        if empty:
+            yield (
+                f"the {name} split cannot be scored, because it has {counted(len(empty), 'empty target')}, "
+                f"the first in pair {empty[0]}. Add a translation, or remove the pair."
+            )
+        decomposed = sum(not is_normalized("NFC", text) for text in pairs["tgt"])
+        if decomposed and config.cleaning.unicode_form != "none":
+            yield (
+                f"{counted(decomposed, 'reference')} of the {name} split are not in Unicode's form NFC, as "
+                "translations are (cleaning.unicode_form): equal words count as different. Write them in NFC."
+            )
+    if corpus.report.has_leaked:
+        yield corpus.report.leak_sentence

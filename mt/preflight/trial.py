@@ -1,31 +1,39 @@
-"""A trial of a model like that of the run: its parameters, its largest step, its pace."""
+"""A sample of a corpus, and a trial of a model on it: its parameters, its largest step, its pace."""
 
+import logging
 import math
 import time
 from collections import Counter
-from dataclasses import dataclass
-from typing import NamedTuple, Self
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 import torch
 
 from mt import display, system
 from mt.config.config import Config
-from mt.data.batches.alignment import Places
+from mt.data.batches.alignment import Places, align
+from mt.data.batches.batch import Batch
 from mt.data.batches.dataset import encode_pairs
 from mt.data.batches.pairs import EncodedPairs
 from mt.data.batches.stream import StepBatches, training_batches
+from mt.data.cache import MANY_PAIRS
+from mt.data.corpus import Corpus
 from mt.device import Precision, choose_device, settle_threads_and_memory
 from mt.errors import RunError
 from mt.inference.loaded_model import build_model
-from mt.preflight.forecast import Pace
-from mt.preflight.text import Text
+from mt.preflight import rule
+from mt.preflight.text import MOST_DROPPED, PAIRS_ENCODED, ExaminedCorpus, examine, lengths
 from mt.training.freeze import freeze
 from mt.training.optimizers import count_moments
 from mt.training.peak import peak_rate
+from mt.training.step import explain_out_of_memory
 from mt.training.train_state import new_train_state
 from mt.training.validation import validation_loss
 from mt.transformer.transformer import Transformer
+
+LOG = logging.getLogger(__name__)
 
 FLOAT_BYTES = 4
 # Importing torch and the libraries, and building the model.
@@ -39,17 +47,26 @@ VALIDATION_PASSES, CONVERSION_PASSES, MOST_VERIFIED = 2.7, 3.5, 1000
 SAVED_BYTES_PER_SECOND = 300e6
 
 
-class Speed(NamedTuple):
-    """How fast a model is on this machine."""
+@dataclass(frozen=True)
+class Pace:
+    """How fast a model is on this machine, and how long each part of its run takes."""
 
-    token_seconds: float
-    """The time of a training step for each of its target tokens."""
-    forward_seconds: float
-    """The time of a forward pass for each of its target tokens."""
+    steps_per_epoch: float
+    target_tokens_per_epoch: float
+    step_seconds: float
+    """The time of an average step, including its share of the work that is done once an epoch."""
+    validation_seconds: float = 0.0
+    checkpoint_seconds: float = 0.0
+    start_seconds: float = 0.0
+    """The time from the start of the program to the first step, and from the last step to the end."""
+    num_parameters: int = 0
+    token_seconds: tuple[float, float] = (0.0, 0.0)
+    """The time of a training step and of a forward pass for each target token."""
 
-    def at_cost(self, cost: float) -> "Speed":
-        """The speed of a model for which everything takes ``cost`` times as long."""
-        return Speed(cost * self.token_seconds, cost * self.forward_seconds)
+    @property
+    def pause_seconds(self) -> float:
+        """The time of a validation with a checkpoint."""
+        return self.validation_seconds + self.checkpoint_seconds
 
 
 @dataclass(frozen=True)
@@ -94,21 +111,12 @@ class ModelSize:
             )
 
 
-class LargestStep(NamedTuple):
-    """A training step on the largest batch."""
-
-    shape: tuple[int, int, int]
-    """The number of pairs, and the source and target tokens per row."""
-    peak: int | None
-    """The most bytes of memory that were used; None if unknown."""
-
-
 @dataclass(frozen=True)
 class Sample:
     """A part of a corpus as a run with this config will see it."""
 
     config: Config
-    text: Text
+    text: ExaminedCorpus
     pairs: EncodedPairs
     start_seconds: float
     """The time of a run before its first step and after its last."""
@@ -144,27 +152,25 @@ class Trial:
         self.peak_rate = peak_rate(self._train_state.objective, device)
         self._sample, self._device = sample, device
 
-    def take_largest_step(self) -> LargestStep:
-        """Train on the largest batch of the first epoch."""
+    def take_largest_step(self) -> tuple[Batch, int | None]:
+        """Train on the largest batch of the first epoch; also return the peak of memory, None if unknown."""
         batch = self.batches.largest_batch(0)
         self._train_state.finish(self._train_state.launch(StepBatches.of(batch)))
-        shape = len(batch.labels), batch.src_ids.size(1), batch.labels.size(1)
-        return LargestStep(shape, peak_memory(self._device))
+        return batch, peak_memory(self._device)
 
-    def time_steps(self) -> Speed:
-        """Take the first steps of the run for some seconds, and then forward passes of a batch."""
-        state, position, num_steps, num_tokens = self._train_state, (0, 0), 0, 0
-        started = time.perf_counter()
-        while num_steps <= UNCOUNTED_STEPS or (
-            num_steps < MOST_STEPS and time.perf_counter() - started < TIMED_SECONDS
-        ):
-            if num_steps == UNCOUNTED_STEPS:
+    def time_steps(self) -> tuple[float, float]:
+        """Seconds of the first steps of the run, and of a forward pass, for each target token."""
+        state, position = self._train_state, (0, 0)
+        for number in range(MOST_STEPS):
+            if number <= UNCOUNTED_STEPS:
                 started, num_tokens = time.perf_counter(), 0
-            num_steps += 1
             batches = self.batches.take(position)
             state.finish(state.launch(batches))
-            position, num_tokens = batches.next_position, num_tokens + batches.num_target_tokens
-        return Speed((time.perf_counter() - started) / num_tokens, self._time_forward_pass())
+            position = batches.next_position
+            num_tokens += batches.num_target_tokens
+            if number >= UNCOUNTED_STEPS and time.perf_counter() - started >= TIMED_SECONDS:
+                break
+        return (time.perf_counter() - started) / num_tokens, self._time_forward_pass()
 
     def _time_forward_pass(self) -> float:
         """Seconds of a forward pass for each of its target tokens."""
@@ -180,9 +186,9 @@ class Trial:
             )
         return (time.perf_counter() - started) / sum(batch.num_target_tokens for batch in batches)
 
-    def pace(self, speed: Speed) -> Pace:
-        """What the run does, and how long each part of that takes at this speed."""
-        text = self._sample.text
+    def pace(self, token_seconds: tuple[float, float]) -> Pace:
+        """What the run does, and how long each part takes if steps and forward passes take so long."""
+        text, (step_seconds, forward_seconds) = self._sample.text, token_seconds
         self.batches.epoch(0)
         started = time.perf_counter()
         num_steps, num_tokens = self.batches.num_steps(1), self.batches.num_target_tokens(1)
@@ -194,12 +200,81 @@ class Trial:
         return Pace(
             num_steps * text.scale,
             num_tokens * text.scale,
-            (num_tokens * speed.token_seconds + epoch_seconds) / num_steps,
-            VALIDATION_PASSES * validated * speed.forward_seconds,
+            (num_tokens * step_seconds + epoch_seconds) / num_steps,
+            VALIDATION_PASSES * validated * forward_seconds,
             self.size.saved_bytes / SAVED_BYTES_PER_SECOND,
-            self._sample.start_seconds + CONVERSION_PASSES * verified * speed.forward_seconds,
+            self._sample.start_seconds + CONVERSION_PASSES * verified * forward_seconds,
             self.size.num_parameters,
+            token_seconds,
         )
+
+
+def take_sample(corpus: Corpus, config: Config, load_seconds: float) -> Sample:
+    """Tokenize the corpus, and choose `data.max_length` so that all but one in a thousand pairs fit."""
+    if len(corpus.train) > MANY_PAIRS:  # It is cached now.
+        load_seconds = 0.0
+    started = time.perf_counter()
+    text = examine(corpus, config, most=PAIRS_ENCODED)
+    longest = np.maximum(*lengths(text))
+    # "lower", so that a small corpus may lose its longest pair, but no more than `mt check` accepts.
+    fits_most = int(np.quantile(longest, 0.999, method="lower"))
+    if np.mean(longest > fits_most) > MOST_DROPPED:
+        fits_most = int(longest.max())
+    max_length = max(32, 16 * math.ceil(fits_most / 16))
+    encoding = time.perf_counter()
+    pairs, _ = encode_pairs(text.train, *text.tokenizers, max_length=max_length, shares=text.shares)
+    places = align(pairs) if config.training.guided_alignment else None
+    encode_seconds = (time.perf_counter() - encoding) * text.scale
+    start_seconds = FIXED_SECONDS + load_seconds + encoding - started + encode_seconds
+    return Sample(update(config, data={"max_length": max_length}), text, pairs, start_seconds, places)
+
+
+def measure(sample: Sample, token_seconds: tuple[float, float] | None = None) -> Pace:
+    """The pace of a run; some of its steps are timed, unless it is known how long they take."""
+    with explain_out_of_memory():
+        trial = Trial(sample)
+        if token_seconds is None:
+            LOG.info("timing steps of the proposed run")
+            token_seconds = trial.time_steps()
+        return trial.pace(token_seconds)
+
+
+def fill_device(sample: Sample, device: torch.device) -> Sample:
+    """On CUDA, the sample with the largest batches that fit into memory and make training clearly faster."""
+    if device.type != "cuda":
+        return sample
+    free = usable_memory(device)
+
+    def time_steps(sample: Sample) -> tuple[float, bool]:
+        """Seconds for a target token, and whether there is memory for twice the batch."""
+        with explain_out_of_memory():
+            trial = Trial(sample)
+            (_, peak), (seconds, _) = trial.take_largest_step(), trial.time_steps()
+        size = f"{sample.config.training.batch_tokens:,}"
+        LOG.info("batches of %s tokens: %s target tokens/s", size, f"{1 / seconds:,.0f}")
+        return seconds, 2 * (peak or 0) <= free
+
+    return with_largest_batches(sample, time_steps)
+
+
+def with_largest_batches(sample: Sample, time_steps: Callable[[Sample], tuple[float, bool]]) -> Sample:
+    """Double the batch as long as ``time_steps`` says that it fits and that tokens take clearly less time."""
+    seconds, fits = time_steps(sample)
+    while fits and 2 * sample.config.training.batch_tokens <= rule.largest_batch(sample.corpus_tokens):
+        larger = replace(sample, config=update(sample.config, **rule.twice_the_batch(sample.config)))
+        before, (seconds, fits) = seconds, time_steps(larger)
+        if before < rule.LEAST_GAIN * seconds:
+            break
+        sample = larger
+    return sample
+
+
+def update(config: Config, **sections: dict[str, Any]) -> Config:
+    """A copy of the config with these options, each checked as if it were read from a file."""
+    values = config.model_dump()
+    for section, options in sections.items():
+        values[section] |= options
+    return Config.model_validate(values)
 
 
 def usable_memory(device: torch.device) -> int:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from mt.data.corpus import evenly_spaced
 from mt.display import progress
 from mt.errors import DataError
 from mt.evaluation.analysis import ScoredSentence, sentence_scores
@@ -39,12 +40,11 @@ def rank_samples(
             "the model may have been trained on some of its sentences. Restore the old files."
         )
     count = len(validation.sources)
-    num_sentences = min(num_sentences, count)
-    indices = [count * number // num_sentences for number in range(num_sentences)]
+    indices = evenly_spaced(count, num_sentences).tolist()
     sources, references = (
         [texts[index] for index in indices] for texts in (validation.sources, validation.references)
     )
-    with progress(num_sentences, unit="sentences", description="translating") as advance:
+    with progress(len(indices), unit="sentences", description="translating") as advance:
         translations = translator.translate(sources, join_lines=True, advance=advance)
     scores = sentence_scores(translations, references)
     numbers = [index + 1 for index in indices]

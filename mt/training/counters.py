@@ -108,7 +108,7 @@ class Counters:
         return better or is_tie_at_0
 
     def reached_limit(self, training: TrainingConfig, validation: ValidationConfig) -> str | None:
-        """Why the run is finished, in words; None while it is not."""
+        """Why the run is finished, in words that begin or end with an option; None while it is not."""
         reached = {"max_steps": self.step, "max_epochs": self.epoch, "max_minutes": self.seconds / 60}
         for name, limit in training.limits.items():
             if reached[name] >= limit:

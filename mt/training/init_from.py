@@ -82,21 +82,18 @@ def load_initial_weights(model: Transformer, config: Config, tokenizers: tuple[T
         for side, old, new in zip(("src", "tgt"), load_tokenizers(run), tokenizers, strict=True)
         if side in origin.sides
     }
-    names: dict[nn.Parameter, list[str]] = {}
+    taken: dict[nn.Parameter, int] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
-        names.setdefault(parameter, []).append(name)
-    taken = {
-        parameter: same[0]
-        for parameter, same in names.items()
-        if {name.partition(".")[0] for name in same} & set(origin.chosen)
-    }
+        if name.partition(".")[0] in origin.chosen:
+            taken[parameter] = parameter.numel()
     with torch.no_grad():
-        for parameter, name in taken.items():
-            old = weights[name]
-            if len(old) < len(parameter):
-                old = grown(old, pieces["src" if name.startswith("src") else "tgt"])
-            parameter.copy_(old)
-    count, total = (sum(parameter.numel() for parameter in each) for each in (taken, names))
+        for name, parameter in model.named_parameters():
+            if parameter in taken:
+                old = weights[name]
+                if len(old) < len(parameter):
+                    old = grown(old, pieces["src" if name.startswith("src") else "tgt"])
+                parameter.copy_(old)
+    count, total = sum(taken.values()), sum(parameter.numel() for parameter in model.parameters())
     new = "".join(f", {len(rows):,} new entries ({side})" for side, rows in pieces.items() if rows)
     LOG.info("beginning from %s: %s of %s parameters%s", checkpoint.folder, f"{count:,}", f"{total:,}", new)
 

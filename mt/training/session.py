@@ -14,6 +14,7 @@ from mt.config.config import Config
 from mt.data.batches.batch import Batch, collate
 from mt.data.batches.sampler import ordered_batches
 from mt.data.batches.stream import BatchStream
+from mt.data.corpus import evenly_spaced
 from mt.data.prepare import Prepared
 from mt.display import progress
 from mt.errors import Interrupted, OverflowedLinesError, RunError
@@ -134,9 +135,7 @@ class Session:
             self._best_step = counters.step
         if self.progress is not None:
             rows = self.prepared.corpus.validation
-            count = min(self.config.validation.num_samples, len(rows))
-            # Spread evenly over the validation split.
-            indices = [len(rows) * number // count for number in range(count)]
+            indices = evenly_spaced(len(rows), self.config.validation.num_samples).tolist()
             samples = [Sample(rows[i]["src"], result.hypotheses[i], rows[i]["tgt"]) for i in indices]
             self.progress.validation(counters, result, samples, self._attention)
             self.progress.leave_out(time.perf_counter() - started)

@@ -18,8 +18,8 @@ from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.tokenizers.train import train_tokenizer
 from mt.errors import RunError
 from mt.inference.loaded_model import build_model
-from mt.preflight.text import Text, encode, look_at
-from mt.preflight.trial import VALIDATION_PASSES, ModelSize, Sample, Speed, Trial
+from mt.preflight.text import ExaminedCorpus, encode, examine
+from mt.preflight.trial import VALIDATION_PASSES, ModelSize, Sample, Trial
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
 from tests.fixture_types import MakeConfig
@@ -28,13 +28,13 @@ CPU = torch.device("cpu")
 
 
 @pytest.fixture
-def text(make_config: MakeConfig) -> Text:
+def text(make_config: MakeConfig) -> ExaminedCorpus:
     config = make_config()
-    return look_at(load_corpus(config.data), config)
+    return examine(load_corpus(config.data), config)
 
 
 @pytest.fixture
-def trial(make_config: MakeConfig, text: Text) -> Trial:
+def trial(make_config: MakeConfig, text: ExaminedCorpus) -> Trial:
     return Trial(Sample(make_config(), text, encode(make_config(), text)[0], 5.0))
 
 
@@ -67,12 +67,12 @@ def test_parameters_by_hand(make_config: MakeConfig) -> None:
     assert sum(size_of(shared, tgt, tgt).parts.values()) == sum(expected.values()) - 10 * d
 
 
-def test_the_pace_of_a_part_is_scaled_to_the_whole(make_config: MakeConfig, text: Text) -> None:
+def test_the_pace_of_a_part_is_scaled_to_the_whole(make_config: MakeConfig, text: ExaminedCorpus) -> None:
     config = make_config()
     part = replace(text, scale=2.0, validation_scale=3.0)
-    speed = Speed(1e-3, 1e-4)
     whole, scaled = (
-        Trial(Sample(config, examined, encode(config, text)[0], 5.0)).pace(speed) for examined in (text, part)
+        Trial(Sample(config, examined, encode(config, text)[0], 5.0)).pace((1e-3, 1e-4))
+        for examined in (text, part)
     )
     assert scaled.steps_per_epoch == 2 * whole.steps_per_epoch
     assert scaled.target_tokens_per_epoch == 2 * whole.target_tokens_per_epoch
@@ -91,7 +91,7 @@ def test_a_forward_pass_is_timed_by_the_token(trial: Trial, monkeypatch: pytest.
     ticks = count()
     monkeypatch.setattr(mt.preflight.trial, "time", SimpleNamespace(perf_counter=lambda: next(ticks)))
     num_tokens = sum(batch.num_target_tokens for batch in trial.batches.take((0, 0)).micro_batches)
-    assert trial.time_steps().forward_seconds == 1 / num_tokens
+    assert trial.time_steps()[1] == 1 / num_tokens
 
 
 @pytest.mark.parametrize(

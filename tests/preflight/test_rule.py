@@ -13,10 +13,11 @@ from mt.preflight.rule import (
     R_DROP_PASSES,
     SHAPES,
     USUAL_RATES,
-    Budget,
+    aligns_subwords,
     choose,
     ema_decay,
     num_subwords,
+    prefers_words,
     relative_cost,
     warmup_steps,
 )
@@ -29,7 +30,7 @@ BUDGETS = [10.0**power for power in range(3, 11)]
 
 def chosen(tokens: float, corpus_tokens: float, num_entries: int = 8000, longest: int = 32) -> dict[str, Any]:
     """The chosen options in one dictionary; no key is in two sections."""
-    sections = choose(Budget(1.0, tokens), corpus_tokens, num_entries, longest)
+    sections = choose(tokens, corpus_tokens, num_entries, longest)
     return {key: value for options in sections.values() for key, value in options.items()}
 
 
@@ -50,12 +51,12 @@ def test_warmup_is_at_most_a_tenth_and_the_rate_ends_near_zero(num_steps: int) -
 @pytest.mark.parametrize("corpus_tokens", [70_000, 170_000, 400_000, 2e6])
 def test_subwords_have_r_drop_or_are_aligned_but_never_both(corpus_tokens: float) -> None:
     for passes in range(1, 200):
-        budget = Budget(1.0, passes * corpus_tokens)
-        with_r_drop = chosen(budget.target_tokens, corpus_tokens)["r_drop"] > 0
-        assert not (with_r_drop and budget.aligns_subwords(corpus_tokens))
+        tokens = passes * corpus_tokens
+        with_r_drop = chosen(tokens, corpus_tokens)["r_drop"] > 0
+        assert not (with_r_drop and aligns_subwords(tokens, corpus_tokens))
         # Without R-Drop, words were ahead of subwords in each pair of runs.
-        assert with_r_drop or budget.prefers_words(corpus_tokens)
-    assert not Budget(1.0, 1000 * corpus_tokens).prefers_words(corpus_tokens)
+        assert with_r_drop or prefers_words(tokens, corpus_tokens)
+    assert not prefers_words(1000 * corpus_tokens, corpus_tokens)
 
 
 def test_no_vocabulary_is_larger_than_its_corpus_can_teach() -> None:

@@ -10,8 +10,10 @@ from mt.data.batches.stream import training_batches
 from mt.data.corpus import load_corpus
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.tokenizers.train import train_tokenizer
-from mt.preflight.forecast import Pace, forecast, warn_of_schedule
-from mt.preflight.text import Unknown, count_unknown, encode, look_at, num_running_words
+from mt.preflight.check import warn_of_schedule
+from mt.preflight.plan import plan_run
+from mt.preflight.text import Unknown, count_unknown, encode, examine, num_running_words
+from mt.preflight.trial import Pace
 from tests.fixture_types import MakeConfig
 
 # An epoch of 50 steps of 100 tokens, half a second a step.
@@ -44,7 +46,7 @@ def test_an_epoch_of_a_mix_is_estimated_from_a_part(make_config: MakeConfig, tmp
     config = make_config(f"data.mix={tmp_path / 'more.jsonl'} weight=20", "training.batch_tokens=20")
     corpus, num_steps = load_corpus(config.data), []
     for most in (300_000, 80):
-        text = look_at(corpus, config, most=most)
+        text = examine(corpus, config, most=most)
         pairs, _ = encode(config, text)
         num_steps.append(training_batches(config, pairs, text.tokenizers, None).num_steps(0) * text.scale)
     assert num_steps[1] == pytest.approx(num_steps[0], rel=0.1)
@@ -54,13 +56,13 @@ def test_what_is_examined_stands_for_the_whole(
     make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mt.preflight.text.MOST_EVALUATION_PAIRS", 4)
-    text = look_at(load_corpus(make_config().data), make_config(), most=40)
+    text = examine(load_corpus(make_config().data), make_config(), most=40)
     assert (text.scale, text.validation_scale) == (160 / 40, 12 / 4)
 
 
 def test_a_run_by_arithmetic(make_config: MakeConfig) -> None:
     config = make_config("training.max_steps=120", "validation.every_steps=50", "checkpoint.every_steps=40")
-    run = forecast(config, PACE)
+    run = plan_run(config, PACE)
     assert (run.num_steps, run.ended_by) == (120, "training.max_steps")
     # Validated at 50, 100 and 120; saved at 40, 80 and 120.
     assert (run.num_validations, run.num_checkpoints) == (3, 3)
@@ -68,7 +70,7 @@ def test_a_run_by_arithmetic(make_config: MakeConfig) -> None:
     at_epochs = make_config(
         "training.max_steps=120", "checkpoint.every_steps=40", "checkpoint.every_epochs=1"
     )
-    assert forecast(at_epochs, PACE).num_checkpoints == 5
+    assert plan_run(at_epochs, PACE).num_checkpoints == 5
     assert (run.validating_seconds, run.seconds) == (9, 10 + 60 + 9 + 3)
 
 
@@ -84,7 +86,7 @@ def test_a_run_by_arithmetic(make_config: MakeConfig) -> None:
 def test_the_limit_that_is_met_first(
     make_config: MakeConfig, limits: list[str], num_steps: int, ended_by: str, slack: float
 ) -> None:
-    run = forecast(make_config("training.max_steps=null", *(f"training.{limit}" for limit in limits)), PACE)
+    run = plan_run(make_config("training.max_steps=null", *(f"training.{limit}" for limit in limits)), PACE)
     assert (run.num_steps, run.ended_by, run.is_certain, run.slack) == (num_steps, ended_by, True, slack)
 
 
@@ -105,9 +107,9 @@ def test_patience_alone_gives_the_earliest_end(
 ) -> None:
     patience = ("training.max_steps=null", "validation.patience=3", "validation.every_steps=10")
     config = make_config(*patience, *options)
-    run = forecast(config, PACE)
+    run = plan_run(config, PACE)
     # The first validation is a gain, the three after it may be none.
     assert (run.num_steps, run.ended_by, run.is_certain) == (40, "validation.patience", False)
-    warnings = list(warn_of_schedule(config, run))
+    warnings = list(warn_of_schedule(run))
     assert len(warnings) == (warning is not None)
     assert all(warning in text for text in warnings if warning)

@@ -13,11 +13,10 @@ from mt.config.config import Config
 from mt.config.data import DataConfig
 from mt.config.load import load_config
 from mt.data.corpus import load_corpus
-from mt.preflight import budget, init, rule
-from mt.preflight.budget import FEWEST_STEPS, cost_of, num_steps_within, take_sample, with_largest_batches
-from mt.preflight.forecast import Pace
-from mt.preflight.init import propose_config
-from mt.preflight.trial import FIXED_SECONDS, Sample, Speed
+from mt.preflight import init, rule, trial
+from mt.preflight.init import cost_of, propose_config
+from mt.preflight.plan import FEWEST_STEPS, num_steps_within
+from mt.preflight.trial import FIXED_SECONDS, Pace, Sample, take_sample, with_largest_batches
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
 from mt.training.schedule import learning_rate
@@ -37,14 +36,15 @@ def set_pace(monkeypatch: pytest.MonkeyPatch) -> SetPace:
     def choose(step_seconds: float = 0.2) -> list[Config]:
         timed: list[Config] = []
 
-        def measure(sample: Sample, speed: Speed | None = None) -> tuple[Speed, Pace]:
-            if speed is None:
+        def measure(sample: Sample, token_seconds: tuple[float, float] | None = None) -> Pace:
+            if token_seconds is None:
                 timed.append(sample.config)
                 seconds = cost_of(sample) * step_seconds / (0.9 * 1024)
-                speed = Speed(seconds, seconds / 3)
-            num_steps = sample.corpus_tokens / (0.9 * sample.config.training.batch_tokens)
-            step = speed.token_seconds * sample.corpus_tokens / num_steps
-            return speed, Pace(num_steps, sample.corpus_tokens, step, VALIDATION, CHECKPOINT, START)
+                token_seconds = seconds, seconds / 3
+            tokens = sample.corpus_tokens
+            num_steps = tokens / (0.9 * sample.config.training.batch_tokens)
+            step = token_seconds[0] * tokens / num_steps
+            return Pace(num_steps, tokens, step, VALIDATION, CHECKPOINT, START, token_seconds=token_seconds)
 
         monkeypatch.setattr(init, "measure", measure)
         return timed
@@ -72,15 +72,15 @@ def corpus_tokens(corpus: Path) -> int:
 
 
 def test_the_time_to_align_all_pairs_counts(make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, align = [0.0], vars(budget)["align"]
+    clock, align = [0.0], vars(trial)["align"]
 
     def align_slowly(pairs: Any) -> Any:
         clock[0] += 10.0
         return align(pairs)
 
-    monkeypatch.setattr(budget, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
-    monkeypatch.setattr(budget, "align", align_slowly)
-    monkeypatch.setattr(budget, "PAIRS_ENCODED", 40)
+    monkeypatch.setattr(trial, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    monkeypatch.setattr(trial, "align", align_slowly)
+    monkeypatch.setattr(trial, "PAIRS_ENCODED", 40)
     corpus = load_corpus(make_config().data)
     seconds = [
         take_sample(corpus, make_config(f"training.guided_alignment={weight}"), 3.0).start_seconds
