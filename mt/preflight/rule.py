@@ -11,12 +11,16 @@ from mt.config.model import ModelConfig
 VOCABULARIES = ((1e5, 2000), (2.5e5, 4000), (2e6, 8000), (1e7, 12_000), (5e7, 16_000), (math.inf, 32_000))
 # A vocabulary of one language needs the 256 bytes and the frequent pairs, however small the corpus is. One
 # with an unsegmented script must have room for subwords besides up to two thousand characters.
-FEWEST_ENTRIES, FEWEST_ENTRIES_IF_UNSEGMENTED = 1000, 4000
+FEWEST_ENTRIES = 1000
+FEWEST_ENTRIES_IF_UNSEGMENTED = 4000
 # Up to this many running words per side, words with guided alignment are ahead of BPE, unless more than this
 # share of the running words in a held-out text is unknown.
-FEW_WORDS, MOST_UNKNOWN_OF_FEW = 100_000, 0.25
+FEW_WORDS = 100_000
+MOST_UNKNOWN_OF_FEW = 0.25
 # The same for a short run: its passes in a time, and the limits of running words and of the unknown share.
-FEW_PASSES, FEW_WORDS_IN_SHORT_RUNS, MOST_UNKNOWN_IN_SHORT_RUNS = 40, 2_000_000, 0.1
+FEW_PASSES = 40
+FEW_WORDS_IN_SHORT_RUNS = 2_000_000
+MOST_UNKNOWN_IN_SHORT_RUNS = 0.1
 # The weight of the alignment loss for so few words, or for subwords, and the share of pairs with a word to be
 # copied.
 ALIGNMENT_OF_FEW, UNKNOWN_SHARE_OF_FEW = 0.5, 0.1
@@ -25,7 +29,9 @@ ALIGNMENT_OF_FEW, UNKNOWN_SHARE_OF_FEW = 0.5, 0.1
 MOST_UNKNOWN_OF_CLOSED, ALIGNMENT_OF_CLOSED = 0.005, 0.1
 # The fewest and the most pairs in a held-out split: more than `mt check` requires, because choosing by a hash
 # is not exact, and no more than a validation has time for.
-FEWEST_HELD_OUT, MOST_HELD_OUT, LARGEST_HELD_OUT_FRACTION = 140, 1000, 0.15
+FEWEST_HELD_OUT = 140
+MOST_HELD_OUT = 1000
+LARGEST_HELD_OUT_FRACTION = 0.15
 # The most passes, and target tokens in a pass, for which subwords are aligned.
 PASSES_OF_ALIGNED, TOKENS_OF_ALIGNED = 20, 3_000_000
 # Most passes over the corpus, and dropout: sentences that are seen a few times are not memorised.

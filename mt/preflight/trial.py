@@ -4,7 +4,6 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -84,10 +83,10 @@ class ModelSize:
         parts = Counter[str]()
         for name, parameter in model.named_parameters():
             parts[name.split(".")[0]] += parameter.numel()
-        weights, moments = parts.total(), count_moments(model, config.training)
+        weights = FLOAT_BYTES * parts.total()
+        moments = FLOAT_BYTES * count_moments(model, config.training)
         average = 0 if config.training.ema_decay is None else weights
-        numbers = {"weights": weights, "gradients": weights, "moments": moments, "average": average}
-        return cls(dict(parts), {name: FLOAT_BYTES * number for name, number in numbers.items()})
+        return cls(parts, {"weights": weights, "gradients": weights, "moments": moments, "average": average})
 
     @property
     def num_parameters(self) -> int:
@@ -240,33 +239,29 @@ def measure(sample: Sample, token_seconds: tuple[float, float] | None = None) ->
 
 
 def fill_device(sample: Sample, device: torch.device) -> Sample:
-    """On CUDA, the sample with the largest batches that fit into memory and make training clearly faster."""
+    """On CUDA, double the batch as long as it fits into memory and tokens take clearly less time."""
     if device.type != "cuda":
         return sample
     free = usable_memory(device)
-
-    def time_steps(sample: Sample) -> tuple[float, bool]:
-        """Seconds for a target token, and whether there is memory for twice the batch."""
-        with explain_out_of_memory():
-            trial = Trial(sample)
-            (_, peak), (seconds, _) = trial.take_largest_step(), trial.time_steps()
-        size = f"{sample.config.training.batch_tokens:,}"
-        LOG.info("batches of %s tokens: %s target tokens/s", size, f"{1 / seconds:,.0f}")
-        return seconds, 2 * (peak or 0) <= free
-
-    return with_largest_batches(sample, time_steps)
-
-
-def with_largest_batches(sample: Sample, time_steps: Callable[[Sample], tuple[float, bool]]) -> Sample:
-    """Double the batch as long as ``time_steps`` says that it fits and that tokens take clearly less time."""
-    seconds, fits = time_steps(sample)
-    while fits and 2 * sample.config.training.batch_tokens <= rule.largest_batch(sample.corpus_tokens):
+    seconds, peak = try_batch(sample)
+    most_tokens = rule.largest_batch(sample.corpus_tokens)
+    while 2 * peak <= free and 2 * sample.config.training.batch_tokens <= most_tokens:
         larger = replace(sample, config=update(sample.config, **rule.twice_the_batch(sample.config)))
-        before, (seconds, fits) = seconds, time_steps(larger)
+        before, (seconds, peak) = seconds, try_batch(larger)
         if before < rule.LEAST_GAIN * seconds:
             break
         sample = larger
     return sample
+
+
+def try_batch(sample: Sample) -> tuple[float, int]:
+    """Seconds for a target token, and the most memory that was used."""
+    with explain_out_of_memory():
+        trial = Trial(sample)
+        (_, peak), (seconds, _) = trial.take_largest_step(), trial.time_steps()
+    size = f"{sample.config.training.batch_tokens:,}"
+    LOG.info("batches of %s tokens: %s target tokens/s", size, f"{1 / seconds:,.0f}")
+    return seconds, peak or 0
 
 
 def update(config: Config, **sections: dict[str, Any]) -> Config:

@@ -33,11 +33,6 @@ def text(make_config: MakeConfig) -> ExaminedCorpus:
     return examine(load_corpus(config.data), config)
 
 
-@pytest.fixture
-def trial(make_config: MakeConfig, text: ExaminedCorpus) -> Trial:
-    return Trial(Sample(make_config(), text, encode(make_config(), text)[0], 5.0))
-
-
 def tokenizer_of(num_words: int) -> Tokenizer:
     words = " ".join(f"w{number}" for number in range(num_words))
     return train_tokenizer([words], TokenizerConfig(min_frequency=1))
@@ -87,8 +82,10 @@ def test_the_pace_of_a_part_is_scaled_to_the_whole(make_config: MakeConfig, text
     assert whole.start_seconds > 5.0
 
 
-def test_a_forward_pass_is_timed_by_the_token(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
-    ticks = count()
+def test_a_forward_pass_is_timed_by_the_token(
+    make_config: MakeConfig, text: ExaminedCorpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial, ticks = Trial(Sample(make_config(), text, encode(make_config(), text)[0], 5.0)), count()
     monkeypatch.setattr(mt.preflight.trial, "time", SimpleNamespace(perf_counter=lambda: next(ticks)))
     num_tokens = sum(batch.num_target_tokens for batch in trial.batches.take((0, 0)).micro_batches)
     assert trial.time_steps()[1] == 1 / num_tokens

@@ -73,13 +73,6 @@ def test_a_corpus_name_that_yaml_would_misread(character: str, tmp_path: Path) -
     assert proposed_config(corpus, tmp_path).data.path == str(corpus)
 
 
-def test_words_are_chosen_where_nearly_all_are_known(tmp_path: Path) -> None:
-    write_corpus(tmp_path / "corpus", 1000, 40)
-    text = proposed(tmp_path / "corpus")
-    assert "Vocabulary: 44 source and 44 target entries" in text
-    assert "guided_alignment: 0.1" in text
-
-
 def test_one_long_line_does_not_decide_the_length_of_all(tmp_path: Path) -> None:
     rows = [(f"a {number}", f"ein {number}") for number in range(200)]
     # Given, so that the long line is not held out.
@@ -165,6 +158,7 @@ def test_a_check_does_not_warn_of_what_is_proposed(
     config = proposed_config(tmp_path / "corpus", tmp_path, "training.device=cpu")
     assert config.tokenizer.kind == kind
     assert config.copies_words == (kind == "word")
+    assert kind == "bpe" or config.training.guided_alignment == 0.1
     # Whatever this machine computes fast.
     assert config.training.precision == "mixed"
     warnings = preflight(config, RunDirectory(tmp_path / "run"), lambda section: None).warnings

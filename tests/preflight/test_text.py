@@ -41,7 +41,10 @@ def test_running_words() -> None:
     assert num_running_words(datasets.Dataset.from_dict({"src": ["a b c d e"], "tgt": ["两只狗"]})) == 4
 
 
-def test_an_epoch_of_a_mix_is_estimated_from_a_part(make_config: MakeConfig, tmp_path: Path) -> None:
+def test_an_epoch_of_a_mix_is_estimated_from_a_part(
+    make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mt.preflight.text.MOST_EVALUATION_PAIRS", 4)
     (tmp_path / "more.jsonl").write_text('{"en": "x y", "de": "y x"}\n' * 30)
     config = make_config(f"data.mix={tmp_path / 'more.jsonl'} weight=20", "training.batch_tokens=20")
     corpus, num_steps = load_corpus(config.data), []
@@ -50,14 +53,7 @@ def test_an_epoch_of_a_mix_is_estimated_from_a_part(make_config: MakeConfig, tmp
         pairs, _ = encode(config, text)
         num_steps.append(training_batches(config, pairs, text.tokenizers, None).num_steps(0) * text.scale)
     assert num_steps[1] == pytest.approx(num_steps[0], rel=0.1)
-
-
-def test_what_is_examined_stands_for_the_whole(
-    make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("mt.preflight.text.MOST_EVALUATION_PAIRS", 4)
-    text = examine(load_corpus(make_config().data), make_config(), most=40)
-    assert (text.scale, text.validation_scale) == (160 / 40, 12 / 4)
+    assert (text.scale, text.validation_scale) == (190 / 80, 12 / 4)
 
 
 def test_a_run_by_arithmetic(make_config: MakeConfig) -> None:
