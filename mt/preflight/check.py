@@ -185,7 +185,8 @@ def _length_section(text: ExaminedCorpus, src: Numbers, tgt: Numbers, dropped: M
 
 
 def _memory_section(model_size: ModelSize, largest: Batch, peak: int | None) -> Section:
-    known, (rows, src), tgt = model_size.num_bytes, largest.src_ids.shape, largest.labels.size(1)
+    known, tgt = model_size.num_bytes, largest.labels.size(1)
+    rows, src = largest.src_ids.shape
     details = [("batch", f"{rows} x {src} source and {tgt} target tokens")]
     details += [(name, size(num_bytes)) for name, num_bytes in known.items() if num_bytes]
     summary = f"{size(sum(known.values()))}, and activations, which cannot be measured on this device"

@@ -1,6 +1,5 @@
 """`mt init`: inspect a corpus, and propose a config for it and a budget."""
 
-import math
 import textwrap
 import time
 from collections import Counter
@@ -31,7 +30,6 @@ from mt.preflight.text import (
 )
 from mt.preflight.trial import Sample, fill_device, measure, take_sample, update
 
-ROUND_MINUTES = (1, 2, 3, 5, 7, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240)
 # Options written even where they are the default; others only where they are not, or have none.
 ALWAYS = """
 data.max_length tokenizer.kind tokenizer.min_frequency tokenizer.max_size model.d_model model.num_heads
@@ -68,15 +66,16 @@ def propose_config(data: DataConfig, minutes: float | None = None) -> Proposal:
     start = Config(data=data, training=TrainingConfig(max_steps=1, precision="mixed"))
     num_words = num_running_words(corpus.train)
     num_tokens = num_words + len(corpus.train)
-    subwords = _subwords(corpus, start, num_words)
-    words = _words(corpus, start, num_words, subwords[0].tokenizer.max_size)
+    hint = unsegmented_hint(start, corpus.train)
+    subwords = _subwords(corpus, start, num_words, hint)
+    words = None if hint else _words(corpus, start, num_words, subwords[0].tokenizer.max_size)
     is_generated = words and words[0].training.guided_alignment == rule.ALIGNMENT_OF_CLOSED
     always = is_generated or num_words <= rule.FEW_WORDS
     take = cache(partial(take_sample, corpus, load_seconds=load_seconds))
 
     def choose(rate: float) -> tuple[Sample, str, float]:
         """The settings and minutes where the usual model is trained on ``rate`` target tokens per second."""
-        budget = sensible_minutes(num_tokens, rate) if minutes is None else minutes
+        budget = rule.sensible_minutes(num_tokens, rate) if minutes is None else minutes
         run_tokens = 60 * budget * rate
         # A run learns more from words if it is short, or if the text is short or generated.
         config, why = words if words and (always or rule.prefers_words(run_tokens, num_tokens)) else subwords
@@ -94,7 +93,8 @@ def propose_config(data: DataConfig, minutes: float | None = None) -> Proposal:
     step_seconds, forward_seconds = pace.token_seconds
     best, why, budget = choose(cost_of(usual) / step_seconds)
     if best.config != usual.config:
-        sample, cost = fill_device(best, device), cost_of(best) / cost_of(usual)
+        sample = fill_device(best, device)
+        cost = cost_of(best) / cost_of(usual)
         seconds = cost * step_seconds, cost * forward_seconds
         pace = measure(sample, seconds if sample is best else None)
     plan = fit(sample.config, budget, pace)
@@ -143,10 +143,9 @@ def _load(data: DataConfig) -> tuple[Corpus, DataConfig, float]:
     return load_corpus(data), data, time.perf_counter() - started
 
 
-def _subwords(corpus: Corpus, start: Config, num_words: float) -> Tokenized:
+def _subwords(corpus: Corpus, start: Config, num_words: float, hint: str | None) -> Tokenized:
     """BPE, of characters and with one vocabulary for a script without spaces between words."""
     sample = evenly_spaced_pairs(corpus.train, PAIRS_COUNTED)
-    hint = unsegmented_hint(start, corpus.train)
     shared = hint is not None or have_common_letters(sample["src"], sample["tgt"])
     entries = rule.num_subwords(num_words, shared=shared, unsegmented=hint is not None)
     kind, name, why = ("bpe", "BPE", "")
@@ -163,8 +162,6 @@ def _subwords(corpus: Corpus, start: Config, num_words: float) -> Tokenized:
 
 def _words(corpus: Corpus, start: Config, num_words: float, num_subwords: int) -> Tokenized | None:
     """Words if they are few and all known, as in generated text, or if that is best in a short run."""
-    if unsegmented_hint(start, corpus.train) is not None:
-        return None
     try:
         text = examine(corpus, start)
     except DataError:
@@ -184,12 +181,6 @@ def _words(corpus: Corpus, start: Config, num_words: float, num_subwords: int) -
         f"Tokenizer: words; up to {unknown:.1%} of those in the held-out text are unknown and will be "
         f"copied. {short} (about {num_words:,.0f} running words), words are learnt faster than subwords.",
     )
-
-
-def sensible_minutes(corpus_tokens: float, rate: float) -> float:
-    """The time that suits a corpus if the usual model is trained on ``rate`` target tokens per second."""
-    needed = rule.sensible_passes(corpus_tokens) * corpus_tokens / rate / 60
-    return next((minutes for minutes in ROUND_MINUTES if minutes >= needed), 60 * math.ceil(needed / 60))
 
 
 def cost_of(sample: Sample) -> float:

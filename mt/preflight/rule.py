@@ -58,6 +58,8 @@ AVERAGED_SHARE = 0.04
 LEAST_COST = 0.5
 # More passes than this over the same sentences do not help.
 MOST_PASSES = 1000
+# Budgets that are proposed, up to four hours; longer ones are whole hours.
+ROUND_MINUTES = (1, 2, 3, 5, 7, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240)
 
 
 @dataclass(frozen=True)
@@ -210,6 +212,9 @@ def ema_decay(num_steps: int) -> float:
     return min(0.9995, round(1 - 1 / max(10, AVERAGED_SHARE * num_steps), 4))
 
 
-def sensible_passes(corpus_tokens: float) -> float:
-    """Passes that are worth their time: fewer over a large corpus, where each of them teaches more."""
-    return min(45.0, max(3.0, 25 * math.sqrt(400_000 / corpus_tokens)))
+def sensible_minutes(corpus_tokens: float, rate: float) -> float:
+    """The time that suits a corpus if `REFERENCE_MODEL` is trained on ``rate`` target tokens per second."""
+    # Fewer passes over a large corpus, where each of them teaches more.
+    num_passes = min(45.0, max(3.0, 25 * math.sqrt(400_000 / corpus_tokens)))
+    needed = num_passes * corpus_tokens / rate / 60
+    return next((minutes for minutes in ROUND_MINUTES if minutes >= needed), 60 * math.ceil(needed / 60))

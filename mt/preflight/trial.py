@@ -152,10 +152,12 @@ class Trial:
         self._sample, self._device = sample, device
 
     def take_largest_step(self) -> tuple[Batch, int | None]:
-        """Train on the largest batch of the first epoch; also return the peak of memory, None if unknown."""
+        """Train on the largest batch of the first epoch; return it and the peak of memory, if known."""
         batch = self.batches.largest_batch(0)
         self._train_state.finish(self._train_state.launch(StepBatches.of(batch)))
-        return batch, peak_memory(self._device)
+        if self._device.type == "cuda":
+            return batch, torch.cuda.max_memory_allocated(self._device)
+        return batch, system.peak_memory() if self._device.type == "cpu" else None
 
     def time_steps(self) -> tuple[float, float]:
         """Seconds of the first steps of the run, and of a forward pass, for each target token."""
@@ -187,7 +189,8 @@ class Trial:
 
     def pace(self, token_seconds: tuple[float, float]) -> Pace:
         """What the run does, and how long each part takes if steps and forward passes take so long."""
-        text, (step_seconds, forward_seconds) = self._sample.text, token_seconds
+        text = self._sample.text
+        step_seconds, forward_seconds = token_seconds
         self.batches.epoch(0)
         started = time.perf_counter()
         num_steps, num_tokens = self.batches.num_steps(1), self.batches.num_target_tokens(1)
@@ -258,7 +261,8 @@ def try_batch(sample: Sample) -> tuple[float, int]:
     """Seconds for a target token, and the most memory that was used."""
     with explain_out_of_memory():
         trial = Trial(sample)
-        (_, peak), (seconds, _) = trial.take_largest_step(), trial.time_steps()
+        _, peak = trial.take_largest_step()
+        seconds, _ = trial.time_steps()
     size = f"{sample.config.training.batch_tokens:,}"
     LOG.info("batches of %s tokens: %s target tokens/s", size, f"{1 / seconds:,.0f}")
     return seconds, peak or 0
@@ -275,10 +279,3 @@ def update(config: Config, **sections: dict[str, Any]) -> Config:
 def usable_memory(device: torch.device) -> int:
     """Free bytes on a CUDA device, or all that this process may use on the CPU, whose memory MPS shares."""
     return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else system.usable_memory()
-
-
-def peak_memory(device: torch.device) -> int | None:
-    """The most bytes that this process has used, on CUDA those of its tensors; None if unknown."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    return system.peak_memory() if device.type == "cpu" else None

@@ -30,9 +30,6 @@ class Report:
         (value,) = [value for key, value in self.sections[section].details if key == name]
         return value
 
-    def all_details(self) -> list[tuple[str, str]]:
-        return list(chain.from_iterable(section.details for section in self.sections.values()))
-
 
 Check = Callable[..., Report]
 
@@ -82,22 +79,13 @@ def test_figures_by_hand(check: Check, tiny_corpus: Path, tmp_path: Path) -> Non
     assert report.detail("disk", "checkpoints").startswith("4, and each new best")
     # Each fact is said once.
     summaries = [section.summary for section in report.sections.values()]
-    assert len({*summaries, *report.all_details()}) == len(summaries) + len(report.all_details())
+    details = list(chain.from_iterable(section.details for section in report.sections.values()))
+    assert len({*summaries, *details}) == len(summaries) + len(details)
     # Nothing was written.
     assert list(tmp_path.iterdir()) == []
 
 
-def test_targets_without_text_are_warned_of(check: Check, tiny_corpus: Path, tmp_path: Path) -> None:
-    corpus = shutil.copytree(tiny_corpus, tmp_path / "corpus")
-    file = corpus / "validation.de"
-    lines = file.read_text(encoding="utf-8").splitlines()
-    file.write_text("".join(f"{line}\n" for line in [lines[0], "", *lines[2:4], " ", *lines[5:]]))
-    warnings = check(f"data.path={corpus}").conclusion.warnings
-    [warning] = [warning for warning in warnings if "cannot be scored" in warning]
-    assert re.search(r"validation split .* 2 empty targets, the first in pair 2", warning)
-
-
-def test_leaked_pairs_are_warned_of_unless_they_are_removed(
+def test_empty_targets_are_warned_of_and_leaked_pairs_unless_they_are_removed(
     check: Check, tiny_corpus: Path, tmp_path: Path
 ) -> None:
     corpus = shutil.copytree(tiny_corpus, tmp_path / "corpus")
@@ -105,9 +93,14 @@ def test_leaked_pairs_are_warned_of_unless_they_are_removed(
         first = (corpus / f"test.{side}").read_text(encoding="utf-8").splitlines()[0]
         with (corpus / f"train.{side}").open("a", encoding="utf-8") as file:
             file.write(f"{first}\n")
+    targets = corpus / "validation.de"
+    lines = targets.read_text(encoding="utf-8").splitlines()
+    targets.write_text("".join(f"{line}\n" for line in [lines[0], "", *lines[2:4], " ", *lines[5:]]))
     for options, is_due in (([], True), (["cleaning.remove_leaks=true"], False)):
         report = check(f"data.path={corpus}", *options)
         assert any("remove_leaks: true" in warning for warning in report.conclusion.warnings) == is_due
+        [warning] = [warning for warning in report.conclusion.warnings if "cannot be scored" in warning]
+        assert re.search(r"validation split .* 2 empty targets, the first in pair 2", warning)
         texts = [*report.conclusion.warnings, *(value for _, value in report["corpus"].details)]
         assert sum(text.startswith("also in training: ") for text in texts) == 1
 
