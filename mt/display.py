@@ -27,6 +27,11 @@ def visible(text: str) -> str:
     return _HIDDEN.sub(lambda hidden: hidden[0].encode("unicode_escape").decode(), text)
 
 
+def shown(path: object) -> str:
+    r"""A path, or another name, on one line: as `visible`, with tabs and line breaks escaped as well."""
+    return visible(str(path)).replace("\t", r"\t").replace("\n", r"\n")
+
+
 def one_line(text: str, max_length: int = 1000) -> str:
     """``text`` on one line, without control characters, and shortened if it is long."""
     line = visible(" ".join(text.split()))

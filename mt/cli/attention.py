@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 from typer import Argument, Option
 
 from mt.cli import options
-from mt.cli.lines import STDIN_NAME, lines_of
 from mt.cli.logs import invite_typing, say, show_logs
+from mt.data.sources.text import STDIN_NAME, lines_of
 from mt.display import counted
 from mt.errors import DataError
 
@@ -88,7 +88,7 @@ def _read(
         return options.on_one_line(sentences), None
     if file is None:
         invite_typing("Type a sentence and press Enter;")
-    lines = list(lines_of(file))
+    lines = list(lines_of(file, "pairs" if target_column else "sentences"))
     if not target_column:
         return lines, None
     name = str(file or STDIN_NAME)

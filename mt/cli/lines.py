@@ -13,79 +13,36 @@ from unicodedata import normalize
 
 from mt.cli.logs import STDIN, invite_typing
 from mt.cli.options import on_one_line
+from mt.data.sources.text import GZIP, STDIN_NAME, lines_of, why_not_text
 from mt.display import counted, one_line, progress
 from mt.errors import DataError, LinesError
 from mt.special_tokens import UNK_ID
-from mt.system import wait_for_input
 
 if TYPE_CHECKING:
     from mt.inference.segments import Translation
     from mt.inference.translator import Translator
 
 MOST_LINES_AT_ONCE = 4000
-# Because a device such as /dev/zero is one endless line.
-MAX_LINE_BYTES = 10_000_000
-STDIN_NAME = "standard input"
 NUM_NAMED = 5
 MOST_CHARACTERS = 40
 
 ItemT = TypeVar("ItemT")
 
 
-def why_not_text(line: str, name: str, number: int) -> str | None:
-    """Describe why a line, with undecodable bytes as surrogates, is not UTF-8; None for a line that is."""
-    try:
-        line.encode("utf-8", "surrogateescape").decode("utf-8")
-    except UnicodeDecodeError as error:
-        return (
-            f"{name}, line {number} is not UTF-8 ({error.reason} at byte {error.start}). "
-            "Convert it, for example with iconv -f latin1 -t utf-8."
-        )
-    return None
-
-
 def count_lines(file: Path) -> int | None:
-    """Count the ends of lines in a file; None for a pipe, which can be read only once, or no file."""
+    """Count the ends of lines in a file; None for a pipe, which can be read only once, gzip, or no file."""
     if not file.is_file():
         return None
     with file.open("rb") as stream:
+        if stream.peek(2).startswith(GZIP):
+            return None
         return sum(block.count(b"\n") for block in iter(lambda: stream.read(1 << 20), b""))
-
-
-def lines_of(file: Path | None, *, keep_bad: bool = False) -> Iterator[str]:
-    """Yield the lines of a file, or of standard input; ``keep_bad`` keeps those that are not UTF-8.
-
-    Lines end at line feeds only, so that there are as many as ``wc -l`` counts.
-    """
-    name = STDIN_NAME if file is None else str(file)
-    try:
-        if file is None:
-            # Otherwise reading would end where nothing has arrived yet.
-            wait_for_input(STDIN)
-        # The reading thread opens and closes the file itself: closing it in another thread, or exiting
-        # Python, would wait for input, and using sys.stdin would make Python abort.
-        with open(STDIN if file is None else file, "rb", closefd=file is not None) as stream:
-            raw_lines = iter(lambda: stream.readline(MAX_LINE_BYTES + 2), b"")
-            for number, raw in enumerate(raw_lines, start=1):
-                # Its end has at most two bytes.
-                text = raw.removesuffix(b"\n").removesuffix(b"\r")
-                if len(text) > MAX_LINE_BYTES:
-                    raise DataError(
-                        f"{name}, line {number} is longer than {MAX_LINE_BYTES:,} bytes: break it into "
-                        "shorter lines."
-                    )
-                line = text.decode("utf-8-sig" if number == 1 else "utf-8", "surrogateescape")
-                if not keep_bad and (reason := why_not_text(line, name, number)):
-                    raise DataError(reason)
-                yield line
-    except OSError as error:
-        raise DataError(f"{name} cannot be read: {error.strerror}.") from error
 
 
 def read_dictionary(file: Path) -> dict[str, str]:
     """Read a dictionary from lines of ``source<TAB>target``; empty lines are skipped."""
     entries: dict[str, str] = {}
-    for number, line in enumerate(lines_of(file), start=1):
+    for number, line in enumerate(lines_of(file, "pairs"), start=1):
         parts = [" ".join(part.split()) for part in line.split("\t")]
         if not any(parts):
             continue

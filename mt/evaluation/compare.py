@@ -8,6 +8,7 @@ import torch
 
 from mt.config.load import load_config
 from mt.data.sources.source import Split
+from mt.data.sources.text import lines_of
 from mt.device import choose_device
 from mt.display import counted, visible
 from mt.errors import ConfigError, DataError
@@ -17,7 +18,6 @@ from mt.evaluation.scores import MAX_RESAMPLED_LINES, Compared, paired_bootstrap
 from mt.evaluation.test_set import (
     EvaluationSet,
     load_evaluation_set,
-    read_lines,
     warn_of_leaks,
     warn_of_other_split,
 )
@@ -94,7 +94,7 @@ def run_comparison(
 
 
 def _read(file: Path, test_set: EvaluationSet) -> list[str]:
-    lines, count = read_lines(file), len(test_set.references)
+    lines, count = [*lines_of(file)], len(test_set.references)
     if len(lines) != count:
         raise DataError(
             f"{file} has {counted(len(lines), 'line')}, but {test_set.where} has "

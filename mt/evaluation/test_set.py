@@ -20,10 +20,10 @@ from mt.data.corpus import load_corpus, load_parts, load_split
 from mt.data.corpus_report import recorded_fingerprints
 from mt.data.sources.find import find_source
 from mt.data.sources.source import Split
+from mt.data.sources.text import lines_of
 from mt.data.text_form import TextForm
 from mt.display import visible
 from mt.errors import ConfigError, DataError
-from mt.files import read_text
 from mt.run_directory import RunDirectory
 
 LOG = logging.getLogger(__name__)
@@ -157,15 +157,6 @@ def warn_of_leaks(test_set: EvaluationSet, config: Config) -> None:
         )
 
 
-def read_lines(file: Path) -> list[str]:
-    """Read the lines of a UTF-8 file; lines end at line feeds only."""
-    try:
-        text = read_text(file, max_bytes=2**32)
-    except OSError as error:
-        raise DataError(f"{file} cannot be read: {error.strerror}.") from error
-    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
-
-
 def _for_file_name(text: str) -> str:
     # A file name may have 255 bytes, and a Chinese character takes three.
     short = re.sub(r"[^\w.-]+", "-", text).encode()[:60].decode(errors="ignore")
@@ -190,7 +181,7 @@ def load_standard_set(name: str, data: DataConfig) -> datasets.Dataset:
     try:
         files = [dataset.get_source_file(languages), *dataset.get_reference_files(languages)]
         # As sacreBLEU reads them: a carriage return does not end a line.
-        sources, references, *others = ([line.strip() for line in read_lines(Path(file))] for file in files)
+        sources, references, *others = ([line.strip() for line in lines_of(Path(file))] for file in files)
         if len(sources) != len(references):
             raise EOFError
     # Servers, archives and locks fail in many ways; sacreBLEU reports a wrong checksum by SystemExit.

@@ -199,7 +199,10 @@ def test_unknown_words_are_reported_once(call: Call, monkeypatch: pytest.MonkeyP
         (["words.tsv"], "mt translate --file words.tsv"),
         (["runs/tiny", "Anna"], "runs/tiny is a run, not a sentence: give it with --run runs/tiny"),
         (["--file", "words.tsv", "Anna"], "give sentences or --file, not both"),
-        (["--file", "nowhere.txt"], "nowhere.txt cannot be read: No such file"),
+        (
+            ["--file", "nowhere.txt"],
+            "nowhere.txt cannot be read (No such file or directory): check its name.",
+        ),
         (
             ["--max-length", "3", "--min-length", "4", "Anna"],
             "at least 4 tokens and EOS do not fit into 4",

@@ -10,7 +10,7 @@ from mt.builtin.primer import MAX_TRAIN_PAIRS, primer_pairs
 from mt.builtin.reverse import reverse_pairs
 from mt.config.data import IMPORTED, DataConfig
 from mt.config.sources import parse_mix
-from mt.data.sources.read import TABLE_FORMATS, parallel_part, table_format, table_part, text_lines
+from mt.data.sources.read import TABLE_FORMATS, parallel_part, table_format, table_part
 from mt.data.sources.source import (
     SPLIT_NAMES,
     NumberedPair,
@@ -20,8 +20,8 @@ from mt.data.sources.source import (
     did_you_mean,
     listed,
     named_path,
-    unreadable,
 )
+from mt.data.sources.text import text_lines, unreadable
 from mt.errors import ConfigError, DataError
 
 PREFIX = "builtin:"
@@ -127,7 +127,7 @@ def _on_disk(config: DataConfig) -> Source | None:
     try:
         if path.is_dir():
             return Source("folder", _folder_splits(path, config))
-        if two_paths and all(file.is_file() for file in two_paths):
+        if two_paths and all(file.exists() for file in two_paths):
             if table := next(filter(table_format, two_paths), None):
                 raise DataError(f"data.path: {table} is a table, which has both sides: give it alone.")
             parts = [parallel_part(*two_paths)]

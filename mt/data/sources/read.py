@@ -1,17 +1,11 @@
-r"""Reading one file, or two parallel ones, as numbered sentence pairs: JSONL, JSON, CSV, TSV, parquet, text.
+"""Reading one file, or two parallel ones, as numbered sentence pairs: JSONL, JSON, CSV, TSV, parquet, text.
 
-Lines end with ``\n`` or ``\r\n`` and nowhere else: `str.splitlines` would also split at U+2028 and the
-like, and so misalign parallel files. All text is UTF-8, with or without a byte order mark. A row has its
-sentences in two columns, or in two fields of a column ``translation``.
+A row has its sentences in two columns, or in two fields of a column ``translation``.
 """
 
 import csv
-import gzip
 import json
-import re
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from functools import partial
 from itertools import chain, zip_longest
 from pathlib import Path
@@ -20,7 +14,9 @@ from typing import TYPE_CHECKING
 from mt.config.data import DataConfig
 from mt.config.sources import DELIMITERS, Delimiter, are_positions, parse_columns
 from mt.data.chunks import parts_of
-from mt.data.sources.source import BadRow, NumberedPair, Part, did_you_mean, listed, unreadable
+from mt.data.sources.source import BadRow, NumberedPair, Part, did_you_mean, listed
+from mt.data.sources.text import MAX_LINE_BYTES, text_lines, unreadable
+from mt.display import shown
 from mt.errors import DataError
 
 if TYPE_CHECKING:
@@ -28,42 +24,12 @@ if TYPE_CHECKING:
 
 TABLE_FORMATS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 NESTED = "translation"
-BYTE_ORDER_MARK = "\ufeff"
 CHARACTERS: dict[Delimiter, str] = {"tab": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}
 
-# The most that is read into memory at once: a line, or the one list of a .json file. Without a limit, a few
-# megabytes of gzip that unpack to one line of many gigabytes would take up all the memory.
-MAX_LINE_BYTES = 2**28
 # Of parquet, in which a few kilobytes may stand for a thousand rows of megabytes.
 ROWS_AT_ONCE = 128
 # csv's own limit of 131,072 is too low for some corpora.
 csv.field_size_limit(MAX_LINE_BYTES)
-
-_MARKUP = rb"(\xef\xbb\xbf)?\s*(?=<(\?xml|!doctype|tmx|xliff|mteval|[st]stset|(src|ref)set|doc|url|html)\b)"
-# What begins like this is not text, whatever its name; and what to do.
-_NOT_TEXT = {
-    rb"PK\x03\x04": ("a zip archive", "unpack it with unzip {}"),
-    rb"BZh91AY&SY": ("packed with bzip2", "unpack it with bunzip2 {}"),
-    rb"\xfd7zXZ": ("packed with xz", "unpack it with unxz {}"),
-    rb"\x28\xb5\x2f\xfd": ("packed with zstd", "unpack it with unzstd {}"),
-    rb"PAR1\x15": ("a parquet file", "give it the extension .parquet"),
-    rb"\xff\xfe|\xfe\xff": ("in UTF-16", "convert it with iconv -f UTF-16 -t UTF-8 {}"),
-    _MARKUP + rb"(?s:.*)<tmx": (
-        "TMX, not one sentence per line",
-        'make a table of it, with its languages in data.columns=1,2: python3 -c "import sys, '
-        "xml.etree.ElementTree as E; [print(*(' '.join(' '.join(s.itertext()).split()) for s in "
-        "tu.iter('seg')), sep='\\t') for tu in E.parse(sys.argv[1]).iter('tu')]\" {0} > {0}.tsv",
-    ),
-    _MARKUP + rb"(?s:.*)<seg": (
-        "SGM or XML, not one sentence per line",
-        "take out the segments: sed -n 's|.*<seg[^>]*>\\(.*\\)</seg>.*|\\1|p' {0} > {0}.txt",
-    ),
-    _MARKUP + rb"(?s:.*)<(doc|url)": (
-        "text with lines of tags, not of sentences",
-        "take them out on both sides: grep -v '^ *<' {0} > {0}.txt",
-    ),
-    _MARKUP: ("XML or HTML, not lines of text", "write its sentences into a text file, one per line"),
-}
 
 Row = Mapping[str, object]
 
@@ -83,18 +49,18 @@ def table_part(path: Path, config: DataConfig) -> Part:
 
     def pairs() -> Iterator[NumberedPair]:
         if kind == ".parquet":
-            return row_pairs(_parquet_rows(path, config), config, str(path))
+            return row_pairs(_parquet_rows(path, config), config, shown(path))
         if kind in (".json", ".jsonl"):
-            return row_pairs(_json_rows(path), config, str(path))
+            return row_pairs(_json_rows(path), config, shown(path))
         return _delimited_pairs(path, config, is_quoted=kind == ".csv")
 
-    return Part(str(path), "row" if kind in (".json", ".parquet") else "line", pairs, (path,))
+    return Part(shown(path), "row" if kind in (".json", ".parquet") else "line", pairs, (path,))
 
 
 def parallel_part(src_path: Path, tgt_path: Path) -> Part:
     """Two text files, where line n of one translates line n of the other."""
     pairs = partial(_parallel_pairs, src_path, tgt_path)
-    return Part(f"{src_path} and {tgt_path}", "line", pairs, (src_path, tgt_path))
+    return Part(f"{shown(src_path)} and {shown(tgt_path)}", "line", pairs, (src_path, tgt_path))
 
 
 def columns_of(config: DataConfig) -> tuple[str, str]:
@@ -183,40 +149,10 @@ def _python_rows(batch: "pa.Table | pa.RecordBatch") -> list[Row | BadRow]:
         return [row for i in range(len(batch)) for row in _python_rows(batch.slice(i, 1))]
 
 
-def text_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a text file, numbered from 1, without line ends; gzip's are unpacked.
-
-    Bytes that are not UTF-8 become lone surrogates, by which such a line is later recognised.
-    """
-    number = 0
-    try:
-        with path.open("rb") as packed:
-            is_gzip = packed.peek(2).startswith(b"\x1f\x8b")
-            with gzip.open(packed) if is_gzip else nullcontext(packed) as file:
-                for pattern, (what, remedy) in _NOT_TEXT.items():
-                    if re.match(pattern, file.peek(4096), re.IGNORECASE):
-                        raise DataError(f"{path} is {what}: {remedy.format(path)}.")
-                while raw := file.readline(MAX_LINE_BYTES + 1):
-                    number += 1
-                    if len(raw) > MAX_LINE_BYTES:
-                        raise DataError(
-                            f"{path}, line {number} is longer than {MAX_LINE_BYTES:,} bytes, which is too "
-                            "much to read at once. Put each pair on a line of its own, as in .jsonl."
-                        )
-                    line = raw.removesuffix(b"\n").removesuffix(b"\r").decode(errors="surrogateescape")
-                    if number > 1:
-                        yield number, line
-                    else:
-                        # A file without a line feed may have the line ends of old Macs.
-                        is_one_line = not raw.endswith(b"\n")
-                        line = line.removeprefix(BYTE_ORDER_MARK)
-                        yield from enumerate(line.split("\r") if is_one_line else [line], start=1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise unreadable(path, error) from None
-
-
 def _parallel_pairs(src_path: Path, tgt_path: Path) -> Iterator[NumberedPair]:
-    lines = zip_longest(text_lines(src_path), text_lines(tgt_path), fillvalue=(0, None))
+    lines = zip_longest(
+        *(text_lines(path, "sentences") for path in (src_path, tgt_path)), fillvalue=(0, None)
+    )
     for number, ((_, src), (_, tgt)) in enumerate(lines, start=1):
         if src is None or tgt is None:
             longer = number + sum(1 for _ in lines)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from mt.config.section import closest
-from mt.errors import DataError
+from mt.data.sources.text import unreadable
 from mt.files import sha256
 
 Split = Literal["train", "validation", "test"]
@@ -61,12 +61,6 @@ class Source:
     kind: Literal["built-in", "hub", "folder", "files"]
     splits: Mapping[Split, Sequence[Part]]
     """The others are carved from the training split."""
-
-
-def unreadable(path: Path | str, error: Exception) -> DataError:
-    """The error for a file that cannot be opened, or is damaged."""
-    reason = (isinstance(error, OSError) and error.strerror) or str(error).strip().split("\n")[0].rstrip(".")
-    return DataError(f"{path} cannot be read ({reason}): make it readable, or fetch or write it again.")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
