@@ -10,6 +10,7 @@ import json
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
@@ -19,10 +20,18 @@ from typing import Any
 from mt import system
 
 _BLOCK_BYTES = 2**20
+_SPECIAL = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device"}
+
+
+def special_file(path: Path) -> str | None:
+    """What has this path but is no file or folder, such as ``a pipe``."""
+    return _SPECIAL.get(stat.S_IFMT(path.stat().st_mode)) if path.exists() else None
 
 
 def read_bytes(path: Path, *, max_bytes: int) -> bytes:
-    """The content of a file."""
+    """The content of a file; of a pipe or device, reading might never end."""
+    if special := special_file(path):
+        raise OSError(errno.EINVAL, f"it is {special}, not a file", str(path))
     with path.open("rb") as file:
         # In blocks, because reading reserves memory for as much as it is asked for.
         blocks = iter(lambda: file.read(_BLOCK_BYTES), b"")

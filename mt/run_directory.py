@@ -11,6 +11,7 @@ from shlex import quote
 from typing import Self
 
 from mt import system
+from mt.display import shown
 from mt.errors import RunError
 from mt.files import make_folder, read_bytes, remove_leftovers, sync
 
@@ -85,7 +86,7 @@ class RunDirectory:
             return self
         near = runs_in(self.path) or runs_in(self.path.parent)
         remedy = f"Runs near it: {', '.join(str(run.path) for run in near[:10])}." if near else TRAIN_ONE
-        raise RunError(f"There is no run in {self.path}: it has no {self.config_file.name}. {remedy}")
+        raise RunError(f"There is no run in {shown(self.path)}: it has no {self.config_file.name}. {remedy}")
 
     def read_corpus_report(self) -> bytes:
         """The content of ``corpus_file``."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from typer import Option
 
 from mt.cli.logs import say
+from mt.display import shown
 from mt.errors import ConfigError, DataError
 from mt.files import write_atomically
 
@@ -131,7 +132,7 @@ def two_columns(line: str, name: str, number: int) -> tuple[str, str]:
 def check_output(out: Path | None) -> None:
     """Check before the work begins that ``out`` can be written."""
     if out is not None and (out.is_dir() or not out.parent.is_dir()):
-        raise ConfigError(f"{out} cannot be written: it must be a file, and its folder must exist.")
+        raise ConfigError(f"{shown(out)} cannot be written: it must be a file, and its folder must exist.")
 
 
 def write_output(content: bytes | Iterable[str], out: Path | None) -> None:
@@ -180,7 +181,7 @@ def find_run(path: Path | None) -> "RunDirectory":
     if path is not None:
         return RunDirectory(named_run(path)).require()
     run = newest_run(RUNS)
-    say(f"run: {run.path}")
+    say(f"run: {shown(run.path)}")
     return run
 
 

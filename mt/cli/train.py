@@ -76,7 +76,8 @@ def _run_with(config: "Config") -> Path | None:
 
     for file in RUNS.glob("*/config.yaml"):
         with suppress(MtError):
-            if not differences(load_config(file), config):
+            begun = load_config(file)
+            if begun.data.path == config.data.path and not differences(begun, config):
                 return file.parent
     return None
 

@@ -9,7 +9,7 @@ from mt.config.config import Config
 from mt.config.explain import SECTIONS, explain
 from mt.config.located_yaml import MAX_SHOWN, KeyPath, Location, plain_scalar, read_yaml
 from mt.config.section import closest, kinds_of
-from mt.display import one_line
+from mt.display import one_line, shown
 from mt.errors import ConfigError
 from mt.files import read_text
 
@@ -44,11 +44,11 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
             one error per line.
     """
     path = Path(path)
-    config, locations = read_yaml(_read(path), lambda line: f"{path}, line {line}")
+    config, locations = read_yaml(_read(path), lambda line: f"{shown(path)}, line {line}")
     if not isinstance(config, dict):
         raise ConfigError(
-            f"{path}: a config is made of sections, such as 'data:', with keys beneath them, data.path, "
-            "data.src and data.tgt at least."
+            f"{shown(path)}: a config is made of sections, such as 'data:', with keys beneath them, "
+            "data.path, data.src and data.tgt at least."
         )
     # A section that is missing, or has nothing beneath it, leaves every key at its default.
     config |= {name: {} for name in SECTIONS if config.get(name) is None}
@@ -65,7 +65,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     try:
         return Config.model_validate(config)
     except ValidationError as error:
-        raise ConfigError(explain(error, locations, str(path))) from error
+        raise ConfigError(explain(error, locations, shown(path))) from error
 
 
 def _apply(override: str, config: dict[str, object], locations: dict[KeyPath, Location], where: str) -> None:
@@ -97,7 +97,7 @@ def _read(path: Path) -> str:
             remedy = f" There is a recipe named {path.stem}: mt init --recipe {path.stem} > {path.name}."
         elif name := closest(path.name, {file.name for file in path.parent.glob("*.yaml")} - {path.name}):
             remedy = f" Did you mean {path.with_name(name)}?"
-        raise ConfigError(f"{path}: this file cannot be read: {error.strerror}.{remedy}") from error
+        raise ConfigError(f"{shown(path)}: this file cannot be read: {error.strerror}.{remedy}") from error
 
 
 def recipe_files() -> dict[str, Path]:

@@ -71,6 +71,10 @@ def read_yaml(text: str, where: Callable[[int], str]) -> tuple[object, dict[KeyP
         mark = error.problem_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
         problem = f"{', '.join(filter(None, (error.context, error.problem)))}, at column {column}"
+        if "escape" in problem:
+            problem = (
+                f"in double quotes, the backslash at column {column} must be doubled, or use single quotes"
+            )
     except (yaml.YAMLError, ValueError) as error:  # For characters that YAML does not allow.
         line, problem = 1, str(error).partition("\n")[0]
     raise ConfigError(f"{where(line)}: this is not valid YAML: {problem}.")

@@ -39,6 +39,12 @@ _RULES = (
     # The first emoji were letters: 1, U+FE0F and U+20E3 are a keycap.
     rf"\x{{FE0F}}(?<![{_EMOJI}{_SKIN_TONES}].)(?:(?<![0-9#*].)|(?!\x{{20E3}}))",
 )
+# White space, control characters, what Unicode calls ignorable by default, and an empty Braille pattern.
+_BLANK = re.compile(
+    r"[\s\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
+    r"\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3"
+    r"\U0001d173-\U0001d17a\U000e0000-\U000e0fff]*"
+)
 _DROP_INVISIBLE = normalizers.Replace(Regex("|".join(_RULES)), "")
 # Also those of the Moses scripts. The ampersand last, because it begins the others.
 _NAMED = {"quot": '"', "apos": "'", "lt": "<", "gt": ">", "nbsp": "\u00a0", "#34": '"', "#39": "'"}
@@ -46,6 +52,11 @@ _NAMED |= {"#91": "[", "#93": "]", "#124": "|", "#160": "\u00a0", "amp": "&"}
 _UNESCAPE_HTML: list[normalizers.Normalizer] = [
     normalizers.Replace(f"&{name};", sign) for name, sign in _NAMED.items()
 ]
+
+
+def is_blank(text: str) -> bool:
+    """Whether a text has no visible character, so that it is an empty line to all of mt."""
+    return _BLANK.fullmatch(text) is not None
 
 
 class TextForm(NamedTuple):
@@ -81,9 +92,10 @@ class TextForm(NamedTuple):
         return steps
 
     def rewrite(self, texts: Iterable[str]) -> list[str]:
-        """The texts in this form."""
+        """The texts in this form; one that `is_blank` becomes empty."""
         rewrite = normalizers.Sequence(self.steps()).normalize_str
-        return [text if self._has(text) else rewrite(text) for text in texts]
+        formed = [text if self._has(text) else rewrite(text) for text in texts]
+        return ["" if is_blank(text) else text for text in formed]
 
     def _has(self, text: str) -> bool:
         """Whether a text is certain to have this form; asking is ten times faster than rewriting."""

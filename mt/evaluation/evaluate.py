@@ -3,6 +3,7 @@
 import hashlib
 import json
 import logging
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -17,8 +18,8 @@ from mt.checkpoint.record import MODEL, Checkpoint
 from mt.config.load import load_config
 from mt.data.sources.source import Split
 from mt.device import PrecisionName, choose_device
-from mt.display import progress, visible
-from mt.errors import ConfigError
+from mt.display import progress, shown, visible
+from mt.errors import ConfigError, RunError
 from mt.evaluation.analysis import Analysis, ScoredSentence, by_source_length, length_ratio, worst_sentences
 from mt.evaluation.record import RecordedEvaluation, Score, name_in_setting, record_evaluation
 from mt.evaluation.scores import MAX_RESAMPLED_LINES, exact_match, score_with_confidence
@@ -167,6 +168,8 @@ def translate_set(
     beam: Beam | None,
 ) -> Translations:
     """Translate a test set and write the translations and the references into the run directory."""
+    if not os.access(run.path, os.W_OK):
+        raise RunError(f"{shown(run.path)} is read-only, but the translations are saved there: copy the run.")
     setting = setting_name([model.checkpoint for model in models], test_set, beam, translator.engine)
     with progress(len(test_set.sources), unit="sentences", description="translating") as advance:
         lines = translator.translate(test_set.sources, strategy=beam, join_lines=True, advance=advance)

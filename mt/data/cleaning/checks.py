@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import cast
 
 from mt.data.sources.source import BadRow, Part
+from mt.data.text_form import is_blank
 from mt.display import counted, one_line
 from mt.errors import DataError
 
@@ -16,6 +17,7 @@ EXAMPLES_KEPT = 2
 # More is no sentence, but may be a file that unpacks to gigabytes, or takes hours to learn subwords from.
 MOST_CHARACTERS = 1_000_000
 BOTH_EMPTY = "both sides are empty"
+A_LIST = "a list, not one text"
 _MAX_SHOWN = 60
 
 
@@ -51,10 +53,12 @@ def checked_pairs(
     """
     for part in parts:
         num_bad = num_empty = 0
+        is_any_good = False
         first_bad: list[str] = []
         for number, src, tgt in part.pairs():
             fault = _fault(src, tgt, may_be_empty=dropped is None)
             if fault is None:
+                is_any_good = True
                 yield cast("tuple[str, str]", (src, tgt))
                 continue
             reason, detail = fault if isinstance(fault, BadRow) else (fault, "")
@@ -69,13 +73,14 @@ def checked_pairs(
                     first_bad.append(f"{part.unit} {number}: {reason}{detail}")
         if num_bad:
             more = f"; and {num_bad - BAD_ROWS_NAMED:,} more" if num_bad > BAD_ROWS_NAMED else ""
-            remedy = (
-                "Nothing is dropped from validation and test data, so that scores stay comparable: correct "
-                f"the {part.unit}s or remove them."
-                if dropped is None
-                else f"Correct the {part.unit}s, or drop and count them: cleaning.skip_bad_rows=true."
-            )
-            raise DataError(f"{part.where}, {'; '.join(first_bad)}{more}. {remedy}")
+            remedy = f"Correct the {part.unit}s"
+            if dropped is None:
+                remedy += " or remove them: nothing is dropped from validation and test data"
+                if A_LIST in first_bad[0]:
+                    remedy = "One reference is scored: keep one of each list, or score all with sacrebleu"
+            elif is_any_good:
+                remedy += ", or drop and count them: cleaning.skip_bad_rows=true"
+            raise DataError(f"{part.where}, {'; '.join(first_bad)}{more}. {remedy}.")
         if num_empty:
             LOG.warning("%s: %s empty on both sides are left out", part.where, counted(num_empty, "pair"))
 
@@ -88,7 +93,7 @@ def _fault(src: object, tgt: object, *, may_be_empty: bool) -> BadRow | str | No
         if value is None:
             return f"the {side} is missing"
         if not isinstance(value, str):
-            return f"the {side} is {'a list, not one text' if isinstance(value, list) else 'not text'}"
+            return f"the {side} is {A_LIST if isinstance(value, list) else 'not text'}"
         try:
             # What is ASCII can be written as UTF-8.
             value.isascii() or value.encode()
@@ -103,4 +108,4 @@ def _fault(src: object, tgt: object, *, may_be_empty: bool) -> BadRow | str | No
             return f"the {side} is empty"
         if len(value) > MOST_CHARACTERS:
             return f"a side has over {MOST_CHARACTERS:,} characters"
-    return BOTH_EMPTY if not str(src).strip() and not str(tgt).strip() else None
+    return BOTH_EMPTY if is_blank(str(src)) and is_blank(str(tgt)) else None

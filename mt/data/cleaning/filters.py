@@ -40,7 +40,7 @@ class Cleaner:
             pairs = self._keep(pairs, fits, f"a side has over {most:,} characters")
         form = TextForm.of(self.config)
         pairs = list(zip(*(form.rewrite(pair[side] for pair in pairs) for side in (0, 1)), strict=True))
-        has_text = np.array([bool(src.strip() and tgt.strip()) for src, tgt in pairs], dtype=np.bool_)
+        has_text = np.array([bool(src and tgt) for src, tgt in pairs], dtype=np.bool_)
         pairs = self._keep(pairs, has_text, "a side has nothing that can be seen")
         src, tgt = (pa.array([pair[side] for pair in pairs], pa.large_string()) for side in (0, 1))
         is_kept = np.ones(len(pairs), dtype=np.bool_)

@@ -27,7 +27,12 @@ def hub_source(hub_id: str, config: DataConfig) -> Source:
     corpus = hub_id + (f" ({name})" if name else "")
     datasets.disable_progress_bars()  # Those of downloads, which only a terminal shows, stay.
     with hub(f"data.path: {corpus}", config.hub_timeout_seconds):
-        loaded = datasets.load_dataset(hub_id, name, revision=revision)
+        try:
+            # Of the cells of a CSV file, null, NA and nan are text.
+            loaded = datasets.load_dataset(hub_id, name, revision=revision, keep_default_na=False)
+        except ValueError:
+            # It has other files, which do not have this option.
+            loaded = datasets.load_dataset(hub_id, name, revision=revision)
     # The cache files it by its commit: <corpus>/<configuration>/<version>/<commit>/..
     folders = [Path(file["filename"]).parent.name for split in loaded.values() for file in split.cache_files]
     commit = next(filter(COMMIT.fullmatch, folders), None)
@@ -87,10 +92,14 @@ def hub(what: str, limit_seconds: float) -> Iterator[None]:
         yield
     # Also those of Arrow. Some say which configurations there are.
     except Exception as error:
+        remedy = (
+            "Check the name and the network; if it is private or gated, ask for access and log in with "
+            "`hf auth login`"
+        )
+        if constants.HF_HUB_OFFLINE:
+            remedy = "The Hub is offline here, and this is not cached: load it once where there is a network"
         raise DataError(
-            f"{what} cannot be loaded from the Hub: {error_text(error)}. Check the name and the network; if "
-            "it is private or gated, ask for access and log in with `hf auth login`. Or give a file or "
-            "folder."
+            f"{what} cannot be loaded from the Hub: {error_text(error)}. {remedy}. Or give a file or folder."
         ) from None
 
 

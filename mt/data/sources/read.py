@@ -7,12 +7,13 @@ import csv
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain, zip_longest
+from itertools import chain, islice, zip_longest
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from mt.config.data import DataConfig
-from mt.config.sources import DELIMITERS, Delimiter, are_positions, parse_columns
+from mt.config.sources import Delimiter, are_positions, parse_columns
 from mt.data.chunks import parts_of
 from mt.data.sources.source import BadRow, NumberedPair, Part, did_you_mean, listed
 from mt.data.sources.text import MAX_LINE_BYTES, text_lines, unreadable
@@ -51,7 +52,7 @@ def table_part(path: Path, config: DataConfig) -> Part:
         if kind == ".parquet":
             return row_pairs(_parquet_rows(path, config), config, shown(path))
         if kind in (".json", ".jsonl"):
-            return row_pairs(_json_rows(path), config, shown(path))
+            return row_pairs(_json_rows(path, config), config, shown(path))
         return _delimited_pairs(path, config, is_quoted=kind == ".csv")
 
     return Part(shown(path), "row" if kind in (".json", ".parquet") else "line", pairs, (path,))
@@ -81,10 +82,12 @@ def find_columns(names: Sequence[str], config: DataConfig, where: str, advice: s
         if name not in names:
             nested = [[field.removesuffix(name) + column for column in columns] for field in names]
             meant = next((",".join(both) for both in nested if known.issuperset(both)), None)
+            remedy = f" Set data.columns: {meant or 'to the two that have the sentences'}."
+            if len(names) < 2:
+                remedy = ""
             raise DataError(
                 f"{where} has no column {name!r}, which {option} names; its columns are {listed(names)}."
-                f"{did_you_mean(name, names)} Set data.columns"
-                f"{f': {meant}' if meant else ' to the two that have the sentences'}.{advice}"
+                f"{did_you_mean(name, names)}{remedy}{advice}"
             )
         if names.count(name) > 1:
             raise DataError(f"{where} has several columns {name!r}: rename all but one of them.")
@@ -164,10 +167,11 @@ def _parallel_pairs(src_path: Path, tgt_path: Path) -> Iterator[NumberedPair]:
         yield number, src, tgt
 
 
-def _json_rows(path: Path) -> Iterator[tuple[int, Row | BadRow]]:
+def _json_rows(path: Path, config: DataConfig) -> Iterator[tuple[int, Row | BadRow]]:
     """An object on each line, or one list of objects."""
-    first = next((line for _, line in text_lines(path) if line.strip()), "{}")
-    if not isinstance(_parsed(first), dict) and (rows := _whole(path)) is not None:
+    first = _parsed(next((line for _, line in text_lines(path) if line.strip()), "{}"))
+    _check_has_rows(first, columns_of(config), path)
+    if not isinstance(first, dict) and (rows := _whole(path, config)) is not None:
         yield from enumerate(map(_object, rows), start=1)
         return
     for number, line in text_lines(path):
@@ -175,7 +179,7 @@ def _json_rows(path: Path) -> Iterator[tuple[int, Row | BadRow]]:
             yield number, _object(_parsed(line))
 
 
-def _whole(path: Path) -> list[object] | None:
+def _whole(path: Path, config: DataConfig) -> list[object] | None:
     """The list that all lines are together; None if they are no list, or too many."""
     lines, num_characters = [], 0
     for _, line in text_lines(path):
@@ -185,8 +189,24 @@ def _whole(path: Path) -> list[object] | None:
             return None
     value = _parsed("\n".join(lines))
     if isinstance(value, dict):
-        raise DataError(f"{path} is one JSON object, not a list of rows.{_about_lists(value, str(path))}")
+        _check_has_rows(value, columns_of(config), path)
+        advice = _about_lists(value, shown(path))
+        raise DataError(f"{shown(path)} is one JSON object, not a list of rows.{advice}")
     return value if isinstance(value, list) else None
+
+
+def _check_has_rows(value: object, columns: tuple[str, str], path: Path) -> None:
+    """Refuse an object that has a list, or an object, for each column, as pandas writes it."""
+    inside = {f'."{name}"': field for name, field in value.items()} if isinstance(value, dict) else {}
+    for place, table in {".": value, **inside}.items():
+        if isinstance(table, dict) and all(isinstance(table.get(name), dict | list) for name in columns):
+            src, tgt = columns
+            program = f'[[."{src}"[]], [."{tgt}"[]]] | transpose[] | {{"{src}": .[0], "{tgt}": .[1]}}'
+            file = quote(shown(path))
+            raise DataError(
+                f"{shown(path)} has columns, not rows. Write it by rows, with pandas as orient='records', or "
+                f"with jq -c '{place} | {program}' {file} > {file}l."
+            )
 
 
 def _parsed(text: str) -> object:
@@ -227,19 +247,32 @@ def _delimited_pairs(path: Path, config: DataConfig, *, is_quoted: bool) -> Iter
         return
     are_numbers = config.columns is not None and are_positions(*columns)
     delimiter = config.delimiter
-    if delimiter == "auto":
+    # Excel's own line above the names.
+    named = [name for name, character in CHARACTERS.items() if begin == f"sep={character}"]
+    if named:
+        delimiter = named[0]
+    elif delimiter == "auto":
         usual: Delimiter = "comma" if is_quoted else "tab"
         delimiter = usual if are_numbers else _guess(begin, columns, usual)
     rows = _rows_of_cells(path, delimiter, is_quoted=is_quoted)
-    first = next(rows)
+    begin_rows = [*islice(rows, len(named), len(named) + 2)]
+    if not begin_rows:
+        return
+    first = begin_rows[0]
     names = [cell.strip() for cell in first[1]]
+    rows = chain(begin_rows[1:], rows)
+    advice = ""
+    for _, cells in begin_rows[1:]:
+        if any(cell.startswith("{") and all(column in cell for column in columns) for cell in cells):
+            advice = " A cell has both sides as one text: export the table as JSON lines or parquet."
+    others = [name for name, character in CHARACTERS.items() if character in begin and name != delimiter]
+    if others:
+        advice += f" The first line was split at each {delimiter}; data.delimiter may be {', '.join(others)}."
     if are_numbers:
         names, rows = [str(i + 1) for i in range(len(names))], chain([first], rows)
-    advice = (
-        f" The first line was split at each {delimiter}; data.delimiter may also be "
-        f"{', '.join(DELIMITERS[1:])}. If it is already a pair, give numbers: data.columns: 1,2."
-    )
-    src_index, tgt_index = map(names.index, find_columns(names, config, str(path), advice))
+    elif len(names) > 1:
+        advice += " If the first line is already a pair, give numbers: data.columns: 1,2."
+    src_index, tgt_index = map(names.index, find_columns(names, config, shown(path), advice))
     for number, row in rows:
         if len(row) != len(names):
             how_many = "fewer" if len(row) < len(names) else "more"

@@ -6,7 +6,6 @@ nowhere else: `str.splitlines` would also split at U+2028 and the like, and so m
 
 import gzip
 import re
-import stat
 import zlib
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -17,6 +16,7 @@ from typing import Literal
 
 from mt.display import shown
 from mt.errors import DataError
+from mt.files import special_file
 from mt.system import wait_for_input
 
 Holds = Literal["rows", "pairs", "sentences"]
@@ -29,15 +29,19 @@ GZIP = b"\x1f\x8b"
 # megabytes of gzip that unpack to one line of many gigabytes, or a device, would take up all the memory.
 MAX_LINE_BYTES = 2**28
 MAX_SENTENCE_BYTES = 10_000_000
-_SPECIAL = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device"}
 
 _START = rb"(\xef\xbb\xbf)?\s*+"
 _MARKUP = _START + rb"(?=<(\?xml|!doctype|tmx|xliff|mteval|[st]stset|(src|ref)set|doc|url|html)\b)"
 _OFFICE_MARKS = rb"(word/|xl/|\[Content_Types|mimetypeapplication/vnd)"
 _OFFICE = ("a PDF or office document", "save it as plain text, in UTF-8")
-_SUBTITLES = (
-    "subtitles, not one sentence per line",
-    "take out the lines of text: tr -d '\\r' < {0} | grep -vE '^([0-9]*|WEBVTT.*)$|-->' > {0}.txt",
+_TO_SEGMENTS = "take out the segments: sed -n 's|.*<seg[^>]*>\\(.*\\)</seg>.*|\\1|p' {0} > {0}.txt"
+_TO_MESSAGES = "take out the texts: msgcat --no-wrap {0} | sed -n 's|^msgid \"\\(..*\\)\"$|\\1|p' > {0}.txt"
+_TO_SUBTITLES = "take out the text: tr -d '\\r' < {0} | grep -vE '^([0-9]*|WEBVTT.*)$|-->' > {0}.txt"
+_TO_FIRST_CELLS = "import csv, sys; [print(row[0]) for row in csv.reader(sys.stdin, delimiter='{}')]"
+_TO_TABLE = (
+    'make a table of it, with its languages in data.columns=1,2: python3 -c "import sys, '
+    "xml.etree.ElementTree as E; [print(*(' '.join(' '.join(s.itertext()).split()) for s in "
+    "tu.iter('seg')), sep='\\t') for tu in E.parse(sys.argv[1]).iter('tu')]\" {0} > {0}.tsv"
 )
 # What begins like this is not text, whatever its name; and what to do.
 _NOT_TEXT = {
@@ -50,34 +54,22 @@ _NOT_TEXT = {
     rb"PAR1\x15": ("a parquet file", "give it the extension .parquet"),
     rb"\xff\xfe|\xfe\xff": ("in UTF-16", "convert it with iconv -f UTF-16 -t UTF-8 {0}"),
     rb"([^\0]\0){4}": ("in UTF-16", "convert it with iconv -f UTF-16LE -t UTF-8 {0}"),
-    _MARKUP + rb"(?s:.*)<tmx": (
-        "TMX, not one sentence per line",
-        'make a table of it, with its languages in data.columns=1,2: python3 -c "import sys, '
-        "xml.etree.ElementTree as E; [print(*(' '.join(' '.join(s.itertext()).split()) for s in "
-        "tu.iter('seg')), sep='\\t') for tu in E.parse(sys.argv[1]).iter('tu')]\" {0} > {0}.tsv",
-    ),
-    _MARKUP + rb"(?s:.*)<seg": (
-        "SGM or XML, not one sentence per line",
-        "take out the segments: sed -n 's|.*<seg[^>]*>\\(.*\\)</seg>.*|\\1|p' {0} > {0}.txt",
-    ),
+    _MARKUP + rb"(?s:.*)<tmx": ("TMX", _TO_TABLE),
+    _MARKUP + rb"(?s:.*)<seg": ("SGM or XML", _TO_SEGMENTS),
     _MARKUP + rb"(?s:.*)<(doc|url)": (
-        "text with lines of tags, not of sentences",
+        "lines of tags",
         "take them out on both sides: grep -v '^ *<' {0} > {0}.txt",
     ),
-    _MARKUP: ("XML or HTML, not lines of text", "write its sentences into a text file, one per line"),
-    _START + rb"(\d+\s+\d\d:\d\d:\d\d[,.]\d{3} -->|WEBVTT\b)": _SUBTITLES,
-    _START + rb'(#[^\n]*\n\s*)*msgid\s+"': (
-        "a PO file, not one sentence per line",
-        "take out its texts: msgcat --no-wrap {0} | sed -n 's|^msgid \"\\(..*\\)\"$|\\1|p' > {0}.txt",
-    ),
+    _MARKUP: ("XML or HTML", "write its sentences into a text file, one per line"),
+    _START + rb"(\d+\s+\d\d:\d\d:\d\d[,.]\d{3} -->|WEBVTT\b)": ("subtitles", _TO_SUBTITLES),
+    _START + rb'(#[^\n]*\n\s*)*msgid\s+"': ("a PO file", _TO_MESSAGES),
 }
 _JSON = _START + rb'(\[?\s*\{\s*"[^"\n]*"\s*:|\[\s*"([^"\\\n]|\\.)*"\s*,\s*")'
-_TO_FIRST_CELLS = "import csv, sys; [print(row[0]) for row in csv.reader(sys.stdin, delimiter='{}')]"
 
 
 def text_lines(path: Path, holds: Holds = "rows") -> Iterator[tuple[int, str]]:
     """The lines of a file of a corpus, numbered from 1; those that are not UTF-8 have lone surrogates."""
-    if special := _special(path):
+    if special := special_file(path):
         raise DataError(
             f"{shown(path)} is {special}, and a corpus is read more than once: write it into a file first."
         )
@@ -103,7 +95,7 @@ def lines_of(file: Path | None, holds: Holds = "sentences", *, keep_bad: bool = 
             with gzip.open(opened) if is_gzip else nullcontext(opened) as stream:
                 # Only what has arrived: a pipe may stay open.
                 if fault := _not_text(stream.peek(4096)[:4096], holds):
-                    raise DataError(f"{name} is {fault[0]}: {fault[1].format(argument)}.")
+                    raise DataError(f"{name} is {fault[0]}, not lines of text: {fault[1].format(argument)}.")
                 # The end of a line has at most two bytes.
                 while raw := stream.readline(most + 2):
                     number += 1
@@ -141,17 +133,12 @@ def why_not_text(line: str, name: str, number: int) -> str | None:
 def unreadable(path: Path | str, error: Exception) -> DataError:
     """The error for a file that cannot be opened, or is damaged."""
     reason = (isinstance(error, OSError) and error.strerror) or str(error).strip().split("\n")[0].rstrip(".")
-    if special := _special(Path(path)):
+    if special := special_file(Path(path)):
         reason = f"it is {special}"
     remedy = "make it readable, or fetch or write it again"
     if isinstance(error, FileNotFoundError):
         remedy = "check its name"
     return DataError(f"{shown(path)} cannot be read ({reason}): {remedy}.")
-
-
-def _special(path: Path) -> str | None:
-    """What has this path but is no file or folder, such as ``a pipe``."""
-    return _SPECIAL.get(stat.S_IFMT(path.stat().st_mode)) if path.exists() else None
 
 
 def _not_text(head: bytes, holds: Holds) -> tuple[str, str] | None:
@@ -160,12 +147,12 @@ def _not_text(head: bytes, holds: Holds) -> tuple[str, str] | None:
         if re.match(pattern, head, re.IGNORECASE):
             return fault
     if holds != "rows" and re.match(_JSON, head):
-        return "JSON, not lines of text", "take out a field, such as text: jq -r .text {0} > {0}.txt"
+        return "JSON", "take out a field, such as text: jq -r .text {0} > {0}.txt"
     delimiter = _delimiter(head) if holds == "sentences" else None
     if delimiter is None:
         return None
     command = "cut -f 1" if delimiter == "\t" else f'python3 -c "{_TO_FIRST_CELLS.format(delimiter)}"'
-    what = "a table of several columns, not one sentence per line"
+    what = "a table of several columns"
     return what, f"take out one, such as the first: {command} < {{0}} > {{0}}.txt"
 
 
