@@ -108,10 +108,6 @@ def test_two_files_named_anyhow(tmp_path: Path, ending: str, monkeypatch: pytest
     assert load(f"{english},{german}", columns="2,1", delimiter="tab") == PAIRS
 
 
-def test_a_file_with_a_comma_in_its_name_is_that_file(tmp_path: Path) -> None:
-    assert load(write(tmp_path / "a.txt,b.jsonl", '{"en": "a", "de": "b"}\n')) == [("a", "b")]
-
-
 @pytest.mark.parametrize("columns", ["english", "a,b,c", "a,", ",", "a,a", "0,1", "1,0", "1,1", ""])
 def test_columns_that_are_not_two(columns: str) -> None:
     with pytest.raises(ValidationError, match=r"data\.columns"):
@@ -128,45 +124,6 @@ def test_a_csv_with_each_delimiter_with_and_without_a_header(
     assert load(file) == load(file, delimiter=delimiter) == PAIRS
     file = write(tmp_path / f"numbered{ending}", quoted(rows, delimiter))
     assert load(file, columns="3,2", delimiter=delimiter) == PAIRS
-
-
-@pytest.mark.parametrize("name", ["corpus.tsv", "corpus.TSV.gz", "deu.txt", "deu.txt.gz"])
-def test_text_that_is_not_csv_has_no_quoting_whatever_it_is_called(tmp_path: Path, name: str) -> None:
-    text = "".join(f"{en}\t{de}\tCC-BY 2.0\r\n" for en, de in PAIRS)
-    assert load(write(tmp_path / name, "\r\r\n" + text), columns="1,2", delimiter="tab") == PAIRS
-    # A column may be called by a number where the language is.
-    assert load(write(tmp_path / name, "0\t1\t2\n" + text), src="0", tgt="1", delimiter="tab") == PAIRS
-
-
-WITHOUT_COLUMNS: list[tuple[str, str, dict[str, str], str]] = [
-    ("c.tsv", "Go, now.\tGeh.\nStop!\tHalt!\n", {}, "'Go, now.', 'Geh.'.* give numbers: data.columns: 1,2"),
-    ("c.csv", "english;german\nGo.;Geh.\n", {}, "'english', 'german'.* Did you mean .*Set data.columns"),
-    ("c.csv", "a;b\n", {"columns": "a,c"}, "no column 'c', which data.columns names"),
-    ("c.csv", "a;b\n", {"columns": "a,b", "delimiter": "tab"}, "'a;b'.* split at each tab.* semicolon, pipe"),
-    ("c.csv", "Go.;Geh.\n", {"columns": "1,2"}, "no column '2', .*split at each comma; data.delimiter"),
-    (
-        "c.csv",
-        "Hello, you;Hallo, du\nGo.;Geh.\n",
-        {"columns": "1,2"},
-        "line 2: .*fewer cells .*1 instead of 3",
-    ),
-    ("c.jsonl", '{"a": "Go.", "b": "Geh."}\n', {"columns": "1,2"}, "no column '1', .* 'a', 'b'"),
-    ("c.csv", "\r\r\n", {}, "c.csv is empty"),
-]
-
-
-@pytest.mark.parametrize(("name", "text", "fields", "message"), WITHOUT_COLUMNS)
-def test_a_table_without_its_columns_says_what_it_has_and_what_would_work(
-    tmp_path: Path, name: str, text: str, fields: dict[str, str], message: str
-) -> None:
-    assert re.search(message, fails(write(tmp_path / name, text), **fields))
-
-
-def test_two_files_that_cannot_be_a_parallel_text(tmp_path: Path) -> None:
-    english, table = write(tmp_path / "english.txt", "a\nb\n"), write(tmp_path / "test.csv", "en,de\na,b\n")
-    write(tmp_path / "german.txt", "a\n")
-    assert "test.csv is a table, which has both sides" in fails(f"{table},{english}")
-    assert "no file or folder" in fails(f"{english},{tmp_path}/germna.txt")
 
 
 def test_a_wrong_name_among_very_many_columns_is_reported_in_a_moment(tmp_path: Path) -> None:

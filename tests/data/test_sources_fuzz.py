@@ -73,10 +73,8 @@ def no_header(pairs: Pairs, newline: Callable[[], str]) -> dict[str, str]:
 
 
 def two_files(pairs: Pairs, newline: Callable[[], str]) -> dict[str, str]:
-    return {
-        ".first": "".join(s + newline() for s, _ in pairs),
-        ".second": "".join(t + newline() for _, t in pairs),
-    }
+    english, german = parallel(pairs, newline).values()
+    return {".first": english, ".second": german}
 
 
 def parallel(pairs: Pairs, newline: Callable[[], str]) -> dict[str, str]:

@@ -75,7 +75,7 @@ def checked_pairs(
             more = f"; and {num_bad - BAD_ROWS_NAMED:,} more" if num_bad > BAD_ROWS_NAMED else ""
             remedy = f"Correct the {part.unit}s"
             if dropped is None:
-                remedy += " or remove them: nothing is dropped from validation and test data"
+                remedy += " or remove them: nothing else is dropped, so that scores stay comparable"
                 if A_LIST in first_bad[0]:
                     remedy = "One reference is scored: keep one of each list, or score all with sacrebleu"
             elif is_any_good:

@@ -16,7 +16,7 @@ from mt.config.data import DataConfig
 from mt.config.sources import Delimiter, are_positions, parse_columns
 from mt.data.chunks import parts_of
 from mt.data.sources.source import BadRow, NumberedPair, Part, did_you_mean, listed
-from mt.data.sources.text import MAX_LINE_BYTES, text_lines, unreadable
+from mt.data.sources.text import MAX_LINE_BYTES, check_is_file, text_lines, unreadable
 from mt.display import shown
 from mt.errors import DataError
 
@@ -60,6 +60,8 @@ def table_part(path: Path, config: DataConfig) -> Part:
 
 def parallel_part(src_path: Path, tgt_path: Path) -> Part:
     """Two text files, where line n of one translates line n of the other."""
+    for path in (src_path, tgt_path):
+        check_is_file(path)
     pairs = partial(_parallel_pairs, src_path, tgt_path)
     return Part(f"{shown(src_path)} and {shown(tgt_path)}", "line", pairs, (src_path, tgt_path))
 

@@ -67,12 +67,17 @@ _NOT_TEXT = {
 _JSON = _START + rb'(\[?\s*\{\s*"[^"\n]*"\s*:|\[\s*"([^"\\\n]|\\.)*"\s*,\s*")'
 
 
-def text_lines(path: Path, holds: Holds = "rows") -> Iterator[tuple[int, str]]:
-    """The lines of a file of a corpus, numbered from 1; those that are not UTF-8 have lone surrogates."""
+def check_is_file(path: Path) -> None:
+    """Refuse a pipe or a device, because a corpus is read several times."""
     if special := special_file(path):
         raise DataError(
             f"{shown(path)} is {special}, and a corpus is read more than once: write it into a file first."
         )
+
+
+def text_lines(path: Path, holds: Holds = "rows") -> Iterator[tuple[int, str]]:
+    """The lines of a file of a corpus, numbered from 1; those that are not UTF-8 have lone surrogates."""
+    check_is_file(path)
     return enumerate(lines_of(path, holds, keep_bad=True), start=1)
 
 

@@ -1,0 +1,224 @@
+"""Corpora on disk as tables: files, their path, and the pairs that are read, or the sentence why not."""
+
+import gzip
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from mt.config.data import CleaningConfig, DataConfig
+from mt.data.corpus import load_corpus, load_parts
+from mt.data.sources.find import find_source
+from mt.errors import DataError
+
+Pairs = list[tuple[str, str]]
+Files = dict[str, str | bytes]
+
+ROW, AB = '{"en": "a", "de": "b"}\n', [("a", "b")]
+OTHER: Files = {"x.de": "Ein Hund.\n"}
+SPLITS: Files = {"train.jsonl": ROW, "validation.jsonl": ROW, "test.jsonl": ROW}
+PACKED = gzip.compress(ROW.encode() * 1000)
+TABS, NUMBERS = {"delimiter": "tab"}, {"columns": "1,2"}
+SGM = '<srcset setid="s"><doc docid="1">\n<seg id="1">A dog.</seg>\n</doc></srcset>\n'
+TMX = "<?xml version='1.0'?>\n<!-- by a tool -->\n<tmx><body><tu><tuv><seg>A</seg></tuv></tu></body></tmx>"
+TAGS = "\ufeff<doc docid='1'>\n<url>http://x</url>\nA dog.\n"
+SRT = "1\r\n00:00:00,000 --> 00:00:02,500\r\nA dog.\r\n\r\n"
+BESIDE = "{'en': 'A dog.', 'de': 'Ein Hund.'}"
+LISTS = '{"en": "a", "de": ["b", "c"]}\n'
+ENDS = "first\x85still first\u2028and still\r\nsecond\n\x0cthird\rstill third"
+SEVERAL = [("a", "b"), ("c", "d")]
+SECOND = '{"en": "c", "de": "d"}\n'
+SHARDS: Files = {"train-00001-of-00002.jsonl": SECOND, "train-00000-of-00002.jsonl": ROW}
+SIDES: Files = {"part-1.en": "c\n", "part-0.en": "a\n", "part-1.de": "d\n", "part-0.de": "b\n"}
+FOLDERS: Files = {"a/train.jsonl": ROW, "b/train.en": "c\n", "b/train.de": "d\n"}
+LONG: Files = {"train.en": "a\n" * 1250, "train.de": "b\n" * 1200}
+
+
+def written(folder: Path, files: Files) -> Path:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    return folder
+
+
+def config(folder: Path, path: str, fields: dict[str, str]) -> DataConfig:
+    names = [path] if (folder / path).exists() else path.split(",")
+    whole = ",".join(str(folder / name) for name in names)
+    return DataConfig.model_validate({"path": whole, "src": "en", "tgt": "de", **fields})
+
+
+# Files, the path, more fields of the config, and the training pairs.
+READ: list[tuple[Files, str, dict[str, str], Pairs]] = [
+    ({"train.csv": 'en,de\n"one\ntwo","eins\nzwei"\n\n'}, "", {}, [("one\ntwo", "eins\nzwei")]),
+    ({"train.tsv": 'en\tde\n"one\t""zwei\n'}, "", {}, [('"one', '""zwei')]),
+    ({"train.en": ENDS, "train.de": "eins\nzwei\r\ndrei\n"}, "", {},
+     [("first\x85still first\u2028and still", "eins"), ("second", "zwei"),
+      ("\x0cthird\rstill third", "drei")]),
+    ({"train.en": "one\rtwo\r", "train.de": "\ufeffeins\nzwei"}, "", {}, [("one", "eins"), ("two", "zwei")]),
+    ({"a.txt,b.jsonl": ROW}, "a.txt,b.jsonl", {}, AB),
+    ({"part-[1].jsonl": ROW}, "part-[1].jsonl", {}, AB),
+    ({"train.jsonl": gzip.compress(ROW.encode())}, "", {}, AB),
+    ({"rows.jsonl": json.dumps([{"en": "a", "de": "b"}], indent=1)}, "rows.jsonl", {}, AB),
+    # Several files, in the order of their names; a pattern may match either side of a parallel text, or both.
+    (SHARDS, "", {}, SEVERAL),
+    ({**SHARDS, ".train-2.jsonl": "hidden"}, "train-*", {}, SEVERAL),
+    *[(SIDES, pattern, {}, SEVERAL) for pattern in ("part-*.en", "part-[01].*", "**/part-*")],
+    *[(FOLDERS, pattern, {}, SEVERAL) for pattern in ("*/train.*", "**/train.*")],
+    # Text that is not CSV has no quoting, whatever it is called, and a language may be called by a number.
+    ({"c.TSV.gz": gzip.compress(b'\r\r\n"a"\t"b\tCC-BY\r\n')}, "c.TSV.gz", NUMBERS | TABS, [('"a"', '"b')]),
+    ({"deu.txt": '\r\r\n"a"\t"b\tCC-BY\r\n'}, "deu.txt", NUMBERS | TABS, [('"a"', '"b')]),
+    ({"deu.txt": "0\t1\t2\na\tb\tc\n"}, "deu.txt", {"src": "0", "tgt": "1", **TABS}, AB),
+    # As spreadsheets begin their files.
+    ({"c.csv": "\ufeffsep=;\r\nen;de\r\na;b\r\n"}, "c.csv", {}, AB),
+    ({"c.csv": "sep=\t\na\tb\n"}, "c.csv", NUMBERS, AB),
+    ({"c.csv": "sep=;\n"}, "c.csv", {}, []),
+    # The commas of sentences are not those of a table, nor is a line that one could take for a subtitle.
+    ({"x.en": "1,000, say\n" * 6, "x.de": "1,5\n" * 6}, "x", {}, [("1,000, say", "1,5")] * 6),
+    ({"x.en": "12\nNo, it is.\nNo; no.\n", "x.de": "12\na\tb\nc\n"}, "x", {},
+     [("12", "12"), ("No, it is.", "a\tb"), ("No; no.", "c")]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("files", "path", "fields", "pairs"), READ)
+def test_pairs_are_read_as_they_are(
+    tmp_path: Path, files: Files, path: str, fields: dict[str, str], pairs: Pairs
+) -> None:
+    source = find_source(config(written(tmp_path, files), path, fields))
+    assert [pair[1:] for part in source.splits["train"] for pair in part.pairs()] == pairs
+    if pairs:
+        assert len(load_parts(source.splits["train"])) == len(pairs)
+
+
+# Files, the path, more fields of the config, and what the sentence says.
+REFUSED: list[tuple[Files, str, dict[str, str], str]] = [
+    ({"train.jsonl": ROW + '\n{"en": "c", "d'}, "", {}, r"train\.jsonl, line 3: .*not complete JSON"),
+    ({"train.jsonl": ROW + '["a", "b"]\n'}, "", {},
+     r"line 2: .*not an object .*\(list\).* skip_bad_rows|skip_bad"),
+    ({"train.jsonl": '["a", "b"]\n["c", "d"]\n'}, "", {},
+     r'an object such as \{"en": .*Correct the lines\.$'),
+    ({"train.jsonl": '{"en": "\\ud800", "de": "b"}\n'}, "", {}, "line 1: .*lone surrogate"),
+    ({"train.jsonl": b'\n{"en": "\xfc", "de": "b"}'}, "", {},
+     r"line 2: the text is not UTF-8 \(byte 0xfc.*iconv"),
+    ({"train.json": '[{"en": "a", "de": "b"}, "c"]'}, "", {},
+     r"train\.json, row 2: .*not an object .*\(str\)"),
+    ({"train.json": '[{"en": "a", "de": "b"}, '}, "", {}, r"train\.json, row 1: .*not complete JSON"),
+    ({"train.csv": "en,de\na,b\nc,d,e\n"}, "", {}, r"line 3: there are more cells .* \(3 instead of 2\)"),
+    ({"train.csv": 'en,de\na,b\n"never closed,d\ne,f\n'}, "", {},
+     "line 3: the row that begins here .*doubled"),
+    ({"train.tsv": "en\tde\na\nb\tc\n"}, "", {},
+     r"\.tsv, line 2: there are fewer cells .*skip_bad_rows=true"),
+    ({"train.tsv": "en\tde\ten\na\tb\tc\n"}, "", {}, "several columns 'en': rename"),
+    ({"train.jsonl.gz": PACKED[:-12]}, "", {}, r"train\.jsonl\.gz cannot be read"),
+    ({"train.jsonl.gz": PACKED[:40] + bytes([PACKED[40] ^ 255]) + PACKED[41:]}, "", {}, "cannot be read"),
+    ({"train.parquet": "en,de\na,b\n"}, "", {}, r"train\.parquet cannot be read \(.*\): .* write it again"),
+    ({"train.txt": "a\n"}, "", {}, "no training split that can be read: .*contains 'train.txt'"),
+    # What is missing, or there twice.
+    (LONG, "", {}, r"train\.en has 1,250 lines and .*train\.de has 1,200: line n"),
+    ({"train.en": "a\n", "train.de": "b\n" * 3}, "", {}, r"en has 1 lines and .*de has 3: line n"),
+    ({"train.en": "", "train.de": "b\n" * 3}, "", {}, r"en has 0 lines and .*de has 3: line n"),
+    *[({"train.en": "a\n", "other.de": "b\n"}, name, {}, r"train\.en has no counterpart")
+      for name in ("", "train", "train.en")],
+    (SPLITS | {"dev.jsonl": ROW}, "", {},
+     r"validation split more than once: .*dev\.jsonl or .*validation\.jsonl"),
+    (SPLITS | {"train.csv": "en,de\n"}, "", {},
+     r"train split more than once: .*train\.csv or .*train\.jsonl"),
+    ({"c.txt": ""}, "c.txt", {}, r"no extension .*\.jsonl.*\.de.*data\.delimiter"),
+    ({}, "nowhere/x.csv", {}, r"a folder, a file, a pattern .*builtin:primer"),
+    ({}, "*.jsonl", {}, r"there is no file or folder .*\*\.jsonl"),
+    # Endings are parts of names.
+    (SIDES, "part-?", {}, r"there is no file or folder .*part-\?"),
+    ({"1.jsonl": ROW + '{"en": "a"', "2.jsonl": ROW}, "*.jsonl", {}, r"/1\.jsonl, line 2: .*complete JSON"),
+    ({"1.jsonl": ROW, "readme.txt": ""}, "*", {}, r"readme\.txt has no extension that shows its format"),
+    ({"part-2.de": "x\n"}, "part-*", {}, r"part-2\.de has no counterpart"),
+    ({"test.csv": ROW, "x.en": "a\n"}, "test.csv,x.en", {}, "test.csv is a table, which has both sides"),
+    ({"x.en": "a\n"}, "x.en,germna.txt", {}, "no file or folder"),
+    # Columns, and remedies that can work.
+    ({"c.tsv": "Go, now.\tGeh.\nStop!\tHalt!\n"}, "c.tsv", {},
+     "'Go, now.', 'Geh.'.* numbers: data.columns: 1,2"),
+    ({"c.csv": "english;german\nGo.;Geh.\n"}, "c.csv", {},
+     "'english', 'german'.* Did you mean .*Set data.columns"),
+    ({"c.csv": "a;b\n"}, "c.csv", {"columns": "a,c"}, "no column 'c', which data.columns names"),
+    ({"c.csv": "a;b\n"}, "c.csv", {"columns": "a,b", **TABS},
+     "'a;b'. The .* split at each tab; .* be semicolon.$"),
+    ({"c.csv": "Go.;Geh.\n"}, "c.csv", NUMBERS, "no column '2', .*split at each comma; data.delimiter"),
+    ({"c.csv": "Hello, you;Hallo\nGo.;Geh.\n"}, "c.csv", NUMBERS, "line 2: .*fewer cells .*1 instead of 2"),
+    ({"c.jsonl": '{"a": "Go.", "b": "Geh."}\n'}, "c.jsonl", NUMBERS, "no column '1', .* 'a', 'b'"),
+    ({"c.csv": "\r\r\n"}, "c.csv", {}, "there are no rows"),
+    ({"c.csv": f'translation\n"{BESIDE}"\n'}, "c.csv", {}, "'translation'. A cell has both .* parquet.$"),
+    # Lists.
+    ({"train.jsonl": LISTS}, "", {}, "in 1 row the target is a list, not one text"),
+    (SPLITS | {"test.jsonl": LISTS}, "", {},
+     r"test\.jsonl, line 1: the target is a list.* One reference is scored"),
+    ({"c.jsonl": '{"translation": {"language": ["en", "de"], "translation": ["A", "B"]}}\n'}, "c.jsonl", {},
+     "no column 'en'.* lists in 'translation.language', .*: give each pair a row"),
+    *[({name: json.dumps({"version": 1, "data": [{"en": "a", "de": "b"}]}, indent=indent)}, name, {},
+       r"If its rows are in 'data', .*jq -c '\.data\[\]'")
+      for name in ("rows.json", "rows.jsonl") for indent in (None, 1)],
+    *[({"c.json": json.dumps(table, indent=indent)}, "c.json", {}, rf"columns, not rows.* jq -c '{begin} \|")
+      for table, begin in (
+          ({"en": ["a"], "de": ["b"]}, r"\."),
+          ({"rows": {"en": {"0": "a"}, "de": {"0": "b"}}}, r'\."rows"'),
+      ) for indent in (None, 1)],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("files", "path", "fields", "message"), REFUSED)
+def test_what_cannot_be_read_is_named_with_what_to_do(
+    tmp_path: Path, files: Files, path: str, fields: dict[str, str], message: str
+) -> None:
+    with pytest.raises(DataError, match=message) as caught:
+        load_corpus(config(written(tmp_path, files), path, fields), CleaningConfig())
+    assert "\n" not in str(caught.value)
+
+
+# The content of a file, and what it is said to be.
+NOT_TEXT: dict[str, tuple[bytes, str]] = {
+    "SGM": (SGM.encode(), r"is SGM or XML, .*sed -n .*<seg"),
+    "TMX": (TMX.encode(), r"is TMX, .*python3 -c .*iter\('tu'\)"),
+    "tags": (TAGS.encode(), r"lines of tags, .*grep -v '\^ \*<'"),
+    "packed SGM": (gzip.compress(SGM.encode(), mtime=0), "is SGM or XML"),
+    "HTML": (b"<html><p>A dog.</p></html>", "is XML or HTML, .* one per line"),
+    "zip": (b"PK\x03\x04....", "is a zip archive, .*unzip"),
+    "docx": (b"PK\x03\x04\x14\0\x06\0[Content_Types].xml", "is a PDF or office document"),
+    "xz": (b"\xfd7zXZ\x00", "is packed with xz, .*unxz"),
+    "parquet": (b"PAR1\x15\x04", r"is a parquet file, .*\.parquet"),
+    "UTF-16": ("A dog.\n".encode("utf-16"), "is in UTF-16, .*iconv -f UTF-16 "),
+    "UTF-16 without a mark": ("A dog.\n".encode("utf-16-le"), "is in UTF-16, .*iconv -f UTF-16LE "),
+    "SRT": (SRT.encode(), "is subtitles, .*grep -vE"),
+    "VTT": (b"WEBVTT\n\n00:01.000 --> 00:04.000\nA dog.\n", "is subtitles, "),
+    "PO": (b'# made by hand\n#\nmsgid ""\nmsgstr ""\n', "is a PO file, .*msgcat"),
+}
+NOT_SENTENCES: dict[str, tuple[bytes, str]] = {
+    "JSON lines": (ROW.encode(), "is JSON, .*jq"),
+    "JSON": (b'[\n {"en": "a"}\n]', "is JSON, .*jq"),
+    "TSV": (b"A dog.\tEin Hund.\nA cat.\tEine Katze.\n", "is a table of several columns, .*cut -f 1"),
+    "CSV": (b'en,de\n"A dog, so.",Hund\nA cat,Katze\n1,2\na,b\nc,d\n', r"is a table .*csv\.reader"),
+}
+
+
+@pytest.mark.parametrize("kind", [*NOT_TEXT, *NOT_SENTENCES])
+def test_what_is_not_text_is_recognised_by_its_content_as_corpus_and_as_input(
+    tmp_path: Path, kind: str
+) -> None:
+    content, message = (NOT_TEXT | NOT_SENTENCES)[kind]
+    files: Files = {"x.en": content, "x.txt": content, "x.sgm": content, **OTHER}
+    written(tmp_path, files)
+    for path in ("x.en,x.de", "x.txt,x.de", "x.sgm" if kind in NOT_TEXT else "x"):
+        with pytest.raises(DataError, match=message):
+            load_corpus(config(tmp_path, path, {}))
+    written(tmp_path, {"train.jsonl": content})
+    if kind in NOT_TEXT:
+        with pytest.raises(DataError, match=message):
+            load_corpus(config(tmp_path, "train.jsonl", {}))
+
+
+def test_a_pipe_and_a_name_with_a_line_break_are_called_what_they_are(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    written(tmp_path, {"x.en": "a\n", "b\nc.csv": "x,y\n"})
+    for path in ("pipe", "x.en,pipe"):
+        with pytest.raises(DataError, match=r"pipe is a pipe, .* write it into a file"):
+            load_corpus(config(tmp_path, path, {}))
+    with pytest.raises(DataError, match=re.escape(r"b\nc.csv has no column")):
+        load_corpus(config(tmp_path, "b\nc.csv", {}))
