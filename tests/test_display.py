@@ -5,10 +5,11 @@ import re
 import sys
 import unicodedata
 import warnings
+from pathlib import Path
 
 import pytest
 
-from mt.display import counted, markdown_text, visible
+from mt.display import counted, markdown_text, shown, visible
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # Of a library that TensorBoard carries.
@@ -27,6 +28,7 @@ def test_every_control_character_but_tab_and_line_feed_is_written_out() -> None:
         }
         assert (visible(character) != character) == (hides or reorders), hex(code)
     assert visible("\x1b[2Ja\rb\x9b\u202e\t\n") == "\\x1b[2Ja\\rb\\x9b\\u202e\t\n"
+    assert shown(Path("a\n \tb\x1b")) == "a\\n \\tb\\x1b"
 
 
 HOSTILE = [

@@ -1,4 +1,5 @@
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -113,6 +114,16 @@ def test_scores_side_by_side_and_the_sentences_that_differ_most(
     assert out.count("\nsentence ") == 1
     assert "  B          nichts\n" in out
     assert len(json.loads((tmp_path / "c.json").read_text())["sentences"]) == 1
+
+
+@pytest.mark.usefixtures("trained")
+def test_a_run_that_cannot_be_written_is_named_before_it_translates(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.access", lambda path, mode: mode != os.W_OK)
+    monkeypatch.delattr("mt.inference.translator.Translator.translate")
+    code, _, err = call("evaluate", "--run", "runs/tiny")
+    assert (code, "runs/tiny is read-only, but the translations are saved there" in err) == (2, True)
 
 
 @pytest.mark.usefixtures("trained")

@@ -52,13 +52,22 @@ def test_show_describes_a_run_in_its_first_minutes(runs: Path, call: Call) -> No
     assert call("translate", "Anna")[2].splitlines()[0] in ("run: runs/tiny", "run: runs/lr-0.01")
 
 
-def test_a_renamed_config_says_which_run_it_does_not_continue(runs: Path, call: Call) -> None:
+def test_a_renamed_config_says_which_run_it_does_not_continue(
+    runs: Path, call: Call, tiny_corpus: Path
+) -> None:
+    shutil.copytree(tiny_corpus, "elsewhere")
     shutil.rmtree(runs / "lr-0.01")
     # As its user wrote it, before it was decided what `auto` is.
     written = (runs / "tiny" / "config.yaml").read_text().replace("precision: float32", "precision: auto")
     Path("renamed.yaml").write_text(written.replace("compile: false", "compile: auto"))
-    for more, is_said in (((), True), (("--set", "training.seed=7"), False)):
-        code, _, err = call("train", "--config", "renamed.yaml", "--set", "training.max_steps=2", *more)
+    for more, is_said in (
+        ("training.log_every_steps=10", True),
+        ("training.seed=7", False),
+        ("data.path=elsewhere", False),
+    ):
+        code, _, err = call(
+            "train", "--config", "renamed.yaml", "--set", "training.max_steps=2", "--set", more
+        )
         assert code == 0, err
         assert ("--run runs/tiny" in err) == is_said
         shutil.rmtree(runs / "renamed")

@@ -1,5 +1,6 @@
 """`mt translate`: sentences, files and pipes; one line out for one line in."""
 
+import gzip
 import os
 import signal
 import subprocess
@@ -62,6 +63,38 @@ def test_bad_lines_are_skipped_and_reported_once(is_piped: bool, bad_file: Path)
     assert "sentences in 1 line are longer than the 16 tokens that this model reads" in in_parts
     assert warning.startswith("warning: 1 line could not be translated")
     assert ", line 2 is not UTF-8" in warning
+
+
+@pytest.mark.usefixtures("trained")
+def test_a_file_is_opened_as_a_text_of_a_corpus_is(call: Call) -> None:
+    Path("a.en.gz").write_bytes(gzip.compress("\ufeffthe dog sees milk.\r\n\nAnna sees milk.".encode()))
+    Path("mac.en").write_bytes(b"the dog sees milk.\r\rAnna sees milk.\r")
+    for name in ("a.en.gz", "mac.en"):
+        assert call("translate", "--file", name)[1] == "der Hund sieht Milch.\n\nAnna sieht Milch.\n"
+    subtitles = "1\n00:00:00,000 --> 00:00:02,500\nthe dog sees milk.\n"
+    Path("film.en").write_text(subtitles)
+    Path("pairs.tsv").write_text("dog\tHund\ncat\tKatze\n")
+    command = [sys.executable, "-m", "mt"]
+    for arguments in (["translate"], ["score"]):
+        ended = subprocess.run(
+            [*command, *arguments], input=subtitles, capture_output=True, text=True, env=environment()
+        )
+        assert (ended.returncode, ended.stdout) == (2, "")
+        assert "mt: standard input is subtitles, not lines of text: " in ended.stderr
+    for option, file, says in (
+        ("--file", "film.en", "< film.en | grep"),
+        ("--dictionary", "film.en", "< film.en | grep"),
+        ("--file", "pairs.tsv", "pairs.tsv is a table of several columns, not lines of text: take out one"),
+    ):
+        code, out, err = call("translate", option, file)
+        assert (code, out, says in err) == (2, "", True)
+
+
+@pytest.mark.usefixtures("trained")
+def test_lines_in_which_nothing_can_be_seen_are_empty(call: Call) -> None:
+    invisible = ["\ufe0e", "\u3164", "\u2800", "\u034f", "\u115f", "\u2063 \u2028", "\x07"]
+    Path("lines.txt").write_text("".join(f"{line}\n" for line in invisible), encoding="utf-8")
+    assert call("translate", "--file", "lines.txt", "--run", "runs/tiny") == (0, "\n" * len(invisible), "")
 
 
 @pytest.mark.usefixtures("trained")

@@ -96,7 +96,8 @@ def test_equal_to_a_slow_search(alphabet: str) -> None:
     chance = random.Random(alphabet)
 
     def texts(count: int) -> Pairs:
-        sides = ["".join(chance.choices(alphabet, k=chance.randrange(1, 6))) for _ in range(2 * count)]
+        drawn = ("".join(chance.choices(alphabet, k=chance.randrange(1, 6))) for _ in range(2 * count))
+        sides = TextForm().rewrite(drawn)
         return list(zip(sides[::2], sides[1::2], strict=True))
 
     train, test = texts(400), texts(100)

@@ -59,6 +59,7 @@ def main_hub(new_hub: Callable[[], Hub]) -> Hub:
         "test.jsonl": '{"en": "a", "de": null}\n',
     }
     hub.add("org/holes", holes)
+    hub.add("org/cells", {f"{split}.csv": "en,de\nnull,NA\nnan,N/A\n" for split in ("train", "val", "test")})
     return hub
 
 
@@ -66,6 +67,7 @@ CONFIGS: dict[str, dict[str, object]] = {
     "good": {"path": "bentrevett/multi30k"},
     "tag": {"path": "bentrevett/multi30k", "revision": "v1"},
     "named": {"path": "Helsinki-NLP/opus_books", "name": "en-de"},
+    "cells": {"path": "org/cells"},
     "mixed": {
         "path": "bentrevett/multi30k",
         "mix": "Helsinki-NLP/opus_books name=en-de weight=2; bentrevett/multi30k revision=v1",
@@ -110,6 +112,8 @@ def test_what_is_loaded_is_recorded_with_its_commit(main_hub: Hub, outcomes: dic
     tag = outcomes["tag"]
     assert tag["train"]["src"] == source_texts(PAIRS[4:10])
     assert tag["description"]["sources"][0]["revision"] == multi30k["v1"]
+    cells = {"src": ["null", "nan"], "tgt": ["NA", "N/A"]}
+    assert (outcomes["cells"]["train"], outcomes["cells"]["test"]) == (cells, cells)
     splits = outcomes["named"]["description"]["splits"]
     assert splits["train"]["from"] == ["the train split of Helsinki-NLP/opus_books (en-de)"]
     assert splits["test"]["origin"] == "carved"
@@ -145,7 +149,7 @@ def test_an_unreachable_hub_is_reported_at_once_and_the_cache_still_serves(
         {"path": "bentrevett/multi30k", "revision": commits["main"]},
     )
     for outcome, name in ((missing, "org/nothing"), (wrong_name, r"opus_books \(en-it\)")):
-        assert re.search(rf"{name} .*Check the name and the network", outcome["error"])
+        assert re.search(rf"{name} .*The Hub is offline here.* load it once", outcome["error"])
     assert f"http://{address} does not answer" in missing["log"]
     assert "secret" not in missing["log"] + missing["error"]
     for outcome, name in ((books, "named"), (newest, "tag")):

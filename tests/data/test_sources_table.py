@@ -16,6 +16,7 @@ from mt.errors import DataError
 Pairs = list[tuple[str, str]]
 Files = dict[str, str | bytes]
 
+NONE: dict[str, str] = {}
 ROW, AB = '{"en": "a", "de": "b"}\n', [("a", "b")]
 OTHER: Files = {"x.de": "Ein Hund.\n"}
 SPLITS: Files = {"train.jsonl": ROW, "validation.jsonl": ROW, "test.jsonl": ROW}
@@ -118,7 +119,7 @@ REFUSED: list[tuple[Files, str, dict[str, str], str]] = [
     (LONG, "", {}, r"train\.en has 1,250 lines and .*train\.de has 1,200: line n"),
     ({"train.en": "a\n", "train.de": "b\n" * 3}, "", {}, r"en has 1 lines and .*de has 3: line n"),
     ({"train.en": "", "train.de": "b\n" * 3}, "", {}, r"en has 0 lines and .*de has 3: line n"),
-    *[({"train.en": "a\n", "other.de": "b\n"}, name, {}, r"train\.en has no counterpart")
+    *[(Files({"train.en": "a\n", "other.de": "b\n"}), name, NONE, r"train\.en has no counterpart")
       for name in ("", "train", "train.en")],
     (SPLITS | {"dev.jsonl": ROW}, "", {},
      r"validation split more than once: .*dev\.jsonl or .*validation\.jsonl"),
@@ -153,10 +154,11 @@ REFUSED: list[tuple[Files, str, dict[str, str], str]] = [
      r"test\.jsonl, line 1: the target is a list.* One reference is scored"),
     ({"c.jsonl": '{"translation": {"language": ["en", "de"], "translation": ["A", "B"]}}\n'}, "c.jsonl", {},
      "no column 'en'.* lists in 'translation.language', .*: give each pair a row"),
-    *[({name: json.dumps({"version": 1, "data": [{"en": "a", "de": "b"}]}, indent=indent)}, name, {},
+    *[(Files({name: json.dumps({"version": 1, "data": [{"en": "a", "de": "b"}]}, indent=indent)}), name, NONE,
        r"If its rows are in 'data', .*jq -c '\.data\[\]'")
       for name in ("rows.json", "rows.jsonl") for indent in (None, 1)],
-    *[({"c.json": json.dumps(table, indent=indent)}, "c.json", {}, rf"columns, not rows.* jq -c '{begin} \|")
+    *[(Files({"c.json": json.dumps(table, indent=indent)}), "c.json", NONE,
+       rf"columns, not rows.* jq -c '{begin} \|")
       for table, begin in (
           ({"en": ["a"], "de": ["b"]}, r"\."),
           ({"rows": {"en": {"0": "a"}, "de": {"0": "b"}}}, r'\."rows"'),

@@ -30,7 +30,7 @@ def hub_source(hub_id: str, config: DataConfig) -> Source:
         try:
             # Of the cells of a CSV file, null, NA and nan are text.
             loaded = datasets.load_dataset(hub_id, name, revision=revision, keep_default_na=False)
-        except ValueError:
+        except (TypeError, ValueError):
             # It has other files, which do not have this option.
             loaded = datasets.load_dataset(hub_id, name, revision=revision)
     # The cache files it by its commit: <corpus>/<configuration>/<version>/<commit>/..
