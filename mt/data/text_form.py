@@ -40,7 +40,7 @@ _RULES = (
     rf"\x{{FE0F}}(?<![{_EMOJI}{_SKIN_TONES}].)(?:(?<![0-9#*].)|(?!\x{{20E3}}))",
 )
 # White space, control characters, what Unicode calls ignorable by default, and an empty Braille pattern.
-_BLANK = re.compile(
+_NOTHING_TO_SEE = re.compile(
     r"[\s\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
     r"\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3"
     r"\U0001d173-\U0001d17a\U000e0000-\U000e0fff]*"
@@ -54,9 +54,9 @@ _UNESCAPE_HTML: list[normalizers.Normalizer] = [
 ]
 
 
-def is_blank(text: str) -> bool:
+def shows_nothing(text: str) -> bool:
     """Whether a text has no visible character, so that it is an empty line to all of mt."""
-    return _BLANK.fullmatch(text) is not None
+    return _NOTHING_TO_SEE.fullmatch(text) is not None
 
 
 class TextForm(NamedTuple):
@@ -92,10 +92,10 @@ class TextForm(NamedTuple):
         return steps
 
     def rewrite(self, texts: Iterable[str]) -> list[str]:
-        """The texts in this form; one that `is_blank` becomes empty."""
+        """The texts in this form; one that `shows_nothing` becomes empty."""
         rewrite = normalizers.Sequence(self.steps()).normalize_str
         formed = [text if self._has(text) else rewrite(text) for text in texts]
-        return ["" if is_blank(text) else text for text in formed]
+        return ["" if shows_nothing(text) else text for text in formed]
 
     def _has(self, text: str) -> bool:
         """Whether a text is certain to have this form; asking is ten times faster than rewriting."""

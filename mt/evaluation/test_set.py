@@ -21,7 +21,7 @@ from mt.data.corpus_report import recorded_fingerprints
 from mt.data.sources.find import find_source
 from mt.data.sources.source import Split
 from mt.data.sources.text import lines_of
-from mt.data.text_form import TextForm, is_blank
+from mt.data.text_form import TextForm, shows_nothing
 from mt.display import visible
 from mt.errors import ConfigError, DataError
 from mt.run_directory import RunDirectory
@@ -84,9 +84,9 @@ def load_evaluation_set(
     # As in the file of references: some of sacreBLEU's tokenizers join words at a hyphen before a line break.
     sources, references = list(pairs["src"]), [text.replace("\n", " ") for text in pairs["tgt"]]
     if leave_out_empty:
-        kept = [i for i, reference in enumerate(references) if not is_blank(reference)]
+        kept = [i for i, reference in enumerate(references) if not shows_nothing(reference)]
         sources, references = [sources[i] for i in kept], [references[i] for i in kept]
-    empty = [number for number, text in enumerate(references, start=1) if is_blank(text)]
+    empty = [number for number, text in enumerate(references, start=1) if shows_nothing(text)]
     if empty:
         more = f", and {len(empty) - 1} more" if len(empty) > 1 else ""
         raise DataError(

@@ -4,7 +4,6 @@ import csv
 import gzip
 import io
 import json
-import re
 import time
 from pathlib import Path
 
@@ -33,14 +32,6 @@ def load(path: Path | str, **fields: object) -> list[tuple[str, str]]:
     source = find_source(config)
     rows = load_parts(source.splits["train"]) if source.kind == "files" else load_split(config, "test")
     return list(zip(rows["src"], rows["tgt"], strict=True))
-
-
-def fails(path: Path | str, **fields: object) -> str:
-    with pytest.raises(DataError) as caught:
-        load(path, **fields)
-    message = str(caught.value)
-    assert "\n" not in message
-    return message
 
 
 def quoted(rows: list[tuple[str, ...]], delimiter: str) -> str:
@@ -129,5 +120,6 @@ def test_a_csv_with_each_delimiter_with_and_without_a_header(
 def test_a_wrong_name_among_very_many_columns_is_reported_in_a_moment(tmp_path: Path) -> None:
     file = write(tmp_path / "wide.csv", ",".join(f"column{i}" for i in range(20_000)) + "\n")
     started = time.process_time()
-    assert re.search(r"no column 'en'.* 'column19' and 19980 more\.", fails(file))
+    with pytest.raises(DataError, match=r"no column 'en'.* 'column19' and 19980 more\."):
+        load(file)
     assert time.process_time() - started < 4

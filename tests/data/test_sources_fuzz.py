@@ -92,15 +92,11 @@ OPTIONS = {
 
 @dataclass(frozen=True)
 class Files:
-    """A corpus as bytes, by the endings of its files.
-
-    Attributes:
-        num_pairs: How many there are where no file is damaged, else None.
-        options: Fields of the config that say how it is to be read.
-    """
+    """A corpus as bytes, by the endings of its files."""
 
     contents: dict[str, bytes]
     num_pairs: int | None
+    """None if a file is damaged."""
     options: dict[str, str]
 
 

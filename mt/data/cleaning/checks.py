@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import cast
 
 from mt.data.sources.source import BadRow, Part
-from mt.data.text_form import is_blank
+from mt.data.text_form import shows_nothing
 from mt.display import counted, one_line
 from mt.errors import DataError
 
@@ -108,4 +108,4 @@ def _fault(src: object, tgt: object, *, may_be_empty: bool) -> BadRow | str | No
             return f"the {side} is empty"
         if len(value) > MOST_CHARACTERS:
             return f"a side has over {MOST_CHARACTERS:,} characters"
-    return BOTH_EMPTY if is_blank(str(src)) and is_blank(str(tgt)) else None
+    return BOTH_EMPTY if shows_nothing(str(src)) and shows_nothing(str(tgt)) else None
