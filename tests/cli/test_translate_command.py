@@ -74,11 +74,9 @@ def test_a_file_is_opened_as_a_text_of_a_corpus_is(call: Call) -> None:
     subtitles = "1\n00:00:00,000 --> 00:00:02,500\nthe dog sees milk.\n"
     Path("film.en").write_text(subtitles)
     Path("pairs.tsv").write_text("dog\tHund\ncat\tKatze\n")
-    command = [sys.executable, "-m", "mt"]
-    for arguments in (["translate"], ["score"]):
-        ended = subprocess.run(
-            [*command, *arguments], input=subtitles, capture_output=True, text=True, env=environment()
-        )
+    for command in ("translate", "score"):
+        call_of = [sys.executable, "-m", "mt", command]
+        ended = subprocess.run(call_of, input=subtitles, capture_output=True, text=True, env=environment())
         assert (ended.returncode, ended.stdout) == (2, "")
         assert "mt: standard input is subtitles, not lines of text: " in ended.stderr
     for option, file, says in (
