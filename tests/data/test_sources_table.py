@@ -204,7 +204,7 @@ def test_what_is_not_text_is_recognised_by_its_content_as_corpus_and_as_input(
 ) -> None:
     content, message = (NOT_TEXT | NOT_SENTENCES)[kind]
     alone = ("x.sgm", "train.jsonl") if kind in NOT_TEXT else ("x",)
-    written(tmp_path, dict.fromkeys(("x.en", "x.txt", "x.sgm", "train.jsonl"), content) | OTHER)
+    written(tmp_path, {**dict.fromkeys(("x.en", "x.txt", "x.sgm", "train.jsonl"), content), **OTHER})
     for path in ("x.en,x.de", "x.txt,x.de", *alone):
         with pytest.raises(DataError, match=message):
             load_corpus(config(tmp_path, path, {}))
