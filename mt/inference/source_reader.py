@@ -9,11 +9,16 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from mt.data.tokenizers.tokenizer import Tokenizer
+from mt.data.unsegmented_scripts import split_letters
 from mt.special_tokens import UNK_ID
 
 # Matches the kinds that `_kind` returns: unknown words, digits and upper-case words without a space between
 # them, but perhaps with punctuation.
 _JOINED = re.compile(r"[uUdD](?:P*[UD])*")
+# And those that `_address_kind` returns: an address or a compound, with a hash or at sign in front.
+_ADDRESS = re.compile(r"[hH]W(?:[JSH]+W)*S?|[wW](?:[JSH]+W)+S?")
+_SIGNS = {**dict.fromkeys("-.:_=?&%+~\\", "j"), "#": "h", "@": "h", "/": "s"}
+_HAS_NAME = re.compile(r"[^\W\d_]|[#@]")
 
 
 class SourceToken(NamedTuple):
@@ -39,6 +44,7 @@ class SourceReader:
             (*tokenizer.encode_with_words(source)[1],): target for source, target in dictionary.items()
         }
         self._longest = max(map(len, self._entries), default=0)
+        self.has_entries = bool(self._entries)
 
     def read_batch(self, texts: Sequence[str]) -> list[list[SourceToken]]:
         """The source tokens of each text."""
@@ -65,6 +71,11 @@ class SourceReader:
         touches = [0 < start == end for start, end in zip(starts, ends, strict=False)]
         kinds = "".join(map(_kind, ids, words, touches))
         unknown = {run.start(): run.end() for run in _JOINED.finditer(kinds) if "u" in run[0].lower()}
+        for run in _ADDRESS.finditer("".join(map(_address_kind, words, touches))):
+            unknown_words = [words[index] for index in range(*run.span()) if ids[index] == UNK_ID]
+            # The model may know the words of "17-year-old".
+            if any(map(_HAS_NAME.search, unknown_words)):
+                unknown[run.start()] = max(run.end(), unknown.get(run.start(), 0))
         tokens: list[SourceToken] = []
         start = 0
         while start < len(words):
@@ -94,4 +105,11 @@ def _kind(id_: int, word: str, touches: bool) -> str:
         kind = "d"
     else:
         kind = "w" if any(character.isalnum() for character in word) else "p"
+    return kind.upper() if touches else kind
+
+
+def _address_kind(word: str, touches: bool) -> str:
+    """Describe a token by a letter, as `_kind` does: ``w`` is a word, the signs are those of `_SIGNS`."""
+    is_word = any(map(str.isalnum, word)) and split_letters(word) == word
+    kind = _SIGNS.get(word, "w" if is_word else "p")
     return kind.upper() if touches else kind

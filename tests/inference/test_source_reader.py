@@ -40,8 +40,14 @@ def tokenizer() -> Tokenizer:
         ("the man saw a dog .", []),
         ("the Zorblat saw a Quux.", ["Zorblat", "Quux"]),
         ("the man saw 4711-23 roads", ["4711-23"]),
-        # What is known and no number stays a word of its own, as does punctuation around.
-        ("the Zorblat-known dog", ["Zorblat"]),
+        # An address or a compound is copied with its known words, but not the punctuation around.
+        ("the Zorblat-known dog, well-Quux.", ["Zorblat-known", "well-Quux"]),
+        (
+            "www.man.org, https://dog.org/man/saw?time=3. #dog",
+            ["www.man.org", "https://dog.org/man/saw?time=3", "#dog"],
+        ),
+        ('"a.man@dog.known" the man/dog-Quux "', ["a.man@dog.known", "man/dog-Quux"]),
+        ("man,Zorblat", ["Zorblat"]),
         ('"Zorblat", well-known', ["Zorblat"]),
         ("a 4711-time man", ["4711"]),
         # Known numbers and capital letters belong to the unknown one that they touch, and only then.
