@@ -4,6 +4,7 @@ import os
 import queue
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -16,7 +17,6 @@ from mt.cli.options import on_one_line
 from mt.data.sources.text import GZIP, STDIN_NAME, lines_of, why_not_text
 from mt.display import counted, one_line, progress
 from mt.errors import DataError, LinesError
-from mt.special_tokens import UNK_ID
 
 if TYPE_CHECKING:
     from mt.inference.segments import Translation
@@ -155,7 +155,10 @@ class LineTranslator:
     first_reason: str = ""
     num_cut: int = 0
     num_unknown: int = 0
+    num_left_out: int = 0
+    """Unknown words that are not in the translation."""
     unknown: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
 
     def translate(
         self,
@@ -203,36 +206,39 @@ class LineTranslator:
         if block.reasons and self.on_error != "stop":
             self.first_reason = self.first_reason or block.reasons[min(block.reasons)]
             self.num_bad += len(block.reasons)
-        most = self.translator.facts.max_length
-        in_parts = ([len(part.tokens) for part, _ in best.parts[:-1]] for best, *_ in block.translations)
-        self.num_cut += sum(most - 1 in lengths for lengths in in_parts)
-        unknown = [
-            token.text
-            for best, *_ in block.translations
-            for segment, _ in best.parts
-            for token in segment.tokens
-            # Of a dictionary, the copy is another word.
-            if token.id == UNK_ID and token.text and token.copy in (None, token.text)
-        ]
-        self.num_unknown += len(unknown)
-        self.unknown = list(dict.fromkeys([*self.unknown, *unknown]))[: NUM_NAMED + 1]
+        for best, *_ in block.translations:
+            self.num_cut += best.is_cut
+            left_out = [*(Counter(best.unknown) - Counter(best.copied)).elements()]
+            self.num_unknown += len(best.unknown)
+            self.num_left_out += len(left_out)
+            self.unknown = _first([*self.unknown, *best.unknown])
+            self.left_out = _first([*self.left_out, *left_out])
 
     def warnings(self) -> Iterator[str]:
         """The warnings about what was counted, and begin to count from 0 again."""
-        if self.num_unknown:
-            words = ", ".join(one_line(word, MOST_CHARACTERS) for word in self.unknown[:NUM_NAMED])
-            copies = self.translator.facts.copies_words and not self.options["keep_unk"]
-            yield (
-                f"the model does not know {counted(self.num_unknown, 'word')}: {words}"
-                f"{' and others' if len(self.unknown) > NUM_NAMED else ''}. "
-                f"{'They are copied into the translation.' if copies else 'Their translations are guesses.'}"
-            )
+        if self.unknown:
+            fate = "They are copied into the translation."
+            if not self.translator.facts.copies_words or self.options["keep_unk"]:
+                fate = "Their translations are guesses."
+            elif self.left_out:
+                num_copied = self.num_unknown - self.num_left_out
+                fate = f"{num_copied:,} of them are copied into the translation, not {_named(self.left_out)}."
+            number = counted(self.num_unknown, "word")
+            yield f"the model does not know {number}: {_named(self.unknown)}. {fate}"
         if self.num_cut:
-            longer = f"longer than the {self.translator.facts.max_length} tokens that this model reads"
-            lines = counted(self.num_cut, "line")
-            yield f"sentences in {lines} are {longer} (data.max_length), and were translated in parts."
+            yield self.translator.facts.cut_warning(self.num_cut)
         if self.num_bad:
             bad = counted(self.num_bad, "line")
             yield f"{bad} could not be translated: left empty. The first: {self.first_reason}"
-        self.num_bad = self.num_cut = self.num_unknown = 0
-        self.unknown = []
+        self.num_bad = self.num_cut = self.num_unknown = self.num_left_out = 0
+        self.unknown, self.left_out = [], []
+
+
+def _first(words: Sequence[str]) -> list[str]:
+    """The first different words, and one more than are named."""
+    return [*dict.fromkeys(words)][: NUM_NAMED + 1]
+
+
+def _named(words: Sequence[str]) -> str:
+    names = ", ".join(one_line(word, MOST_CHARACTERS) for word in words[:NUM_NAMED])
+    return f"{names} and others" if words[NUM_NAMED:] else names

@@ -17,6 +17,7 @@ from mt.data.batches.pairs import EncodedPairs
 from mt.data.chunks import pairs_of, tables_of
 from mt.data.corpus import Corpus, evenly_spaced, load_corpus, other_validation_splits
 from mt.data.corpus_report import cleaning_table, recorded_fingerprints
+from mt.data.line_facts import line_facts
 from mt.data.suspicions import corpus_warnings
 from mt.data.text_form import TextForm, before_lower_case
 from mt.data.tokenizers.external import external_tokenizer
@@ -61,7 +62,7 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool) -> Prepared:
             tokenizer.save(file)
     max_length = config.data.max_length
     train, dropped = encode_pairs(corpus.train, *tokenizers, max_length=max_length, shares=corpus.shares)
-    validation, _ = encode_pairs(corpus.validation, *tokenizers, max_length=max_length)
+    validation, left_out = encode_pairs(corpus.validation, *tokenizers, max_length=max_length)
     check_lengths(train, dropped, validation, config)
     sizes = {side: tokenizer.size for side, tokenizer in zip(("src", "tgt"), tokenizers, strict=True)}
     if not resuming:
@@ -70,6 +71,7 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool) -> Prepared:
             "dropped_in_training": dropped,
             "target_ratio": train.target_ratio,
             "vocabulary_sizes": sizes,
+            **line_facts(corpus.train),
             "example": next((text for text in corpus.validation["src"] if 20 <= len(text) <= 80), ""),
         }
         write_atomically(run.corpus_file, json.dumps(description, indent=2, ensure_ascii=False) + "\n")
@@ -77,6 +79,9 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool) -> Prepared:
         f"corpus: {len(train):,} training pairs, {len(corpus.validation):,} validation, "
         f"{len(corpus.test):,} test; vocabulary {sizes['src']:,} source, {sizes['tgt']:,} target"
     )
+    if num_long := left_out["too long"]:
+        long = counted(num_long, "validation pair")
+        LOG.warning("%s longer than data.max_length: translated in parts, left out of the loss", long)
     if table := cleaning_table(corpus.report.splits["train"], dropped):
         LOG.warning("%s", table)
     level = logging.WARNING if corpus.report.has_leaked else logging.INFO

@@ -172,12 +172,16 @@ def translate_set(
         raise RunError(f"{shown(run.path)} is read-only, but the translations are saved there: copy the run.")
     setting = setting_name([model.checkpoint for model in models], test_set, beam, translator.engine)
     with progress(len(test_set.sources), unit="sentences", description="translating") as advance:
-        lines = translator.translate(test_set.sources, strategy=beam, join_lines=True, advance=advance)
+        found = translator.n_best(
+            test_set.sources, strategy=beam, join_lines=True, with_scores=False, advance=advance
+        )
     if not processes.IS_FIRST:
         # The others have nothing more to do.
         raise SystemExit(0)
+    if num_cut := sum(best.is_cut for best, *_ in found):
+        LOG.warning("%s", translator.facts.cut_warning(num_cut))
     # Each on one line, which does not change any score.
-    lines = [line.replace("\n", " ") for line in lines]
+    lines = [best.text.replace("\n", " ") for best, *_ in found]
     file = run.path / f"hypotheses.{setting}.txt"
     write_lines(run.path / f"references.{test_set.name}.txt", test_set.references)
     write_lines(file, lines)

@@ -4,7 +4,7 @@ import contextlib
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_origin, get_type_hints
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, get_origin, get_type_hints
 from mt import __version__
 from mt.checkpoint.seal import sealed, unsealed
 from mt.data.tokenizers.tokenizer import Tokenizer
+from mt.display import counted
 from mt.errors import CheckpointError
 from mt.files import locked, read_bytes, read_text, remove_folder_atomically, sha256
 from mt.run_directory import RunDirectory
@@ -45,6 +46,15 @@ class ModelFacts:
     """A sentence in the source language, if one is known."""
     checkpoint: str = ""
     """The name of its checkpoint."""
+    abbreviations: Sequence[str] = ()
+    """Words of its training sources after which a stop does not end a sentence, without that stop."""
+    copies_numbers: bool = False
+    """Whether lines of numbers alone are copied, because its training text has none."""
+
+    def cut_warning(self, num_lines: int) -> str:
+        """What is said of lines with a sentence that was cut."""
+        longer = f"longer than the {self.max_length} tokens that this model reads (data.max_length)"
+        return f"sentences in {counted(num_lines, 'line')} are {longer}, and were translated in parts."
 
 
 @dataclass(frozen=True, kw_only=True)

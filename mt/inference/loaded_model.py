@@ -1,8 +1,9 @@
 """Loading a checkpoint of a run: config, model and tokenizers, each verified."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from mt.checkpoint.record import Checkpoint
 from mt.checkpoint.store import CheckpointStore
@@ -45,10 +46,10 @@ class LoadedModel(ModelOfText):
     checkpoint: Checkpoint
 
 
-def facts_of(config: Config, target_ratio: float, example: str = "", checkpoint: str = "") -> ModelFacts:
-    """What translating with a model of this config needs to know."""
+def facts_of(config: Config, of_corpus: Mapping[str, Any], checkpoint: str = "") -> ModelFacts:
+    """What translating with a model of this config needs to know, with `corpus_facts`."""
     data, copies = config.data, config.copies_words
-    return ModelFacts(data.src, data.tgt, data.max_length, copies, target_ratio, example, checkpoint)
+    return ModelFacts(data.src, data.tgt, data.max_length, copies, checkpoint=checkpoint, **of_corpus)
 
 
 def load_model(run: RunDirectory, checkpoint: str) -> LoadedModel:
@@ -69,7 +70,7 @@ def load_model(run: RunDirectory, checkpoint: str) -> LoadedModel:
         model.adopt_weights(weights)
     except (ValueError, RuntimeError) as error:
         raise CheckpointError(f"{saved.folder} does not match {run.config_file}: {error}.") from error
-    return LoadedModel(config, model, *tokenizers, facts_of(config, *_corpus_facts(run), saved.name), saved)
+    return LoadedModel(config, model, *tokenizers, facts_of(config, corpus_facts(run), saved.name), saved)
 
 
 def check_computation(run: RunDirectory, config: Config, checkpoint: Checkpoint) -> None:
@@ -84,13 +85,18 @@ def check_computation(run: RunDirectory, config: Config, checkpoint: Checkpoint)
             )
 
 
-def _corpus_facts(run: RunDirectory) -> tuple[float, str]:
-    """The target ratio and the example in the corpus report; 1 and nothing if they are missing there."""
+def corpus_facts(run: RunDirectory) -> dict[str, Any]:
+    """What the corpus report says about translating; of one that is missing, a target ratio of 1 only."""
     try:
         report = json.loads(run.read_corpus_report())
-        return float(report["target_ratio"]), str(report.get("example", ""))
+        return {
+            "target_ratio": float(report["target_ratio"]),
+            "example": str(report.get("example", "")),
+            "abbreviations": [str(word) for word in report.get("abbreviations", [])],
+            "copies_numbers": report.get("number_lines") == 0,
+        }
     except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
-        return 1.0, ""
+        return {"target_ratio": 1.0}
 
 
 def tokenizer_checksums(run: RunDirectory) -> dict[str, str]:

@@ -3,18 +3,14 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
-from mt.data.tokenizers.tokenizer import Tokenizer
-from mt.data.unsegmented_scripts import NO_SPACE_AFTER
+from mt.data.line_facts import is_numbers
+from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing
+from mt.inference.exported_folder import ModelFacts
+from mt.inference.sentences import join_sentences, read_long
 from mt.inference.source_reader import SourceReader, SourceToken
 from mt.search.hypothesis import Hypothesis
-
-# A stop and its closing quotes or brackets, followed by a space except in Chinese, Japanese and Burmese.
-_SENTENCE_END = re.compile(
-    r"""[.!?…।॥۔؟։።](?:["'”’»)\]]|\s»){0,3}(?=\s)(?!\s+»)"""
-    r"""|[。！？｡။][”’」』）】》]{0,3}(?![。！？｡။”’」』）】》])"""
-)
+from mt.special_tokens import UNK_ID
 
 
 @dataclass(frozen=True)
@@ -30,6 +26,8 @@ class Segment:
     tokens: Sequence[SourceToken]
     prefix: Sequence[SourceToken]
     """The tokens that its translation starts with; unknown words among them are written as given."""
+    is_part: bool = False
+    """Whether it is a part of a sentence that is too long for the model."""
 
     def prefix_copies(self) -> list[int]:
         """For each token of the prefix, the position of an unknown source word that it copies, or -1."""
@@ -57,46 +55,42 @@ class Translation:
     score: float
     """The score that ranks it: `Beam.normalised_score`; by default settings for other strategies."""
     parts: Sequence[tuple[Segment, Hypothesis]] = ()
-    """The segments of the text, each with its hypothesis; none for an empty text."""
+    """The segments of the text, each with its hypothesis; none for empty lines and copied numbers."""
+    unknown: Sequence[str] = ()
+    """The words of the text that the model does not know, without those of a dictionary."""
+    copied: Sequence[str] = ()
+    """Those of the unknown words that are in the translation."""
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether a sentence was too long for the model, and translated in parts."""
+        return any(segment.is_part for segment, _ in self.parts)
 
 
 def read_segments(
     texts: Sequence[Sequence[str]],
     prefixes: Sequence[Sequence[SourceToken]],
     reader: SourceReader,
-    max_length: int,
+    facts: ModelFacts,
 ) -> list[Segment]:
     """Read the lines of texts: no segment for an empty line, one for most lines, several for a long one.
 
-    A *sentence* of ``max_length`` tokens or more is cut. The first segment of a text gets its prefix.
+    The first segment of a text gets its prefix. Lines of numbers have no segment if `join_parts` copies them.
     """
     tokens_of_lines = iter(reader.read_batch([line for lines in texts for line in lines]))
     segments: list[Segment] = []
     for index, (lines, prefix) in enumerate(zip(texts, prefixes, strict=True)):
         number = 0
         for line_index, (line, tokens) in enumerate(zip(lines, tokens_of_lines, strict=False)):
-            is_long = len(tokens) >= max_length
-            for sentence in reader.read_batch(split_sentences(line)) if is_long else [tokens]:
-                for start in range(0, len(sentence), max_length - 1):
-                    part = sentence[start : start + max_length - 1]
-                    segments.append(Segment(index, line_index, number, part, [] if number else prefix))
+            if facts.copies_numbers and is_numbers(line) and not (prefix or reader.has_entries):
+                continue
+            is_long = len(tokens) >= facts.max_length
+            for parts in read_long(line, reader, facts) if is_long else [[tokens]]:
+                for part in filter(None, parts):
+                    start = [] if number else prefix
+                    segments.append(Segment(index, line_index, number, part, start, len(parts) > 1))
                     number += 1
     return segments
-
-
-def split_sentences(text: str) -> list[str]:
-    """Split a line after each full stop, question mark or exclamation mark."""
-    ends = [0, *(match.end() for match in _SENTENCE_END.finditer(text)), len(text)]
-    sentences = (text[start:end].strip() for start, end in pairwise(ends))
-    return [sentence for sentence in sentences if sentence]
-
-
-def join_sentences(sentences: Sequence[str]) -> str:
-    """Join sentences with spaces, but with none after a Chinese or Japanese letter or punctuation mark."""
-    text = ""
-    for sentence in filter(None, sentences):
-        text += f" {sentence}" if text and not NO_SPACE_AFTER.match(text[-1]) else sentence
-    return text
 
 
 def lines_of(text: str) -> list[str]:
@@ -105,15 +99,26 @@ def lines_of(text: str) -> list[str]:
 
 
 def join_parts(
-    num_lines: int, parts: Sequence[tuple[Segment, Hypothesis, float]], tokenizer: Tokenizer
+    source: Sequence[str], parts: Sequence[tuple[Segment, Hypothesis, float]], tokenizer: Tokenizer
 ) -> Translation:
-    """The translation of a text from those of its segments, each with its score; that of none is empty."""
-    lines: list[list[str]] = [[] for _ in range(num_lines)]
+    """The translation of the lines of a text from those of its segments, each with its score."""
+    lines: list[list[str]] = [[] for _ in source]
+    unknown, copied = [], []
     for segment, hypothesis, _ in parts:
         lines[segment.line].append(tokenizer.decode(hypothesis.ids, segment.copied_words(hypothesis)))
+        for position, token in enumerate(segment.tokens):
+            # Of a dictionary, the copy is another word.
+            if token.id == UNK_ID and token.text and token.copy in (None, token.text):
+                unknown.append(token.text)
+                copied += [token.text] if position in hypothesis.copied else []
+    for line, written in zip(source, lines, strict=True):
+        if not written and is_numbers(line):
+            written.append(normalise_spacing(line))
     return Translation(
         "\n".join(map(join_sentences, lines)),
         sum((hypothesis.score for _, hypothesis, _ in parts), start=0.0),
         sum((score for *_, score in parts), start=0.0),
         [(segment, hypothesis) for segment, hypothesis, _ in parts],
+        unknown,
+        copied,
     )

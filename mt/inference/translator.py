@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from inspect import Signature, signature
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, get_args, overload
@@ -181,7 +182,8 @@ class Translator:
 
         Args:
             texts: The texts. Each of their lines is translated by itself, and comes back as a line. If one is
-                longer than the model reads, its sentences are, and longer sentences in parts.
+                longer than the model reads, its sentences are, and longer sentences in parts. One of numbers
+                alone is copied if the training text has none.
             num_best: The maximum number of translations per text; more than 1 need a beam. If its lines or
                 sentences are translated by themselves, the nth has the nth best translation of each.
             strategy: The decoding strategy: `Beam`, `Sampling`, or None for greedy search.
@@ -202,6 +204,8 @@ class Translator:
         """
         if isinstance(texts, str):
             raise TypeError("texts must be a sequence of lines, not a single string")
+        if not isinstance(strategy, Strategy):
+            raise TypeError(f"strategy must be Beam(...), Sampling(...) or None, not {strategy!r}")
         most = self.facts.max_length if max_length is None else max_length
         limit = min(self.facts.max_length, most + 1)
         if constraints.min_length >= limit:
@@ -213,7 +217,7 @@ class Translator:
         by_text = [[text] if join_lines else lines_of(text) for text in texts]
         given = self._prefix_reader.read_batch(prefixes or [""] * len(texts))
         cut = [prefix[: limit - 1] for prefix in given]
-        segments = read_segments(by_text, cut, self.reader, self.facts.max_length)
+        segments = read_segments(by_text, cut, self.reader, self.facts)
         advance(len(texts) - len({segment.index for segment in segments}))
         engine = self.engine
         if isinstance(strategy, Sampling) and engine.name != "torch":
@@ -231,7 +235,7 @@ class Translator:
         found = []
         for lines, of_text in zip(by_text, ranked, strict=True):
             by_rank = [*zip(*of_text, strict=False)] or [()]
-            found.append([join_parts(len(lines), parts, self.tgt_tokenizer) for parts in by_rank])
+            found.append([join_parts(lines, parts, self.tgt_tokenizer) for parts in by_rank])
         return found
 
     def _sentence(self, segment: Segment, rules: Rules, most: int, first_line: int) -> Sentence:
@@ -292,3 +296,9 @@ class Translator:
         # Of several threads, one loads it.
         with self._loading:
             return self._load_model()
+
+
+# What help() and editors show of `translate`.
+_options = [*signature(Translator.n_best).parameters.values()]
+_options = [option for option in _options if option.name not in ("num_best", "with_scores")]
+vars(Translator)["translate"].__signature__ = Signature(_options, return_annotation=str | list[str])

@@ -20,7 +20,7 @@ from mt.display import progress
 from mt.errors import Interrupted, OverflowedLinesError, RunError
 from mt.files import sync
 from mt.inference.exported_folder import remove_stale
-from mt.inference.loaded_model import ModelOfText, facts_of, tokenizer_checksums
+from mt.inference.loaded_model import ModelOfText, corpus_facts, facts_of, tokenizer_checksums
 from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
 from mt.training.attention_images import Pixels, attention_image
@@ -64,6 +64,8 @@ class Session:
     def __post_init__(self) -> None:
         # Read once: if the files are lost while training, checkpoints can still be saved.
         self._tokenizer_checksums = tokenizer_checksums(self.run)
+        of_corpus = corpus_facts(self.run) | {"target_ratio": self.prepared.train.target_ratio}
+        self._facts = facts_of(self.config, of_corpus)
         self._store = CheckpointStore(self.run.checkpoints_dir)
         self._attention: Pixels | None = None
         self._metrics: dict[int, dict[str, float]] = {}
@@ -168,8 +170,8 @@ class Session:
 
     def _validate(self, state: TrainState) -> ValidationResult:
         model, prepared = state.objective.model, self.prepared
-        rows, facts = prepared.corpus.validation, facts_of(self.config, prepared.train.target_ratio)
-        translator = ModelTranslator(ModelOfText(self.config, model, *prepared.tokenizers, facts))
+        rows = prepared.corpus.validation
+        translator = ModelTranslator(ModelOfText(self.config, model, *prepared.tokenizers, self._facts))
 
         def translate(sources: Sequence[str]) -> list[str]:
             with progress(len(sources), unit="sentences", description="validating") as advance:

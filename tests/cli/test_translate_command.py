@@ -212,6 +212,8 @@ def test_unknown_words_are_reported_once(call: Call, monkeypatch: pytest.MonkeyP
     assert call("translate", "the dog sees milk.", "--run", "runs/tiny")[2] == ""
     monkeypatch.setattr("mt.config.config.Config.copies_words", True)
     assert "copied" in call("translate", "the zebra sees milk.")[2]
+    err = call("translate", "the zebra sees milk.", "--max-length", "1", "--prefix", "der Hund")[2]
+    assert "0 of them are copied into the translation, not zebra." in err
     assert "copied" not in call("translate", "the zebra sees milk.", "--keep-unk")[2]
     Path("words.tsv").write_text("zebra\tZebra\n")
     _, out, err = call("translate", "the zebra and Quux", "--dictionary", "words.tsv")

@@ -8,6 +8,7 @@ import datasets
 import pytest
 
 from mt.config.config import Config
+from mt.data.line_facts import abbreviations
 from mt.data.prepare import make_tokenizers
 from tests.fixture_types import MakeConfig
 from tests.processes import Popen, environment
@@ -89,3 +90,11 @@ def test_a_signal_is_answered_while_subwords_are_learnt() -> None:
         out, _ = process.communicate(timeout=60)
         assert process.returncode == 3
         assert time.time() - float(out) < 2
+
+
+def test_abbreviations_are_learnt_from_stops_inside_lines() -> None:
+    one_sentence = ["Dr. Weber sees Nr. 5.", "Is it for Dr. Huber?", "Dr. No has Nr. 7."] * 20
+    assert abbreviations([*one_sentence, "The day was no. 3."]) == ["Dr", "Nr"]
+    # The words that end sentences inside lines also end lines.
+    several = [f"Dr. A{n} has a dog. He has a {word}." for n in range(40) for word in ("cat", "dog")]
+    assert abbreviations(several) == ["Dr"]

@@ -46,7 +46,9 @@ def test_scores_are_those_of_the_file_that_is_written(
     assert num_exact > 0
 
 
-def test_every_line_of_another_corpus_is_scored(trained: RunDirectory, tmp_path: Path) -> None:
+def test_every_line_of_another_corpus_is_scored(
+    trained: RunDirectory, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     # An empty line, one of several sentences, and a sentence that is three times too long.
     other = tmp_path / "other"
     other.mkdir()
@@ -58,6 +60,7 @@ def test_every_line_of_another_corpus_is_scored(trained: RunDirectory, tmp_path:
     hypotheses = result.hypotheses_file.read_text(encoding="utf-8").split("\n")[:-1]
     assert result.num_sentences == len(hypotheses) == 4
     assert hypotheses[:2] == ["Anna sieht Milch.", ""]
+    assert "sentences in 1 line are longer than the 16 tokens that this model reads" in caplog.text
     assert hypotheses[2].count("Milch") == 9
 
 

@@ -76,7 +76,7 @@ def make_loaded(
         folder = Path("checkpoints/step_0000001")
         checkpoint = Checkpoint(folder, 1, best=True, metrics={}, environment={}, checksums={MODEL: ""})
         return LoadedModel(
-            config, model, *tokenizers, facts_of(config, 1.2, checkpoint=folder.name), checkpoint
+            config, model, *tokenizers, facts_of(config, {"target_ratio": 1.2}, folder.name), checkpoint
         )
 
     return make

@@ -202,6 +202,9 @@ def test_it_learns_to_copy_unknown_words(strategy: Strategy, load: Callable[...,
     translations = translator.translate(list(SENTENCES), strategy=strategy)
     assert arrived(translations, list(SENTENCES.values())) >= 3
     assert not any("<unk>" in line for line in translations)
+    [[found]] = translator.n_best(["the Zorblat-car sees milk."], strategy=Beam(3))
+    assert (found.unknown, found.copied) == (["Zorblat-car"], ["Zorblat-car"])
+    assert "Zorblat-car" in found.text
     known = "a child buys milk."
     assert translator.translate([known], strategy=strategy) == ["ein Kind kauft Milch."]
     # A sentence of known words has nothing to copy, whatever else is in the batch.

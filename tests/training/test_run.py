@@ -406,7 +406,7 @@ def test_what_the_device_cannot_do_is_refused_before_anything_is_written(
 def test_the_run_is_described_in_its_directory(
     make_config: MakeConfig, run: RunDirectory, tiny_corpus: Path
 ) -> None:
-    config = make_config("training.max_steps=1", "data.max_length=8")
+    config = make_config("training.max_steps=1", "data.max_length=7")
     run_training(config, run)
     # It has no `auto`, which another machine would take for something else.
     assert load_config(run.config_file) == with_training(config, precision="float32", compile=False)
@@ -415,7 +415,7 @@ def test_the_run_is_described_in_its_directory(
         len(line.replace("!", " !").replace(".", " .").split()) + 1
         for line in (tiny_corpus / "train.en").read_text().splitlines()
     ]
-    assert corpus["dropped_in_training"]["too long"] == sum(length > 8 for length in lengths) > 0
+    assert corpus["dropped_in_training"]["too long"] == sum(length > 7 for length in lengths) > 0
     assert corpus["splits"]["train"]["pairs"] == 160
     environment = json.loads((run.checkpoints_dir / "step_0000001" / "checkpoint.json").read_text())[
         "environment"
@@ -426,6 +426,8 @@ def test_the_run_is_described_in_its_directory(
     log = run.log_file.read_text(encoding="utf-8")
     assert "validation at step 1: loss" in log
     assert "BLEU signature: nrefs:1|case:mixed|eff:no|tok:13a" in log
+    assert re.search(r"\d validation pairs longer than data.max_length: translated in parts", log)
+    assert (corpus["abbreviations"], corpus["number_lines"]) == ([], 0)
 
 
 def test_steps_after_the_end_of_the_cosine_are_reported(
