@@ -39,6 +39,8 @@ class TranslationAnswer(BaseModel):
     text: str
     score: float
     log_prob: float
+    unknown: list[str] = Field(description="The words of the text that the model does not know.")
+    copied: list[str] = Field(description="Those of them that are in the translation.")
     alignment: list[tuple[int, int]] | None = Field(
         default=None, description="null for a text translated in parts."
     )

@@ -124,6 +124,9 @@ class Service:
             raise HTTPException(503, sentence, {"Retry-After": "1"}) from error
         except asyncio.QueueFull as error:
             raise HTTPException(429, "too many texts are waiting.", {"Retry-After": "1"}) from error
+        best = [result.translations[0] for result in results]
+        for what in ("unknown", "copied"):
+            request.scope[NOTED][what] = sum(len(getattr(translation, what)) for translation in best)
         if self.logs_texts:
             for result in results:
                 LOG.info("  %s -> %s", visible(result.source), visible(result.translations[0].text))
@@ -193,8 +196,13 @@ async def _refuse(request: Request, error: Exception) -> JSONResponse:
                 )
         case RequestValidationError():
             problem = error.errors()[0]
-            location = ".".join(map(str, problem["loc"]))
-            sentence = one_line(f"{location}: {problem['msg'].removeprefix('Value error, ')}.", 250)
+            location, what = ".".join(map(str, problem["loc"])), problem["msg"].removeprefix("Value error, ")
+            if "json" not in request.headers.get("content-type", ""):
+                what = "send JSON, with the header Content-Type: application/json"
+            elif problem["type"] == "extra_forbidden":
+                location = one_line(location, 100)
+                what = f"there is no such key. The keys are {', '.join(TranslateRequest.model_fields)}"
+            sentence = one_line(f"{location}: {what}.", 250)
         case DataError():
             sentence = str(error)
         case _:

@@ -188,9 +188,8 @@ class BatchedTranslator:
 def _result(
     translator: Translator, text: str, best_first: Sequence[Translation], asked: TranslateRequest
 ) -> Result:
-    answers = [
-        TranslationAnswer(text=each.text, score=each.score, log_prob=each.log_prob) for each in best_first
-    ]
+    names = ("text", "score", "log_prob", "unknown", "copied")
+    answers = [TranslationAnswer(**{name: getattr(each, name) for name in names}) for each in best_first]
     if asked.alignment:
         alignments = translator.align(text, best_first)
         for answer, alignment in zip(answers, alignments, strict=True):

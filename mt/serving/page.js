@@ -48,8 +48,8 @@
     const answer = await post({ text, run, alignment: true, beam: ALTERNATIVES, n_best: ALTERNATIVES });
     const said = await answer.json();
     if (answer.ok) {
-      show(said.results[0]);
       say("");
+      show(said.results[0]);
     } else if (answer.status === 401) {
       part("key").hidden = false;
       say("This service needs its token.", true);
@@ -85,23 +85,31 @@
 
   function choose(index) {
     chosen = index;
-    const translation = shown ? shown.translations[chosen] : { text: "" };
-    part("translation").textContent = translation.text;
+    const translation = shown ? shown.translations[chosen] : { text: "", copied: [] };
+    part("translation").replaceChildren(...underlined(translation.text, translation.copied));
+    if (translation.alignment === null) say("No word alignment: the text was translated in parts.");
     part("alternatives").querySelectorAll("button").forEach((button, i) => { button.ariaPressed = i === chosen; });
     part("words").hidden = !(translation.alignment && translation.alignment.length);
     if (part("words").hidden) return;
-    fill("source", shown.source, 0);
-    fill("target", translation.text, 1);
+    fill("source", shown.source, 0, translation.unknown);
+    fill("target", translation.text, 1, translation.copied);
     part("links").textContent = "";
     drawLines();
   }
 
-  function fill(id, text, side) {
-    part(id).replaceChildren(...text.split(" ").filter(Boolean).map((word, index) => {
+  // A text as nodes, in which these words, which the model does not know, are underlined.
+  function underlined(text, words) {
+    const escaped = words.map((word) => word.replace(/[^\p{L}\p{M}\p{N}\s]/gu, (sign) => `\\u{${sign.codePointAt(0).toString(16)}}`));
+    const pattern = `(?<![\\p{L}\\p{N}])(${escaped.join("|") || "(?!)"})(?![\\p{L}\\p{N}])`;
+    return text.split(new RegExp(pattern, "u")).map((part, i) => i % 2 ? element("u", {}, part) : part);
+  }
+
+  function fill(id, text, side, unknown) {
+    part(id).replaceChildren(...text.split(/\s/).filter(Boolean).map((word, index) => {
       const enter = () => point(side, index);
       const handlers = { onpointerenter: enter, onfocus: enter, onpointerleave: unpoint, onblur: unpoint };
       const tabIndex = index === 0 ? 0 : -1;
-      return element("span", { className: "word", role: "listitem", tabIndex, ...handlers }, word);
+      return element("span", { className: "word", role: "listitem", tabIndex, ...handlers }, ...underlined(word, unknown));
     }));
   }
 

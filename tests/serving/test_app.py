@@ -53,6 +53,7 @@ def test_texts_are_translated_as_the_translator_does(client: TestClient, referen
     assert result["source"] == SENTENCE
     [translation] = result["translations"]
     assert translation.pop("text") == alone.text
+    assert (translation.pop("unknown"), translation.pop("copied")) == ([], [])
     assert translation == pytest.approx({"score": alone.score, "log_prob": alone.log_prob}, abs=1e-4)
     texts = [SENTENCE, "", "the dog sees\n  a house.", "milk. " * 20]
     asked = {"texts": texts, "beam": 4, "alignment": True, "join_lines": True}
@@ -126,7 +127,7 @@ BAD_BODIES = {
     b'{"text": "a", "n_best": 2}': "at most beam",
     json.dumps({"texts": ["a"] * 100, "beam": 20, "n_best": 20}).encode(): "are 2000, but may be at most 500",
     b'{"text": "a", "alignment": "yes"}': "body.alignment",
-    b'{"text": "a", "beams": 3}': "body.beams",
+    b'{"text": "a", "beams": 3}': "body.beams: there is no such key. The keys are text, texts, beam, n_best,",
 }
 
 
@@ -145,6 +146,7 @@ def test_other_types_pages_methods_and_hosts_are_refused(batched: BatchedTransla
     for kind in ("text/plain", "application/x-www-form-urlencoded"):
         refused = client.post("/translate", content=b'{"text": "a"}', headers={"Content-Type": kind})
         assert refused.status_code == 422
+        assert "header Content-Type: application/json" in refused.json()["error"]
     # A redirection from "/health/" would lead from a proxy's HTTPS to HTTP.
     unknown = [client.get("/other"), client.get("/health/"), client.get("/docs")]
     for status, refused in (*((404, each) for each in unknown), (405, client.get("/translate"))):
@@ -233,6 +235,7 @@ def test_texts_are_in_the_log_only_if_asked_for(
         client_of(batched).post("/translate", json={"text": text, "beam": 0})
     first, second = (record.facts for record in caplog.records if hasattr(record, "facts"))
     assert (first["path"], first["status"], first["run"], first["texts"]) == ("/translate", 200, "tiny", 1)
+    assert (first["unknown"], first["copied"]) == (3, 0)
     assert (second["status"], second["reason"].partition(":")[0]) == (422, "body.beam")
     assert "buys" not in caplog.text
     with caplog.at_level(logging.DEBUG, "mt"):
