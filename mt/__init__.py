@@ -49,6 +49,11 @@ _WHERE = {
 __all__ = [*_WHERE]
 
 
+def __dir__() -> list[str]:
+    """The names of the public API, for completion."""
+    return [*__all__, "__version__"]
+
+
 def __getattr__(name: str) -> object:
     """Import a name of the public API."""
     if name not in _WHERE:

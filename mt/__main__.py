@@ -50,6 +50,11 @@ def _explain(error: Exception) -> tuple[int, str]:
     if isinstance(error, OSError):
         # Such as a full disk. Typer handles a closed output pipe.
         return 2, f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or error}."
+    if isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("mt."):
+        return 2, (
+            f"this needs {error.name}, which is not installed here: install mt as docs/installing.md says. "
+            "Without it, a run is translated, scored and served that was converted elsewhere."
+        )
     what = one_line(f"{type(error).__name__}: {error}")
     # The run's log, if it has the traceback.
     traceback = ", ".join(getattr(error, "__notes__", ())) or "what MT_DEBUG=1 shows"

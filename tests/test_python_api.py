@@ -1,5 +1,6 @@
 """The public Python API: what docs/python.md shows runs as it is."""
 
+import inspect
 import math
 import re
 import shutil
@@ -13,6 +14,7 @@ import torch
 import yaml
 
 import mt
+from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
 
 PAGE = Path(__file__).parent.parent / "docs" / "python.md"
@@ -45,6 +47,13 @@ def test_importing_mt_does_not_import_torch() -> None:
 @pytest.mark.parametrize("name", mt.__all__)
 def test_every_public_name_can_be_imported(name: str) -> None:
     assert callable(getattr(mt, name))
+    assert name in dir(mt)
+
+
+def test_options_are_in_the_signatures() -> None:
+    assert {"strategy", "max_length", "join_lines"} < {*inspect.signature(mt.Translator.translate).parameters}
+    assert "num_best" not in inspect.signature(mt.Translator.translate).parameters
+    assert "dictionary" in inspect.signature(ModelTranslator.from_run).parameters
 
 
 @pytest.mark.parametrize("device", ["cpu", torch.device("cpu")])
@@ -86,6 +95,9 @@ def test_arguments_out_of_their_range_are_value_errors(trained: RunDirectory) ->
     with pytest.raises(ValueError, match="length_penalty must be finite and at least 0, not nan"):
         mt.Beam(2, length_penalty=math.nan)
     unknown: Any = "foo"
+    for strategy in ("beam", mt.Beam):
+        with pytest.raises(TypeError, match="strategy must be Beam"):
+            translator.translate(["milk."], strategy=strategy)
     with pytest.raises(ValueError, match=r"engine must be auto, .*, not 'foo'"):
         mt.Translator.from_run(trained.path, device="cpu", engine=unknown)
     with pytest.raises(mt.MtError, match=r"not in foo\. .* such as auto"):

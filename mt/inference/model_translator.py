@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -80,19 +80,20 @@ class ModelTranslator(Translator):
         )
 
     @classmethod
-    def from_run(
+    def from_run(  # type: ignore[override]  # It has no other engine.
         cls,
         run: str | Path | RunDirectory,
         *,
         checkpoint: str = "best",
         device: str | torch.device = "auto",
+        dictionary: Mapping[str, str] | None = None,
         others: Sequence[str | Path | RunDirectory] = (),
-        **options: Any,
+        precision: PrecisionName = "float32",
     ) -> Self:
         """Load a run's model as `Translator.from_run` does, into torch."""
         device = choose_device(device)
         first, *rest = load_ensemble([as_run(each) for each in (run, *others)], checkpoint)
-        return cls(first, device=device, others=rest, **options)
+        return cls(first, device=device, others=rest, precision=precision, dictionary=dictionary)
 
     def attention(
         self,

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from mt.run_directory import RunDirectory
+
 ROOT = Path(__file__).parents[2]
 SOURCE, TARGET = "the dog sees a house.", "der Hund sieht ein Haus."
 
@@ -88,6 +90,14 @@ def test_a_copied_run_is_translated_with_and_served_without_torch(
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "where torch is installed" in done.stderr
+
+
+def test_a_command_that_needs_torch_says_so(trained: RunDirectory, tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise ModuleNotFoundError('No torch', name='torch')")
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    command = [sys.executable, "-m", "mt", "evaluate", "--run", str(trained.path)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, "this needs torch, which is not installed here" in done.stderr) == (2, True)
 
 
 @pytest.mark.slow
