@@ -9,9 +9,11 @@ from pathlib import Path
 from mt.builtin.primer import MAX_TRAIN_PAIRS, primer_pairs
 from mt.builtin.reverse import reverse_pairs
 from mt.config.data import IMPORTED, DataConfig
+from mt.config.section import closest
 from mt.config.sources import parse_mix
 from mt.data.sources.read import TABLE_FORMATS, parallel_part, table_format, table_part
 from mt.data.sources.source import (
+    OTHER_SETS,
     SPLIT_NAMES,
     NumberedPair,
     Part,
@@ -201,22 +203,68 @@ def _named_splits(folder: Path, config: DataConfig) -> dict[Split, list[Part]]:
 
         return saved_splits(folder, config)
     files = sorted(file for file in folder.iterdir() if file.is_file())
+    stems = [(file, *_stem_and_suffix(file, config)) for file in files]
     splits: dict[Split, list[Part]] = {}
     for split, names in SPLIT_NAMES.items():
         forms: dict[str, list[Part]] = {}
-        for file in files:
-            name = TABLE_NAME.fullmatch(file.name)
-            if name and name["split"] in names and table_format(file, config.delimiter) is not None:
-                forms.setdefault(name["split"] + name["suffix"], []).append(table_part(file, config))
-        for stem in names:
-            if parallel := _parallel(f"{folder / stem}", config):
+        for file, stem, suffix in stems:
+            if stem.lower() not in names:
+                continue
+            if suffix:
+                forms.setdefault(stem + suffix, []).append(table_part(file, config))
+            elif parallel := _parallel(f"{folder / stem}", config):
                 forms[stem] = [parallel]
+        usual = {form: parts for form, parts in forms.items() if not form.lower().startswith(OTHER_SETS)}
+        forms = usual or forms
         if len(forms) > 1:
             where = " or ".join(parts[0].where for parts in forms.values())
             raise DataError(f"{folder} contains the {split} split more than once: keep only {where}.")
         for parts in forms.values():
             splits[split] = parts
     return splits
+
+
+def _stem_and_suffix(file: Path, config: DataConfig) -> tuple[str, str]:
+    """``train`` and ``.csv`` of a table or its shard, ``train`` alone of a side of parallel text."""
+    if table_format(file, config.delimiter) is not None:
+        name = TABLE_NAME.fullmatch(file.name)
+        return (name["split"], name["suffix"]) if name else ("", "")
+    name_unpacked = file.name.removesuffix(".gz")
+    for language in (config.src, config.tgt):
+        if name_unpacked.endswith(f".{language}"):
+            return name_unpacked.removesuffix(f".{language}"), ""
+    return "", ""
+
+
+def unread_files(config: DataConfig) -> Iterator[str]:
+    """A sentence for each corpus that is in the folder of another, but is none of its splits."""
+    for source_config, _, source in find_sources(config, fast=True):
+        read = {file for parts in source.splits.values() for part in parts for file in part.files}
+        folders = {file.parent for file in read} if source.kind == "folder" else set[Path]()
+        files = sorted(file for folder in folders for file in folder.iterdir() if file.is_file())
+        free = [split for split in SPLIT_NAMES if split not in source.splits]
+        known = {name: split for split in free for name in SPLIT_NAMES[split]}
+        for file in files:
+            part = None if file in read or file.suffix == ".json" else _readable(file, source_config)
+            if part is None:
+                continue
+            read.update(part.files)
+            stem, suffix = _stem_and_suffix(file, source_config)
+            nearest = closest(stem, known)
+            names = " or ".join(f"{split}{suffix}" for split in ([known[nearest]] if nearest else free))
+            remedy = f"name it {names}, or add" if names else "add"
+            what = file if suffix else file.with_name(stem)
+            yield f"{what} is not read: {remedy} it to the training text by data.mix."
+
+
+def _readable(file: Path, config: DataConfig) -> Part | None:
+    """The corpus in a file, if its first pair can be read."""
+    try:
+        part = _part(file, config)
+        _, *texts = next(part.pairs(), (0, None))
+    except DataError:
+        return None
+    return part if all(isinstance(text, str) for text in texts) else None
 
 
 def _parallel(stem: str, config: DataConfig) -> Part | None:

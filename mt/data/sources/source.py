@@ -13,12 +13,14 @@ from mt.files import sha256
 
 Split = Literal["train", "validation", "test"]
 
-# Names of files and Hub splits, the usual one first.
+# Names of files and Hub splits, in any case, the usual one first.
 SPLIT_NAMES: dict[Split, tuple[str, ...]] = {
-    "train": ("train",),
-    "validation": ("validation", "valid", "val", "dev"),
-    "test": ("test",),
+    "train": ("train", "training"),
+    "validation": ("validation", "valid", "val", "dev", "development", "eval"),
+    "test": ("test", "testing", "devtest"),
 }
+# Names that, beside another of their split, mean one more set.
+OTHER_SETS = ("eval", "devtest")
 
 # The number of the line or row, counted from 1, the source and the target. The last two are not
 # checked yet: missing text is None, and a JSON file may contain a number instead of text.
