@@ -21,6 +21,7 @@ from mt.data.corpus_report import recorded_fingerprints
 from mt.data.sources.find import find_source
 from mt.data.sources.source import Split
 from mt.data.sources.text import lines_of
+from mt.data.suspicions import sample_of, text_warnings
 from mt.data.text_form import TextForm, shows_nothing
 from mt.display import visible
 from mt.errors import ConfigError, DataError
@@ -81,6 +82,8 @@ def load_evaluation_set(
         stem, where = _for_file_name(Path(path).name), f"{path}, {name}" if name else path
         if not is_whole:
             stem, where = f"{stem}.{split}", f"{where}, {split}"
+        for warning in text_warnings({"evaluated": sample_of(pairs)}):
+            LOG.warning("%s", warning)
     # As in the file of references: some of sacreBLEU's tokenizers join words at a hyphen before a line break.
     sources, references = list(pairs["src"]), [text.replace("\n", " ") for text in pairs["tgt"]]
     if leave_out_empty:

@@ -10,6 +10,7 @@ from mt.config.init_from import InitFromConfig
 from mt.config.load import load_config
 from mt.config.write import changed_options
 from mt.data.corpus import load_corpus
+from mt.data.suspicions import small_splits
 from mt.errors import MtError
 from mt.preflight import rule
 from mt.preflight.init import ALWAYS, Proposal
@@ -76,6 +77,7 @@ def propose_adaptation(origin: InitFromConfig, data: DataConfig, minutes: float 
         f"steps    {plan.num_steps:,} of {config.training.batch_tokens:,} tokens, with a peak learning "
         f"rate of {config.schedule.learning_rate:g} instead of {peak:.2g}",
         f"unknown  up to {most_unknown(sample.text):.1%} of the words in the held-out text{grown}",
+        *(f"warning  {warning}" for warning in small_splits(corpus)),
     ]
     head = [
         *summary,

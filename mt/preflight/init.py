@@ -13,7 +13,7 @@ from mt.config.data import DataConfig
 from mt.config.training import TrainingConfig
 from mt.config.write import changed_options, config_to_yaml
 from mt.data.corpus import Corpus, load_corpus
-from mt.data.suspicions import unsegmented_hint
+from mt.data.suspicions import small_splits, unsegmented_hint
 from mt.device import choose_device
 from mt.display import one_line
 from mt.errors import DataError, SplitError
@@ -105,6 +105,8 @@ def propose_config(data: DataConfig, minutes: float | None = None) -> Proposal:
             "Metric: chrF, because BLEU counts sequences of four words and no held-out target is that long."
         )
     summary = _summary(plan, sample)
+    warnings = [*small_splits(corpus), *warn_of_held_out_pairs(config, corpus)]
+    summary += [f"warning  {warning}" for warning in warnings]
     if minutes is None:
         notes.append("This budget is a proposal for a corpus of this size.")
     head = [
@@ -114,7 +116,6 @@ def propose_config(data: DataConfig, minutes: float | None = None) -> Proposal:
         *summary,
         *notes,
         plan.note,
-        *(warning[0].upper() + warning[1:] for warning in warn_of_held_out_pairs(config, corpus)),
         "Options that are not listed here keep their defaults; mt config lists all options.",
     ]
     keys = changed_options(config).union(ALWAYS.split())

@@ -12,12 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mt.config.config import Config
 from mt.config.data import CleaningConfig, DataConfig, TokenizerConfig
 from mt.data.corpus import Corpus, load_corpus, load_split
 from mt.data.sources import hub
-from mt.data.sources.find import check_sources
-from mt.data.suspicions import corpus_warnings
+from mt.data.sources.find import check_sources, unread_files
+from mt.data.suspicions import sample_of, text_warnings
 from mt.data.tokenizers.external import external_tokenizer
 from mt.errors import DataError
 
@@ -141,8 +140,8 @@ def test_a_single_file_of_each_kind_is_split_by_itself(tmp_path: Path, kind: str
     assert corpus.report.sources[0].kind == "files"
 
 
-@pytest.mark.parametrize("name", ["validation", "valid", "val", "dev"])
-def test_the_validation_split_goes_by_four_names(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["validation", "Valid", "val", "DEV", "eval"])
+def test_the_validation_split_goes_by_several_names_in_any_case(tmp_path: Path, name: str) -> None:
     folder_with(tmp_path, write_parallel, "", train=[("a", "b")], **{name: [("v", "w")]}, test=[("t", "u")])
     assert pairs_of(load(tmp_path), "validation") == [("v", "w")]
 
@@ -185,6 +184,24 @@ def test_both_sides_of_a_parallel_text_are_needed_once(tmp_path: Path) -> None:
     # One side names both.
     sides = [load(tmp_path / name, held_out_fraction=0.2) for name in ("train.de", "train")]
     assert pairs_of(sides[0]) == pairs_of(sides[1])
+
+
+def test_corpora_that_no_split_takes_are_named(tmp_path: Path) -> None:
+    folder_with(tmp_path, write_jsonl, ".jsonl", train=PAIRS, Test=GOOD["test"], devtest=[("v", "w")])
+    write_jsonl(tmp_path / "vaildation.jsonl", [("v", "w")])
+    write_parallel(tmp_path / "newstest2013", [("n", "m")])
+    (tmp_path / "notes.csv").write_text("page,remark\n1,long\n", encoding="utf-8")
+    assert pairs_of(load(tmp_path), "test") == GOOD["test"]
+    data = DataConfig(path=str(tmp_path), src="en", tgt="de")
+    assert [said.removeprefix(f"{tmp_path}/") for said in unread_files(data)] == [
+        "devtest.jsonl is not read: name it validation.jsonl.",
+        "newstest2013 is not read: name it validation.",
+        "vaildation.jsonl is not read: name it validation.jsonl.",
+    ]
+    (tmp_path / "vaildation.jsonl").rename(tmp_path / "Validation.jsonl")
+    assert "devtest.jsonl is not read: add it to the training text" in next(unread_files(data))
+    (tmp_path / "devtest.jsonl").rename(tmp_path / "test.jsonl")
+    loading_fails(tmp_path, r"the test split more than once: .*Test\.jsonl or .*test\.jsonl")
 
 
 def test_a_small_file_that_unpacks_to_an_endless_line_is_refused(tmp_path: Path) -> None:
@@ -343,9 +360,7 @@ def test_the_name_of_a_column_that_is_not_utf8(tmp_path: Path) -> None:
 
 def test_markup_that_is_left_is_warned_of_and_names_of_characters_can_be_written_out(tmp_path: Path) -> None:
     def warnings() -> str:
-        data = {"path": str(tmp_path), "src": "en", "tgt": "de"}
-        config = Config.model_validate({"data": data, "training": {"max_steps": 1}})
-        return "\n".join(corpus_warnings(config, load(tmp_path)))
+        return "\n".join(text_warnings({"train": sample_of(load(tmp_path).train)}))
 
     named = [(f"Tom &amp; Ann &quot;met&quot; {number}.", "Tom &amp; Anna.") for number in range(9)]
     write_parallel(tmp_path / "train", PAIRS + named)

@@ -138,14 +138,17 @@ def test_another_corpus_with_other_columns_is_read_by_the_names_of_the_languages
         load_evaluation_set(config, "test", path=str(neither))
 
 
-def test_a_file_without_splits_is_not_called_a_split(tmp_path: Path) -> None:
+def test_a_file_without_splits_is_not_called_a_split_and_its_form_is_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     other = tmp_path / "other.tsv"
-    other.write_text("en\tde\nGo.\tGeh.\nStop.\tHalt.\n", encoding="utf-8")
+    other.write_text("en\tde\nGo.\tGeh.\nStop.\t<seg>Halt.</seg>\n", encoding="utf-8")
     config = a_config(DataConfig(path="gone", src="en", tgt="de"))
     found = load_evaluation_set(config, "test", path=str(other))
     assert found.where == str(other)
     assert found.name.startswith("other.tsv-")
     assert found.sources == ["Go.", "Stop."]
+    assert "25% of the lines of the evaluated split are each in a tag" in caplog.text
 
 
 def test_pairs_without_a_reference_are_refused_or_left_out(tmp_path: Path) -> None:

@@ -156,11 +156,9 @@ def _part(path: Path, config: DataConfig) -> Part:
     """The table at ``path``, or the parallel text of which it is one side."""
     if table_format(path, config.delimiter) is not None and path.is_file():
         return table_part(path, config)
-    name = str(path).removesuffix(".gz")
-    for language in (config.src, config.tgt):
-        stem = name.removesuffix(f".{language}")
-        if stem != name and (parallel := _parallel(stem, config)):
-            return parallel
+    stem, _ = _stem_and_suffix(path, config)
+    if stem and (parallel := _parallel(f"{path.with_name(stem)}", config)):
+        return parallel
     next(text_lines(path), None)  # What is not text says more about itself.
     raise DataError(
         f"{path} has no extension that shows its format: use {', '.join(TABLE_FORMATS)} (and .gz), two files "
@@ -203,19 +201,18 @@ def _named_splits(folder: Path, config: DataConfig) -> dict[Split, list[Part]]:
 
         return saved_splits(folder, config)
     files = sorted(file for file in folder.iterdir() if file.is_file())
-    stems = [(file, *_stem_and_suffix(file, config)) for file in files]
     splits: dict[Split, list[Part]] = {}
     for split, names in SPLIT_NAMES.items():
         forms: dict[str, list[Part]] = {}
-        for file, stem, suffix in stems:
+        for file in files:
+            stem, suffix = _stem_and_suffix(file, config)
             if stem.lower() not in names:
                 continue
             if suffix:
                 forms.setdefault(stem + suffix, []).append(table_part(file, config))
             elif parallel := _parallel(f"{folder / stem}", config):
                 forms[stem] = [parallel]
-        usual = {form: parts for form, parts in forms.items() if not form.lower().startswith(OTHER_SETS)}
-        forms = usual or forms
+        forms = {form: forms[form] for form in forms if not form.lower().startswith(OTHER_SETS)} or forms
         if len(forms) > 1:
             where = " or ".join(parts[0].where for parts in forms.values())
             raise DataError(f"{folder} contains the {split} split more than once: keep only {where}.")
@@ -226,9 +223,9 @@ def _named_splits(folder: Path, config: DataConfig) -> dict[Split, list[Part]]:
 
 def _stem_and_suffix(file: Path, config: DataConfig) -> tuple[str, str]:
     """``train`` and ``.csv`` of a table or its shard, ``train`` alone of a side of parallel text."""
-    if table_format(file, config.delimiter) is not None:
-        name = TABLE_NAME.fullmatch(file.name)
-        return (name["split"], name["suffix"]) if name else ("", "")
+    name = TABLE_NAME.fullmatch(file.name)
+    if name and table_format(file, config.delimiter) is not None:
+        return name["split"], name["suffix"]
     name_unpacked = file.name.removesuffix(".gz")
     for language in (config.src, config.tgt):
         if name_unpacked.endswith(f".{language}"):
@@ -241,30 +238,22 @@ def unread_files(config: DataConfig) -> Iterator[str]:
     for source_config, _, source in find_sources(config, fast=True):
         read = {file for parts in source.splits.values() for part in parts for file in part.files}
         folders = {file.parent for file in read} if source.kind == "folder" else set[Path]()
-        files = sorted(file for folder in folders for file in folder.iterdir() if file.is_file())
         free = [split for split in SPLIT_NAMES if split not in source.splits]
-        known = {name: split for split in free for name in SPLIT_NAMES[split]}
-        for file in files:
-            part = None if file in read or file.suffix == ".json" else _readable(file, source_config)
-            if part is None:
+        for file in sorted(file for folder in folders for file in folder.iterdir() if file.is_file()):
+            if file in read or file.suffix == ".json":
                 continue
-            read.update(part.files)
-            stem, suffix = _stem_and_suffix(file, source_config)
-            nearest = closest(stem, known)
-            names = " or ".join(f"{split}{suffix}" for split in ([known[nearest]] if nearest else free))
-            remedy = f"name it {names}, or add" if names else "add"
-            what = file if suffix else file.with_name(stem)
-            yield f"{what} is not read: {remedy} it to the training text by data.mix."
-
-
-def _readable(file: Path, config: DataConfig) -> Part | None:
-    """The corpus in a file, if its first pair can be read."""
-    try:
-        part = _part(file, config)
-        _, *texts = next(part.pairs(), (0, None))
-    except DataError:
-        return None
-    return part if all(isinstance(text, str) for text in texts) else None
+            try:
+                part = _part(file, source_config)
+                _, *first = next(part.pairs(), (0, None))
+            except DataError:
+                continue
+            if all(isinstance(text, str) for text in first):
+                read.update(part.files)
+                stem, suffix = _stem_and_suffix(file, source_config)
+                nearest = [split for split in free if closest(stem, SPLIT_NAMES[split])] or free
+                names = " or ".join(f"{split}{suffix}" for split in nearest)
+                remedy = f"name it {names}" if names else "add it to the training text by data.mix"
+                yield f"{file if suffix else file.with_name(stem)} is not read: {remedy}."
 
 
 def _parallel(stem: str, config: DataConfig) -> Part | None:
