@@ -16,7 +16,7 @@ def test_a_config_is_written_and_can_be_loaded(call: Call, tiny_corpus: Path) ->
     code, out, err = call("init", "--data", tiny_corpus, "--src", "en", "--tgt", "de")
     assert (code, out) == (0, "")
     summary = err.splitlines()[-8:-1]
-    names = "passes steps model unknown warning warning"
+    names = "passes steps model unknown warning warning warning"
     assert [line.split()[0] for line in summary] == names.split()
     assert err.endswith("Wrote en-de.yaml. Train with it:  mt train --config en-de.yaml\n")
     config = load_config(Path("en-de.yaml"))

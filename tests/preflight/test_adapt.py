@@ -28,7 +28,7 @@ def proposed(tmp_path: Path, run: RunDirectory, data: Path | None = None) -> tup
     old, origin = trained.data, trained.init_from.model_copy(update={"run": str(run.path)})
     corpus = old if data is None else DataConfig(path=str(data), src=old.src, tgt=old.tgt)
     proposal = propose_adaptation(origin, corpus, 0.5)
-    assert len(proposal.summary) == 4
+    assert len(proposal.summary) == 6
     file = tmp_path / "adapted.yaml"
     file.write_text(proposal.yaml)
     return load_config(file), proposal.yaml

@@ -54,7 +54,7 @@ def write_corpus(folder: Path, num_pairs: int, num_words: int) -> None:
 def test_it_says_what_it_saw_and_what_each_option_means(tiny_corpus: Path) -> None:
     text, summary = propose_config(DataConfig(path=str(tiny_corpus), src="de", tgt="en"))
     assert "160 training pairs, 12 validation, 22 test." in text
-    assert "# warning  the validation split has 12 pairs: below 100, scores are mostly chance." in text
+    assert "# warning the validation split has 12 pairs: below 100, scores are mostly chance." in text
     assert re.search(r"Vocabulary: \d+ source and \d+ target entries", text)
     body = text.split("\n\n", 1)[1]
     assert "name:" not in body
@@ -63,7 +63,7 @@ def test_it_says_what_it_saw_and_what_each_option_means(tiny_corpus: Path) -> No
     for before, line in pairwise(body.splitlines()):
         if line and not line.lstrip().startswith("#"):
             assert before.lstrip().startswith("#"), line
-    names = "passes steps model unknown warning warning"
+    names = "passes steps model unknown warning warning warning"
     assert [line.split()[0] for line in summary] == names.split()
 
 
