@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from typer import Argument, Option, echo
 
 from mt.cli import options
-from mt.cli.logs import show_logs
+from mt.cli.logs import say, show_logs
 from mt.display import aligned, counted
 from mt.errors import ConfigError
 
@@ -76,6 +76,8 @@ def _show(result: "Comparison") -> None:
     for letter, system in zip(letters, result.systems, strict=True):
         echo(f"{letter}  {system}")
     echo(f"{counted(result.num_sentences, 'sentence')} of {result.data}\n")
+    if result.num_rewritten:
+        say(options.rewritten(result.num_rewritten, result.num_sentences))
     metrics = list(result.scores.values())
     rows = [["", *chain.from_iterable((first.score.name, "- A", "p") for first, *_ in metrics)]]
     for letter, compared in zip(letters, zip(*metrics, strict=True), strict=True):

@@ -86,6 +86,8 @@ def evaluate(
         echo(f"  source       {sentence.source}")
         echo(f"  translation  {sentence.translation}")
         echo(f"  reference    {sentence.reference}")
+    if result.num_rewritten:
+        say(options.rewritten(result.num_rewritten, result.num_sentences))
     say(f"{counted(result.num_sentences, 'translation')}: {result.hypotheses_file}")
     say(f"their references: {result.references_file}")
     if outputs is not None:

@@ -11,6 +11,7 @@ from mt.config.config import Config
 from mt.data.cleaning.filters import is_mostly_of_other_script
 from mt.data.corpus import EVALUATION_SPLITS, Corpus
 from mt.data.sources.find import unread_files
+from mt.data.text_form import TextForm
 from mt.data.unsegmented_scripts import bleu_tokenizer, split_letters
 from mt.display import counted, one_line
 
@@ -57,7 +58,8 @@ _FREQUENT: dict[str, str] = dict(_ENTRY.findall(_FREQUENT_WORDS))
 
 def unsegmented_hint(config: Config, train: datasets.Dataset) -> str | None:
     """Advice for text without spaces between words that is to be split into words; None for other text."""
-    texts = zip((config.data.src, config.data.tgt), sample_of(train), strict=True)
+    sample = sample_of(train, TextForm.of(config.cleaning))
+    texts = zip((config.data.src, config.data.tgt), sample, strict=True)
     sides = [language for language, side in texts if bleu_tokenizer(side) != "13a"]
     if config.tokenizer.kind != "word" or not sides:
         return None
@@ -76,7 +78,8 @@ def corpus_warnings(config: Config, corpus: Corpus) -> Iterator[str]:
         yield hint
     if config.tokenizer.lowercase:
         yield "tokenizer.lowercase: the model reads and writes lower case only"
-    samples = {str(split): sample_of(pairs) for split, pairs in corpus.by_name().items()}
+    form = TextForm.of(config.cleaning)
+    samples = {str(split): sample_of(pairs, form) for split, pairs in corpus.by_name().items()}
     languages = [re.split("[-_]", code.lower())[0] for code in (config.data.src, config.data.tgt)]
     for side, (name, language) in enumerate((("source", config.data.src), ("target", config.data.tgt))):
         script = _SCRIPTS.get(languages[side])
@@ -156,13 +159,14 @@ def _shift_warnings(name: str, sample: list[list[str]]) -> Iterator[str]:
         )
 
 
-def sample_of(pairs: datasets.Dataset) -> list[list[str]]:
-    """The beginnings of sources and targets: stretches of neighbours, spread evenly."""
+def sample_of(pairs: datasets.Dataset, form: TextForm) -> list[list[str]]:
+    """The beginnings of sources and targets in this form: stretches of neighbours, spread evenly."""
     step = len(pairs) // (_STRETCH * _MOST_STRETCHES) + 1
     indices = np.arange(len(pairs))
     rows = pairs.select(indices[indices // _STRETCH % step == 0])
     # One after the other, because any may be long.
-    return [[row[side][:_CHARACTERS_LOOKED_AT] for row in rows] for side in ("src", "tgt")]
+    sides = ([row[side][:_CHARACTERS_LOOKED_AT] for row in rows] for side in ("src", "tgt"))
+    return [form.rewrite(texts) for texts in sides]
 
 
 def _words(texts: Sequence[str]) -> list[str]:

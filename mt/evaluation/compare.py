@@ -14,7 +14,7 @@ from mt.display import counted, visible
 from mt.errors import ConfigError, DataError
 from mt.evaluation.analysis import ComparedSentence, most_different_sentences
 from mt.evaluation.evaluate import translate_set
-from mt.evaluation.scores import MAX_RESAMPLED_LINES, Compared, paired_bootstrap
+from mt.evaluation.scores import MAX_RESAMPLED_LINES, Compared, in_form, paired_bootstrap
 from mt.evaluation.test_set import (
     EvaluationSet,
     load_evaluation_set,
@@ -35,6 +35,8 @@ class Comparison:
     """The files of their translations."""
     data: str
     num_sentences: int
+    num_rewritten: int
+    """References that were rewritten in the form of the run's training text, as all translations were."""
     scores: dict[str, list[Compared]]
     """Of each system, in their order."""
     sentences: list[ComparedSentence]
@@ -88,6 +90,7 @@ def run_comparison(
         systems=[visible(str(file)) for file in files],
         data=test_set.where,
         num_sentences=count,
+        num_rewritten=test_set.num_rewritten,
         scores=paired_bootstrap(lines, test_set.references),
         sentences=most_different_sentences(test_set.sources, lines, test_set.references, num_shown),
     )
@@ -100,7 +103,7 @@ def _read(file: Path, test_set: EvaluationSet) -> list[str]:
             f"{file} has {counted(len(lines), 'line')}, but {test_set.where} has "
             f"{counted(count, 'reference')}: they do not belong together."
         )
-    return lines
+    return in_form(test_set.form, lines)
 
 
 def _runs_of(systems: Sequence[Path]) -> list[RunDirectory]:

@@ -22,7 +22,7 @@ from mt.display import progress, shown, visible
 from mt.errors import ConfigError, RunError
 from mt.evaluation.analysis import Analysis, ScoredSentence, by_source_length, length_ratio, worst_sentences
 from mt.evaluation.record import RecordedEvaluation, Score, name_in_setting, record_evaluation
-from mt.evaluation.scores import MAX_RESAMPLED_LINES, exact_match, score_with_confidence
+from mt.evaluation.scores import MAX_RESAMPLED_LINES, exact_match, in_form, score_with_confidence
 from mt.evaluation.test_set import EvaluationSet, load_evaluation_set, warn_of_leaks, warn_of_other_split
 from mt.files import write_atomically
 from mt.inference.engines import Engine
@@ -142,6 +142,7 @@ def run_evaluation(
         num_sentences=len(hypotheses),
         scores=scores,
         exact=exact_match(hypotheses, references),
+        num_rewritten=test_set.num_rewritten,
         hypotheses_file=translations.file,
         references_file=run.path / f"references.{test_set.name}.txt",
         analysis=analysis,
@@ -181,7 +182,7 @@ def translate_set(
     if num_cut := sum(best.is_cut for best, *_ in found):
         LOG.warning("%s", translator.facts.cut_warning(num_cut))
     # Each on one line, which does not change any score.
-    lines = [best.text.replace("\n", " ") for best, *_ in found]
+    lines = in_form(test_set.form, [best.text.replace("\n", " ") for best, *_ in found])
     file = run.path / f"hypotheses.{setting}.txt"
     write_lines(run.path / f"references.{test_set.name}.txt", test_set.references)
     write_lines(file, lines)

@@ -8,7 +8,7 @@ from datetime import datetime
 from pydantic import TypeAdapter, ValidationError
 
 from mt.checkpoint.record import Checkpoint, read_record
-from mt.display import in_precision
+from mt.display import counted, in_precision
 from mt.errors import CheckpointError
 from mt.files import append_line, read_json_lines
 from mt.run_directory import RunDirectory
@@ -50,12 +50,15 @@ class RecordedEvaluation:
     scores: dict[str, Score]
     exact: float
     """Percentage of translations that equal their reference."""
+    num_rewritten: int = 0
+    """References that were rewritten in the form of the run's training text, as the translations were."""
 
     @property
     def how(self) -> str:
-        """The decoding strategy, and the engine and the precision where they are not torch and float32."""
+        """The decoding strategy, the engine and the precision if not torch and float32, and changed texts."""
         engine = "" if self.engine in (None, "torch") else f", by {self.engine}"
-        return self.search + engine + in_precision(self.precision or "float32")
+        rewritten = f", {counted(self.num_rewritten, 'reference')} rewritten" if self.num_rewritten else ""
+        return self.search + engine + in_precision(self.precision or "float32") + rewritten
 
 
 _ADAPTER = TypeAdapter(RecordedEvaluation)

@@ -17,6 +17,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest
 
+from mt.data.text_form import TextForm
 from mt.data.tokenizers.tokenizer import normalise_spacing
 from mt.data.unsegmented_scripts import bleu_tokenizer
 from mt.display import track
@@ -28,6 +29,18 @@ NUM_RESAMPLES = 1000
 MAX_RESAMPLED_LINES = 10_000
 # Below this p a difference is commonly called significant.
 SIGNIFICANT = 0.05
+
+
+def in_form(form: TextForm, texts: Sequence[str]) -> list[str]:
+    """The texts as both sides of every score are: in the form of the run's training text.
+
+    They are rewritten until nothing changes, because the training text may have been written twice, as in
+    ``&amp;quot;``, and what a model learnt to write then is in this form already.
+    """
+    rewritten, before = form.rewrite(texts), list(texts)
+    while rewritten != before:
+        rewritten, before = form.rewrite(rewritten), rewritten
+    return rewritten
 
 
 def metrics_of_evaluation(references: Sequence[str]) -> dict[str, Metric]:

@@ -7,6 +7,7 @@ import logging
 import re
 import socket
 from dataclasses import dataclass
+from operator import ne
 from pathlib import Path
 from typing import Any, get_args
 
@@ -25,6 +26,7 @@ from mt.data.suspicions import sample_of, text_warnings
 from mt.data.text_form import TextForm, shows_nothing
 from mt.display import visible
 from mt.errors import ConfigError, DataError
+from mt.evaluation.scores import in_form
 from mt.run_directory import RunDirectory
 
 LOG = logging.getLogger(__name__)
@@ -42,7 +44,10 @@ class EvaluationSet:
     """The corpus and the split, for messages."""
     sources: list[str]
     references: list[str]
-    """None of them is empty, and none has a line break."""
+    """In the form of the run's training text; none of them is empty, and none has a line break."""
+    form: TextForm
+    num_rewritten: int
+    """References that had another form."""
     own_split: Split | None = None
     """The split of the run's own corpus; None for another corpus."""
     fingerprint: str | None = None
@@ -82,10 +87,14 @@ def load_evaluation_set(
         stem, where = _for_file_name(Path(path).name), f"{path}, {name}" if name else path
         if not is_whole:
             stem, where = f"{stem}.{split}", f"{where}, {split}"
-        for warning in text_warnings({"evaluated": sample_of(pairs)}):
-            LOG.warning("%s", warning)
     # As in the file of references: some of sacreBLEU's tokenizers join words at a hyphen before a line break.
-    sources, references = list(pairs["src"]), [text.replace("\n", " ") for text in pairs["tgt"]]
+    sources, written = list(pairs["src"]), [text.replace("\n", " ") for text in pairs["tgt"]]
+    form = TextForm.of(config.cleaning)
+    if path is not None:
+        for warning in text_warnings({"evaluated": sample_of(pairs, form)}):
+            LOG.warning("%s", warning)
+    references = in_form(form, written)
+    num_rewritten = sum(map(ne, references, written))
     if leave_out_empty:
         kept = [i for i, reference in enumerate(references) if not shows_nothing(reference)]
         sources, references = [sources[i] for i in kept], [references[i] for i in kept]
@@ -98,7 +107,8 @@ def load_evaluation_set(
         )
     # As JSON, which separates sentences unambiguously.
     checksum = hashlib.blake2b(json.dumps([sources, references]).encode(), digest_size=6).hexdigest()
-    return EvaluationSet(f"{stem}-{checksum}", visible(where), sources, references, own_split, fingerprint)
+    name, where = f"{stem}-{checksum}", visible(where)
+    return EvaluationSet(name, where, sources, references, form, num_rewritten, own_split, fingerprint)
 
 
 def _load_other(other: DataConfig, split: Split) -> tuple[datasets.Dataset, bool]:

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
-from unicodedata import is_normalized
 
 import datasets
 import numpy as np
@@ -151,12 +150,6 @@ def warn_of_held_out_pairs(config: Config, corpus: Corpus) -> Iterator[str]:
             yield (
                 f"the {name} split cannot be scored, because it has {counted(len(empty), 'empty target')}, "
                 f"the first in pair {empty[0]}. Add a translation, or remove the pair."
-            )
-        decomposed = sum(not is_normalized("NFC", text) for text in pairs["tgt"])
-        if decomposed and config.cleaning.unicode_form != "none":
-            yield (
-                f"{counted(decomposed, 'reference')} of the {name} split are not in Unicode's form NFC, as "
-                "translations are (cleaning.unicode_form): equal words count as different. Write them in NFC."
             )
     if corpus.report.has_leaked:
         yield corpus.report.leak_sentence

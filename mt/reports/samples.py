@@ -6,6 +6,7 @@ from mt.data.corpus import evenly_spaced
 from mt.display import progress
 from mt.errors import DataError
 from mt.evaluation.analysis import ScoredSentence, sentence_scores
+from mt.evaluation.scores import in_form
 from mt.evaluation.test_set import load_evaluation_set, was_trained_with_another
 from mt.inference.loaded_model import LoadedModel
 from mt.inference.model_translator import ModelTranslator
@@ -45,7 +46,8 @@ def rank_samples(
         [texts[index] for index in indices] for texts in (validation.sources, validation.references)
     )
     with progress(len(indices), unit="sentences", description="translating") as advance:
-        translations = translator.translate(sources, join_lines=True, advance=advance)
+        translated = translator.translate(sources, join_lines=True, advance=advance)
+    translations = in_form(validation.form, translated)
     scores = sentence_scores(translations, references)
     numbers = [index + 1 for index in indices]
     samples = map(ScoredSentence, numbers, sources, translations, references, scores)

@@ -16,6 +16,7 @@ from mt.data.batches.sampler import ordered_batches
 from mt.data.batches.stream import BatchStream
 from mt.data.corpus import evenly_spaced
 from mt.data.prepare import Prepared
+from mt.data.text_form import TextForm
 from mt.display import progress
 from mt.errors import Interrupted, OverflowedLinesError, RunError
 from mt.files import sync
@@ -191,6 +192,7 @@ class Session:
                     sources=list(rows["src"]),
                     references=list(rows["tgt"]),
                     others=prepared.other_validation,
+                    form=TextForm.of(self.config.cleaning),
                 )
         except OverflowedLinesError as error:
             where = f"in the validation at step {state.counters.step:,}"

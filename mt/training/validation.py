@@ -10,10 +10,11 @@ import torch
 
 from mt import distributed
 from mt.data.batches.batch import Batch
+from mt.data.text_form import TextForm
 from mt.device import Precision
 from mt.errors import split_on_out_of_memory
 from mt.evaluation.record import Score
-from mt.evaluation.scores import score_translations
+from mt.evaluation.scores import in_form, score_translations
 from mt.training.loss import Objective
 from mt.training.step import report_too_large
 
@@ -54,17 +55,24 @@ def validate(
     sources: Sequence[str],
     references: Sequence[str],
     others: Mapping[str, datasets.Dataset],
+    form: TextForm,
 ) -> ValidationResult:
-    """Evaluate the model on this process's ``batches`` and by its translations, also of ``others``."""
+    """Evaluate the model on this process's ``batches`` and by its translations, also of ``others``.
+
+    Translations and references are compared in the ``form`` of the training text.
+    """
+
+    def score(texts: Sequence[str], expected: Sequence[str]) -> dict[str, Score]:
+        return score_translations(in_form(form, texts), in_form(form, expected))
+
     objective.eval()
     loss = validation_loss(objective, batches, precision)
     translated = translate([*sources, *chain.from_iterable(other["src"] for other in others.values())])
     hypotheses, rest = translated[: len(sources)], iter(translated[len(sources) :])
-    scores = {
-        name: score_translations(list(islice(rest, len(other))), list(other["tgt"]))
-        for name, other in others.items()
+    by_name = {
+        name: score(list(islice(rest, len(other))), list(other["tgt"])) for name, other in others.items()
     }
-    return ValidationResult(loss, score_translations(hypotheses, references), hypotheses, scores)
+    return ValidationResult(loss, score(hypotheses, references), hypotheses, by_name)
 
 
 @torch.inference_mode()

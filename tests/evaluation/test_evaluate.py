@@ -1,6 +1,7 @@
 """The scores are sacreBLEU's, of the very file that is left."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,9 +13,12 @@ from mt.config.config import Config
 from mt.config.data import DataConfig
 from mt.config.load import load_config
 from mt.config.training import TrainingConfig
+from mt.data.text_form import TextForm
 from mt.errors import ConfigError, DataError
+from mt.evaluation.compare import run_comparison
 from mt.evaluation.evaluate import Evaluation, run_evaluation
 from mt.evaluation.record import read_evaluations
+from mt.evaluation.scores import in_form
 from mt.evaluation.test_set import load_evaluation_set
 from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
@@ -44,6 +48,37 @@ def test_scores_are_those_of_the_file_that_is_written(
     num_exact = sum(map(str.__eq__, hypotheses, references))
     assert result.exact == pytest.approx(100 * num_exact / len(references))
     assert num_exact > 0
+
+
+def test_both_sides_are_scored_in_the_form_of_the_training_text(
+    trained: RunDirectory, tiny_corpus: Path, tmp_path: Path
+) -> None:
+    """The same test set with soft hyphens in its references, and what sacreBLEU says of the files."""
+    plain = run_evaluation(trained, split="test", device=CPU)
+    other = tmp_path / "other"
+    shutil.copytree(tiny_corpus, other)
+    file = other / "test.de"
+    file.write_text(file.read_text().replace("ie", "i\u00ade"), encoding="utf-8")
+    hyphenated = sum("\u00ad" in line for line in file.read_text().splitlines())
+    scored = run_evaluation(trained, split="test", device=CPU, data_path=str(other))
+    assert (plain.num_rewritten, scored.num_rewritten) == (0, hyphenated)
+    assert scored.scores == plain.scores
+    assert f"{hyphenated} references rewritten" in scored.how
+    texts = [path.read_text().splitlines() for path in (scored.hypotheses_file, scored.references_file)]
+    assert sacrebleu.corpus_bleu(texts[0], [texts[1]]).score == scored.scores["bleu"].value
+    # A file of another system's translations is compared in the same form.
+    system = trained.path / "system.txt"
+    system.write_text(file.read_text(), encoding="utf-8")
+    found = run_comparison([trained.path, system], split="test", device=CPU, data_path=str(other))
+    assert found.scores["chrfpp"][1].score.value == 100
+    assert found.num_rewritten == hyphenated
+
+
+def test_what_was_escaped_twice_is_the_same_on_both_sides() -> None:
+    form = TextForm(unescape_html=True)
+    learnt = form.rewrite(["&amp;quot;A&amp;quot;"])
+    assert learnt == ["&quot;A&quot;"]
+    assert in_form(form, learnt) == in_form(form, ["&amp;quot;A&amp;quot;"]) == ['"A"']
 
 
 def test_every_line_of_another_corpus_is_scored(

@@ -10,6 +10,7 @@ from datasets import Dataset
 from torch.nn import functional as F
 
 from mt.data.batches.batch import Batch
+from mt.data.text_form import TextForm
 from mt.device import Precision
 from mt.training.loss import Objective
 from mt.training.validation import ValidationResult, validate
@@ -17,6 +18,8 @@ from tests.fixture_types import MakeBatches, MakeObjective
 
 SOURCES = ["ein Hund .", "eine Katze schläft hier ."]
 REFERENCES = ["a dog .", "a cat is sleeping here ."]
+# As the web has them; they are scored in the form of the training text.
+WITH_SOFT_HYPHENS = ["a do\u00adg .", "a cat is slee\u00adping here ."]
 HYPOTHESES = ["a dog .", "a cat sleeps here ."]
 
 
@@ -31,8 +34,9 @@ def run(
         Precision("float32", torch.device("cpu")),
         translate=translate,
         sources=SOURCES,
-        references=REFERENCES,
+        references=WITH_SOFT_HYPHENS,
         others={},
+        form=TextForm(invisible="drop"),
     )
 
 
@@ -91,6 +95,7 @@ def test_other_sets_are_translated_and_scored_by_themselves(
         sources=SOURCES,
         references=REFERENCES,
         others=others,
+        form=TextForm(),
     )
     assert result.hypotheses == ["Hund", "Katze"]
     assert [scores["chrf"].value for scores in result.others.values()] == [100.0, 100.0]
