@@ -176,6 +176,58 @@ def _stdin(file: Path) -> Iterator[None]:
         os.close(saved)
 
 
+def _change(text: str, root: Path) -> None:
+    """Apply the change that a page shows to the package in ``root``: in each hunk a file, or several."""
+    [diff] = re.findall(r"^```diff\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    for hunk in diff.split("@@ ")[1:]:
+        names, *lines = hunk.splitlines()
+        old, new = ("".join(f"{line[1:]}\n" for line in lines if line[0] in kept) for kept in ("- ", "+ "))
+        for name in names.split(" and "):
+            source = (root / name).read_text(encoding="utf-8")
+            assert source.count(old) == 1, f"{name} no longer has these lines once:\n{old}"
+            (root / name).write_text(source.replace(old, new), encoding="utf-8")
+
+
+# In a process that imports the changed code. Token by token the model must give what it gives at once.
+CHANGED_MODEL = """
+import sys, torch, mt
+from mt.config.load import load_config
+from mt.errors import EngineError
+config = load_config(sys.argv[1], ["training.max_steps=1", "training.device=cpu"])
+model = mt.build_transformer(config.model, src_vocab_size=9, tgt_vocab_size=9, max_length=16).eval()
+ids, src_mask = torch.tensor([[2, 5, 6, 7]]), torch.ones(1, 1, 1, 4).bool()
+tgt_mask = torch.ones(4, 4).tril().bool()
+memory = model.encode(ids, src_mask)
+cache = model.start_cache(memory, src_mask)
+steps = torch.stack([model.decode_step(ids[:, number], cache)[0] for number in range(4)], 1)
+torch.testing.assert_close(steps, model.project(model.decode(ids, memory, src_mask, tgt_mask).hidden))
+mt.train(config, "changed")
+print(mt.Translator.from_run("changed").why)
+for library in ("ctranslate2", "transformers"):
+    try:
+        mt.export_run("changed", "exported", to=library)
+    except EngineError as error:
+        print(error)
+"""
+
+
+@pytest.mark.slow
+def test_a_model_that_is_changed_as_the_page_says_translates_with_torch_alone(
+    tiny_config_file: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("transformers")
+    shutil.copytree(ROOT / "mt", tmp_path / "mt")
+    _change(TEXTS["docs/change-the-model.md"], tmp_path)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "MT_ENGINE": ""}
+    command = [sys.executable, "-c", CHANGED_MODEL, str(tiny_config_file)]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    reasons = done.stdout.splitlines()
+    assert len(reasons) == 3
+    assert all("log-probabilities of random sentences differ by" in reason for reason in reasons)
+    assert not (tmp_path / "exported").exists()
+
+
 def _anchors(page: Path) -> set[str]:
     """What links to the headings of a page end with on GitHub: lower case, hyphens, no other punctuation."""
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)

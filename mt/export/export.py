@@ -1,6 +1,7 @@
 """`mt export`: write a folder, verify it as it is on disk, describe it, put it in place."""
 
 import logging
+import shutil
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -12,7 +13,7 @@ from mt.display import markdown_table, markdown_text, visible
 from mt.errors import ConfigError, EngineError
 from mt.evaluation.test_set import load_evaluation_set
 from mt.files import make_folder, new_folder
-from mt.inference.engine.convert import Agreement, Translate, verify
+from mt.inference.engine.convert import Agreement, Converted, Write, compare_scores, verify, write_model
 from mt.inference.exported_folder import ExportPrecision, ExportRecord, Target, write_export_record
 from mt.inference.loaded_model import LoadedModel, load_model
 from mt.inference.verification import verification_pairs
@@ -66,9 +67,8 @@ class Library:
     """How only this one differs from mt, as sentences for the model card."""
     example: str
     """The text of ``example.py``: a program that translates the lines of stdin without mt."""
-    write: Callable[[LoadedModel, Path, ExportPrecision], None]
-    """Writes the model, which is on the CPU and in float32, and its tokenizers into an existing folder."""
-    load: Callable[[Path], Translate]
+    write: Write
+    load: Callable[[Path], Converted]
     exact: Collection[str]
     """The decoding strategies with which it translates as we do in float32, but for near-ties."""
 
@@ -126,11 +126,17 @@ def export_model(
     target = folder.resolve()
     make_folder(target.parent)
     with new_folder(target, replaces=False) as partial:
-        library.write(loaded, partial, precision)
-        record = write_export_record(partial, loaded, library.name, run_name, precision)
+        write_model(library.write, loaded, partial, "float32")
+        record = write_export_record(partial, loaded, library.name, run_name, "float32")
+        compare_scores(loaded, library.load(partial).score)
+        if precision != "float32":
+            shutil.rmtree(partial)
+            partial.mkdir()
+            write_model(library.write, loaded, partial, precision)
+            record = write_export_record(partial, loaded, library.name, run_name, precision)
         LOG.info("verifying with validation sentences")
         exact = library.exact if precision == "float32" else ()
-        agreements = verify(loaded, library.load(partial), _short(loaded, pairs), exact=exact)
+        agreements = verify(loaded, library.load(partial).translate, _short(loaded, pairs), exact=exact)
         (partial / EXAMPLE).write_text(library.example, encoding="utf-8")
         (partial / CARD).write_text(_model_card(record, library.differences, agreements), encoding="utf-8")
     return record, agreements

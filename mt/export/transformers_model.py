@@ -24,10 +24,12 @@ from transformers import (
 from transformers.utils import logging
 
 from mt.config.model import ModelConfig
+from mt.data.batches.batch import collate
 from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing
 from mt.export.export import Library
 from mt.export.marian_layout import layers, permuted, sines_first
-from mt.inference.engine.convert import Translate
+from mt.inference.engine.convert import Converted
+from mt.inference.engines import Sentence
 from mt.inference.exported_folder import ExportPrecision, read_export_record
 from mt.inference.loaded_model import LoadedModel
 from mt.search.hypothesis import length_limit
@@ -87,7 +89,7 @@ def write_transformers(loaded: LoadedModel, folder: Path, precision: ExportPreci
         _write_tokenizer(tokenizer, folder if is_shared else folder / side, max_length)
 
 
-def load_transformers(folder: Path) -> Translate:
+def load_transformers(folder: Path) -> Converted:
     """Load an exported folder, to translate texts that the model can read at once."""
     record = read_export_record(folder)
     model: Any = AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
@@ -109,7 +111,16 @@ def load_transformers(folder: Path) -> Translate:
                 translations[index] = normalise_spacing(text)
         return translations
 
-    return translate
+    @torch.inference_mode()
+    def score(sentences: Sequence[Sentence]) -> list[list[float]]:
+        scores = []
+        for sentence in sentences:
+            batch = collate([sentence.ids], [sentence.prefix])
+            logits = model(input_ids=batch.src_ids, decoder_input_ids=batch.tgt_ids).logits
+            scores.append(logits.log_softmax(-1).gather(-1, batch.labels[..., None]).flatten().tolist())
+        return scores
+
+    return Converted(translate, score)
 
 
 def _empty_model(config: ModelConfig, src_size: int, tgt_size: int, max_length: int) -> PreTrainedModel:

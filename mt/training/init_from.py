@@ -88,11 +88,15 @@ def load_initial_weights(model: Transformer, config: Config, tokenizers: tuple[T
             taken[parameter] = parameter.numel()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if parameter in taken:
-                old = weights[name]
-                if len(old) < len(parameter):
-                    old = grown(old, pieces["src" if name.startswith("src") else "tgt"])
-                parameter.copy_(old)
+            if parameter not in taken:
+                continue
+            if name not in weights:
+                LOG.warning("%s has no %s: it begins as it was drawn", checkpoint.folder, name)
+                continue
+            old = weights[name]
+            if len(old) < len(parameter):
+                old = grown(old, pieces["src" if name.startswith("src") else "tgt"])
+            parameter.copy_(old)
     count, total = sum(taken.values()), sum(parameter.numel() for parameter in model.parameters())
     new = "".join(f", {len(rows):,} new entries ({side})" for side, rows in pieces.items() if rows)
     LOG.info("beginning from %s: %s of %s parameters%s", checkpoint.folder, f"{count:,}", f"{total:,}", new)

@@ -40,8 +40,10 @@ class Embedding(nn.Module):
         self.word_dropout = Dropout(word_dropout)
         self.dropout = Dropout(dropout)
         self.max_length = max_length
-        # Computed on demand, only as long as the sentences need, and therefore not saved.
-        self.register_buffer("positions", tokens.weight.new_empty(0, tokens.embedding_dim), persistent=False)
+        # Computed on demand, only as long as the sentences need, and therefore not saved. On a device even in a
+        # model that is built without memory.
+        empty = torch.empty(0, tokens.embedding_dim, device="cpu")
+        self.register_buffer("positions", empty, persistent=False)
 
     def forward(self, ids: Tensor, start: int = 0) -> Tensor:
         """Embed ``(B, T)`` ids, the first of them at position ``start``, as ``(B, T, D)``."""
@@ -55,7 +57,8 @@ class Embedding(nn.Module):
             length = min(self.max_length, max(end, 2 * len(table), _FIRST_POSITIONS))
             # Training may use a table that was computed in validation.
             with torch.inference_mode(mode=False):
-                self.positions = table = positional_encoding(length, table.size(1)).to(table)
+                table = positional_encoding(length, table.size(1)).to(self.tokens.weight)
+                self.positions = table
         scales = self.word_dropout(self.tokens.weight.new_full((*ids.shape, 1), self.scale))
         embedded: Tensor = self.dropout(self.tokens(ids) * scales + table[start:end])
         return embedded

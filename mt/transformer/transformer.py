@@ -96,8 +96,6 @@ class Transformer(nn.Module):
         # Tied ones have several names here.
         named = self.named_parameters(remove_duplicate=False)
         self.load_state_dict({name: new[own] for name, own in named}, assign=True)
-        for embedding in (self.src_embedding, self.tgt_embedding):
-            embedding.positions = embedding.tokens.weight.detach()[:0]
 
     def check_shapes(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
         """Check that weights of these shapes would match; this also works on the meta device."""

@@ -360,8 +360,8 @@ def test_the_name_of_a_column_that_is_not_utf8(tmp_path: Path) -> None:
 
 
 def test_markup_that_is_left_is_warned_of_and_names_of_characters_can_be_written_out(tmp_path: Path) -> None:
-    def warnings(**cleaning: bool) -> str:
-        form = TextForm.of(CleaningConfig(**cleaning))
+    def warnings(*, unescape_html: bool = False) -> str:
+        form = TextForm(unescape_html=unescape_html)
         return "\n".join(text_warnings({"train": sample_of(load(tmp_path).train, form)}))
 
     named = [(f"Tom &amp; Ann &quot;met&quot; {number}.", "Tom &amp; Anna.") for number in range(9)]

@@ -11,6 +11,7 @@ import pytest
 import tokenizers
 import torch
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
+from torch import nn
 
 from mt.data.batches.batch import collate
 from mt.errors import ConfigError, EngineError
@@ -21,7 +22,7 @@ from mt.inference.loaded_model import LoadedModel, build_model
 from mt.inference.model_translator import ModelTranslator
 from mt.inference.torch_engine import label_log_probs
 from mt.search.strategy import Beam
-from tests.export.conftest import MakeLoaded, Pairs
+from tests.export.conftest import WIDTH, MakeLoaded, Pairs
 
 NUM_QUICK = 24
 FIRST_SEED = 60
@@ -171,15 +172,22 @@ def test_a_model_that_translates_otherwise_fails_and_leaves_nothing(
     own = ModelTranslator(loaded, device=torch.device("cpu")).translate(pairs[0][:12])
     both = pairs[0], [text or "." for text in own]
 
-    def write(_: LoadedModel, *arguments: Any) -> None:
-        library.write(make_loaded(seed=2), *arguments)
+    def write(_: LoadedModel, folder: Path, written: Any) -> None:
+        library.write(make_loaded(seed=2) if written == precision else loaded, folder, written)
 
-    problem = r"\d+ of 12 sentences differ" if precision == "float32" else r"BLEU changes from \d+\.\d+ to \d"
+    problem = "random sentences differ by" if precision == "float32" else r"BLEU changes from \d+\.\d+ to \d"
     with pytest.raises(EngineError, match=problem):
         export(loaded, replace(library, write=write), both, tmp_path / "out", precision=precision)
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(ConfigError, match=r"saved in .*, not in fp16"):
         export(loaded, library, pairs, tmp_path / "out", precision="fp16")
+    # As where a norm is another one.
+    loaded.model.encoder.norm = nn.RMSNorm(WIDTH)
+    with pytest.raises(
+        EngineError, match=r"parts that are not converted \((AttributeError|AssertionError): "
+    ):
+        export(loaded, library, pairs, tmp_path / "out", precision=precision)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("strategy", [None, Beam(5), Beam(3, 0.0), Beam(4, 1.5, "mean")])

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from mt.transformer.build import without_memory
 from mt.transformer.embedding import Embedding, positional_encoding
 
 D, MAX_LENGTH = 16, 20
@@ -26,6 +27,16 @@ def test_embedding_is_scaled_row_plus_position() -> None:
             token = embedding.tokens.weight[IDS[row, column]]
             expected = token * math.sqrt(D) + positions[column]
             torch.testing.assert_close(embedded[row, column], expected)
+
+
+def test_its_table_is_real_in_a_model_without_memory_and_may_become_a_parameter() -> None:
+    with without_memory():
+        embedding = make()
+    embedding.tokens = nn.Embedding(9, D)
+    assert embedding(IDS).equal(Embedding(embedding.tokens, MAX_LENGTH, 0.0)(IDS))
+    del embedding.positions
+    embedding.positions = nn.Parameter(torch.zeros(MAX_LENGTH, D))
+    assert embedding(IDS).equal(embedding.tokens(IDS) * math.sqrt(D))
 
 
 def test_every_token_gets_a_gradient_even_pad() -> None:

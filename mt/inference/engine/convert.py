@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from mt.checkpoint.record import MODEL
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.unsegmented_scripts import bleu_tokenizer
-from mt.errors import EngineError, LinesError, OverflowedLinesError
+from mt.display import one_line
+from mt.errors import EngineError, OverflowedLinesError, is_bug
 from mt.files import locked, make_folder, new_folder, remove_leftovers
 from mt.inference.engine.ctranslate2_engine import CTranslate2Engine, cpu_has_int8
 from mt.inference.engines import Engine, Sentence
@@ -39,7 +40,7 @@ QUANTIZATIONS: dict[ExportPrecision, str] = {"float32": "float32", "bf16": "bflo
 """CTranslate2's names of our precisions."""
 _NUM_RANDOM, _RANDOM_LENGTH = 64, 30
 _MAX_DIFFERENCE = 1e-4
-"""The largest difference of a log-probability that rounding explains."""
+"""The largest difference of a log-probability that rounding explains, absolute and relative."""
 _FEWEST_VALIDATED = 100
 """The fewest validation sentences that decide on int8."""
 _MOST_BLEU_LOST, _MOST_LOST_BY_INT8 = 1.0, 0.3
@@ -50,6 +51,17 @@ STRATEGIES: dict[str, tuple[Strategy, int]] = {
 _MIN_SAME = 0.98
 """The share of sentences that must have the same translation; rounding decides a few near-ties otherwise."""
 Translate = Callable[..., list[str]]
+Score = Callable[[Sequence[Sentence]], list[list[float]]]
+"""The log-probabilities of the tokens of each prefix, and of EOS after it."""
+Write = Callable[[LoadedModel, Path, ExportPrecision], None]
+"""Writes a model, which is on the CPU and in float32, and its tokenizers into an existing folder."""
+
+
+class Converted(NamedTuple):
+    """A model in another library."""
+
+    translate: Translate
+    score: Score
 
 
 class Agreement(NamedTuple):
@@ -77,13 +89,15 @@ def convert(run: RunDirectory, checkpoint: str) -> Path:
             try:
                 LOG.info("%s", _make(partial, run, loaded))
             except (EngineError, OverflowedLinesError) as error:
+                # Of the processor or the build: the next time may be better.
+                if isinstance(error.__cause__, RuntimeError | ValueError):
+                    raise
                 LOG.warning("torch will translate with this checkpoint: %s", error)
                 shutil.rmtree(partial)
                 partial.mkdir()
                 why = f"CTranslate2 does not translate as torch does: {error}"
                 (partial / REFUSED).write_text(why, encoding="utf-8")
-            # Of memory, the processor or the build: not of the model, so that the next time may be better.
-            except (LinesError, RuntimeError, ValueError, MemoryError) as error:
+            except Exception as error:
                 why = str(error) or type(error).__name__
                 raise EngineError(f"preparing the fast engine failed: {why}") from error
     remove_stale(run)
@@ -95,13 +109,13 @@ def _make(folder: Path, run: RunDirectory, loaded: LoadedModel) -> str:
 
     def write(precision: ExportPrecision) -> None:
         (folder / precision).mkdir()
-        write_ctranslate2(loaded, folder / precision, precision)
+        write_model(write_ctranslate2, loaded, folder / precision, precision)
         write_export_record(folder / precision, loaded, "ctranslate2", run.name, precision)
 
     load = partial(CTranslate2Engine, folder / "float32", loaded.src_tokenizer, loaded.tgt_tokenizer)
     write("float32")
     exact = load(precision="float32")
-    _compare_scores(loaded, exact)
+    compare_scores(loaded, exact.score)
     pairs = verification_pairs(run)
     if pairs:
         verify(loaded, translator_of(loaded, exact).translate, pairs)
@@ -119,8 +133,21 @@ def _make(folder: Path, run: RunDirectory, loaded: LoadedModel) -> str:
     )
 
 
-def _compare_scores(loaded: LoadedModel, engine: CTranslate2Engine) -> None:
-    """Compare log-probabilities of random ids, which need no corpus."""
+def write_model(write: Write, loaded: LoadedModel, folder: Path, precision: ExportPrecision) -> None:
+    """Write a model for a library; a model whose code was changed may have parts that are not converted."""
+    try:
+        write(loaded, folder, precision)
+    except Exception as error:
+        if not is_bug(error):
+            raise
+        why = one_line(f"{type(error).__name__}: {error}", 200)
+        raise EngineError(
+            f"the model has parts that are not converted ({why}); docs/change-the-model.md says which are."
+        ) from error
+
+
+def compare_scores(loaded: LoadedModel, score: Score) -> None:
+    """Compare log-probabilities of random ids, which need no corpus, in float32."""
     drawn = random.Random(1)
     longest = min(_RANDOM_LENGTH, loaded.config.data.max_length - 1)
 
@@ -130,10 +157,13 @@ def _compare_scores(loaded: LoadedModel, engine: CTranslate2Engine) -> None:
     sentences = [
         Sentence(line, ids(loaded.src_tokenizer), ids(loaded.tgt_tokenizer)) for line in range(_NUM_RANDOM)
     ]
-    ours, theirs = ModelTranslator(loaded).engine.score(sentences), engine.score(sentences)
-    worst = np.abs(np.concatenate(ours) - np.concatenate(theirs)).max()
-    if not worst <= _MAX_DIFFERENCE:
-        raise EngineError(f"log-probabilities of random sentences differ by {worst:.2g}.")
+    ours, theirs = ModelTranslator(loaded).engine.score(sentences), score(sentences)
+    expected, found = np.concatenate(ours), np.concatenate(theirs)
+    if not np.allclose(found, expected, rtol=_MAX_DIFFERENCE, atol=_MAX_DIFFERENCE):
+        raise EngineError(
+            f"the converted model computes something else: log-probabilities of random sentences differ by "
+            f"{np.abs(found - expected).max():.2g}. Was its code changed (docs/change-the-model.md)?"
+        )
 
 
 def verify(
@@ -201,8 +231,8 @@ def write_ctranslate2(loaded: LoadedModel, folder: Path, precision: ExportPrecis
     positions = _array(positional_encoding(loaded.config.data.max_length, config.d_model))
     for stack, written in ((model.encoder, spec.encoder), (model.decoder, spec.decoder)):
         written.position_encodings.encodings = positions
-        if isinstance(stack.norm, nn.LayerNorm):
-            _norm(written.layer_norm, stack.norm)
+        if config.norm_first:
+            _norm(written.layer_norm, cast(nn.LayerNorm, stack.norm))
         for layer, written_layer in zip(stack.layers, written.layer, strict=True):
             _layer(written_layer, cast(EncoderLayer, layer))
     spec.validate()

@@ -11,6 +11,7 @@ import pytest
 
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.inference.engine import convert as conversion
+from mt.inference.translator import Translator
 from mt.inference.verification import keep_pairs, verification_pairs
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
@@ -19,8 +20,7 @@ from tests.oracle.cases import tiny_pairs
 
 FAILURES = [
     (OSError(errno.ENOSPC, "No space left"), "No space left"), (RuntimeError("bad_alloc"), "bad_alloc"),
-    (ValueError("no int8 here"), "no int8 here"), (MemoryError(), "MemoryError"),
-    (AttributeError(), "AttributeError"), (None, "SIGTERM"),
+    (MemoryError(), "MemoryError"), (None, "SIGTERM"),
 ]  # fmt: skip
 
 
@@ -51,6 +51,23 @@ def test_a_training_does_not_fail_because_of_its_engine(
     # Nothing is left half done, and the first translation makes it; a model of one step may be refused.
     assert not list(run.path.rglob(".*partial*"))
     assert any(conversion.convert(run, "best").iterdir())
+
+
+@pytest.mark.parametrize("error", [AttributeError("no bias"), TypeError("no bias")])
+def test_a_model_that_cannot_be_converted_is_translated_by_torch(
+    error: Exception, trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: Any) -> None:
+        raise error
+
+    monkeypatch.delenv("MT_ENGINE")
+    monkeypatch.setattr(conversion, "write_ctranslate2", fail)
+    assert f"not converted ({type(error).__name__}: no bias)" in Translator.from_run(trained).why
+    # It is not tried again.
+    monkeypatch.undo()
+    monkeypatch.delenv("MT_ENGINE")
+    translator = Translator.from_run(trained)
+    assert (translator.engine.name, "no bias" in translator.why) == ("torch", True)
 
 
 def test_a_run_keeps_the_pairs_that_its_model_can_read(
