@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from torch.utils.tensorboard import SummaryWriter
 from torch.utils.tensorboard.summary import hparams
-from tqdm import tqdm
+from tqdm.auto import tqdm
 
 from mt.config.located_yaml import Scalar
 from mt.display import SECONDS_BETWEEN_LINES, markdown_table, markdown_text

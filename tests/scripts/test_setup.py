@@ -54,7 +54,7 @@ def test_every_package_but_torch_is_pinned_with_hashes_as_the_project_takes_it()
             assert re.fullmatch(r"[\w.-]+==\S+( ;.*)?( +--hash=sha256:[0-9a-f]{64})+", line), line[:80]
 
 
-@pytest.mark.parametrize("section", ["translate", "run", "dev", "pictures", "transformers"])
+@pytest.mark.parametrize("section", ["translate", "run", "dev", "pictures", "notebook", "transformers"])
 def test_what_the_pinned_packages_need_is_pinned(section: str) -> None:
     sections = pinned()
     there = {**sections["translate"], **sections["torch"], **sections["run"], **sections[section]}
@@ -147,6 +147,34 @@ def test_it_installs_again_when_it_was_left_half_made_or_versions_change(checkou
         for seconds, path in ((1, files[0]), (1, files[1]), (2, stamp), (3, changed)):
             os.utime(path, (seconds, seconds))
         assert set_up(checkout)[2] == {str(environment)}
+
+
+def test_a_copy_in_place_of_the_checkout_is_noticed(checkout: Path) -> None:
+    assert set_up(checkout)[0] == 0
+    copy = checkout / ".venv/lib/python3.12/site-packages/mt"
+    copy.mkdir(parents=True)
+    code, log, _, err = set_up(checkout)
+    assert (code, log[-1].endswith(" -e .")) == (0, True)
+    assert f"{copy} is a copy of mt" in err
+
+
+def test_extras_are_given_as_words_by_a_user(checkout: Path) -> None:
+    environment = {
+        **os.environ,
+        "PYTHON": str(checkout.parent / "python"),
+        "LOG": str(checkout.parent / "log"),
+    }
+    environment.pop("MT_VENV", None)
+
+    def run(*extras: str) -> subprocess.CompletedProcess[str]:
+        command = ["bash", str(checkout / "scripts/setup"), *extras]
+        return subprocess.run(command, env=environment, capture_output=True, text=True)
+
+    assert run("pictures", "serve").returncode == 0
+    assert "matplotlib==" in (checkout.parent / "log").read_text()
+    assert (checkout / ".venv/.mt-installed[pictures][serve]").exists()
+    unknown = run("picture")
+    assert (unknown.returncode, "there is no extra 'picture'" in unknown.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(
