@@ -53,7 +53,9 @@ class _Program(TyperGroup):
         if name in self.commands and self.commands[name] is None:
             alone = typer.Typer(add_completion=False)
             name_in_python = f"{name}_" if iskeyword(name) else name
-            alone.command(cls=_Command)(getattr(import_module(f"mt.cli.{name_in_python}"), name_in_python))
+            alone.command(name, cls=_Command)(
+                getattr(import_module(f"mt.cli.{name_in_python}"), name_in_python)
+            )
             self.commands[name] = typer.main.get_command(alone)
         return self.commands.get(name)
 
@@ -88,10 +90,10 @@ def options(
 @app.command(cls=_Command)
 def config(
     name: Annotated[
-        str | None,
+        list[str] | None,
         typer.Argument(
             metavar="NAME|WORDS",
-            help="A section, an option, or words, such as schedule, clip_norm or 'early stopping'.",
+            help="A section, an option, or words, such as schedule, clip_norm or early stopping.",
             show_default=False,
         ),
     ] = None,
@@ -102,7 +104,7 @@ def config(
     """
     from mt.config.write import options_to_yaml
 
-    typer.echo(options_to_yaml(name), nl=False)
+    typer.echo(options_to_yaml(" ".join(name) if name else None), nl=False)
 
 
 @app.command(cls=_Command)

@@ -45,6 +45,8 @@ def compare(
     show_logs()
     systems = [options.named_run(system) for system in systems]
     for system in systems:
+        if not system.exists() and not system.suffix:
+            options.find_run(system)
         if not system.exists():
             raise ConfigError(f"there is no {system}: give a run directory or a file of translations.")
     if not 2 <= len(systems) <= len(ascii_uppercase):
@@ -77,7 +79,7 @@ def _show(result: "Comparison") -> None:
         echo(f"{letter}  {system}")
     echo(f"{counted(result.num_sentences, 'sentence')} of {result.data}\n")
     if result.num_rewritten:
-        say(options.rewritten(result.num_rewritten, result.num_sentences))
+        say(f"scored in the form of the training text: {counted(result.num_rewritten, 'reference')} changed")
     metrics = list(result.scores.values())
     rows = [["", *chain.from_iterable((first.score.name, "- A", "p") for first, *_ in metrics)]]
     for letter, compared in zip(letters, zip(*metrics, strict=True), strict=True):

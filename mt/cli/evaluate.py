@@ -87,7 +87,7 @@ def evaluate(
         echo(f"  translation  {sentence.translation}")
         echo(f"  reference    {sentence.reference}")
     if result.num_rewritten:
-        say(options.rewritten(result.num_rewritten, result.num_sentences))
+        say(f"scored in the form of the training text: {counted(result.num_rewritten, 'reference')} changed")
     say(f"{counted(result.num_sentences, 'translation')}: {result.hypotheses_file}")
     say(f"their references: {result.references_file}")
     if outputs is not None:

@@ -129,14 +129,6 @@ def two_columns(line: str, name: str, number: int) -> tuple[str, str]:
     return source, translations[0]
 
 
-def rewritten(num_references: int, num_all: int) -> str:
-    """What is said of references that have another form than the training text of the run."""
-    return (
-        f"{num_references:,} of {num_all:,} references were rewritten as the training text was (cleaning), "
-        "and so were the translations, to be scored in the same form"
-    )
-
-
 def check_output(out: Path | None) -> None:
     """Check before the work begins that ``out`` can be written."""
     if out is not None and (out.is_dir() or not out.parent.is_dir()):

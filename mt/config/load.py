@@ -1,5 +1,6 @@
 """Reads a YAML file and overrides into a ``Config``, or explains what is wrong; finds the recipes."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -75,7 +76,8 @@ def _apply(override: str, config: dict[str, object], locations: dict[KeyPath, Lo
     if not (section and key and equals):
         raise ConfigError(f"{where}: the form is section.key=value, such as training.seed=2.")
     text = text.strip()
-    value = plain_scalar(text)
+    # A list is written as in the file.
+    value = read_yaml(text, lambda line: where)[0] if re.fullmatch(r"\[.*\]", text) else plain_scalar(text)
     field = SECTIONS.get(section, {}).get(key)
     if field is not None and str in kinds_of(field) and isinstance(value, int | float):
         value = text

@@ -75,6 +75,8 @@ def read_yaml(text: str, where: Callable[[int], str]) -> tuple[object, dict[KeyP
             problem = (
                 f"in double quotes, the backslash at column {column} must be doubled, or use single quotes"
             )
+        if mark and text[mark.index : mark.index + 1] == "\t":
+            problem = f"there is a tab at column {column}, but only spaces indent"
     except (yaml.YAMLError, ValueError) as error:  # For characters that YAML does not allow.
         line, problem = 1, str(error).partition("\n")[0]
     raise ConfigError(f"{where(line)}: this is not valid YAML: {problem}.")

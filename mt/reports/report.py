@@ -80,7 +80,7 @@ def render(
     name, changed = facts.run.name or "/", changed_options(config)
     file, run = shlex.quote(f"{name}.yaml"), shlex.quote(f"runs/{name}")
     sources = facts.corpus.sources if facts.corpus else []
-    return environment.get_template("report.html.j2" if format == "html" else "card.md.j2").render(
+    text = environment.get_template("report.html.j2" if format == "html" else "card.md.j2").render(
         facts=facts,
         name=name,
         figures=figures(facts),
@@ -101,6 +101,15 @@ def render(
         datasets=list(dict.fromkeys(source.path for source in sources if source.kind == "hub")),
         metrics=_METRICS,
     )
+    # Where the files are on this disk says nothing to others.
+    paths = [config.data.path, str(config.init_from.run), *(source.path for source in sources)]
+    paths += [evaluation.data for evaluation in facts.evaluations]
+    for folder in sorted(
+        {str(Path(path).parent) for path in ",".join(paths).split(",")}, key=len, reverse=True
+    ):
+        if folder.startswith(("/", "~")):
+            text = text.replace(f"{folder}/", "").replace(finalize(f"{folder}/"), "")
+    return text
 
 
 def figures(facts: RunFacts) -> dict[str, str]:

@@ -9,9 +9,9 @@ from typing import Any
 
 from mt.config.write import all_options
 from mt.display import aligned, counted, one_line
-from mt.errors import ConfigError, RunError
+from mt.errors import ConfigError
 from mt.reports.facts import RunFacts, short_count
-from mt.run_directory import TRAIN_ONE, RunDirectory, runs_in
+from mt.run_directory import RunDirectory, runs_in
 
 # The title of each column, the field of the facts, and how it is written; the most important ones first.
 _COLUMNS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
@@ -32,9 +32,7 @@ def find_runs(paths: Iterable[Path]) -> list[RunDirectory]:
     """The runs among these folders, and those inside the others, without repetition."""
     runs: dict[Path, RunDirectory] = {}
     for path in paths:
-        inside = [RunDirectory(path)] if RunDirectory(path).exists else runs_in(path)
-        if not inside:
-            raise RunError(f"There is no run in {path}. {TRAIN_ONE}")
+        inside = (not RunDirectory(path).exists and runs_in(path)) or [RunDirectory(path).require()]
         runs |= {run.path.absolute(): run for run in inside}
     return list(runs.values())
 
@@ -121,4 +119,9 @@ def differing_options(summaries: Mapping[str, RunFacts]) -> dict[str, dict[str, 
         key: {name: values[key] for name, values in options.items()}
         for key in next(iter(options.values()), ())
     }
-    return {key: values for key, values in rows.items() if len({*values.values()}) > 1}
+    differing = {key: values for key, values in rows.items() if len({*values.values()}) > 1}
+    # What follows from another option.
+    differing.pop("init_from.sha256", None)
+    if differing.get("schedule.total_steps") == differing.get("training.max_steps"):
+        differing.pop("schedule.total_steps", None)
+    return differing

@@ -1,7 +1,10 @@
 """An image for TensorBoard of what the decoder attends to in one validation pair."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib.util import find_spec
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +16,16 @@ from mt.inference.model_translator import ModelTranslator
 
 Pixels = npt.NDArray[np.uint8]
 _CELL, _MARGIN, _LONGEST_LABEL = 18, 120, 16
+
+
+def _font() -> tuple[Any, str]:
+    """DejaVu Sans, of the system or of matplotlib, with its encoding; Pillow's own font has only ASCII."""
+    matplotlib = find_spec("matplotlib")
+    folder = Path(matplotlib.origin).parent if matplotlib and matplotlib.origin else Path()
+    for name in ("DejaVuSans.ttf", str(folder / "mpl-data/fonts/ttf/DejaVuSans.ttf")):
+        with suppress(OSError):
+            return ImageFont.truetype(name, 13), "utf-8"
+    return ImageFont.load_default(13), "ascii"
 
 
 def attention_image(translator: ModelTranslator, rows: Sequence[Mapping[str, Any]]) -> Pixels | None:
@@ -27,14 +40,13 @@ def attention_image(translator: ModelTranslator, rows: Sequence[Mapping[str, Any
         return None
     shades = 255 * (1 - sentence.cross.mean((0, 1)).clamp(0, 1).sqrt())
     cells = Image.fromarray(shades.byte().numpy().repeat(_CELL, 0).repeat(_CELL, 1))
-    font = ImageFont.load_default(13)
+    font, encoding = _font()
     columns = Image.new("L", (_MARGIN, cells.width), 255)
     labelled = Image.new("L", (_MARGIN + cells.width, _MARGIN + cells.height), 255)
     sides = (labelled, sentence.tgt.tokens, _MARGIN), (columns, sentence.src.tokens[::-1], 0)
     for image, tokens, top in sides:
         for number, token in enumerate(tokens):
-            # The font that comes with Pillow only has ASCII.
-            label = visible(token.label).encode("ascii", "replace").decode()[:_LONGEST_LABEL]
+            label = visible(token.label).encode(encoding, "replace").decode(encoding)[:_LONGEST_LABEL]
             place = (_MARGIN - 5, top + (number + 0.5) * _CELL)
             ImageDraw.Draw(image).text(place, label.replace("\n", " "), 0, font, anchor="rm")
     labelled.paste(columns.rotate(-90, expand=True), (_MARGIN, 0))

@@ -41,7 +41,8 @@ def test_words_are_looked_for_in_names_elsewhere_and_in_descriptions(
     words: str, option: str, call: Call
 ) -> None:
     section, key = option.split(".")
-    assert list(yaml.safe_load(call("config", words)[1])[section]) == [key]
+    for arguments in ([words], words.split()):
+        assert list(yaml.safe_load(call("config", *arguments)[1])[section]) == [key]
 
 
 @pytest.mark.parametrize(

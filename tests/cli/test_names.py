@@ -37,6 +37,15 @@ def test_a_name_stands_for_the_run_of_that_name(command: str, call: Call) -> Non
     assert code == 0, err
 
 
+@pytest.mark.parametrize(
+    "command",
+    ["translate --run lr-001 Anna", "runs lr-001", "compare tiny lr-001", "init --init-from lr-001"],
+)
+def test_a_misspelt_name_gets_its_neighbours(command: str, runs: Path, call: Call) -> None:
+    code, _, err = call(*command.split())
+    assert (code, "Runs near it: runs/lr-0.01, runs/tiny." in err) == (2, True), err
+
+
 def test_a_path_comes_before_a_name(runs: Path, call: Call) -> None:
     shutil.move(runs / "lr-0.01", "tiny")
     (Path("tiny") / "config.yaml").unlink()

@@ -114,6 +114,12 @@ def test_a_wrong_override_is_quoted(override: str, what: str, write_config: Writ
     assert what in answer
 
 
+def test_a_list_is_overridden_as_it_is_written_in_a_file(write_config: Write) -> None:
+    file = write_config(SMALLEST + "  seed: 1\n")
+    config = load_config(file, ["training.freeze=[encoder.*, src_embedding.*]"])
+    assert config.training.freeze == "encoder.*, src_embedding.*"
+
+
 def test_a_config_older_than_an_option_means_what_was_done_before(write_config: Write) -> None:
     written = config_to_yaml(load_config(write_config(SMALLEST)), comments=False)
     assert load_config(write_config(written)).cleaning.invisible == "drop"

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 from mt.errors import DataError, RunError
 from mt.reports.facts import RunFacts, short_duration
 from mt.reports.report import render
-from mt.reports.runs import find_runs
+from mt.reports.runs import differing_options, find_runs
 from mt.reports.show import describe
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
@@ -236,6 +237,15 @@ def test_warnings_belong_to_their_session(
     assert session.warnings[-1] == "beware of \x1b[31m"
     assert told(run) == ["started; failed: no."]
     assert "warning: beware of \\x1b[31m" in describe(RunFacts(run))
+
+
+def test_an_option_that_follows_from_another_is_not_compared(golden_run: GoldenRun) -> None:
+    runs = {"a": golden_run(name="a"), "b": golden_run(name="b")}
+    for run, steps in zip(runs.values(), (600, 900), strict=True):
+        text = re.sub("(max|total)_steps: .*", rf"\1_steps: {steps}", run.config_file.read_text())
+        run.config_file.write_text(f"{text}init_from:\n  run: x\n  sha256: y{steps}\n")
+    facts = {name: RunFacts(run) for name, run in runs.items()}
+    assert list(differing_options(facts)) == ["training.max_steps"]
 
 
 def test_runs_are_found_in_folders_and_by_name_without_repetition(tmp_path: Path) -> None:

@@ -57,6 +57,12 @@ def test_pairs_that_are_too_short_or_too_long_are_passed_over(translator: ModelT
     assert attention_image(translator, odd) is None
 
 
+def test_letters_beyond_ascii_are_drawn(translator: ModelTranslator) -> None:
+    pytest.importorskip("matplotlib")
+    drawn = [attention_image(translator, [{"src": f"a {x} c d", "tgt": f"a {x} c d"}]) for x in "?üöЖ"]
+    assert len({image.tobytes() for image in drawn if image is not None}) == 4
+
+
 def test_any_text_can_be_drawn(translator: ModelTranslator) -> None:
     rows = [{"src": "<script> \x1b[31m \u202e 说 x", "tgt": "Äpfel \x1b 说 \N{GRINNING FACE} x y"}]
     image = attention_image(translator, rows)
