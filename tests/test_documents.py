@@ -192,39 +192,29 @@ def _change(text: str, root: Path) -> None:
 CHANGED_MODEL = """
 import sys, torch, mt
 from mt.config.load import load_config
-from mt.errors import EngineError
 config = load_config(sys.argv[1], ["training.max_steps=1", "training.device=cpu"])
 model = mt.build_transformer(config.model, src_vocab_size=9, tgt_vocab_size=9, max_length=16).eval()
-ids, src_mask = torch.tensor([[2, 5, 6, 7]]), torch.ones(1, 1, 1, 4).bool()
-tgt_mask = torch.ones(4, 4).tril().bool()
-memory = model.encode(ids, src_mask)
-cache = model.start_cache(memory, src_mask)
-steps = torch.stack([model.decode_step(ids[:, number], cache)[0] for number in range(4)], 1)
-torch.testing.assert_close(steps, model.project(model.decode(ids, memory, src_mask, tgt_mask).hidden))
+ids, mask, future = torch.tensor([[2, 5, 6]]), torch.ones(1, 1, 1, 3).bool(), torch.ones(3, 3).tril().bool()
+memory = model.encode(ids, mask)
+cache = model.start_cache(memory, mask)
+steps = torch.stack([model.decode_step(ids[:, number], cache)[0] for number in range(3)], 1)
+torch.testing.assert_close(steps, model.project(model.decode(ids, memory, mask, future).hidden))
 mt.train(config, "changed")
 print(mt.Translator.from_run("changed").why)
-for library in ("ctranslate2", "transformers"):
-    try:
-        mt.export_run("changed", "exported", to=library)
-    except EngineError as error:
-        print(error)
+mt.export_run("changed", "exported", to="transformers")
 """
 
 
 @pytest.mark.slow
-def test_a_model_that_is_changed_as_the_page_says_translates_with_torch_alone(
-    tiny_config_file: Path, tmp_path: Path
-) -> None:
+def test_a_changed_model_translates_with_torch_alone(tiny_config_file: Path, tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     shutil.copytree(ROOT / "mt", tmp_path / "mt")
     _change(TEXTS["docs/change-the-model.md"], tmp_path)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "MT_ENGINE": ""}
     command = [sys.executable, "-c", CHANGED_MODEL, str(tiny_config_file)]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    reasons = done.stdout.splitlines()
-    assert len(reasons) == 3
-    assert all("log-probabilities of random sentences differ by" in reason for reason in reasons)
+    for answer in (done.stdout, done.stderr.splitlines()[-1]):
+        assert "log-probabilities of random sentences differ by" in answer, done.stderr
     assert not (tmp_path / "exported").exists()
 
 

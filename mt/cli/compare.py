@@ -45,10 +45,8 @@ def compare(
     show_logs()
     systems = [options.named_run(system) for system in systems]
     for system in systems:
-        if not system.exists() and not system.suffix:
-            options.find_run(system)
         if not system.exists():
-            raise ConfigError(f"there is no {system}: give a run directory or a file of translations.")
+            options.find_run(system)
     if not 2 <= len(systems) <= len(ascii_uppercase):
         raise ConfigError(f"give 2 to {len(ascii_uppercase)} systems to compare, not {len(systems)}.")
     options.check_output(json)

@@ -27,19 +27,16 @@ from mt.evaluation.record import Score
 NUM_RESAMPLES = 1000
 # sacreBLEU keeps the statistics of all resamples in memory: for this many lines chrF2++ takes 1 GB.
 MAX_RESAMPLED_LINES = 10_000
+_AS_WRITTEN = TextForm()
 # Below this p a difference is commonly called significant.
 SIGNIFICANT = 0.05
 
 
 def in_form(form: TextForm, texts: Sequence[str]) -> list[str]:
-    """The texts as both sides of every score are: in the form of the run's training text.
-
-    They are rewritten until nothing changes, because the training text may have been written twice, as in
-    ``&amp;quot;``, and what a model learnt to write then is in this form already.
-    """
-    rewritten, before = form.rewrite(texts), list(texts)
-    while rewritten != before:
-        rewritten, before = form.rewrite(rewritten), rewritten
+    """The texts as both sides of every score are: in the form of the run's training text."""
+    # Until nothing changes: of "&amp;quot;" a model learns "&quot;", which is rewritten once more.
+    while (rewritten := form.rewrite(texts)) != list(texts):
+        texts = rewritten
     return rewritten
 
 
@@ -61,9 +58,12 @@ SCORE_NAMES = {"bleu": "BLEU", "chrf": "chrF2"}
 """The names of the scores of :func:`score_translations`, by key."""
 
 
-def score_translations(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Score]:
-    """BLEU (Papineni et al. 2002) and chrF2 (Popović 2015) of whole texts, for validation."""
+def score_translations(
+    hypotheses: Sequence[str], references: Sequence[str], form: TextForm = _AS_WRITTEN
+) -> dict[str, Score]:
+    """BLEU (Papineni et al. 2002) and chrF2 (Popović 2015) of whole texts in this form, for validation."""
     check_lengths(hypotheses, references)
+    hypotheses, references = in_form(form, hypotheses), in_form(form, references)
     metrics = {"bleu": BLEU(tokenize=bleu_tokenizer(references)), "chrf": CHRF()}
     return {key: score_by(metric, hypotheses, references) for key, metric in metrics.items()}
 

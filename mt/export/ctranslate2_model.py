@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mt.export.export import Library
-from mt.inference.engine.convert import QUANTIZATIONS, STRATEGIES, Converted, write_ctranslate2
+from mt.inference.engine.convert import QUANTIZATIONS, STRATEGIES, Score, Translate, write_ctranslate2
 from mt.inference.engine.ctranslate2_engine import load_exported
 
 EXAMPLE = """\
@@ -31,11 +31,11 @@ for line in sys.stdin:
 """
 
 
-def _load(folder: Path) -> Converted:
+def _load(folder: Path) -> tuple[Translate, Score]:
     translator = load_exported(folder)
     # The example does not copy unknown words.
     translator.facts = replace(translator.facts, copies_words=False)
-    return Converted(translator.translate, translator.engine.score)
+    return translator.translate, translator.engine.score
 
 
 LIBRARY = Library(

@@ -13,7 +13,7 @@ from mt.display import markdown_table, markdown_text, visible
 from mt.errors import ConfigError, EngineError
 from mt.evaluation.test_set import load_evaluation_set
 from mt.files import make_folder, new_folder
-from mt.inference.engine.convert import Agreement, Converted, Write, compare_scores, verify, write_model
+from mt.inference.engine.convert import Agreement, Score, Translate, compare_scores, verify, write_model
 from mt.inference.exported_folder import ExportPrecision, ExportRecord, Target, write_export_record
 from mt.inference.loaded_model import LoadedModel, load_model
 from mt.inference.verification import verification_pairs
@@ -67,8 +67,9 @@ class Library:
     """How only this one differs from mt, as sentences for the model card."""
     example: str
     """The text of ``example.py``: a program that translates the lines of stdin without mt."""
-    write: Write
-    load: Callable[[Path], Converted]
+    write: Callable[[LoadedModel, Path, ExportPrecision], None]
+    """Writes the model, which is on the CPU and in float32, and its tokenizers into an existing folder."""
+    load: Callable[[Path], tuple[Translate, Score]]
     exact: Collection[str]
     """The decoding strategies with which it translates as we do in float32, but for near-ties."""
 
@@ -126,17 +127,18 @@ def export_model(
     target = folder.resolve()
     make_folder(target.parent)
     with new_folder(target, replaces=False) as partial:
-        write_model(library.write, loaded, partial, "float32")
-        record = write_export_record(partial, loaded, library.name, run_name, "float32")
-        compare_scores(loaded, library.load(partial).score)
-        if precision != "float32":
+        # In float32 first, in which log-probabilities can be compared.
+        for written in dict.fromkeys(("float32", precision)):
             shutil.rmtree(partial)
             partial.mkdir()
-            write_model(library.write, loaded, partial, precision)
-            record = write_export_record(partial, loaded, library.name, run_name, precision)
+            write_model(library.write, loaded, partial, written)
+            record = write_export_record(partial, loaded, library.name, run_name, written)
+            translate, score = library.load(partial)
+            if written == "float32":
+                compare_scores(loaded, score)
         LOG.info("verifying with validation sentences")
         exact = library.exact if precision == "float32" else ()
-        agreements = verify(loaded, library.load(partial).translate, _short(loaded, pairs), exact=exact)
+        agreements = verify(loaded, translate, _short(loaded, pairs), exact=exact)
         (partial / EXAMPLE).write_text(library.example, encoding="utf-8")
         (partial / CARD).write_text(_model_card(record, library.differences, agreements), encoding="utf-8")
     return record, agreements

@@ -28,7 +28,7 @@ from mt.data.batches.batch import collate
 from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing
 from mt.export.export import Library
 from mt.export.marian_layout import layers, permuted, sines_first
-from mt.inference.engine.convert import Converted
+from mt.inference.engine.convert import Score, Translate
 from mt.inference.engines import Sentence
 from mt.inference.exported_folder import ExportPrecision, read_export_record
 from mt.inference.loaded_model import LoadedModel
@@ -89,7 +89,7 @@ def write_transformers(loaded: LoadedModel, folder: Path, precision: ExportPreci
         _write_tokenizer(tokenizer, folder if is_shared else folder / side, max_length)
 
 
-def load_transformers(folder: Path) -> Converted:
+def load_transformers(folder: Path) -> tuple[Translate, Score]:
     """Load an exported folder, to translate texts that the model can read at once."""
     record = read_export_record(folder)
     model: Any = AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
@@ -120,7 +120,7 @@ def load_transformers(folder: Path) -> Converted:
             scores.append(logits.log_softmax(-1).gather(-1, batch.labels[..., None]).flatten().tolist())
         return scores
 
-    return Converted(translate, score)
+    return translate, score
 
 
 def _empty_model(config: ModelConfig, src_size: int, tgt_size: int, max_length: int) -> PreTrainedModel:

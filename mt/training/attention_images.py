@@ -21,10 +21,10 @@ _CELL, _MARGIN, _LONGEST_LABEL = 18, 120, 16
 def _font() -> tuple[Any, str]:
     """DejaVu Sans, of the system or of matplotlib, with its encoding; Pillow's own font has only ASCII."""
     matplotlib = find_spec("matplotlib")
-    folder = Path(matplotlib.origin).parent if matplotlib and matplotlib.origin else Path()
-    for name in ("DejaVuSans.ttf", str(folder / "mpl-data/fonts/ttf/DejaVuSans.ttf")):
+    fonts = Path(matplotlib.origin or "").parent / "mpl-data/fonts/ttf" if matplotlib else Path()
+    for file in (Path("DejaVuSans.ttf"), fonts / "DejaVuSans.ttf"):
         with suppress(OSError):
-            return ImageFont.truetype(name, 13), "utf-8"
+            return ImageFont.truetype(file, 13), "utf-8"
     return ImageFont.load_default(13), "ascii"
 
 

@@ -14,7 +14,7 @@ from mt.data.text_form import TextForm
 from mt.device import Precision
 from mt.errors import split_on_out_of_memory
 from mt.evaluation.record import Score
-from mt.evaluation.scores import in_form, score_translations
+from mt.evaluation.scores import score_translations
 from mt.training.loss import Objective
 from mt.training.step import report_too_large
 
@@ -57,22 +57,16 @@ def validate(
     others: Mapping[str, datasets.Dataset],
     form: TextForm,
 ) -> ValidationResult:
-    """Evaluate the model on this process's ``batches`` and by its translations, also of ``others``.
-
-    Translations and references are compared in the ``form`` of the training text.
-    """
-
-    def score(texts: Sequence[str], expected: Sequence[str]) -> dict[str, Score]:
-        return score_translations(in_form(form, texts), in_form(form, expected))
-
+    """Evaluate the model on this process's ``batches`` and by its translations, also of ``others``."""
     objective.eval()
     loss = validation_loss(objective, batches, precision)
     translated = translate([*sources, *chain.from_iterable(other["src"] for other in others.values())])
     hypotheses, rest = translated[: len(sources)], iter(translated[len(sources) :])
-    by_name = {
-        name: score(list(islice(rest, len(other))), list(other["tgt"])) for name, other in others.items()
+    scores = {
+        name: score_translations(list(islice(rest, len(other))), list(other["tgt"]), form)
+        for name, other in others.items()
     }
-    return ValidationResult(loss, score(hypotheses, references), hypotheses, by_name)
+    return ValidationResult(loss, score_translations(hypotheses, references, form), hypotheses, scores)
 
 
 @torch.inference_mode()

@@ -149,32 +149,15 @@ def test_it_installs_again_when_it_was_left_half_made_or_versions_change(checkou
         assert set_up(checkout)[2] == {str(environment)}
 
 
-def test_a_copy_in_place_of_the_checkout_is_noticed(checkout: Path) -> None:
-    assert set_up(checkout)[0] == 0
+def test_extras_are_words_and_a_copy_in_place_of_the_checkout_is_noticed(checkout: Path) -> None:
+    unknown = set_up(checkout, "picture")
+    assert (unknown[0], "no extra 'picture'" in unknown[3]) == (2, True)
+    assert set_up(checkout, "pictures serve")[0] == 0
+    assert (checkout / ".venv/.mt-installed[pictures][serve]").exists()
     copy = checkout / ".venv/lib/python3.12/site-packages/mt"
     copy.mkdir(parents=True)
-    code, log, _, err = set_up(checkout)
-    assert (code, log[-1].endswith(" -e .")) == (0, True)
-    assert f"{copy} is a copy of mt" in err
-
-
-def test_extras_are_given_as_words_by_a_user(checkout: Path) -> None:
-    environment = {
-        **os.environ,
-        "PYTHON": str(checkout.parent / "python"),
-        "LOG": str(checkout.parent / "log"),
-    }
-    environment.pop("MT_VENV", None)
-
-    def run(*extras: str) -> subprocess.CompletedProcess[str]:
-        command = ["bash", str(checkout / "scripts/setup"), *extras]
-        return subprocess.run(command, env=environment, capture_output=True, text=True)
-
-    assert run("pictures", "serve").returncode == 0
-    assert "matplotlib==" in (checkout.parent / "log").read_text()
-    assert (checkout / ".venv/.mt-installed[pictures][serve]").exists()
-    unknown = run("picture")
-    assert (unknown.returncode, "there is no extra 'picture'" in unknown.stderr) == (2, True)
+    code, log, _, err = set_up(checkout, "pictures serve")
+    assert (code, log[-1].endswith(" -e ."), f"{copy} is a copy of mt" in err) == (0, True, True)
 
 
 @pytest.mark.parametrize(
