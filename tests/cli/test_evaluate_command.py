@@ -130,4 +130,4 @@ def test_a_run_that_cannot_be_written_is_named_before_it_translates(
 def test_a_system_that_is_not_there_is_named(call: Call) -> None:
     code, out, err = call("compare", "runs/tiny", "nowhere")
     assert (code, out) == (2, "")
-    assert "there is no nowhere" in err
+    assert "no run in nowhere" in err
