@@ -40,7 +40,7 @@ class Embedding(nn.Module):
         self.word_dropout = Dropout(word_dropout)
         self.dropout = Dropout(dropout)
         self.max_length = max_length
-        # Computed on demand, only as long as the sentences need, and therefore not saved. It is on a device,
+        # Computed on demand, only as long as the sentences need, and therefore not saved. On a device
         # also in a model that is built without memory.
         empty = torch.empty(0, tokens.embedding_dim, device="cpu")
         self.register_buffer("positions", empty, persistent=False)
