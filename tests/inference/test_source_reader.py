@@ -78,6 +78,7 @@ def test_a_long_chain_is_read_as_one_word(tokenizer: Tokenizer) -> None:
 
 def test_entries_of_a_dictionary_are_one_word_each_the_longest_first(tokenizer: Tokenizer) -> None:
     dictionary = {"dog": "Hund", "hot dog": "Würstchen", "well-known": "berühmt", "Quux": "Kwuks"}
+    dictionary["hot"] = "heiß"
     reader = SourceReader(tokenizer, dictionary, copies=True)
     texts = ["a dog saw a hot dog.", "a well-known Quux", "Zorblat-Quux", "Quux-Zorblat"]
     copies = [[token.copy for token in tokens if token.copy] for tokens in reader.read_batch(texts)]
