@@ -97,6 +97,11 @@ def test_all_matrices_start_with_the_standard_deviation_asked_for(make_model: Ma
 
 
 @torch.no_grad()
+def test_words_are_dropped_on_both_sides(make_model: MakeModel) -> None:
+    model = make_model(word_dropout=0.2)
+    assert [side.word_dropout.p for side in (model.src_embedding, model.tgt_embedding)] == [0.2, 0.2]
+
+
 def test_the_padding_row_of_an_embedding_changes_no_prediction(make_model: MakeModel) -> None:
     model = make_model(tie_output=False)
     src_ids = torch.tensor([[5, 6, 7, 3], [8, 3, PAD_ID, PAD_ID]])
