@@ -219,10 +219,7 @@ class Translator:
         cut = [prefix[: limit - 1] for prefix in given]
         segments = read_segments(by_text, cut, self.reader, self.facts)
         advance(len(texts) - len({segment.index for segment in segments}))
-        engine = self.engine
-        if isinstance(strategy, Sampling) and engine.name != "torch":
-            engine = self._model("it does not sample by lines and seeds").engine
-        hypotheses = engine.search(
+        hypotheses = self._engine_for(strategy).search(
             [self._sentence(segment, rules, limit, first_line) for segment in segments],
             rules,
             before_each_step,
@@ -289,13 +286,16 @@ class Translator:
                     raise LinesError({line: f"line {line}: {problem} (data.max_length). Leave it out."})
         return read
 
-    def _model(self, reason: str) -> "ModelTranslator":
-        """The model in torch, for what the engine cannot do for this reason."""
+    def _engine_for(self, strategy: Strategy) -> Engine:
+        """The engine; for sampling, that of the model in torch."""
+        if self.engine.name == "torch" or not isinstance(strategy, Sampling):
+            return self.engine
         if self._load_model is None:
-            raise ConfigError(f"{self.engine.name} cannot do this: {reason}. Give the run, with any engine.")
+            problem = "ctranslate2 cannot do this: it does not sample by lines and seeds"
+            raise ConfigError(f"{problem}. Give the run, with any engine.")
         # Of several threads, one loads it.
         with self._loading:
-            return self._load_model()
+            return self._load_model().engine
 
 
 # What help() and editors show of `translate`.

@@ -54,7 +54,7 @@ _SERVED_AT_ONCE = 32
 """Sentences for each worker that the service translates at once."""
 
 
-class _How(NamedTuple):
+class _CallOptions(NamedTuple):
     """How sentences are searched that share a call."""
 
     copies: bool
@@ -130,31 +130,38 @@ class CTranslate2Engine:
 
     def _search(self, sentences: Sequence[Sentence], rules: Rules) -> list[list[Hypothesis]]:
         """Search for some sentences, and once more for each whose translation breaks a rule."""
-        alike: dict[_How, list[tuple[int, Sentence]]] = defaultdict(list)
-        for index, sentence in enumerate(sentences):
+        wanted, found = [*sentences], dict[int, list[Hypothesis]]()
+        pending: dict[_CallOptions, list[int]] = defaultdict(list)
+        for index, sentence in enumerate(wanted):
             copies = rules.copies_words and not rules.keep_unk and UNK_ID in sentence.ids
-            alike[_How(copies, copies or rules.keep_unk)].append((index, sentence))
-        found: dict[int, list[Hypothesis]] = {}
-        while alike:
-            how, members = alike.popitem()
-            results = in_halves(partial(self._translate, how, rules), [sentence for _, sentence in members])
-            for (index, sentence), candidates in zip(members, results, strict=True):
-                outcome = _ruled(candidates, sentence, how, rules.beam)
-                if isinstance(outcome, list):
-                    found[index] = outcome
-                else:
-                    again, sentence = outcome
-                    alike[again].append((index, sentence))
+            pending[_CallOptions(copies, copies or rules.keep_unk)].append(index)
+        while pending:
+            options, indices = pending.popitem()
+            translate = partial(self._translate, options, rules)
+            results = in_halves(translate, [wanted[index] for index in indices])
+            for index, candidates in zip(indices, results, strict=True):
+                # A call has one limit for all its sentences, which may be higher than that of this one.
+                limit = wanted[index].limit
+                is_cut = any(not each.finished or len(each.ids) >= limit for each, _ in candidates)
+                if is_cut and options.limit is None:
+                    pending[options._replace(limit=limit)].append(index)
+                    continue
+                found[index], again = _by_rule(candidates, wanted[index], rules.beam)
+                if again is not None:
+                    wanted[index] = again
+                    pending[_CallOptions(copies=True, writes_unk=False)].append(index)
         return [found[index] for index in range(len(sentences))]
 
-    def _translate(self, how: _How, rules: Rules, sentences: Sequence[Sentence]) -> list[list[_Candidate]]:
+    def _translate(
+        self, options: _CallOptions, rules: Rules, sentences: Sequence[Sentence]
+    ) -> list[list[_Candidate]]:
         """The hypotheses that CTranslate2 finds for each sentence, the best first."""
         beam, prefixes = rules.beam, _named(self._tgt_names, (sentence.prefix for sentence in sentences))
         # Scores are divided by this power of the length, to choose N if more hypotheses have finished. Around
         # 20, (5 + length) grows as length ** 0.8. With 0, the search would end with its first hypothesis.
         penalty = max(beam.length_penalty * (0.8 if beam.length_normalization == "gnmt" else 1.0), 1e-6)
         # With patience 2, a search continues to its limit, where up to N unfinished hypotheses are added.
-        patience = 2 if how.limit and beam.size > 1 else 1
+        patience = 2 if options.limit and beam.size > 1 else 1
         results: list[Any] = self._translator.translate_batch(
             _named(self._src_names, (sentence.ids for sentence in sentences)),
             target_prefix=prefixes if any(prefixes) else None,
@@ -162,15 +169,15 @@ class CTranslate2Engine:
             patience=patience,
             num_hypotheses=beam.size * patience,
             length_penalty=penalty,
-            disable_unk=not how.writes_unk,
+            disable_unk=not options.writes_unk,
             suppress_sequences=[[PAD], [BOS]],
             return_end_token=True,
             max_input_length=0,
-            max_decoding_length=how.limit or max(sentence.limit for sentence in sentences),
+            max_decoding_length=options.limit or max(sentence.limit for sentence in sentences),
             min_decoding_length=rules.constraints.min_length,
             no_repeat_ngram_size=rules.constraints.no_repeat_ngram,
             return_scores=rules.with_scores or beam.size > 1,
-            return_attention=how.copies,
+            return_attention=options.copies,
         )
         # A search counts its prefix, which the score of a translation has before EOS, as certain.
         needs_scores = any(prefixes) and results[0].scores
@@ -178,17 +185,15 @@ class CTranslate2Engine:
         found = []
         for result, log_probs in zip(results, scored, strict=True):
             prefix_score, scores = math.fsum(log_probs[:-1]), result.scores or repeat(math.nan)
-            hypotheses = [
-                self._hypothesis(tokens, score * max(1, len(tokens)) ** penalty + prefix_score)
-                for tokens, score in zip(result.hypotheses, scores, strict=False)
-            ]
-            found.append([*zip(hypotheses, result.attention or repeat(()), strict=False)])
+            candidates: list[_Candidate] = []
+            attention = result.attention or repeat(())
+            for tokens, score, weights in zip(result.hypotheses, scores, attention, strict=False):
+                is_finished = tokens[-1:] == [EOS]
+                ids = [self._tgt_ids[token] for token in tokens[: len(tokens) - is_finished]]
+                total = score * max(1, len(tokens)) ** penalty + prefix_score
+                candidates.append((Hypothesis(ids, total, is_finished), weights))
+            found.append(candidates)
         return found
-
-    def _hypothesis(self, tokens: Sequence[str], score: float) -> Hypothesis:
-        is_finished = tokens[-1:] == [EOS]
-        ids = [self._tgt_ids[token] for token in tokens[: len(tokens) - is_finished]]
-        return Hypothesis(ids, score, is_finished)
 
     def score(self, sentences: Sequence[Sentence]) -> list[list[float]]:
         """The log-probabilities of the tokens of each prefix, and of EOS after it."""
@@ -251,8 +256,10 @@ def load_exported(
         kind = "cuda" if ctranslate2.get_cuda_device_count() else "cpu"
     if kind == "cuda":
         _load_cublas()
-    if (folder / REFUSED).is_file():
-        raise EngineError(_why_refused(folder / REFUSED))
+    # A note that is damaged is followed by an error for the record, which such a folder does not have.
+    with contextlib.suppress(OSError):
+        if why := read_text(folder / REFUSED, max_bytes=100_000).strip():
+            raise EngineError(why)
     if (folder / "float32").is_dir():
         is_int8 = kind == "cpu" and precision in ("auto", "int8") and (folder / "int8").is_dir()
         folder /= "int8" if is_int8 and cpu_has_int8() else "float32"
@@ -274,37 +281,25 @@ def cpu_has_int8() -> bool:
     return "int8" in ctranslate2.get_supported_compute_types("cpu")
 
 
-def _why_refused(file: Path) -> str:
-    """The note of an engine that was refused."""
-    with contextlib.suppress(OSError):
-        if why := read_text(file, max_bytes=100_000).strip():
-            return why
-    raise CheckpointError(f"{file} is empty or damaged")
-
-
 def _named(names: Sequence[str], rows: Iterable[Sequence[int]]) -> list[list[str]]:
     """The tokens of each row of ids."""
     return [[names[number] for number in row] for row in rows]
 
 
-def _ruled(
-    candidates: Sequence[_Candidate], sentence: Sentence, how: _How, beam: Beam
-) -> list[Hypothesis] | tuple[_How, Sentence]:
-    """The hypotheses of a sentence, the best first; or how, and with which prefix, to search again."""
-    # A call has one limit for all its sentences, which may be higher than that of this one.
-    is_cut = any(not each.finished or len(each.ids) >= sentence.limit for each, _ in candidates)
-    if is_cut and how.limit is None:
-        return how._replace(limit=sentence.limit), sentence
+def _by_rule(
+    candidates: Sequence[_Candidate], sentence: Sentence, beam: Beam
+) -> tuple[list[Hypothesis], Sentence | None]:
+    """The hypotheses that copy by the rule, the best first; or what to search for if the first does not."""
     kept: list[Hypothesis] = []
     for hypothesis, attention in candidates:
         copied, again = copies_of(hypothesis, sentence, attention)
         if again is None or len(again.prefix) >= sentence.limit:
             kept.append(replace(hypothesis, copied=copied))
         elif not kept:
-            return _How(copies=True, writes_unk=False), again
+            return [], again
     kept = [each for each in kept if each.finished] or kept
     kept.sort(key=beam.normalised_score, reverse=True)
-    return kept[: beam.size]
+    return kept[: beam.size], None
 
 
 def copies_of(
