@@ -15,12 +15,7 @@ from mt.errors import ConfigError, DataError
 from mt.evaluation.analysis import ComparedSentence, most_different_sentences
 from mt.evaluation.evaluate import translate_set
 from mt.evaluation.scores import MAX_RESAMPLED_LINES, Compared, in_form, paired_bootstrap
-from mt.evaluation.test_set import (
-    EvaluationSet,
-    load_evaluation_set,
-    warn_of_leaks,
-    warn_of_other_split,
-)
+from mt.evaluation.test_set import EvaluationSet, load_evaluation_set, warn_of_leaks, warn_of_other_split
 from mt.inference.loaded_model import LoadedModel, load_model
 from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory

@@ -115,13 +115,13 @@ def score_with_confidence(
     """
     check_lengths(hypotheses, references)
     metrics = metrics_of_evaluation(references) if metrics is None else metrics
-    is_resampled = len(references) <= MAX_RESAMPLED_LINES
-    return {
-        key: _resampled(metric, [hypotheses], references)[0][0]
-        if is_resampled
-        else score_by(metric, hypotheses, references)
-        for key, metric in track(metrics.items(), "scoring", unit="metrics")
-    }
+    scores = {}
+    for key, metric in track(metrics.items(), "scoring", unit="metrics"):
+        if len(references) <= MAX_RESAMPLED_LINES:
+            [(scores[key], _)] = _resampled(metric, [hypotheses], references)
+        else:
+            scores[key] = score_by(metric, hypotheses, references)
+    return scores
 
 
 def paired_bootstrap(
@@ -155,7 +155,7 @@ def _resampled(
         n_samples=NUM_RESAMPLES,
     )
     signatures, scores = test()
-    ((name, signature),) = signatures.items()
+    [(name, signature)] = signatures.items()
     results: Sequence[Any] = scores[name]
     # sacreBLEU's mean plus and minus half a width may go beyond what the score can be.
     most = math.inf if isinstance(metric, TER) else 100.0
