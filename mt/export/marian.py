@@ -290,16 +290,17 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
 
 def _embeddings(weights: Mapping[str, Tensor], theirs: _Marian) -> tuple[Tensor, Tensor, Tensor]:
     """Source, target and output ``(V, D)``; tied ones, saved under any of their names, are one tensor."""
-    decoder, encoder, shared, head = (
-        weights.get(f"{name}.weight")
-        for name in ("model.decoder.embed_tokens", "model.encoder.embed_tokens", "model.shared", "lm_head")
-    )
-    tied = theirs.tie_word_embeddings
-    candidates = (encoder, shared, decoder), (decoder, shared, head if tied else None)
-    src, tgt = (next((matrix for matrix in each if matrix is not None), None) for each in candidates)
-    output = tgt if tied else head
-    if src is None or tgt is None or output is None:
+
+    def first(*names: str) -> Tensor:
+        for name in names:
+            if f"{name}.weight" in weights:
+                return weights[f"{name}.weight"]
         raise LookupError("an embedding is missing")
+
+    tied = theirs.tie_word_embeddings
+    src = first("model.encoder.embed_tokens", "model.shared", "model.decoder.embed_tokens")
+    tgt = first("model.decoder.embed_tokens", "model.shared", *(["lm_head"] if tied else []))
+    output = tgt if tied else first("lm_head")
     if any(matrix.shape[1:] != (theirs.d_model,) for matrix in (src, tgt, output)):
         raise ValueError(f"an embedding does not have the width {theirs.d_model}")
     if torch.equal(src, tgt):

@@ -85,7 +85,7 @@ class Service:
         )(self.translate)
         # Room for the longest text if each of its characters is two JSON escapes of six bytes.
         max_bytes = max(1_000_000, 12 * self.max_characters + 1_000)
-        app.add_middleware(_MaxBytes, max_bytes=max_bytes)
+        app.add_middleware(_bounded, max_bytes=max_bytes)
         # Otherwise a page of another site could point its own host name to this machine and read answers.
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=self.hosts, www_redirect=False)
         if self.origins:
@@ -163,25 +163,23 @@ async def _end_when_left(request: Request, limit: asyncio.Timeout) -> None:
     limit.reschedule(0.0)
 
 
-class _MaxBytes:
-    """Bounds the size of a body, with or without a Content-Length."""
+def _bounded(app: ASGIApp, *, max_bytes: int) -> ASGIApp:
+    """An application that reads bodies up to a size, with or without a Content-Length."""
 
-    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
-        self._app = app
-        self._max_bytes = max_bytes
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def bounded(scope: Scope, receive: Receive, send: Send) -> None:
         num_bytes = 0
 
         async def receive_limited() -> Message:
             nonlocal num_bytes
             message = await receive()
             num_bytes += len(message.get("body", b""))
-            if num_bytes > self._max_bytes:
-                raise HTTPException(413, f"the body is larger than {self._max_bytes:,} bytes.")
+            if num_bytes > max_bytes:
+                raise HTTPException(413, f"the body is larger than {max_bytes:,} bytes.")
             return message
 
-        await self._app(scope, receive_limited, send)
+        await app(scope, receive_limited, send)
+
+    return bounded
 
 
 async def _refuse(request: Request, error: Exception) -> JSONResponse:

@@ -188,8 +188,7 @@ class BatchedTranslator:
 def _result(
     translator: Translator, text: str, best_first: Sequence[Translation], asked: TranslateRequest
 ) -> Result:
-    names = ("text", "score", "log_prob", "unknown", "copied")
-    answers = [TranslationAnswer(**{name: getattr(each, name) for name in names}) for each in best_first]
+    answers = [TranslationAnswer.model_validate(each, from_attributes=True) for each in best_first]
     if asked.alignment:
         alignments = translator.align(text, best_first)
         for answer, alignment in zip(answers, alignments, strict=True):
