@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from mt.data.tokenizers.tokenizer import normalise_spacing
 from mt.data.tokenizers.word_level import SPACE_BYTE, SPACE_MARK
@@ -30,13 +30,9 @@ class Labelled:
     tokens: Sequence[Token]
     text: str
 
-    def first(self, number: int) -> "Labelled":
-        """Its first tokens, with EOS after them."""
-        return replace(self, ids=self.ids[:number], tokens=[*self.tokens[:-1][:number], self.tokens[-1]])
 
-
-def label_read(reader: SourceReader, text: str) -> Labelled:
-    """Label the tokens of a text with the part of it that each represents."""
+def label_read(reader: SourceReader, text: str, most: int | None = None) -> Labelled:
+    """Label the tokens of a text, or the first of them, with the part of it that each represents."""
     [text] = reader.tokenizer.form.rewrite([text])
     read = reader.read(text)
     ids = [token.id for token in read]
@@ -52,7 +48,7 @@ def label_read(reader: SourceReader, text: str) -> Labelled:
             word = tokens[-1].word if tokens and entry.strip(SPACE_MARK + SPACE_BYTE) else None
         tokens.append(Token(token.text or entry, word, token.id == UNK_ID))
         position += len("".join(token.text.split()))
-    return Labelled(ids, [*tokens, Token(EOS, None)], normalise_spacing(text))
+    return Labelled(ids[:most], [*tokens[:most], Token(EOS, None)], normalise_spacing(text))
 
 
 def aligned_words(

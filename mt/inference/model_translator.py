@@ -110,7 +110,7 @@ class ModelTranslator(Translator):
             search = {"strategy": strategy, "max_length": most, "first_line": first_line}
             own = self.translate(sources, join_lines=True, **search)
             read = self._read([(source, "") for source in sources], first_line)
-            written = (label_read(self._tgt_reader, text).first(most) for text in own)
+            written = (label_read(self._tgt_reader, text, most) for text in own)
             pairs = [(src, tgt) for (src, _), tgt in zip(read, written, strict=True)]
         else:
             pairs = self._read([*zip(sources, targets, strict=True)], first_line)
