@@ -78,8 +78,9 @@ def run_comparison(
     # Files are read before anything is translated, which may replace them.
     texts = {system: (system, _read(system, test_set)) for system in paths if system not in models}
     for system, (run, loaded) in models.items():
-        translations = translate_set(run, ModelTranslator(loaded, device=device), [loaded], test_set, beam)
-        texts[system] = translations.file, translations.lines
+        translator = ModelTranslator(loaded, device=device)
+        _, translated, file = translate_set(run, translator, [loaded], test_set, beam)
+        texts[system] = file, translated
     files, lines = zip(*(texts[system] for system in paths), strict=True)
     return Comparison(
         systems=[visible(str(file)) for file in files],

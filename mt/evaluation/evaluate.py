@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 import mt
 from mt import distributed, processes
-from mt.checkpoint.record import MODEL, Checkpoint
+from mt.checkpoint.record import MODEL
 from mt.config.load import load_config
 from mt.data.sources.source import Split
 from mt.device import PrecisionName, choose_device
@@ -33,14 +33,6 @@ from mt.run_directory import RunDirectory, as_run
 from mt.search.strategy import Beam
 
 LOG = logging.getLogger(__name__)
-
-
-class Translations(NamedTuple):
-    """A run's translations of a test set, which are also in the run directory."""
-
-    setting: str
-    lines: list[str]
-    file: Path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,8 +104,8 @@ def run_evaluation(
             translator: Translator = ModelTranslator(loaded, others=rest, **options)
         else:
             translator = Translator.from_run(run, checkpoint=loaded.checkpoint.name, engine=engine, **options)
-        translations = translate_set(run, translator, [loaded, *rest], test_set, beam)
-    hypotheses, references = translations.lines, test_set.references
+        setting, hypotheses, file = translate_set(run, translator, [loaded, *rest], test_set, beam)
+    references = test_set.references
     if outputs is not None:
         outputs.mkdir(parents=True, exist_ok=True)
         texts = {"sources": test_set.sources, "hypotheses": hypotheses, "references": references}
@@ -132,7 +124,7 @@ def run_evaluation(
     evaluation = Evaluation(
         time=datetime.now(UTC).replace(microsecond=0),
         mt_version=mt.__version__,
-        setting=translations.setting,
+        setting=setting,
         data=test_set.where,
         checkpoint=loaded.checkpoint.name,
         step=loaded.checkpoint.step,
@@ -143,7 +135,7 @@ def run_evaluation(
         scores=scores,
         exact=exact_match(hypotheses, references),
         num_rewritten=test_set.num_rewritten,
-        hypotheses_file=translations.file,
+        hypotheses_file=file,
         references_file=run.path / f"references.{test_set.name}.txt",
         analysis=analysis,
         worst=worst_sentences(test_set.sources, hypotheses, references, num_worst),
@@ -167,11 +159,11 @@ def translate_set(
     models: Sequence[LoadedModel],
     test_set: EvaluationSet,
     beam: Beam | None,
-) -> Translations:
-    """Translate a test set and write the translations and the references into the run directory."""
+) -> tuple[str, list[str], Path]:
+    """Write translations of a test set and its references into the run; return setting, lines and file."""
     if not os.access(run.path, os.W_OK):
         raise RunError(f"{shown(run.path)} is read-only, but the translations are saved there: copy the run.")
-    setting = setting_name([model.checkpoint for model in models], test_set, beam, translator.engine)
+    setting = setting_name(models, test_set, beam, translator.engine)
     with progress(len(test_set.sources), unit="sentences", description="translating") as advance:
         found = translator.n_best(
             test_set.sources, strategy=beam, join_lines=True, with_scores=False, advance=advance
@@ -186,22 +178,24 @@ def translate_set(
     file = run.path / f"hypotheses.{setting}.txt"
     write_lines(run.path / f"references.{test_set.name}.txt", test_set.references)
     write_lines(file, lines)
-    return Translations(setting, lines, file)
+    return setting, lines, file
 
 
 def setting_name(
-    members: Sequence[Checkpoint], test_set: EvaluationSet, beam: Beam | None, engine: Engine
+    models: Sequence[LoadedModel], test_set: EvaluationSet, beam: Beam | None, engine: Engine
 ) -> str:
     """The test set, the checkpoint and the decoding strategy, for file names."""
     mean = "-mean" if beam and beam.length_normalization == "mean" else ""
     search = f"beam{beam.size}-lp{beam.length_penalty:g}{mean}" if beam else "greedy"
-    search += "" if engine.precision == "float32" else f"-{engine.precision}"
-    search += "" if engine.name == "torch" else f"-{engine.name}"
-    saved, *others = members
+    if engine.precision != "float32":
+        search += f"-{engine.precision}"
+    if engine.name != "torch":
+        search += f"-{engine.name}"
+    first, *others = models
     if others:
-        weights = " ".join(other.checksums[MODEL] for other in others)
-        search += f"-ensemble{len(members)}-{hashlib.blake2b(weights.encode(), digest_size=2).hexdigest()}"
-    return f"{test_set.name}.{name_in_setting(saved)}.{search}"
+        weights = " ".join(other.checkpoint.checksums[MODEL] for other in others)
+        search += f"-ensemble{len(models)}-{hashlib.blake2b(weights.encode(), digest_size=2).hexdigest()}"
+    return f"{test_set.name}.{name_in_setting(first.checkpoint)}.{search}"
 
 
 def write_lines(file: Path, texts: Sequence[str]) -> None:

@@ -64,8 +64,11 @@ def score_translations(
     """BLEU (Papineni et al. 2002) and chrF2 (Popović 2015) of whole texts in this form, for validation."""
     check_lengths(hypotheses, references)
     hypotheses, references = in_form(form, hypotheses), in_form(form, references)
-    metrics = {"bleu": BLEU(tokenize=bleu_tokenizer(references)), "chrf": CHRF()}
-    return {key: score_by(metric, hypotheses, references) for key, metric in metrics.items()}
+    bleu = BLEU(tokenize=bleu_tokenizer(references))
+    return {
+        "bleu": score_by(bleu, hypotheses, references),
+        "chrf": score_by(CHRF(), hypotheses, references),
+    }
 
 
 def score_by(metric: Metric, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
