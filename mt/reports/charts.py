@@ -49,27 +49,26 @@ def line_chart(title: str, curves: Mapping[str, Points]) -> str:
     drawn = [
         f'<text class="axis" x="{(_LEFT + _RIGHT) / 2}" y="{HEIGHT - 6}" text-anchor="middle">step</text>'
     ]
-    drawn += [
-        f'<line class="grid" x1="{x(step)}" x2="{x(step)}" y1="{_TOP}" y2="{_BOTTOM}"/><text class="tick" '
-        f'x="{x(step)}" y="{_BOTTOM + 16}" text-anchor="middle">{short_count(step)}</text>'
-        for step in _ticks(0.0, last_step)
-        if step == int(step)
-    ]
-    drawn += [
-        f'<line class="grid" x1="{_LEFT}" x2="{_RIGHT}" y1="{y(value)}" y2="{y(value)}"/><text class="tick" '
-        f'x="{_LEFT - 6}" y="{y(value, 4.5)}" text-anchor="end">{short_count(value)}</text>'
-        for value in _ticks(low, high)
-    ]
+    for step in _ticks(0.0, last_step):
+        if step == int(step):
+            at = x(step)
+            drawn.append(f'<line class="grid" x1="{at}" x2="{at}" y1="{_TOP}" y2="{_BOTTOM}"/>')
+            text = f'<text class="tick" x="{at}" y="{_BOTTOM + 16}" text-anchor="middle">'
+            drawn.append(f"{text}{short_count(step)}</text>")
+    for value in _ticks(low, high):
+        at = y(value)
+        drawn.append(f'<line class="grid" x1="{_LEFT}" x2="{_RIGHT}" y1="{at}" y2="{at}"/>')
+        text = f'<text class="tick" x="{_LEFT - 6}" y="{y(value, 4.5)}" text-anchor="end">'
+        drawn.append(f"{text}{short_count(value)}</text>")
     legend = ""
     for number, (label, points) in enumerate(lines.items(), start=1):
         path = " ".join(f"{x(step)},{y(value)}" for step, value in points)
         drawn.append(f'<polyline class="line line-{number}" points="{path}"/>')
-        drawn += [
-            f'<circle class="mark mark-{number}" cx="{x(step)}" cy="{y(value)}" r="3.5"><title>'
-            f"{escape(label)} at step {step:,}: {value:.4g}</title></circle>"
-            for step, value in points
-            if len(points) <= _MAX_MARKS
-        ]
+        for step, value in points if len(points) <= _MAX_MARKS else ():
+            drawn.append(
+                f'<circle class="mark mark-{number}" cx="{x(step)}" cy="{y(value)}" r="3.5"><title>'
+                f"{escape(label)} at step {step:,}: {value:.4g}</title></circle>"
+            )
         if label:
             legend += (
                 '<span class="chart-legend"><svg viewBox="0 0 28 10" width="28" height="10" '

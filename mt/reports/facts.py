@@ -139,15 +139,20 @@ class RunFacts:
         self.imported_from = record.imported_from if record else ""
         counters, holder = self._counters(), run.holder()
         self.state, self.detail = self._state(counters, holder)
-        newest = {name: x for point in self.points for name, x in point.figures.items() if math.isfinite(x)}
-        steps = {"step": max(point.step for point in self.points)} if self.points else {}
+        newest: dict[str, float] = {}
+        for point in self.points:
+            newest |= {name: x for name, x in point.figures.items() if math.isfinite(x)}
+            newest["step"] = max(point.step, newest.get("step", 0))
         # Where it would resume; for a run in training, the newest known step.
-        figures = newest | steps | (vars(counters) if counters and not holder else {})
-        self.step, self.epochs, self.num_target_tokens = (
-            int(figures[name]) if name in figures else None for name in ("step", "epoch", "num_target_tokens")
-        )
+        figures = vars(counters) if counters and not holder else newest
+        counts = {
+            name: int(figures[name]) for name in ("step", "epoch", "num_target_tokens") if name in figures
+        }
+        self.step = counts.get("step")
+        self.epochs = counts.get("epoch")
+        self.num_target_tokens = counts.get("num_target_tokens")
         # Of training and validation, up to the newest point.
-        self.seconds = newest.get("minutes", 0.0) * 60 if self.points else None
+        self.seconds = newest.get("minutes", 0.0) * 60 if newest else None
         speeds = [speed for _, speed in self.curve("train", "tokens_per_second")]
         # The median, because single points can be slow on a busy machine.
         self.tokens_per_second = statistics.median(speeds[-20:]) if speeds else None

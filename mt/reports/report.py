@@ -104,9 +104,8 @@ def render(
     # Where the files are on this disk says nothing to others.
     paths = [config.data.path, str(config.init_from.run), *(source.path for source in sources)]
     paths += [evaluation.data for evaluation in facts.evaluations]
-    for folder in sorted(
-        {str(Path(path).parent) for path in ",".join(paths).split(",")}, key=len, reverse=True
-    ):
+    folders = {str(Path(path).parent) for path in ",".join(paths).split(",")}
+    for folder in sorted(folders, key=len, reverse=True):
         if folder.startswith(("/", "~")):
             text = text.replace(f"{folder}/", "").replace(finalize(f"{folder}/"), "")
     return text
@@ -118,19 +117,19 @@ def figures(facts: RunFacts) -> dict[str, str]:
     # Of the run's own test split, else of its validation split, else of other data.
     own = {_own_split(facts, split): split for split in ("test", "validation")}
     rows.sort(key=lambda row: [*own, row.data].index(row.data))
-    return {
-        f"BLEU on {own.get(row.data, row.data)}": f"{row.scores['bleu'].value:.1f}" for row in rows[:1]
-    } | {
-        what: form(number)
-        for what, form, number in (
-            ("training pairs", short_count, facts.corpus and facts.corpus.splits["train"].pairs),
-            ("parameters", short_count, facts.best and facts.best.num_parameters),
-            ("steps", "{:,}".format, facts.step),
-            ("target tokens", short_count, facts.num_target_tokens),
-            ("of training", short_duration, facts.seconds),
-        )
-        if number
-    }
+    found: dict[str, str] = {}
+    for row in rows[:1]:
+        found[f"BLEU on {own.get(row.data, row.data)}"] = f"{row.scores['bleu'].value:.1f}"
+    for what, form, number in (
+        ("training pairs", short_count, facts.corpus and facts.corpus.splits["train"].pairs),
+        ("parameters", short_count, facts.best and facts.best.num_parameters),
+        ("steps", "{:,}".format, facts.step),
+        ("target tokens", short_count, facts.num_target_tokens),
+        ("of training", short_duration, facts.seconds),
+    ):
+        if number:
+            found[what] = form(number)
+    return found
 
 
 def _own_split(facts: RunFacts, split: str) -> str:
@@ -140,14 +139,15 @@ def _own_split(facts: RunFacts, split: str) -> str:
 
 def _scores(facts: RunFacts) -> list[_Row]:
     """The scores of all evaluations, the newest first, then those of validation."""
-    rows = [_Row(e.data, e.checkpoint, e.how, e.num_sentences, e.scores) for e in reversed(facts.evaluations)]
+    rows = []
+    for each in reversed(facts.evaluations):
+        rows.append(_Row(each.data, each.checkpoint, each.how, each.num_sentences, each.scores))
     metrics = facts.best.record.metrics if facts.best and facts.best.record else {}
     signatures = {name: text for session in facts.sessions for name, text in session.signatures.items()}
-    scores = {
-        key: Score(name, metrics[key], signatures.get(name, "unknown"))
-        for key, name in SCORE_NAMES.items()
-        if key in metrics
-    }
+    scores = {}
+    for key, name in SCORE_NAMES.items():
+        if key in metrics:
+            scores[key] = Score(name, metrics[key], signatures.get(name, "unknown"))
     if facts.best and scores:
         data, search = _own_split(facts, "validation"), "greedy search, during training"
         num_sentences = facts.corpus.splits["validation"].pairs if facts.corpus else None
@@ -169,20 +169,15 @@ def _scores_of_the_model(facts: RunFacts) -> list[_Row]:
 
 
 def _charts(facts: RunFacts, config: Config) -> list[Markup]:
-    smoothing = config.training.label_smoothing
+    curve, smoothing = facts.curve, config.training.label_smoothing
     training = f"training, with label smoothing {smoothing:g}" if smoothing else "training"
-    losses = {training: ("train", "loss"), "validation": ("validation", "loss")}
-    scores = {"BLEU": ("validation", "bleu"), "chrF2": ("validation", "chrf")}
     charts = {
-        "Loss per token": losses,
-        "Validation scores": scores,
-        "Learning rate": {"": ("train", "learning_rate")},
-        "Target tokens per second": {"": ("train", "tokens_per_second")},
+        "Loss per token": {training: curve("train", "loss"), "validation": curve("validation", "loss")},
+        "Validation scores": {"BLEU": curve("validation", "bleu"), "chrF2": curve("validation", "chrf")},
+        "Learning rate": {"": curve("train", "learning_rate")},
+        "Target tokens per second": {"": curve("train", "tokens_per_second")},
     }
-    return [
-        Markup(line_chart(title, {label: facts.curve(*of) for label, of in curves.items()}))
-        for title, curves in charts.items()
-    ]
+    return [Markup(line_chart(title, curves)) for title, curves in charts.items()]
 
 
 def _markdown(text: str) -> str:

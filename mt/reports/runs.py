@@ -32,8 +32,9 @@ def find_runs(paths: Iterable[Path]) -> list[RunDirectory]:
     """The runs among these folders, and those inside the others, without repetition."""
     runs: dict[Path, RunDirectory] = {}
     for path in paths:
-        inside = (not RunDirectory(path).exists and runs_in(path)) or [RunDirectory(path).require()]
-        runs |= {run.path.absolute(): run for run in inside}
+        named = RunDirectory(path)
+        inside = [] if named.exists else runs_in(path)
+        runs |= {run.path.absolute(): run for run in inside or [named.require()]}
     return list(runs.values())
 
 
@@ -44,34 +45,35 @@ def runs_table(
 
     Options that differ are columns, too, those with most values first. The last columns may not fit.
     """
-    facts_of = summaries.values()
-    columns = [("name", [one_line(name) for name in summaries])]
+    columns = [["name", *map(one_line, summaries)]]
     for title, field, form in _COLUMNS:
-        values = [getattr(facts, field) for facts in facts_of]
-        columns.append((title, ["-" if value is None else form(value) for value in values]))
+        values = [getattr(facts, field) for facts in summaries.values()]
+        columns.append([title, *("-" if value is None else form(value) for value in values)])
     short = Counter(option.partition(".")[2] for option in differing)
     options = []
     for option, by_run in sorted(differing.items(), key=lambda item: -len({*item[1].values()})):
         key = option.partition(".")[2]
         cells = [one_line(by_run.get(name, "-"), _MOST_CHARACTERS) for name in summaries]
-        options.append((key if short[key] == 1 else option, cells))
+        options.append([key if short[key] == 1 else option, *cells])
     columns[1 + _NUM_BEFORE_OPTIONS : 1 + _NUM_BEFORE_OPTIONS] = options
-    shown: list[tuple[str, list[str]]] = []
-    for title, cells in columns:
-        width -= max(map(len, (title, *cells))) + 2
+    shown: list[list[str]] = []
+    for column in columns:
+        width -= max(map(len, column)) + 2
         if width < -2:
             break
-        shown.append((title, cells))
+        shown.append(column)
     notes = [
         f"{one_line(name)}: {facts.state}, {one_line(facts.detail)}"
         for name, facts in summaries.items()
         if facts.detail is not None and facts.state in ("running", "damaged")
     ]
-    if left_out := [title for title, _ in columns[len(shown) :]]:
+    if left_out := [title for title, *_ in columns[len(shown) :]]:
         notes.append(f"no room for {', '.join(left_out)}; all columns: mt runs | less -S")
     notes += _over_seeds(summaries)
-    rows = list(zip(*([title, *cells] for title, cells in shown), strict=True))
-    return "\n".join([*aligned(rows, num_texts=2), *([""] if notes else []), *notes])
+    lines = aligned(list(zip(*shown, strict=True)), num_texts=2)
+    if notes:
+        lines += ["", *notes]
+    return "\n".join(lines)
 
 
 def _over_seeds(summaries: Mapping[str, RunFacts]) -> Iterator[str]:
@@ -115,11 +117,11 @@ def sorted_by(
 def differing_options(summaries: Mapping[str, RunFacts]) -> dict[str, dict[str, str]]:
     """The options that are not the same in all runs, with their values as YAML by the names of the runs."""
     options = {name: all_options(facts.config) for name, facts in summaries.items() if facts.config}
-    rows = {
-        key: {name: values[key] for name, values in options.items()}
-        for key in next(iter(options.values()), ())
-    }
-    differing = {key: values for key, values in rows.items() if len({*values.values()}) > 1}
+    differing = {}
+    for key in next(iter(options.values()), ()):
+        values = {name: of_run[key] for name, of_run in options.items()}
+        if len({*values.values()}) > 1:
+            differing[key] = values
     # What follows from another option.
     differing.pop("init_from.sha256", None)
     if differing.get("schedule.total_steps") == differing.get("training.max_steps"):

@@ -78,8 +78,9 @@ def _checkpoints(facts: RunFacts) -> list[str]:
         bleu = saved.record.metrics.get("bleu") if saved.record else None
         average_of = saved.record.average_of if saved.record else []
         is_best = saved == facts.best and (saved.record is None or saved.record.best)
-        applies = {"best": is_best, "latest": saved == facts.latest}
-        marks = [mark for mark in applies if applies[mark]]
+        marks = ["best"] if is_best else []
+        if saved == facts.latest:
+            marks.append("latest")
         rows.append((saved.name, " ".join(marks), "-" if bleu is None else f"{bleu:.2f}"))
         averaged = f"average of {len(average_of)}" if average_of else ""
         notes.append(f"damaged: {saved.problem}" if saved.problem else averaged)
