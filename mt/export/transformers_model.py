@@ -173,12 +173,9 @@ def _layers(model: Transformer) -> Iterator[tuple[str, Tensor]]:
 def _embeddings(model: Transformer, theirs: PreTrainedModel) -> dict[str, Tensor]:
     """The permuted embeddings by all their names in `transformers`, in their sizes there."""
     order = sines_first(model.output.in_features)
-    src, tgt, output = (
-        matrix.weight.detach()[:, order]
-        for matrix in (model.src_embedding.tokens, model.tgt_embedding.tokens, model.output)
-    )
+    tgt, output = model.tgt_embedding.tokens.weight, model.output.weight
     ours = {
-        "model.encoder.embed_tokens.weight": src,
+        "model.encoder.embed_tokens.weight": model.src_embedding.tokens.weight,
         "model.decoder.embed_tokens.weight": tgt,
         "lm_head.weight": output,
     }
@@ -191,8 +188,10 @@ def _embeddings(model: Transformer, theirs: PreTrainedModel) -> dict[str, Tensor
     bias[:, len(output) :] = -torch.inf
     if model.output.bias is not None:
         bias[:, : len(output)] = model.output.bias.detach()
-    padded = {name: pad(weight, (0, 0, 0, len(names[name]) - len(weight))) for name, weight in ours.items()}
-    return padded | {"final_logits_bias": bias}
+    padded = {"final_logits_bias": bias}
+    for name, weight in ours.items():
+        padded[name] = pad(weight.detach()[:, order], (0, 0, 0, len(names[name]) - len(weight)))
+    return padded
 
 
 def _write_tokenizer(tokenizer: Tokenizer, folder: Path, max_length: int) -> None:

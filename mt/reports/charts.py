@@ -21,7 +21,8 @@ Points = Sequence[tuple[int, float]]
 def sparkline(points: Points, width: int = 40) -> str:
     """At most ``width`` bars from the lowest to the highest value, each the mean of its share of points."""
     means = [value for _, value in _thinned(points, width)]
-    lowest, span = min(means), (max(means) - min(means)) or 1.0
+    lowest = min(means)
+    span = max(means) - lowest or 1.0
     return "".join(_BARS[round((mean - lowest) / span * (len(_BARS) - 1))] for mean in means)
 
 
@@ -34,7 +35,8 @@ def line_chart(title: str, curves: Mapping[str, Points]) -> str:
     if not lines:
         return ""
     steps, values = zip(*(point for points in lines.values() for point in points), strict=True)
-    last_step, low, high = float(max(steps)) or 1.0, min(values), max(values)
+    last_step = float(max(steps)) or 1.0
+    low, high = min(values), max(values)
     # A flat line is drawn in the middle, and so is one that differs only by rounding.
     is_flat = high - low < 1e-9 * max(abs(high), 1e-9)
     margin = (0.05 * abs(high) or 1.0) if is_flat else 0.06 * (high - low)

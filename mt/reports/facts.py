@@ -130,8 +130,8 @@ class RunFacts:
     def __init__(self, run: RunDirectory) -> None:
         self.run = run
         self.problems: list[str] = []
-        self.config = self._read(run.config_file, lambda: load_config(run.config_file))
-        self.points = self._read(run.metrics_file, lambda: read_points(run.metrics_file)) or []
+        self.config = self._read(run.config_file, load_config)
+        self.points = self._read(run.metrics_file, read_points) or []
         # What to resume from, and what to translate with: until a validation has marked one, the latest.
         self.latest, self.best = self._pointed_at()
         record = self.latest.record if self.latest else None
@@ -139,15 +139,12 @@ class RunFacts:
         self.imported_from = record.imported_from if record else ""
         counters, holder = self._counters(), run.holder()
         self.state, self.detail = self._state(counters, holder)
-        newest: dict[str, float] = {}
-        for point in self.points:
-            newest |= {name: x for name, x in point.figures.items() if math.isfinite(x)}
-            newest["step"] = max(point.step, newest.get("step", 0))
+        newest = {name: x for point in self.points for name, x in point.figures.items() if math.isfinite(x)}
+        if self.points:
+            newest["step"] = max(point.step for point in self.points)
         # Where it would resume; for a run in training, the newest known step.
         figures = vars(counters) if counters and not holder else newest
-        counts = {
-            name: int(figures[name]) for name in ("step", "epoch", "num_target_tokens") if name in figures
-        }
+        counts = {key: int(figures[key]) for key in figures.keys() & {"step", "epoch", "num_target_tokens"}}
         self.step = counts.get("step")
         self.epochs = counts.get("epoch")
         self.num_target_tokens = counts.get("num_target_tokens")
@@ -158,15 +155,15 @@ class RunFacts:
         self.tokens_per_second = statistics.median(speeds[-20:]) if speeds else None
         self.best_bleu = max((bleu for _, bleu in self.curve("validation", "bleu")), default=None)
         # After the state, which problems with these do not change.
-        self.corpus = self._read(
-            run.corpus_file,
-            lambda: None if self.imported_from else CorpusFacts.model_validate_json(run.read_corpus_report()),
-        )
-        self.sessions = self._read(run.sessions_file, lambda: read_sessions(run)) or []
+        parse = CorpusFacts.model_validate_json
+        self.corpus: CorpusFacts | None = None
+        if not self.imported_from:
+            self.corpus = self._read(run.corpus_file, lambda _: parse(run.read_corpus_report()))
+        self.sessions = self._read(run.sessions_file, lambda _: read_sessions(run)) or []
         if self.sessions and holder:
             self.sessions[-1].outcome = _STILL_RUNNING
         # From the oldest to the newest.
-        self.evaluations = self._read(run.evaluations_file, lambda: read_evaluations(run)) or []
+        self.evaluations = self._read(run.evaluations_file, lambda _: read_evaluations(run)) or []
         store = CheckpointDirectory(run.checkpoints_dir)
         folders = [store.directory / name for name in (*store.names(), *store.averages())]
         # Training removes old ones.
@@ -193,15 +190,18 @@ class RunFacts:
         entries = " and ".join(f"{count:,} ({side})" for side, count in sizes.items())
         num_parameters = self.best.num_parameters if self.best else None
         origin, frozen = self.config.init_from, self.config.training.freeze
-        return {
+        described = {
             "architecture": "Transformer, encoder and decoder (Vaswani et al. 2017)",
             "layers": f"{model.num_encoder_layers} encoder, {model.num_decoder_layers} decoder",
             "width": f"{model.d_model}, feed-forward {model.d_ff}, {counted(model.num_heads, 'head')}",
             "parameters": written(num_parameters, "{:,}"),
             "tokenizer": f"{kind}, {entries} entries" if entries else kind,
-            **({"begun from": f"{origin.run}@{origin.checkpoint}"} if origin.run else {}),
-            **({"frozen": frozen} if frozen else {}),
         }
+        if origin.run:
+            described["begun from"] = f"{origin.run}@{origin.checkpoint}"
+        if frozen:
+            described["frozen"] = frozen
+        return described
 
     @property
     def progress(self) -> dict[str, str]:
@@ -215,10 +215,10 @@ class RunFacts:
             "speed": written(self.tokens_per_second, "{:,.0f} target tokens per second"),
         }
 
-    def _read(self, file: Path, reader: Callable[[], T]) -> T | None:
+    def _read(self, file: Path, reader: Callable[[Path], T]) -> T | None:
         """What ``reader`` reads from the file; if it cannot, None, and the problem is added to the others."""
         try:
-            return reader()
+            return reader(file)
         except (OSError, ConfigError, DamagedError) as error:
             reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         except ValidationError as error:
@@ -251,7 +251,7 @@ class RunFacts:
         if record is None or self.imported_from:
             return None
         saved = SavedValues.model_validate_json
-        return self._read(record.folder / VALUES, lambda: saved(read_part(record, VALUES)).counters)
+        return self._read(record.folder / VALUES, lambda _: saved(read_part(record, VALUES)).counters)
 
     def _state(self, counters: Counters | None, holder: str | None) -> tuple[str, str | None]:
         """The state; and which process is training, why the run is finished, or what is damaged."""

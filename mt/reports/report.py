@@ -118,8 +118,9 @@ def figures(facts: RunFacts) -> dict[str, str]:
     own = {_own_split(facts, split): split for split in ("test", "validation")}
     rows.sort(key=lambda row: [*own, row.data].index(row.data))
     found: dict[str, str] = {}
-    for row in rows[:1]:
-        found[f"BLEU on {own.get(row.data, row.data)}"] = f"{row.scores['bleu'].value:.1f}"
+    if rows:
+        best = rows[0]
+        found[f"BLEU on {own.get(best.data, best.data)}"] = f"{best.scores['bleu'].value:.1f}"
     for what, form, number in (
         ("training pairs", short_count, facts.corpus and facts.corpus.splits["train"].pairs),
         ("parameters", short_count, facts.best and facts.best.num_parameters),

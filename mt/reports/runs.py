@@ -23,7 +23,10 @@ _COLUMNS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("tokens", "num_target_tokens", short_count),
     ("tokens/s", "tokens_per_second", "{:,.0f}".format),
 )
-_NUM_BEFORE_OPTIONS = 4
+_NUM_BEFORE_OPTIONS = 5
+# By the names of the runs, the second by option first.
+Facts = Mapping[str, RunFacts]
+Options = Mapping[str, Mapping[str, str]]
 _SEED = "training.seed"
 _MOST_CHARACTERS = 24
 
@@ -38,9 +41,7 @@ def find_runs(paths: Iterable[Path]) -> list[RunDirectory]:
     return list(runs.values())
 
 
-def runs_table(
-    summaries: Mapping[str, RunFacts], differing: Mapping[str, Mapping[str, str]], *, width: float
-) -> str:
+def runs_table(summaries: Facts, differing: Options, *, width: float) -> str:
     """A header and one line for each run, then sentences on runs in training or damaged, and on seeds.
 
     Options that differ are columns, too, those with most values first. The last columns may not fit.
@@ -55,18 +56,17 @@ def runs_table(
         key = option.partition(".")[2]
         cells = [one_line(by_run.get(name, "-"), _MOST_CHARACTERS) for name in summaries]
         options.append([key if short[key] == 1 else option, *cells])
-    columns[1 + _NUM_BEFORE_OPTIONS : 1 + _NUM_BEFORE_OPTIONS] = options
+    columns[_NUM_BEFORE_OPTIONS:_NUM_BEFORE_OPTIONS] = options
     shown: list[list[str]] = []
     for column in columns:
         width -= max(map(len, column)) + 2
         if width < -2:
             break
         shown.append(column)
-    notes = [
-        f"{one_line(name)}: {facts.state}, {one_line(facts.detail)}"
-        for name, facts in summaries.items()
-        if facts.detail is not None and facts.state in ("running", "damaged")
-    ]
+    notes = []
+    for name, facts in summaries.items():
+        if facts.detail is not None and facts.state in ("running", "damaged"):
+            notes.append(f"{one_line(name)}: {facts.state}, {one_line(facts.detail)}")
     if left_out := [title for title, *_ in columns[len(shown) :]]:
         notes.append(f"no room for {', '.join(left_out)}; all columns: mt runs | less -S")
     notes += _over_seeds(summaries)
@@ -76,7 +76,7 @@ def runs_table(
     return "\n".join(lines)
 
 
-def _over_seeds(summaries: Mapping[str, RunFacts]) -> Iterator[str]:
+def _over_seeds(summaries: Facts) -> Iterator[str]:
     """The mean scores and their standard deviations of runs that differ in the seed only."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for name, facts in summaries.items():
@@ -93,9 +93,7 @@ def _over_seeds(summaries: Mapping[str, RunFacts]) -> Iterator[str]:
             yield f"{counted(len(names), 'seed')} ({', '.join(map(one_line, names))}): {', '.join(means)}"
 
 
-def sorted_by(
-    column: str, summaries: Mapping[str, RunFacts], differing: Mapping[str, Mapping[str, str]]
-) -> dict[str, RunFacts]:
+def sorted_by(column: str, summaries: Facts, differing: Options) -> dict[str, RunFacts]:
     """The runs by a column of the table or an option that differs: the highest first, text alphabetically."""
     values: dict[str, Mapping[str, Any]] = {"name": {run: run for run in summaries}}
     for option, of_runs in differing.items():
@@ -114,7 +112,7 @@ def sorted_by(
     return {run: summaries[run] for run in sorted(summaries, key=key)}
 
 
-def differing_options(summaries: Mapping[str, RunFacts]) -> dict[str, dict[str, str]]:
+def differing_options(summaries: Facts) -> dict[str, dict[str, str]]:
     """The options that are not the same in all runs, with their values as YAML by the names of the runs."""
     options = {name: all_options(facts.config) for name, facts in summaries.items() if facts.config}
     differing = {}

@@ -42,9 +42,8 @@ def rank_samples(
         )
     count = len(validation.sources)
     indices = evenly_spaced(count, num_sentences).tolist()
-    sources, references = (
-        [texts[index] for index in indices] for texts in (validation.sources, validation.references)
-    )
+    sources = [validation.sources[index] for index in indices]
+    references = [validation.references[index] for index in indices]
     with progress(len(indices), unit="sentences", description="translating") as advance:
         translated = translator.translate(sources, join_lines=True, advance=advance)
     translations = in_form(validation.form, translated)

@@ -89,9 +89,7 @@ def _checkpoints(facts: RunFacts) -> list[str]:
 
 def _evaluations(facts: RunFacts) -> Iterator[str]:
     for evaluation in facts.evaluations[-_MAX_ROWS:]:
-        yield (
-            f"{evaluation.data}, {evaluation.checkpoint}, {evaluation.how}: "
-            f"{counted(evaluation.num_sentences, 'sentence')}, {evaluation.time:%Y-%m-%d}"
-        )
+        what = f"{evaluation.data}, {evaluation.checkpoint}, {evaluation.how}"
+        yield f"{what}: {counted(evaluation.num_sentences, 'sentence')}, {evaluation.time:%Y-%m-%d}"
         for score in evaluation.scores.values():
             yield f"  {' '.join(str(score).split())}"
