@@ -88,3 +88,4 @@ def test_subwords_are_joined_to_words_and_eos_is_left_out() -> None:
     nothing = torch.zeros(1, 1, 1, 1)
     sentence = SentenceAttention(1, Labelled([], src, ""), Labelled([], tgt, ""), nothing, nothing, cross)
     assert list(as_pharaoh(AligningHeads(0, 2), [sentence])) == ["0-0 0-1 2-2\n"]
+    assert AligningHeads(0, 1).weights(sentence).equal(weights * 2)

@@ -55,6 +55,9 @@ def test_a_sweep_shows_its_option_its_test_scores_and_the_mean_over_seeds(
         shutil.copytree(trained.path, f"sweep/{name}")
         text = re.sub(r"  learning_rate: .*", f"  learning_rate: {rate}", config)
         Path(f"sweep/{name}/config.yaml").write_text(re.sub(r"  seed: .*", f"  seed: {seed}", text))
+    better = json.loads(Path("sweep/c/evaluations.jsonl").read_text())
+    better["scores"]["bleu"]["value"] += 2
+    Path("sweep/c/evaluations.jsonl").write_text(json.dumps(better))
     head, *rows = call("runs", "sweep").out.splitlines()
     titles = re.split(r"  +", head)
     assert titles[5:7] == ["learning_rate", "seed"]
@@ -65,7 +68,7 @@ def test_a_sweep_shows_its_option_its_test_scores_and_the_mean_over_seeds(
     bleu = cells[0]["test BLEU"]
     assert float(bleu) > 0
     assert rows[-1].startswith("2 seeds (sweep/b, sweep/c): best BLEU ")
-    assert rows[-1].endswith(f"test BLEU {bleu} ± 0.00")
+    assert rows[-1].endswith(f"test BLEU {float(bleu) + 1:.2f} ± 1.41")
     for column in ("learning_rate", "schedule.learning_rate"):
         first, *_ = call("runs", "sweep", "--sort", column).out.splitlines()[1:]
         assert first.startswith("sweep/b")

@@ -440,13 +440,13 @@ def test_steps_after_the_end_of_the_cosine_are_reported(
     assert caplog.text.count("has reached zero at schedule.total_steps (6)") == 1
 
 
-@pytest.mark.parametrize(("every", "saved"), [("1", [6, 12]), ("null", [12])])
+@pytest.mark.parametrize(("every", "steps", "saved"), [("1", 4, [6, 12]), ("null", 100, [12])])
 def test_a_checkpoint_and_a_validation_each_epoch(
-    every: str, saved: list[int], run: RunDirectory, make_config: MakeConfig
+    every: str, steps: int, saved: list[int], run: RunDirectory, make_config: MakeConfig
 ) -> None:
     config = make_config(
         "checkpoint.every_steps=100",
-        "validation.every_steps=100",
+        f"validation.every_steps={steps}",
         f"checkpoint.every_epochs={every}",
         f"validation.every_epochs={every}",
     )
