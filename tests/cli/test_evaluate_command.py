@@ -101,6 +101,7 @@ def test_scores_side_by_side_and_the_sentences_that_differ_most(
     second.write_text("".join(f"{line}\n" for line in ["nichts", *references[1:]]), encoding="utf-8")
     refused = call("compare", first, second, "--beam", "5")
     assert (refused[0], "--beam needs a run" in refused[2]) == (2, True)
+    assert call("compare", trained.path, second, "--beam", "2", "--show", "0")[0] == 0
     code, out, _ = call("compare", first, second, "--show", "1", "--json", tmp_path / "c.json")
     assert code == 0
     lines = out.splitlines()

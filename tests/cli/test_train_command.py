@@ -38,6 +38,7 @@ def test_the_config_of_a_run_continues_it(call: Call, tiny_config_file: Path) ->
     assert call("train", "--config", tiny_config_file, "--set", "training.max_steps=1")[0] == 0
     longer = ("--config", "runs/tiny/config.yaml", "--set", "training.max_steps=2")
     assert "which exists already" in call("check", *longer)[1]
+    assert "elsewhere, which is new" in call("check", *longer, "--run", "elsewhere")[1]
     assert call("train", *longer)[0] == 0
     assert Path("runs/tiny/checkpoints/step_0000002").is_dir()
     assert not Path("runs/config").exists()

@@ -65,13 +65,14 @@ def test_what_waits_with_the_same_settings_is_searched_together(
         await entered(gate)
         for texts, beam in ((["a"] * 5, 1), (["b"] * 5, 1), (["c"], 4), (["d"] * 2, 1), (["e"], 4)):
             answers.append(start(batched.translate(texts, asked(beam))))
+        answers.append(start(batched.translate(["f"], asked(4, n_best=2))))
         await asyncio.sleep(0)
-        assert waiting(batched) == 14
+        assert waiting(batched) == 15
         gate.opened.set()
-        assert [len(results) for results in await asyncio.gather(*answers)] == [1, 5, 5, 1, 2, 1]
+        assert [len(results) for results in await asyncio.gather(*answers)] == [1, 5, 5, 1, 2, 1, 1]
 
     asyncio.run(ask())
-    assert ["".join(texts) for texts in gate.searched] == ["Anna", "aaaaabbbbbdd", "ce"]
+    assert ["".join(texts) for texts in gate.searched] == ["Anna", "aaaaabbbbbdd", "ce", "f"]
 
 
 @pytest.mark.parametrize("engine", ["torch", "ctranslate2"])
