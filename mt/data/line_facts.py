@@ -1,10 +1,11 @@
-"""What the lines of a training text show about lines to translate: its abbreviations, and its numbers."""
+"""What a training text shows about lines to translate: its abbreviations, and lines without letters."""
 
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mt.data.chunks import tables_of
+from mt.data.text_form import shows_nothing
 
 if TYPE_CHECKING:
     import datasets
@@ -13,10 +14,10 @@ _LINES_LOOKED_AT, _MOST_ABBREVIATIONS = 50_000, 500
 
 
 def line_facts(pairs: "datasets.Dataset") -> dict[str, object]:
-    """The abbreviations in sources that are spread evenly, and how many of these are numbers alone."""
+    """The abbreviations in sources that are spread evenly, and how many of these have no letters."""
     chosen = pairs.select(range(0, len(pairs), len(pairs) // _LINES_LOOKED_AT + 1)).select_columns(["src"])
     lines = [line for table in tables_of(chosen) for line in table["src"].to_pylist()]
-    return {"abbreviations": abbreviations(lines), "number_lines": sum(map(is_numbers, lines))}
+    return {"abbreviations": abbreviations(lines), "lines_without_letters": sum(map(has_no_letters, lines))}
 
 
 def abbreviations(lines: Sequence[str]) -> list[str]:
@@ -32,9 +33,9 @@ def abbreviations(lines: Sequence[str]) -> list[str]:
     # The more stops there are inside lines, the more often a word is there, and at no end, by chance.
     fewest = 3 + 5 * inside.total() / max(1, len(lines))
     common = (word for word, count in inside.most_common() if count >= fewest * (1 + at_end[word]))
-    return [word.removesuffix(".") for word in common if not is_numbers(word)][:_MOST_ABBREVIATIONS]
+    return [word.removesuffix(".") for word in common if not has_no_letters(word)][:_MOST_ABBREVIATIONS]
 
 
-def is_numbers(line: str) -> bool:
-    """Whether a line is numbers alone, perhaps with signs and spaces."""
-    return not any(map(str.isalpha, line)) and any(map(str.isdigit, line))
+def has_no_letters(line: str) -> bool:
+    """Whether a line shows something, but no letter: numbers, signs or emoji."""
+    return not any(map(str.isalpha, line)) and not shows_nothing(line)

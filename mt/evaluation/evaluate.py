@@ -22,7 +22,13 @@ from mt.display import progress, shown, visible
 from mt.errors import ConfigError, RunError
 from mt.evaluation.analysis import Analysis, ScoredSentence, by_source_length, length_ratio, worst_sentences
 from mt.evaluation.record import RecordedEvaluation, Score, name_in_setting, record_evaluation
-from mt.evaluation.scores import MAX_RESAMPLED_LINES, exact_match, in_form, score_with_confidence
+from mt.evaluation.scores import (
+    MAX_RESAMPLED_LINES,
+    exact_match,
+    in_form,
+    on_one_line,
+    score_with_confidence,
+)
 from mt.evaluation.test_set import EvaluationSet, load_evaluation_set, warn_of_leaks, warn_of_other_split
 from mt.files import write_atomically
 from mt.inference.engines import Engine
@@ -174,7 +180,7 @@ def translate_set(
     if num_cut := sum(best.is_cut for best, *_ in found):
         LOG.warning("%s", translator.facts.cut_warning(num_cut))
     # Each on one line, which does not change any score.
-    lines = in_form(test_set.form, [best.text.replace("\n", " ") for best, *_ in found])
+    lines = in_form(test_set.form, [on_one_line(best.text) for best, *_ in found])
     file = run.path / f"hypotheses.{setting}.txt"
     write_lines(run.path / f"references.{test_set.name}.txt", test_set.references)
     write_lines(file, lines)
@@ -200,7 +206,7 @@ def setting_name(
 
 def write_lines(file: Path, texts: Sequence[str]) -> None:
     """Write each text on a line of its own."""
-    write_atomically(file, "".join(text.replace("\n", " ") + "\n" for text in texts))
+    write_atomically(file, "".join(on_one_line(text) + "\n" for text in texts))
 
 
 def write_json(result: Any, file: Path) -> None:

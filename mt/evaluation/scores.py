@@ -32,6 +32,11 @@ _AS_WRITTEN = TextForm()
 SIGNIFICANT = 0.05
 
 
+def on_one_line(text: str) -> str:
+    """The text with spaces for its line breaks, also for those of old Macs and of Unicode."""
+    return " ".join(text.splitlines())
+
+
 def in_form(form: TextForm, texts: Sequence[str]) -> list[str]:
     """The texts as both sides of every score are: in the form of the run's training text."""
     # Until nothing changes: of "&amp;quot;" a model learns "&quot;", which is rewritten once more.

@@ -26,7 +26,7 @@ from mt.data.suspicions import sample_of, text_warnings
 from mt.data.text_form import TextForm, shows_nothing
 from mt.display import visible
 from mt.errors import ConfigError, DataError
-from mt.evaluation.scores import in_form
+from mt.evaluation.scores import in_form, on_one_line
 from mt.run_directory import RunDirectory
 
 LOG = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ def load_evaluation_set(
         if not is_whole:
             stem, where = f"{stem}.{split}", f"{where}, {split}"
     # As in the file of references: some of sacreBLEU's tokenizers join words at a hyphen before a line break.
-    sources, written = list(pairs["src"]), [text.replace("\n", " ") for text in pairs["tgt"]]
+    sources, written = list(pairs["src"]), [on_one_line(text) for text in pairs["tgt"]]
     form = TextForm.of(config.cleaning)
     if path is not None:
         for warning in text_warnings({"evaluated": sample_of(pairs, form)}):

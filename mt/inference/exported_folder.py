@@ -48,8 +48,8 @@ class ModelFacts:
     """The name of its checkpoint."""
     abbreviations: Sequence[str] = ()
     """Words of its training sources after which a stop does not end a sentence, without that stop."""
-    copies_numbers: bool = False
-    """Whether lines of numbers alone are copied, because its training text has none."""
+    copies_signs: bool = False
+    """Whether lines without any letter are copied, because its training text has none."""
 
     def cut_warning(self, num_lines: int) -> str:
         """What is said of lines with a sentence that was cut."""

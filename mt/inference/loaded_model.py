@@ -93,7 +93,7 @@ def corpus_facts(run: RunDirectory) -> dict[str, Any]:
             "target_ratio": float(report["target_ratio"]),
             "example": str(report.get("example", "")),
             "abbreviations": [str(word) for word in report.get("abbreviations", [])],
-            "copies_numbers": report.get("number_lines") == 0,
+            "copies_signs": report.get("lines_without_letters") == 0,
         }
     except (OSError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
         return {"target_ratio": 1.0}

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mt.data.line_facts import is_numbers
+from mt.data.line_facts import has_no_letters
 from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing
 from mt.inference.exported_folder import ModelFacts
 from mt.inference.sentences import join_sentences, read_long
@@ -75,14 +75,14 @@ def read_segments(
 ) -> list[Segment]:
     """Read the lines of texts: no segment for an empty line, one for most lines, several for a long one.
 
-    The first segment of a text gets its prefix. Lines of numbers have no segment if `join_parts` copies them.
+    The first segment of a text gets its prefix. Lines without letters have none if `join_parts` copies them.
     """
     tokens_of_lines = iter(reader.read_batch([line for lines in texts for line in lines]))
     segments: list[Segment] = []
     for index, (lines, prefix) in enumerate(zip(texts, prefixes, strict=True)):
         number = 0
         for line_index, (line, tokens) in enumerate(zip(lines, tokens_of_lines, strict=False)):
-            if facts.copies_numbers and is_numbers(line) and not (prefix or reader.has_entries):
+            if facts.copies_signs and has_no_letters(line) and not (prefix or reader.has_entries):
                 continue
             is_long = len(tokens) >= facts.max_length
             for parts in read_long(line, reader, facts) if is_long else [[tokens]]:
@@ -112,7 +112,7 @@ def join_parts(
                 unknown.append(token.text)
                 copied += [token.text] if position in hypothesis.copied else []
     for line, written in zip(source, lines, strict=True):
-        if not written and is_numbers(line):
+        if not written and has_no_letters(line):
             written.append(normalise_spacing(line))
     return Translation(
         "\n".join(map(join_sentences, lines)),

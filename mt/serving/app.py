@@ -70,6 +70,8 @@ class Service:
         )
         app.get("/", include_in_schema=False)(lambda: HTMLResponse(PAGE))
         app.get("/health")(self.health)
+        # What watches a service may ask for the head alone.
+        app.head("/health", include_in_schema=False)(self.health)
         metrics = Metrics()
         for run in self.runs:
             run.count_batch = metrics.batch_texts.labels(run.name).observe

@@ -112,6 +112,8 @@ def test_sacrebleu_scores_the_two_files_alike(trained: RunDirectory, tmp_path: P
     ]
     pairs.write_text("".join(json.dumps({"en": en, "de": de}) + "\n" for en, de in rows))
     result = run_evaluation(trained, **ARGUMENTS, data_path=str(pairs), analyse=False)
+    # Whoever breaks lines at all that Unicode calls a line break reads as many.
+    assert len(result.references_file.read_text(encoding="utf-8").splitlines()) == len(rows)
     files = str(result.references_file), "-i", str(result.hypotheses_file)
     command = [sys.executable, "-m", "sacrebleu", *files, "-b", "-w", "6"]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout

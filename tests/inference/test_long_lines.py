@@ -52,9 +52,9 @@ def test_a_long_run_of_stops_takes_no_longer_than_other_text() -> None:
 
 
 def facts(
-    *abbreviations: str, src: str = "en", max_length: int = 9, copies_numbers: bool = False
+    *abbreviations: str, src: str = "en", max_length: int = 9, copies_signs: bool = False
 ) -> ModelFacts:
-    return ModelFacts(src, "de", max_length, True, 1.0, "", "", abbreviations, copies_numbers)
+    return ModelFacts(src, "de", max_length, True, 1.0, "", "", abbreviations, copies_signs)
 
 
 @pytest.fixture(scope="module")
@@ -105,14 +105,14 @@ def test_a_long_line_is_cut_where_a_reader_would_pause(
     assert [segment.is_part for segment in segments] == [is_cut] * len(parts)
 
 
-def test_lines_of_numbers_are_copied_where_the_training_text_has_none(reader: SourceReader) -> None:
-    lines = ["12", "", "10:30 –  4.5 %", "Man 12"]
-    for copies_numbers, searched in ((True, [3]), (False, [0, 2, 3])):
-        segments = read_segments([lines], [[]], reader, facts(copies_numbers=copies_numbers))
+def test_lines_without_letters_are_copied_where_the_training_text_has_none(reader: SourceReader) -> None:
+    lines = ["12", "", "10:30 –  4.5 %", "Man 12", "---"]
+    for copies_signs, searched in ((True, [3]), (False, [0, 2, 3, 4])):
+        segments = read_segments([lines], [[]], reader, facts(copies_signs=copies_signs))
         assert [segment.line for segment in segments] == searched
         parts = [(segment, Hypothesis([], 0.0, finished=True), 0.0) for segment in segments]
         copied = join_parts(lines, parts, reader.tokenizer).text.split("\n")
-        assert copied == (["12", "", "10:30 – 4.5 %", ""] if copies_numbers else [""] * 4)
+        assert copied == (["12", "", "10:30 – 4.5 %", "", "---"] if copies_signs else [""] * 5)
 
 
 @given(

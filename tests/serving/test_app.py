@@ -41,6 +41,7 @@ def client(batched: BatchedTranslator) -> TestClient:
 
 
 def test_texts_are_translated_as_the_translator_does(client: TestClient, reference: ModelTranslator) -> None:
+    assert (client.head("/health").status_code, client.head("/health").text) == (200, "")
     [served] = client.get("/health").json()["runs"]
     assert served.pop("checkpoint").startswith("step_")
     assert served == {

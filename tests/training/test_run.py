@@ -427,7 +427,7 @@ def test_the_run_is_described_in_its_directory(
     assert "validation at step 1: loss" in log
     assert "BLEU signature: nrefs:1|case:mixed|eff:no|tok:13a" in log
     assert re.search(r"\d validation pairs longer than data.max_length: translated in parts", log)
-    assert (corpus["abbreviations"], corpus["number_lines"]) == ([], 0)
+    assert (corpus["abbreviations"], corpus["lines_without_letters"]) == ([], 0)
 
 
 def test_steps_after_the_end_of_the_cosine_are_reported(
