@@ -1,5 +1,6 @@
 """The device that a model runs on, and the precision that it computes in."""
 
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal
 
@@ -91,6 +92,8 @@ class Precision:
             raise EngineError(f"{str(error)[:-1]}; {how}.") from error
         self.device = device
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.name == "fp16")
+        self.skips_on_device = device.type == "cuda"
+        """Whether the device itself skips an update that is not finite: the host need not wait for it."""
         if device.type == "cuda":
             # For the whole process. Torch.compile reads this older name.
             torch.backends.cuda.matmul.allow_tf32 = tf32
@@ -100,6 +103,30 @@ class Precision:
         # Switching it off takes time in each step, too.
         is_mixed = self.name != "float32"
         return torch.autocast(self.device.type, SEARCH_DTYPES[self.name]) if is_mixed else nullcontext()
+
+    def backward(self, loss: Tensor) -> None:
+        """Add the gradient of the loss to those of its parameters, in fp16 times a scale."""
+        self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+
+    def unscale(self, optimizers: Iterable[torch.optim.Optimizer]) -> None:
+        """Divide the gradients of these optimizers by the scale."""
+        for optimizer in optimizers:
+            self.scaler.unscale_(optimizer)
+
+    def scale(self, loss: Tensor) -> Tensor:
+        """The scale ``()`` of the loss, beside it; 1 but for fp16."""
+        return self.scaler.scale(torch.ones_like(loss))
+
+    def allow_update(self, optimizers: Iterable[torch.optim.Optimizer], is_finite: Tensor) -> bool:
+        """Whether to update these; on CUDA always, but where ``is_finite`` is false they change nothing.
+
+        Like torch's GradScaler, this sets ``found_inf`` of fused optimizers; unlike it, also for a loss that
+        is not finite.
+        """
+        found_inf = (~is_finite).float() if self.skips_on_device else None
+        for optimizer in optimizers:
+            optimizer.found_inf = found_inf  # type: ignore[attr-defined]
+        return self.skips_on_device or bool(is_finite)
 
 
 def settle_threads_and_memory() -> None:

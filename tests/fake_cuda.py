@@ -19,8 +19,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from mt.config.model import ModelConfig
 from mt.data.batches.batch import Batch
 from mt.special_tokens import EOS_ID
-from mt.transformer.build import build_transformer, without_memory
+from mt.transformer.build import build_transformer
 from mt.transformer.transformer import Transformer
+from mt.transformer.weights import adopt_weights, without_memory
 
 aten = torch.ops.aten
 READS = (aten._local_scalar_dense.default, aten.item.default, aten.is_nonzero.default)
@@ -178,5 +179,5 @@ def on_cuda(config: ModelConfig, *, vocab_size: int) -> Transformer:
     with without_memory():
         model = build_transformer(config, src_vocab_size=vocab_size, tgt_vocab_size=vocab_size, max_length=64)
     with CUDA:
-        model.adopt_weights({name: torch.empty(each.shape) for name, each in model.weights().items()})
+        adopt_weights(model, {name: torch.empty(each.shape) for name, each in model.weights().items()})
     return model

@@ -5,8 +5,9 @@ import math
 import pytest
 import torch
 
-from mt.masks import as_bias, causal_mask, padding_mask, target_mask
+from mt.masks import causal_mask, padding_mask, target_mask
 from mt.special_tokens import PAD_ID
+from mt.transformer.kernels.attention import as_bias
 
 YES, NO = True, False
 IDS = torch.tensor([[7, 8, PAD_ID], [9, PAD_ID, PAD_ID], [5, 6, 7]])

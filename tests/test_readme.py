@@ -13,7 +13,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_it_is_short() -> None:
-    assert README.count("\n") <= 112
+    assert README.count("\n") <= 120
 
 
 def test_the_config_shown_is_one(tmp_path: Path) -> None:
@@ -25,7 +25,7 @@ def test_the_config_shown_is_one(tmp_path: Path) -> None:
 
 def test_the_map_has_the_lines_of_each_file() -> None:
     rows = re.findall(r"^\| \[\w+\]\((mt/.*)\) \| (\d+) \|", README, re.MULTILINE)
-    assert len(rows) == 12
+    assert len(rows) == 15
     assert {path: int(count) for path, count in rows} == {
         path: (ROOT / path).read_text(encoding="utf-8").count("\n") for path, _ in rows
     }
@@ -34,20 +34,18 @@ def test_the_map_has_the_lines_of_each_file() -> None:
 
 # The names that the files of the map use and that are not in an earlier one, PyTorch or the standard library.
 OUTSIDE_THE_MAP = {
+    "mt.config.model.ModelConfig",
+    "mt.config.training.ScheduleConfig",
     "mt.data.batches.pairs.EncodedSentences",
-    "mt.special_tokens.BOS_ID",
-    "mt.special_tokens.EOS_ID",
-    "mt.special_tokens.PAD_ID",
+    "mt.device.Precision",
     "mt.training.session.Session",
     "mt.training.train_state.TrainState",
-    "mt.transformer.kernels.attention.scaled_dot_product_attention",
-    "mt.transformer.kernels.cross_entropy",
-    "mt.transformer.kernels.dropout.Dropout",
-    "mt.transformer.kernels.linear.Linear",
+    "mt.transformer.cache.DecoderCache",
+    "mt.transformer.kernels",
 }
 
 
-def test_each_name_in_the_map_is_from_an_earlier_file_but_for_ten() -> None:
+def test_each_name_in_the_map_is_from_an_earlier_file_but_for_eight() -> None:
     earlier = {"torch", *sys.stdlib_module_names}
     outside: set[str] = set()
     for path in re.findall(r"^\| \[\w+\]\((mt/.*)\) \|", README, re.MULTILINE):

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from mt.masks import causal_mask
+from mt.transformer.attention import mask_scores
 from mt.transformer.transformer import Transformer
 
 
@@ -43,6 +44,5 @@ class UncachedTransformer:
         decoded = self.model.decode(
             cache.ids, memory, src_mask, causal_mask(length), with_alignment=with_alignment
         )
-        scores = decoded.alignment_scores
-        logits = self.model.project(decoded.hidden[:, -1])
-        return logits, None if scores is None else scores[:, -1]
+        logits, scores = self.model.project(decoded.hidden[:, -1]), decoded.alignment_scores
+        return logits, None if scores is None else mask_scores(scores, src_mask[:, 0])[:, -1]

@@ -30,7 +30,7 @@ from mt.files import make_folder, new_folder, read_text
 from mt.inference.loaded_model import build_model, tokenizer_checksums
 from mt.run_directory import RunDirectory
 from mt.special_tokens import BOS_ID, EOS, EOS_ID, PAD, PAD_ID, SPECIAL_TOKENS, UNK
-from mt.transformer.build import without_memory
+from mt.transformer.weights import without_memory
 
 LOG = logging.getLogger(__name__)
 

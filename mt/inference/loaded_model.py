@@ -14,8 +14,9 @@ from mt.errors import CheckpointError, RunError
 from mt.files import sha256
 from mt.inference.exported_folder import ModelFacts
 from mt.run_directory import RunDirectory
-from mt.transformer.build import build_transformer, without_memory
+from mt.transformer.build import build_transformer
 from mt.transformer.transformer import Transformer
+from mt.transformer.weights import adopt_weights, without_memory
 
 
 def build_model(config: Config, src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer) -> Transformer:
@@ -67,7 +68,7 @@ def load_model(run: RunDirectory, checkpoint: str) -> LoadedModel:
         # Without memory, because a wrong config may need more than there is.
         with without_memory():
             model = build_model(config, *tokenizers)
-        model.adopt_weights(weights)
+        adopt_weights(model, weights)
     except (ValueError, RuntimeError) as error:
         raise CheckpointError(f"{saved.folder} does not match {run.config_file}: {error}.") from error
     return LoadedModel(config, model, *tokenizers, facts_of(config, corpus_facts(run), saved.name), saved)

@@ -1,6 +1,6 @@
 """The training objective: cross-entropy with label smoothing, R-Drop, guided alignment.
 
-Training computes the first two by `mt.transformer.kernels.cross_entropy`; here they are as one reads them.
+Training computes the first two by `mt.transformer.kernels`; here they are as one reads them.
 """
 
 import torch
@@ -8,9 +8,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mt.data.batches.batch import Batch
-from mt.masks import Mask, as_bias
 from mt.special_tokens import PAD_ID
-from mt.transformer.kernels import cross_entropy
+from mt.transformer import kernels
+from mt.transformer.attention import mask_scores
 from mt.transformer.transformer import Transformer
 
 
@@ -44,27 +44,17 @@ def r_drop_loss(
     return (losses[0] + losses[1] + alpha / 2 * divergences) / 2
 
 
-def guided_alignment_loss(scores: Tensor, alignment: Tensor) -> Tensor:
+def guided_alignment_loss(scores: Tensor, src_mask: Tensor, alignment: Tensor) -> Tensor:
     """The cross-entropy between one head's attention and the alignment, summed over the aligned tokens.
 
-    ``scores`` ``(B, T, S)`` are those before the softmax; ``alignment`` ``(B, T)`` is the source position
-    that each label translates, negative where there is none.
+    ``scores`` ``(B, T, S)`` are those before mask ``(B, 1, 1, S)`` and softmax; ``alignment`` ``(B, T)`` is
+    the source position that each label translates, negative where there is none.
     """
+    scores = mask_scores(scores, src_mask[:, 0])
     # In float32 even within autocast, because it is a sum over many tokens.
     log_weights = scores.to(torch.promote_types(scores.dtype, torch.float32)).log_softmax(-1)
     of_aligned = log_weights.gather(-1, alignment.clamp(min=0)[:, :, None])[:, :, 0]
     return -of_aligned.masked_fill(alignment < 0, 0.0).sum()
-
-
-def cheapest_masks(batch: Batch, dtype: torch.dtype) -> tuple[Tensor | None, Mask]:
-    """The masks of source and target with which the loss of a batch is computed fastest on its device.
-
-    Padding follows the real tokens of a target, so with the causal mask alone they never attend to it. On
-    CUDA, the fastest kernel accepts only that one, and the kernel for padded sources adds a ``dtype`` bias.
-    """
-    if batch.tgt_ids.is_cuda:
-        return as_bias(batch.src_mask, dtype) if batch.has_src_padding else None, "causal"
-    return batch.src_mask, batch.tgt_mask
 
 
 class Objective(nn.Module):
@@ -76,7 +66,7 @@ class Objective(nn.Module):
         self.model = model
         self.guided_alignment = guided_alignment
         self.r_drop = r_drop
-        self.fused_losses: cross_entropy.FusedLosses | None = None
+        self.fused_losses: kernels.FusedLosses | None = None
         """What `mt.training.compiling` has compiled."""
 
     def forward(self, batch: Batch, smoothing: float) -> Tensor:
@@ -89,7 +79,12 @@ class Objective(nn.Module):
         passes = batch.repeated(num_passes)
         weight, bias = self.model.output.weight, self.model.output.bias
         labels = batch.labels.flatten()
-        src_mask, tgt_mask = cheapest_masks(passes, cross_entropy.product_dtype(weight))
+        src_mask, tgt_mask = kernels.masks_for_kernel(
+            passes.src_mask,
+            passes.tgt_ids,
+            has_src_padding=passes.has_src_padding,
+            dtype=kernels.product_dtype(weight),
+        )
         memory = self.model.encode(passes.src_ids, src_mask)
         decoded = self.model.decode(
             passes.tgt_ids,
@@ -100,14 +95,14 @@ class Objective(nn.Module):
         )
         if num_passes == 2:
             both = decoded.hidden.view(2, len(labels), -1)
-            loss = cross_entropy.r_drop_loss(both, weight, labels, smoothing, alpha=self.r_drop, bias=bias)
+            loss = kernels.r_drop_loss(both, weight, labels, smoothing, alpha=self.r_drop, bias=bias)
         else:
             hidden = decoded.hidden.flatten(0, 1)
-            loss = cross_entropy.smoothed_cross_entropy(
+            loss = kernels.smoothed_cross_entropy(
                 hidden, weight, labels, smoothing, self.fused_losses, bias=bias
             )
         if decoded.alignment_scores is not None and passes.alignment is not None:
-            guided = guided_alignment_loss(decoded.alignment_scores, passes.alignment)
+            guided = guided_alignment_loss(decoded.alignment_scores, passes.src_mask, passes.alignment)
             weighted = self.guided_alignment / num_passes * guided
             loss = loss + (weighted - weighted.detach())
         return loss

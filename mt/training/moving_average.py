@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from mt.transformer.transformer import Transformer
+from mt.transformer.weights import load_weights
 
 
 class MovingAverage:
@@ -41,11 +42,11 @@ class MovingAverage:
     def in_the_model(self) -> Iterator[None]:
         """Inside the ``with`` block the model has the averaged weights, afterwards its own again."""
         own = self.trained_weights()
-        self._model.load_weights(self._average)
+        load_weights(self._model, self._average)
         try:
             yield
         finally:
-            self._model.load_weights(own)
+            load_weights(self._model, own)
 
     def trained_weights(self) -> dict[str, Tensor]:
         """A copy of the model's own weights; not to be called within `in_the_model`."""
@@ -55,9 +56,9 @@ class MovingAverage:
         self, num_updates: int, average: Mapping[str, Tensor], trained_weights: Mapping[str, Tensor]
     ) -> None:
         """Continue from this average after ``num_updates`` updates."""
-        self._model.load_weights(average)
+        load_weights(self._model, average)
         self._average = _copies(self._model.weights())
-        self._model.load_weights(trained_weights)
+        load_weights(self._model, trained_weights)
         self.num_updates = num_updates
 
 

@@ -1,4 +1,4 @@
-"""The gradient of one optimizer step, what the step reports, and running out of memory in it."""
+"""What surrounds the gradient of an optimizer step: processes, memory that runs out, and its report."""
 
 import logging
 import math
@@ -16,6 +16,7 @@ from mt.device import DeferredRead, Precision
 from mt.errors import RunError, is_out_of_memory, split_on_out_of_memory
 from mt.seeding import seed_device
 from mt.training.counters import Counters, CurvePoint
+from mt.training.update import add_gradients
 
 LOG = logging.getLogger(__name__)
 
@@ -64,32 +65,31 @@ def accumulate_gradients(
 ) -> tuple[Tensor, int | None]:
     """Leave the gradient of the whole step in the parameters; return this process's share of its loss ``()``.
 
-    The loss of each micro-batch is divided by the real target tokens of the step, so that k micro-batches, on
-    however many processes, give the gradient of the one batch that they make up. If a batch runs out of
-    memory, all start over, with batches of its size split in halves, whose dropout masks are others, but
-    always the same ones. Also returns the positions of the smallest batch that ran out of memory.
+    If a batch runs out of memory, all start over, with batches of its size split in halves, whose dropout
+    masks are others, but always the same ones. Also returns the positions of the smallest batch that ran out
+    of memory.
     """
     device = next(objective.parameters()).device
     # The gradient exchange computes the mean.
     num_tokens_each = num_target_tokens / processes.SIZE
     latest = micro_batches[0]
 
-    def accumulate(positions_too_large: int | None) -> tuple[Tensor, int | None]:
+    def parts(positions_too_large: int | None) -> Iterator[Batch]:
+        """The batches in turn, each within the context in which its gradient is computed."""
         nonlocal latest
-        objective.zero_grad()
-        total = torch.zeros((), device=device)
         for micro_batch in micro_batches:
             if micro_batch.dropout_seed is not None:
                 seed_device(micro_batch.dropout_seed, device)
-            parts = _split(micro_batch, positions_too_large)
-            for latest in parts:
-                is_last = micro_batch is micro_batches[-1] and latest is parts[-1]
+            halves = _split(micro_batch, positions_too_large)
+            for latest in halves:
+                is_last = micro_batch is micro_batches[-1] and latest is halves[-1]
                 with nullcontext() if is_last else distributed.no_sync(objective):
-                    with precision.autocast():
-                        loss: Tensor = objective(_on_device(latest, device), smoothing) / num_tokens_each
-                    precision.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
-                total += loss.detach()
-        return total, positions_too_large
+                    yield _on_device(latest, device)
+
+    def accumulate(positions_too_large: int | None) -> tuple[Tensor, int | None]:
+        objective.zero_grad()
+        batches = parts(positions_too_large)
+        return add_gradients(objective, batches, smoothing, num_tokens_each, precision), positions_too_large
 
     def lower_bound(_: int | None) -> list[int | None]:
         report_too_large(latest, can_split=not processes.ARE_SEVERAL)

@@ -8,7 +8,6 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import clip_grad_norm_
 
 from mt import distributed, processes
 from mt.checkpoint.record import DamagedError
@@ -24,7 +23,9 @@ from mt.training.moving_average import MovingAverage
 from mt.training.optimizers import Muon, make_optimizers
 from mt.training.schedule import learning_rate
 from mt.training.step import LaunchedStep, StepResult, accumulate_gradients
+from mt.training.update import update_weights
 from mt.transformer.transformer import Transformer
+from mt.transformer.weights import load_weights
 
 
 @dataclass
@@ -42,14 +43,14 @@ class TrainState:
     average: MovingAverage | None = None
     """The moving average; if there is one, it is validated and saved as the model."""
     counters: Counters = field(default_factory=Counters)
-    skips_on_device: bool = False
-    """Whether the device itself skips an update that is not finite, so that the host need not wait for it."""
     stop_requested: Callable[[], bool] = lambda: False
     """Whether this process was asked to stop."""
 
     def __post_init__(self) -> None:
         self._unread: LaunchedStep | None = None
         self._wrapped = distributed.data_parallel(self.objective)
+        if self.average is not None:
+            self.optimizers[-1].register_step_post_hook(self._update_average)
 
     @property
     def position(self) -> Position:
@@ -59,10 +60,10 @@ class TrainState:
     def step(self, batches: StepBatches) -> StepResult | None:
         """Train on these batches; return the newest result that `last_result` has not returned.
 
-        With ``skips_on_device`` it is that of the step before: the device is busy while the host waits.
+        If the device skips updates, it is that of the step before: the device is busy while the host waits.
         """
         before, self._unread = self._unread, self.launch(batches)
-        if not self.skips_on_device:
+        if not self.precision.skips_on_device:
             return self.last_result()
         return None if before is None else self.finish(before)
 
@@ -74,36 +75,26 @@ class TrainState:
     def launch(self, batches: StepBatches) -> LaunchedStep:
         """Accumulate the gradients, update the parameters once if all is finite, and count the step.
 
-        With ``skips_on_device``, nothing here waits for the device.
+        If the device skips updates, nothing here waits for the device.
         """
-        counters, scaler = self.counters, self.precision.scaler
+        counters, precision = self.counters, self.precision
         own_loss = self._accumulate(batches.micro_batches, batches.num_target_tokens)
         # One exchange for everything that the processes must know about each other.
         stop = torch.full_like(own_loss, self.stop_requested())
         loss, num_stops = distributed.all_reduce(torch.stack((own_loss, stop)))
-        # Before clipping, which needs the true norm, not the norm of the scaled gradient.
-        for optimizer in self.optimizers:
-            scaler.unscale_(optimizer)
-        groups = [group for optimizer in self.optimizers for group in optimizer.param_groups]
-        parameters = [parameter for group in groups for parameter in group["params"]]
-        norm = clip_grad_norm_(parameters, self.training.clip_norm or math.inf)
-        # Before it is updated.
-        scale = scaler.scale(torch.ones_like(own_loss))
-        # One transfer for everything that the host must know.
-        metrics = DeferredRead(torch.stack((loss, num_stops, norm.to(loss.device), scale.to(loss.device))))
         rate = self.learning_rate(counters.step + 1)
-        for group in groups:
-            group["lr"] = rate
-        # As torch's GradScaler does with fused optimizers, but it only looks at the gradient.
-        found_inf = (~(loss.isfinite() & norm.isfinite())).float() if self.skips_on_device else None
-        if self.skips_on_device or all(map(math.isfinite, metrics.wait())):
-            for optimizer in self.optimizers:
-                optimizer.found_inf = found_inf  # type: ignore[attr-defined]
-                optimizer.step()
-            if self.average is not None:
-                self.average.update(found_inf)
+        norm = update_weights(
+            self.optimizers,
+            loss,
+            learning_rate=rate,
+            clip_norm=self.training.clip_norm,
+            precision=precision,
+        )
+        # One transfer for everything that the host must know.
+        scale = precision.scale(own_loss)
+        metrics = DeferredRead(torch.stack((loss, num_stops, norm.to(loss.device), scale.to(loss.device))))
         # The scaler has checked the gradient itself, and lowers its scale if it was not finite.
-        scaler.update()
+        precision.scaler.update()
         counters.epoch, counters.batch = batches.next_position
         counters.step += 1
         counters.num_target_tokens += batches.num_target_tokens
@@ -130,6 +121,10 @@ class TrainState:
             stop_requested=num_stops > 0,
             point=counters.next_point() if then.step % self.training.log_every_steps == 0 else None,
         )
+
+    def _update_average(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
+        assert self.average is not None  # Otherwise there is no hook.
+        self.average.update(getattr(optimizer, "found_inf", None))
 
     def try_out(self, batch: Batch) -> None:
         """Discard the gradient of a batch: it shows whether it fits, and fixes the order of later sums."""
@@ -176,7 +171,7 @@ class TrainState:
         num_updates, scaler = values.optimizer.num_updates, self.precision.scaler
         self._check(saved.tensors, values)
         if self.average is None or values.average is None:
-            self.objective.model.load_weights(weights)
+            load_weights(self.objective.model, weights)
         else:
             self.average.restore(values.average.num_updates, weights, saved.weights())
         for name, optimizer, parameter, key in self._moments() if num_updates else ():
@@ -238,6 +233,5 @@ def new_train_state(
         partial(learning_rate, config=config.schedule, d_model=config.model.d_model),
         training,
         None if training.ema_decay is None else MovingAverage(model, training.ema_decay),
-        skips_on_device=precision.device.type == "cuda",
         stop_requested=stop_requested,
     )

@@ -1,13 +1,8 @@
 """Builds a model and draws its initial weights: the only file in this folder that sees a config."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import fields
-from typing import Any
 
-import torch
-from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
+from torch import nn
 
 from mt.config.model import ModelConfig
 from mt.transformer.decoder import Decoder
@@ -63,21 +58,3 @@ def initialise(model: nn.Module, std: float | None) -> None:
     for module in model.modules():
         if isinstance(module, nn.Embedding):
             nn.init.normal_(module.weight, std=std or module.embedding_dim**-0.5)
-
-
-@contextmanager
-def without_memory() -> Iterator[None]:
-    """Build modules on the meta device: their parameters have names and shapes, but no memory."""
-    with torch.device("meta"), _NothingDrawn():
-        yield
-
-
-_DRAWING = (nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_, Tensor.normal_, Tensor.uniform_)
-
-
-class _NothingDrawn(TorchFunctionMode):
-    """Skips random initialisation, for which torch would import its compiler on the meta device."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Call ``func``, unless it initialises at random, because that result is never used."""
-        return None if func in _DRAWING else func(*args, **(kwargs or {}))

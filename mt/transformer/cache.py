@@ -48,9 +48,9 @@ class LayerCache:
 class DecoderCache:
     """The caches of all layers, and which source positions are real."""
 
-    def __init__(self, layers: Sequence[LayerCache], src_mask: Tensor) -> None:
-        """Combine the caches of the layers; ``src_mask`` is ``(B, 1, 1, S)``, True where a token is real."""
-        self.layers = layers
+    def __init__(self, sources: Sequence[tuple[Tensor, Tensor]], src_mask: Tensor) -> None:
+        """Begin with the keys and values of the sources in each layer, and their mask ``(B, 1, 1, S)``."""
+        self.layers = [LayerCache(keys, values) for keys, values in sources]
         self.src_mask = src_mask
 
     @property

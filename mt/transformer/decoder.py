@@ -1,11 +1,12 @@
 """The decoder (Vaswani et al. 2017, section 3.1)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from mt.masks import Mask
-from mt.transformer.cache import DecoderCache, LayerCache
+from mt.transformer import kernels
+from mt.transformer.cache import DecoderCache
 from mt.transformer.layer import LayerFactory
 
 
@@ -17,7 +18,7 @@ class Decoded:
     """``(B, T, D)``."""
     alignment_scores: Tensor | None
     """How well each source position matches the next token of each target position: the scores of the first
-    cross-attention head before the softmax, ``(B, T, S)``. None unless requested by ``with_alignment``."""
+    cross-attention head before mask and softmax, ``(B, T, S)``. None unless ``with_alignment`` is true."""
 
 
 class DecoderLayer(nn.Module):
@@ -36,51 +37,38 @@ class DecoderLayer(nn.Module):
         self,
         x: Tensor,
         memory: Tensor,
-        src_mask: Tensor | None,
-        tgt_mask: Mask,
+        src_mask: kernels.Mask,
+        tgt_mask: kernels.Mask,
         *,
         with_alignment: bool = False,
     ) -> Decoded:
         """Decode all target positions at once: ``(B, T, D)`` over memory ``(B, S, D)``."""
-        alignment_scores: Tensor | None = None
-
-        def attend_to_source(h: Tensor) -> Tensor:
-            nonlocal alignment_scores
-            if with_alignment:
-                keys = self.cross_attention.first_keys(memory)
-                alignment_scores = self.cross_attention.alignment_scores(h, keys, src_mask)
-            attended: Tensor = self.cross_attention(h, memory, src_mask)
-            return attended
-
         x = self.self_attention_residual(x, lambda h: self.self_attention(h, h, tgt_mask))
-        x = self.cross_attention_residual(x, attend_to_source)
+        h = self.cross_attention_residual.sublayer_input(x)
+        scores = None
+        if with_alignment:
+            scores = self.cross_attention.alignment_scores(h, self.cross_attention.first_keys(memory))
+        x = self.cross_attention_residual.add_output(x, self.cross_attention(h, memory, src_mask))
         x = self.feed_forward_residual(x, self.feed_forward)
-        return Decoded(x, alignment_scores)
+        return Decoded(x, scores)
 
     def decode_step(
-        self, x: Tensor, cache: LayerCache, src_mask: Tensor, *, with_alignment: bool = False
+        self, x: Tensor, cache: DecoderCache, number: int, *, with_alignment: bool = False
     ) -> Decoded:
-        """Decode the newest token of each row ``(R, 1, D)`` after those in the cache: ``(R, 1, D)``."""
-        alignment_scores: Tensor | None = None
-
-        def attend_to_past(h: Tensor) -> Tensor:
-            keys, values = cache.append(*self.self_attention.keys_and_values(h))
-            return self.self_attention.attend(h, keys, values, None)
-
-        def attend_to_source(h: Tensor) -> Tensor:
-            nonlocal alignment_scores
-            # The rows of a sentence attend to the same source, like the positions of one translation.
-            h = h.view(len(src_mask), -1, h.size(-1))
-            if with_alignment:
-                keys = cache.src_keys[:, 0]
-                alignment_scores = self.cross_attention.alignment_scores(h, keys, src_mask)
-            attended = self.cross_attention.attend(h, cache.src_keys, cache.src_values, src_mask)
-            return attended.view_as(x)
-
-        x = self.self_attention_residual(x, attend_to_past)
-        x = self.cross_attention_residual(x, attend_to_source)
+        """Decode the newest token of each row ``(R, 1, D)`` after those that layer ``number`` remembers."""
+        past, src_mask = cache.layers[number], cache.src_mask
+        h = self.self_attention_residual.sublayer_input(x)
+        keys, values = past.append(*self.self_attention.keys_and_values(h))
+        x = self.self_attention_residual.add_output(x, self.self_attention.attend(h, keys, values, None))
+        # The N rows of a sentence attend to the same source, like the positions of one translation.
+        h = self.cross_attention_residual.sublayer_input(x).view(len(src_mask), -1, x.size(-1))
+        scores = None
+        if with_alignment:
+            scores = self.cross_attention.alignment_scores(h, past.src_keys[:, 0])
+        attended = self.cross_attention.attend(h, past.src_keys, past.src_values, src_mask)
+        x = self.cross_attention_residual.add_output(x, attended.view_as(x))
         x = self.feed_forward_residual(x, self.feed_forward)
-        return Decoded(x, alignment_scores)
+        return Decoded(x, scores)
 
 
 class Decoder(nn.Module):
@@ -91,15 +79,16 @@ class Decoder(nn.Module):
 
     def __init__(self, factory: LayerFactory, num_layers: int) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(DecoderLayer(factory) for _ in range(num_layers))
+        layers = [DecoderLayer(factory) for _ in range(num_layers)]
+        self.layers: Sequence[DecoderLayer] = nn.ModuleList(layers)  # type: ignore[assignment]
         self.norm = factory.final_norm()
 
     def forward(
         self,
         x: Tensor,
         memory: Tensor,
-        src_mask: Tensor | None,
-        tgt_mask: Mask,
+        src_mask: kernels.Mask,
+        tgt_mask: kernels.Mask,
         *,
         with_alignment: bool = False,
     ) -> Decoded:
@@ -112,18 +101,13 @@ class Decoder(nn.Module):
 
     def start_cache(self, memory: Tensor, src_mask: Tensor) -> DecoderCache:
         """Return a cache without tokens over memory ``(B, S, D)``, for `decode_step`."""
-        keys_and_values = [layer.cross_attention.keys_and_values(memory) for layer in self._decoder_layers()]
-        return DecoderCache([LayerCache(*each) for each in keys_and_values], src_mask)
+        sources = [layer.cross_attention.keys_and_values(memory) for layer in self.layers]
+        return DecoderCache(sources, src_mask)
 
     def decode_step(self, x: Tensor, cache: DecoderCache, *, with_alignment: bool = False) -> Decoded:
         """Decode the newest embedded token of each row ``(R, 1, D)``; the cache grows by it."""
-        for layer, layer_cache in zip(self._decoder_layers(), cache.layers, strict=True):
+        for number, layer in enumerate(self.layers):
             is_last = layer is self.layers[-1]
-            decoded = layer.decode_step(
-                x, layer_cache, cache.src_mask, with_alignment=with_alignment and is_last
-            )
+            decoded: Decoded = layer.decode_step(x, cache, number, with_alignment=with_alignment and is_last)
             x = decoded.hidden
         return Decoded(self.norm(x), decoded.alignment_scores)
-
-    def _decoder_layers(self) -> list[DecoderLayer]:
-        return [layer for layer in self.layers if isinstance(layer, DecoderLayer)]

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from mt.transformer.kernels.dropout import Dropout
+from mt.transformer import kernels
 
 _FIRST_POSITIONS = 1024
 
@@ -37,8 +37,8 @@ class Embedding(nn.Module):
         super().__init__()
         self.tokens = tokens
         self.scale = math.sqrt(tokens.embedding_dim)
-        self.word_dropout = Dropout(word_dropout)
-        self.dropout = Dropout(dropout)
+        self.word_dropout = kernels.Dropout(word_dropout)
+        self.dropout = kernels.Dropout(dropout)
         self.max_length = max_length
         # Computed on demand, only as long as the sentences need, and therefore not saved. On a device
         # also in a model that is built without memory.

@@ -2,6 +2,7 @@
 
 from torch import Tensor, nn
 
+from mt.transformer import kernels
 from mt.transformer.layer import LayerFactory
 
 
@@ -15,7 +16,7 @@ class EncoderLayer(nn.Module):
         self.self_attention_residual = factory.residual()
         self.feed_forward_residual = factory.residual()
 
-    def forward(self, x: Tensor, src_mask: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, src_mask: kernels.Mask) -> Tensor:
         """Encode ``(B, S, D)``, with a mask broadcastable to ``(B, H, S, S)``, as ``(B, S, D)``."""
         x = self.self_attention_residual(x, lambda h: self.self_attention(h, h, src_mask))
         output: Tensor = self.feed_forward_residual(x, self.feed_forward)
@@ -30,7 +31,7 @@ class Encoder(nn.Module):
         self.layers = nn.ModuleList(EncoderLayer(factory) for _ in range(num_layers))
         self.norm = factory.final_norm()
 
-    def forward(self, x: Tensor, src_mask: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, src_mask: kernels.Mask) -> Tensor:
         """Encode the embedded source ``(B, S, D)`` as memory ``(B, S, D)``."""
         for layer in self.layers:
             x = layer(x, src_mask)

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from mt.transformer import kernels
 from mt.transformer.attention import MultiHeadAttention
 from mt.transformer.feed_forward import Activation, FeedForward
-from mt.transformer.kernels.dropout import Dropout
 
 
 class Residual(nn.Module):
@@ -21,15 +21,21 @@ class Residual(nn.Module):
         super().__init__()
         self.norm_first = norm_first
         self.norm = nn.LayerNorm(d_model, bias=bias)
-        self.dropout = Dropout(dropout, of_residual=True)
+        self.dropout = kernels.Dropout(dropout, of_residual=True)
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """Apply ``sublayer``, which keeps the shape, and add its input ``(B, T, D)``: ``(B, T, D)``."""
-        if self.norm_first:
-            output: Tensor = x + self.dropout(sublayer(self.norm(x)))
-        else:
-            output = self.norm(x + self.dropout(sublayer(x)))
-        return output
+        return self.add_output(x, sublayer(self.sublayer_input(x)))
+
+    def sublayer_input(self, x: Tensor) -> Tensor:
+        """What the sub-layer reads: ``x``, with pre-norm normalised."""
+        normalised: Tensor = self.norm(x) if self.norm_first else x
+        return normalised
+
+    def add_output(self, x: Tensor, output: Tensor) -> Tensor:
+        """Add the output of the sub-layer to ``x``, with post-norm normalised."""
+        x = x + self.dropout(output)
+        return x if self.norm_first else self.norm(x)
 
 
 @dataclass(frozen=True)

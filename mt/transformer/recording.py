@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from mt.masks import Mask, causal_mask
+from mt.masks import causal_mask
 from mt.transformer.attention import MultiHeadAttention, attention_weights
 from mt.transformer.decoder import DecoderLayer
 from mt.transformer.encoder import EncoderLayer
+from mt.transformer.kernels.attention import Mask
 from mt.transformer.transformer import Transformer
 
 

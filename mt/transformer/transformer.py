@@ -1,10 +1,9 @@
 """The whole model: encoder, decoder, and the projection to the vocabulary (Vaswani et al. 2017, figure 1)."""
 
-from collections.abc import Mapping
-
 from torch import Tensor, nn
 
-from mt.masks import Mask
+from mt.transformer import kernels
+from mt.transformer.attention import mask_scores
 from mt.transformer.cache import DecoderCache
 from mt.transformer.decoder import Decoded, Decoder
 from mt.transformer.embedding import Embedding
@@ -38,7 +37,7 @@ class Transformer(nn.Module):
         memory = self.encode(src_ids, src_mask)
         return self.project(self.decode(tgt_ids, memory, src_mask, tgt_mask).hidden)
 
-    def encode(self, src_ids: Tensor, src_mask: Tensor | None) -> Tensor:
+    def encode(self, src_ids: Tensor, src_mask: kernels.Mask) -> Tensor:
         """Encode the source ``(B, S)`` as memory ``(B, S, D)``."""
         memory: Tensor = self.encoder(self.src_embedding(src_ids), src_mask)
         return memory
@@ -47,8 +46,8 @@ class Transformer(nn.Module):
         self,
         tgt_ids: Tensor,
         memory: Tensor,
-        src_mask: Tensor | None,
-        tgt_mask: Mask,
+        src_mask: kernels.Mask,
+        tgt_mask: kernels.Mask,
         *,
         with_alignment: bool = False,
     ) -> Decoded:
@@ -72,7 +71,10 @@ class Transformer(nn.Module):
         x = self.tgt_embedding(ids[:, None], start=cache.length)
         decoded = self.decoder.decode_step(x, cache, with_alignment=with_alignment)
         scores = decoded.alignment_scores
-        return self.project(decoded.hidden[:, 0]), None if scores is None else scores.flatten(0, 1)
+        if scores is not None:
+            # The rows of a sentence share its mask.
+            scores = mask_scores(scores, cache.src_mask[:, 0]).flatten(0, 1)
+        return self.project(decoded.hidden[:, 0]), scores
 
     def project(self, hidden: Tensor) -> Tensor:
         """Project hidden states ``(..., D)`` to logits ``(..., V)``."""
@@ -82,27 +84,3 @@ class Transformer(nn.Module):
     def weights(self) -> dict[str, Tensor]:
         """Return every parameter by its first name; tied parameters appear once."""
         return {name: parameter.detach() for name, parameter in self.named_parameters()}
-
-    def load_weights(self, weights: Mapping[str, Tensor]) -> None:
-        """Copy in weights returned by `weights`."""
-        self.check_shapes({name: tuple(weight.shape) for name, weight in weights.items()})
-        for name, weight in self.weights().items():
-            weight.copy_(weights[name])
-
-    def adopt_weights(self, weights: Mapping[str, Tensor]) -> None:
-        """Use these tensors as the parameters, without a copy, in a model that was built without memory."""
-        self.check_shapes({name: tuple(weight.shape) for name, weight in weights.items()})
-        new = {own: nn.Parameter(weights[name].to(own.dtype)) for name, own in self.named_parameters()}
-        # Tied ones have several names here.
-        named = self.named_parameters(remove_duplicate=False)
-        self.load_state_dict({name: new[own] for name, own in named}, assign=True)
-
-    def check_shapes(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        """Check that weights of these shapes would match; this also works on the meta device."""
-        own = {name: tuple(weight.shape) for name, weight in self.weights().items()}
-        if own.keys() != shapes.keys():
-            odd = sorted(own.keys() ^ shapes.keys())
-            raise ValueError(f"these weights belong to another model: they differ in {', '.join(odd[:3])}")
-        for name, shape in own.items():
-            if shape != shapes[name]:
-                raise ValueError(f"{name} has the shape {shapes[name]}, not {shape}")

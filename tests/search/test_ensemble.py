@@ -18,6 +18,7 @@ from mt.search.greedy import greedy_search
 from mt.search.request import SearchRequest
 from mt.search.strategy import Beam
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from mt.transformer.attention import mask_scores
 from mt.transformer.build import build_transformer
 from mt.transformer.transformer import Transformer
 from tests.fixture_types import MakeRequest
@@ -98,7 +99,7 @@ def test_words_are_aligned_by_the_mean_attention_of_the_models(
         memory = each.encode(src_ids, src_mask)
         decoded = each.decode(tgt_ids, memory, src_mask, target_mask(tgt_ids), with_alignment=True)
         assert decoded.alignment_scores is not None
-        weights.append(decoded.alignment_scores[:, 0].softmax(-1))
+        weights.append(mask_scores(decoded.alignment_scores, src_mask[:, 0])[:, 0].softmax(-1))
     assert not torch.allclose(weights[0], weights[1], atol=1e-3)
     model = ensemble(transformer, other)
     cache = model.start_cache(model.encode(src_ids, src_mask), src_mask)

@@ -19,12 +19,12 @@ from torch.fx import GraphModule
 from mt.config.model import ModelConfig
 from mt.data.batches.batch import Batch, collate
 from mt.inference.model_translator import ModelTranslator
-from mt.masks import Mask, as_bias
 from mt.run_directory import RunDirectory
-from mt.training import loss
 from mt.training.compiling import compile_objective
 from mt.training.loss import Objective
+from mt.transformer import kernels
 from mt.transformer.build import build_transformer
+from mt.transformer.kernels.attention import Mask, as_bias
 from mt.transformer.transformer import Transformer
 from tests.fixture_types import MakeObjective
 
@@ -40,10 +40,12 @@ def as_on_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
 def compute_as_on_cuda(setattr: Callable[[object, str, object], None]) -> None:
     """On CUDA masks are others, and torch multiplies."""
 
-    def masks(batch: Batch, dtype: torch.dtype) -> tuple[Tensor | None, Mask]:
-        return as_bias(batch.src_mask, dtype) if batch.has_src_padding else None, "causal"
+    def masks(
+        src_mask: Tensor, tgt_ids: Tensor, *, has_src_padding: bool, dtype: torch.dtype
+    ) -> tuple[Tensor | None, Mask]:
+        return as_bias(src_mask, dtype) if has_src_padding else None, "causal"
 
-    setattr(loss, "cheapest_masks", masks)
+    setattr(kernels, "masks_for_kernel", masks)
     for kernel in ("linear", "cross_entropy"):
         setattr(import_module(f"mt.transformer.kernels.{kernel}"), "onednn_dtype", lambda x: None)
 

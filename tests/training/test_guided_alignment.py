@@ -3,6 +3,7 @@
 import math
 
 import torch
+from torch.nn.functional import pad
 
 from mt.data.batches.batch import collate
 from mt.training.loss import guided_alignment_loss
@@ -12,15 +13,17 @@ SRC, TGT = [[5, 6, 7], [8]], [[9, 10], [11, 12, 13]]
 PLACES = [[2, -1], [0, 0, -1]]
 
 
-def test_the_loss_is_minus_the_log_weight_of_the_aligned_positions() -> None:
+def test_the_loss_is_minus_the_log_weight_of_the_aligned_positions_among_the_real_ones() -> None:
     scores = torch.tensor([[[0.0, 1.0, -2.0], [3.0, 0.0, 0.0]], [[1.0, 1.0, 1.0], [0.0, 2.0, 0.0]]])
+    # The last column is padding.
+    scores, mask = pad(scores, (0, 1), value=9.0), torch.tensor([True, True, True, False])[None, None, None]
     alignment = torch.tensor([[1, -1], [2, 0]])
     expected = (
         -math.log(math.e / (1 + math.e + math.exp(-2)))
         - math.log(1 / 3)
         - math.log(1 / (2 + math.exp(2)))
     )  # fmt: skip
-    torch.testing.assert_close(guided_alignment_loss(scores, alignment), torch.tensor(expected))
+    torch.testing.assert_close(guided_alignment_loss(scores, mask, alignment), torch.tensor(expected))
 
 
 def test_the_gradient_is_that_of_both_losses_and_the_value_that_of_one(make_objective: MakeObjective) -> None:
@@ -34,7 +37,7 @@ def test_the_gradient_is_that_of_both_losses_and_the_value_that_of_one(make_obje
     )
     assert batch.alignment is not None
     assert decoded.alignment_scores is not None
-    guided = guided_alignment_loss(decoded.alignment_scores, batch.alignment)
+    guided = guided_alignment_loss(decoded.alignment_scores, batch.src_mask, batch.alignment)
     (guided_gradient,) = torch.autograd.grad(guided, [objective.model.src_embedding.tokens.weight])
     objective.guided_alignment = 0.3
     both = objective(batch, 0.1)

@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional as F
 
 from mt.special_tokens import PAD_ID
-from mt.training import loss
+from mt.transformer import kernels
 from tests.fixture_types import MakeBatches, MakeObjective
 
 
@@ -59,7 +59,7 @@ def test_padding_of_targets_needs_no_mask(
         for name, value in changes.items():
             setattr(objective, name, value)
         if tgt_mask is not None:
-            monkeypatch.setattr(loss, "cheapest_masks", lambda batch, _: (batch.src_mask, "causal"))
+            monkeypatch.setattr(kernels, "masks_for_kernel", lambda src_mask, ids, **_: (src_mask, "causal"))
         torch.manual_seed(5)
         summed = objective(batch, 0.1)
         summed.backward()

@@ -7,7 +7,8 @@ from mt import processes
 from mt.config.model import ModelConfig
 from mt.training.loss import Objective
 from mt.training.peak import num_multiplied, peak_rate, share_of_peak
-from mt.transformer.build import build_transformer, without_memory
+from mt.transformer.build import build_transformer
+from mt.transformer.weights import without_memory
 
 BASE = ModelConfig(d_model=512, num_heads=8, num_encoder_layers=6, num_decoder_layers=6, d_ff=2048)
 BIG = ModelConfig(d_model=1024, num_heads=16, num_encoder_layers=6, num_decoder_layers=6, d_ff=4096)

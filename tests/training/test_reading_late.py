@@ -32,7 +32,7 @@ def late(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
     def make(*arguments: Any) -> TrainState:
         state = new_train_state(*arguments)
-        state.skips_on_device = True
+        state.precision.skips_on_device = True
         return state
 
     return partial(monkeypatch.setattr, mt.training.run, "new_train_state", make)
@@ -50,6 +50,7 @@ def fused_state(
     precision = Precision("float32", torch.device("cpu"))
     if scale is not None:  # The loss scaling of fp16, which a CPU can do as well.
         precision.scaler = torch.amp.GradScaler("cpu", init_scale=scale, growth_interval=2)
+    precision.skips_on_device = late
     training = TrainingConfig(weight_decay=0.1, muon=muon, clip_norm=clip_norm)
     return TrainState(
         objective,
@@ -58,7 +59,6 @@ def fused_state(
         lambda step: 0.01 / step,
         training,
         average=None if ema_decay is None else MovingAverage(objective.model, ema_decay),
-        skips_on_device=late,
     )
 
 

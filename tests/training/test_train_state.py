@@ -47,8 +47,6 @@ def take_step(state: TrainState) -> None:
         for group in optimizer.param_groups:
             group["lr"] = 0.01
         state.precision.scaler.step(optimizer)
-    if state.average is not None:
-        state.average.update()
     state.precision.scaler.update()
 
 

@@ -7,18 +7,22 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from mt.masks import padding_mask, target_mask
-from mt.transformer.attention import MultiHeadAttention, attention_weights, join_heads, split_heads
+from mt.masks import causal_mask, padding_mask, target_mask
+from mt.transformer import kernels
+from mt.transformer.attention import (
+    MultiHeadAttention,
+    attention,
+    attention_weights,
+    join_heads,
+    mask_scores,
+    split_heads,
+)
+from mt.transformer.kernels.attention import as_bias
 from mt.transformer.recording import recording_attention
 from tests.fixture_types import MakeModel
 
 B, H, TQ, TK, K = 3, 2, 5, 7, 4
 GradientCheck = Callable[[Tensor, Tensor, list[Tensor], list[Tensor]], None]
-
-
-def plain_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-    """Equation 1 of the paper, literally."""
-    return attention_weights(query, key, mask) @ value
 
 
 def random_mask(*shape: int) -> Tensor:
@@ -42,17 +46,33 @@ def test_weights_times_values_equal_the_attention_of_torch(
 ) -> None:
     heads = random_heads(TQ, TK)
     mask = None if mask_shape is None else random_mask(*mask_shape)
-    ours = plain_attention(*heads, mask)
+    ours = attention(*heads, mask)
     theirs = F.scaled_dot_product_attention(*heads, attn_mask=mask)
     torch.testing.assert_close(ours, theirs)
     assert_equal_gradients(ours, theirs, list(heads), list(heads))
+
+
+@pytest.mark.parametrize("form", ["boolean", "bias", "causal", "all"])
+def test_the_kernel_computes_the_plain_equation(form: str, assert_equal_gradients: GradientCheck) -> None:
+    heads = random_heads(TQ, TQ)
+    padding = padding_mask(torch.tensor([[5] * TQ, [5, 5, 5, 0, 0], [5, 0, 0, 0, 0]]))
+    causal = causal_mask(TQ)
+    forms: dict[str, tuple[Tensor | None, kernels.Mask]] = {
+        "boolean": (padding & causal, padding & causal),
+        "bias": (padding, as_bias(padding, torch.float32)),
+        "causal": (causal, "causal"),
+        "all": (None, None),
+    }
+    plain, fast = attention(*heads, forms[form][0]), kernels.attention(*heads, forms[form][1])
+    torch.testing.assert_close(fast, plain)
+    assert_equal_gradients(fast, plain, list(heads), list(heads))
 
 
 def test_query_without_any_allowed_key_gets_zeros_and_no_nan(assert_equal_gradients: GradientCheck) -> None:
     heads = random_heads(TQ, TK)
     mask = random_mask(B, 1, TQ, TK)
     mask[1, :, 2] = False
-    ours = plain_attention(*heads, mask)
+    ours = attention(*heads, mask)
     assert ours[1, :, 2].eq(0).all()
     assert attention_weights(heads[0], heads[1], mask)[1, :, 2].eq(0).all()
     theirs = F.scaled_dot_product_attention(*heads, attn_mask=mask)
@@ -121,15 +141,17 @@ def test_softmax_of_the_scores_gives_the_weights_of_the_first_head(
         decoded = model.decode(TGT_IDS, memory, *MASKS, with_alignment=True)
     assert decoded.alignment_scores is not None
     [weights] = recorded.cross[-1]
-    torch.testing.assert_close(decoded.alignment_scores.softmax(-1), weights[:, 0])
+    scores = mask_scores(decoded.alignment_scores, MASKS[0][:, 0])
+    torch.testing.assert_close(scores.softmax(-1), weights[:, 0])
 
 
 @pytest.mark.parametrize("rows_per_sentence", [1, 2])
 def test_cached_steps_give_the_same_scores(rows_per_sentence: int, make_model: MakeModel) -> None:
     model = make_model()
     memory = model.encode(SRC_IDS, MASKS[0])
-    at_once = model.decode(TGT_IDS, memory, *MASKS, with_alignment=True).alignment_scores
-    assert at_once is not None
+    decoded = model.decode(TGT_IDS, memory, *MASKS, with_alignment=True)
+    assert decoded.alignment_scores is not None
+    at_once = mask_scores(decoded.alignment_scores, MASKS[0][:, 0])
     cache = model.start_cache(memory, MASKS[0])
     number = 1
     for t in range(6):

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from mt.transformer.build import without_memory
 from mt.transformer.embedding import Embedding, positional_encoding
+from mt.transformer.weights import without_memory
 
 D, MAX_LENGTH = 16, 20
 IDS = torch.tensor([[3, 5, 0], [7, 3, 3]])

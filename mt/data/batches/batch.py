@@ -116,7 +116,13 @@ def pad(sentences: Sentences, *, first: int | None = None, last: int | None = No
 
 
 def collate(src: Sentences, tgt: Sentences, places: Sentences | None = None) -> Batch:
-    """Pad, shift and mask sentence pairs.
+    """Pad, shift and mask sentence pairs: at each position, the decoder reads a token and predicts the next.
+
+    The pairs ``[5, 6] [8]`` and ``[7] [9, 10, 11]`` become
+
+        src_ids          tgt_ids               labels
+        5  6    EOS      BOS  8    PAD  PAD    8  EOS  PAD  PAD
+        7  EOS  PAD      BOS  9    10   11     9  10   11   EOS
 
     ``places`` has for each target token the position of the source token that it translates, or -1.
     """

@@ -1,1 +1,15 @@
 """Fast forms of plain operations, each with the same signature as the plain one."""
+
+from mt.transformer.kernels.attention import Mask, attention, masks_for_kernel
+from mt.transformer.kernels.cross_entropy import (
+    FusedLosses,
+    product_dtype,
+    r_drop_loss,
+    smoothed_cross_entropy,
+)
+from mt.transformer.kernels.dropout import Dropout
+from mt.transformer.kernels.feed_forward import feed_forward
+from mt.transformer.kernels.linear import Linear
+
+__all__ = ["Dropout", "FusedLosses", "Linear", "Mask", "attention", "feed_forward", "masks_for_kernel"]
+__all__ += ["product_dtype", "r_drop_loss", "smoothed_cross_entropy"]

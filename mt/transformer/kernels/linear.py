@@ -33,7 +33,7 @@ class Linear(nn.Linear):
         return linear(x, self.weight[:number], None if self.bias is None else self.bias[:number])
 
     @staticmethod
-    def together(x: Tensor, *layers: nn.Linear) -> tuple[Tensor, ...]:
+    def project_jointly(x: Tensor, *layers: nn.Linear) -> tuple[Tensor, ...]:
         """Apply several layers to ``x`` in one wide product, which is faster than one product each."""
         weight = torch.cat([layer.weight for layer in layers])
         has_bias = layers[0].bias is not None

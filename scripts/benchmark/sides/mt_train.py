@@ -13,6 +13,7 @@ from mt.training.loss import Objective
 from mt.training.train_state import TrainState
 from mt.transformer.build import build_transformer
 from mt.transformer.transformer import Transformer
+from mt.transformer.weights import load_weights
 from scripts.benchmark.session import Channel, Job, TrainingSession
 from scripts.benchmark.sides.plain_loop import LABEL_SMOOTHING
 from scripts.benchmark.sizes import Size
@@ -59,7 +60,7 @@ def run(channel: Channel, job: Job) -> None:
     workload = job.workload
     device = torch.device(job.device)
     model = new_model(job.size, workload.description)
-    model.load_weights(load_file(job.first_weights))
+    load_weights(model, load_file(job.first_weights))
     objective = Objective(model.to(device))
     train_state = TrainState(
         objective,
