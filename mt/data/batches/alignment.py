@@ -34,7 +34,6 @@ _LEAST_POSTERIOR = 0.3
 # The most cells (source times target tokens) to learn from: Multi30k fits, and a cell takes about 80 bytes.
 _MOST_CELLS = 6_000_000
 _CELLS_AT_A_TIME = 1_000_000
-_PAIRS_AT_A_TIME = 100_000
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class Lexicon:
     @classmethod
     def learn(cls, pairs: EncodedPairs) -> Self:
         """Learn from training pairs; from an evenly spread sample of them if the corpus is large."""
-        num_cells = sum(int(block.sum()) for _, block in _blocks(pairs))
+        num_cells = int(_num_cells(pairs).sum())
         grid = _Grid.of(pairs, np.arange(0, len(pairs), -(-num_cells // _MOST_CELLS)))
         tgt_vocab_size = int(grid.tgt_ids.max()) + 1
         keys, word_pair = np.unique(grid.keys(tgt_vocab_size), return_inverse=True)
@@ -103,20 +102,16 @@ def align(pairs: EncodedPairs) -> Places:
 
 def _aligned(pairs: EncodedPairs, lexicon: Lexicon) -> Iterator[Places]:
     """The positions for several pairs at a time."""
-    for first, num_cells in _blocks(pairs):
-        limits = np.arange(_CELLS_AT_A_TIME, num_cells.sum(), _CELLS_AT_A_TIME)
-        cuts = np.searchsorted(num_cells.cumsum(), limits)
-        for indices in np.split(np.arange(first, first + len(num_cells)), cuts):
-            if len(indices):
-                yield lexicon.align(pairs, indices)
+    ends = _num_cells(pairs).cumsum()
+    cuts = np.searchsorted(ends, np.arange(_CELLS_AT_A_TIME, ends[-1], _CELLS_AT_A_TIME))
+    for indices in np.split(np.arange(len(pairs)), cuts):
+        if len(indices):
+            yield lexicon.align(pairs, indices)
 
 
-def _blocks(pairs: EncodedPairs) -> Iterator[tuple[int, Integers]]:
-    """The first pair of each block, and how many cells each pair of the block has."""
-    for first in range(0, len(pairs), _PAIRS_AT_A_TIME):
-        block = slice(first, first + _PAIRS_AT_A_TIME)
-        # Without EOS, which the lengths include.
-        yield first, (pairs.src.lengths[block].astype(np.int64) - 1) * (pairs.tgt.lengths[block] - 1)
+def _num_cells(pairs: EncodedPairs) -> Integers:
+    """The cells of each pair, without EOS, which the lengths include."""
+    return (pairs.src.lengths.astype(np.int64) - 1) * (pairs.tgt.lengths - 1)
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,7 @@
 All lengths include EOS, as `EncodedSentences.lengths` do. A batch is an array of indices.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy.typing as npt
 
 Integers = npt.NDArray[np.integer]
 Indices = npt.NDArray[np.int32]
+Batches = list[Indices]
 
 
 class Share(NamedTuple):
@@ -20,27 +20,6 @@ class Share(NamedTuple):
     num_pairs: int
     weight: float
     """How often each pair occurs in an epoch on average; a fraction is drawn again for each epoch."""
-
-
-@dataclass(frozen=True)
-class Batches:
-    """Batches in order, as three arrays instead of many small ones."""
-
-    pairs: Indices
-    """The indices of all batches, concatenated from short to long."""
-    ends: npt.NDArray[np.int64]
-    """Where in ``pairs`` each batch ends."""
-    order: npt.NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.ends)
-
-    def __getitem__(self, number: int) -> Indices:
-        batch = self.order[number]
-        return self.pairs[self.ends[batch - 1] if batch else 0 : self.ends[batch]]
-
-    def __iter__(self) -> Iterator[Indices]:
-        return (self[number] for number in range(len(self)))
 
 
 def epoch_batches(
@@ -61,15 +40,14 @@ def epoch_batches(
     generator = np.random.default_rng([seed, epoch])
     order = _shown(len(src_lengths), shares, generator)
     generator.shuffle(order)
-    pairs, ends = _batches_of_like_length(order, src_lengths, tgt_lengths, batch_tokens)
-    return Batches(pairs, ends, generator.permutation(len(ends)))
+    batches = _batches_of_like_length(order, src_lengths, tgt_lengths, batch_tokens)
+    return [batches[number] for number in generator.permutation(len(batches))]
 
 
 def ordered_batches(src_lengths: Integers, tgt_lengths: Integers, *, batch_tokens: int) -> Batches:
     """Batches as `epoch_batches` forms them, but without randomness, from short to long: for validation."""
     order = np.arange(len(src_lengths), dtype=np.int32)
-    pairs, ends = _batches_of_like_length(order, src_lengths, tgt_lengths, batch_tokens)
-    return Batches(pairs, ends, np.arange(len(ends)))
+    return _batches_of_like_length(order, src_lengths, tgt_lengths, batch_tokens)
 
 
 def _shown(num_pairs: int, shares: Sequence[Share], generator: np.random.Generator) -> Indices:
@@ -88,25 +66,22 @@ def _shown(num_pairs: int, shares: Sequence[Share], generator: np.random.Generat
 
 def _batches_of_like_length(
     order: Indices, src_lengths: Integers, tgt_lengths: Integers, batch_tokens: int
-) -> tuple[Indices, npt.NDArray[np.int64]]:
-    """``order`` sorted by target length, then by source length, and where to cut it."""
+) -> Batches:
+    """``order`` sorted by target length, then by source length, cut into the longest batches that fit."""
     # Source lengths rise and fall alternately, so that no long source is followed by a short one.
     src, keys = src_lengths[order], tgt_lengths[order].astype(np.int64)
     np.negative(src, out=src, where=keys % 2 == 0)
     keys *= 2 * int(src_lengths.max(initial=0)) + 1
     keys += src
     pairs = order[np.argsort(keys, kind="stable")]
-    return pairs, _cuts(np.maximum(src_lengths[pairs], tgt_lengths[pairs]), batch_tokens)
-
-
-def _cuts(lengths: Integers, batch_tokens: int) -> npt.NDArray[np.int64]:
-    """Ends of the longest runs whose number of rows times longest length fits into ``batch_tokens``."""
-    ends = []
+    lengths = np.maximum(src_lengths[pairs], tgt_lengths[pairs])
+    batches = []
     start = 0
-    while start < len(lengths):
+    while start < len(pairs):
         most_rows = max(1, batch_tokens // int(lengths[start]))
         longest = np.maximum.accumulate(lengths[start : start + most_rows])
         fitting = int(np.count_nonzero(longest * np.arange(1, len(longest) + 1) <= batch_tokens))
-        start += max(1, fitting)
-        ends.append(start)
-    return np.array(ends, dtype=np.int64)
+        end = start + max(1, fitting)
+        batches.append(pairs[start:end])
+        start = end
+    return batches

@@ -183,7 +183,7 @@ class BatchStream:
     def num_target_tokens(self, epoch: int) -> int:
         """Real target tokens of this epoch; others have about as many."""
         _, pairs, batches = self.epoch(epoch)
-        return int(pairs.tgt.lengths[batches.pairs].sum(dtype=np.int64))
+        return int(pairs.tgt.lengths[np.concatenate(batches)].sum(dtype=np.int64))
 
     def largest_batch(self, epoch: int) -> Batch:
         """The batch of an epoch that takes the most memory."""
