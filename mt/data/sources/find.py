@@ -3,6 +3,7 @@
 import glob
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -53,20 +54,13 @@ FoundSource = tuple[DataConfig, float, Source]
 """The config that names a source, its weight, and the source."""
 
 
-def mixed_sources(config: DataConfig) -> list[tuple[DataConfig, float]]:
-    """A config for each source alone, with its weight: ``data.path``, of weight 1, then ``data.mix``."""
-    own = {"name": None, "revision": None, "columns": None, "delimiter": "auto", "num_train_pairs": None}
-    mixed = [
-        (config.model_copy(update={"mix": None} | own | fields), weight)
-        for weight, fields in parse_mix(config.mix or "")
-    ]
-    return [(config.model_copy(update={"mix": None}), 1.0), *mixed]
-
-
 def find_sources(config: DataConfig, *, fast: bool = False) -> list[FoundSource]:
     """The source that ``data.path`` names, and those of ``data.mix``; if ``fast``, without the Hub's."""
+    alone = config.model_copy(update={"mix": None})
+    own = {"name": None, "revision": None, "columns": None, "delimiter": "auto", "num_train_pairs": None}
     found: list[FoundSource] = []
-    for number, (source_config, weight) in enumerate(mixed_sources(config)):
+    for number, (weight, fields) in enumerate([(1.0, {}), *parse_mix(config.mix or "")]):
+        source_config = alone.model_copy(update=own | fields) if number else alone
         try:
             if not (fast and _hub_id(source_config) and not _on_disk(source_config)):
                 found.append((source_config, weight, find_source(source_config)))
@@ -173,15 +167,14 @@ def _folder_splits(folder: Path, config: DataConfig) -> dict[Split, list[Part]]:
     if "train" in splits:
         return splits
     inside = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
-    names = {entry.name.removesuffix(".gz") for entry in inside if entry.is_file()}
     corpora: dict[str, dict[Split, list[Part]]] = {}
     for entry in inside:
         stem = str(entry).removesuffix(".gz").removesuffix(f".{config.src}")
         if entry.is_dir() and "train" in (named := _named_splits(entry, config)):
             corpora[str(entry)] = named
-        both = {f"{Path(stem).name}.{language}" for language in (config.src, config.tgt)}
-        if both <= names and (parallel := _parallel(stem, config)):
-            corpora[stem] = {"train": [parallel]}
+        with suppress(DataError):  # Of a side alone.
+            if parallel := _parallel(stem, config):
+                corpora[stem] = {"train": [parallel]}
     if len(corpora) > 1:
         raise DataError(f"{folder} contains several corpora. Choose one as data.path: {', '.join(corpora)}.")
     if corpora and not splits:

@@ -244,9 +244,7 @@ def _delimited_pairs(path: Path, config: DataConfig, *, is_quoted: bool) -> Iter
     """The pairs of lines of cells; columns are named by the first line, or numbered. ``NA`` is text."""
     columns = columns_of(config)
     # A line that ends in \r\r\n may consist of a line end alone.
-    begin = next((line for _, line in text_lines(path) if line.strip("\r")), None)
-    if begin is None:
-        return
+    begin = next((line for _, line in text_lines(path) if line.strip("\r")), "")
     are_numbers = config.columns is not None and are_positions(*columns)
     delimiter = config.delimiter
     # Excel's own line above the names.
@@ -260,22 +258,20 @@ def _delimited_pairs(path: Path, config: DataConfig, *, is_quoted: bool) -> Iter
     begin_rows = [*islice(rows, len(named), len(named) + 2)]
     if not begin_rows:
         return
-    first = begin_rows[0]
-    names = [cell.strip() for cell in first[1]]
-    rows = chain(begin_rows[1:], rows)
+    names = [cell.strip() for cell in begin_rows[0][1]]
     advice = ""
-    for _, cells in begin_rows[1:]:
-        if any(cell.startswith("{") and all(column in cell for column in columns) for cell in cells):
-            advice = " A cell has both sides as one text: export the table as JSON lines or parquet."
+    begins = [cell for cell in begin_rows[-1][1] if cell.startswith("{")]
+    if any(columns[0] in cell and columns[1] in cell for cell in begins):
+        advice = " A cell has both sides as one text: export the table as JSON lines or parquet."
     others = [name for name, character in CHARACTERS.items() if character in begin and name != delimiter]
     if others:
         advice += f" The first line was split at each {delimiter}; data.delimiter may be {', '.join(others)}."
     if are_numbers:
-        names, rows = [str(i + 1) for i in range(len(names))], chain([first], rows)
+        names = [str(i + 1) for i in range(len(names))]
     elif len(names) > 1:
         advice += " If the first line is already a pair, give numbers: data.columns: 1,2."
     src_index, tgt_index = map(names.index, find_columns(names, config, shown(path), advice))
-    for number, row in rows:
+    for number, row in chain(begin_rows if are_numbers else begin_rows[1:], rows):
         if len(row) != len(names):
             how_many = "fewer" if len(row) < len(names) else "more"
             detail = f"{len(row)} instead of {len(names)}"
