@@ -1,12 +1,11 @@
 """The values of ``data.columns``, ``data.delimiter`` and ``data.mix``, parsed."""
 
 import re
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, Field, ValidationError
 
 Delimiter = Literal["auto", "tab", "comma", "semicolon", "pipe"]
-DELIMITERS: tuple[Delimiter, ...] = get_args(Delimiter)
 
 _Text = Annotated[str, Field(min_length=1)]
 _LAST_WORD = re.compile(r"(?P<before>.*\S)\s+(?P<key>\w+)=(?P<value>\S*)")

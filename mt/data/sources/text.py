@@ -138,8 +138,6 @@ def why_not_text(line: str, name: str, number: int) -> str | None:
 def unreadable(path: Path | str, error: Exception) -> DataError:
     """The error for a file that cannot be opened, or is damaged."""
     reason = (isinstance(error, OSError) and error.strerror) or str(error).strip().split("\n")[0].rstrip(".")
-    if special := special_file(Path(path)):
-        reason = f"it is {special}"
     remedy = "make it readable, or fetch or write it again"
     if isinstance(error, FileNotFoundError):
         remedy = "check its name"

@@ -47,12 +47,10 @@ def external_tokenizer(config: TokenizerConfig, *, limit_seconds: float) -> Toke
 def _make_ours(content: dict[str, Any], *, lowercase: bool) -> None:
     """Change a tokenizer.json in place: its tokens for unknown text and the like give way to ours."""
     model = content["model"]
-    if isinstance(model["vocab"], list):
-        unknown = None if model.get("unk_id") is None else model["vocab"][model["unk_id"]][0]
-        names = [name for name, _ in model["vocab"]]
-    else:
-        unknown = model.get("unk_token")
-        names = sorted(model["vocab"], key=model["vocab"].__getitem__)
+    is_scored = isinstance(model["vocab"], list)
+    numbers = dict(model["vocab"])
+    names = [*numbers] if is_scored else sorted(numbers, key=numbers.__getitem__)
+    unknown = model.get("unk_token") if model.get("unk_id") is None else model["vocab"][model["unk_id"]][0]
     added = sorted(content.get("added_tokens") or [], key=lambda token: token["id"])
     merges = [each.split(" ") if isinstance(each, str) else each for each in model.get("merges") or []]
     needed = {entry for left, right in merges for entry in (left, right, left + right)}
@@ -60,10 +58,9 @@ def _make_ours(content: dict[str, Any], *, lowercase: bool) -> None:
     left_out = {*SPECIAL_TOKENS, unknown, *special}
     names = [*SPECIAL_TOKENS, *(name for name in names if name not in left_out)]
     ids = {name: i for i, name in enumerate(names)}
-    if isinstance(model["vocab"], list):
-        scores = dict(model["vocab"])
-        lowest = min(scores.values())
-        model["vocab"] = [[name, lowest if name in SPECIAL_TOKENS else scores[name]] for name in names]
+    if is_scored:
+        numbers |= dict.fromkeys(SPECIAL_TOKENS, min(numbers.values()))
+        model["vocab"] = [[name, numbers[name]] for name in names]
         model["unk_id"] = UNK_ID
     else:
         model["vocab"] = dict(ids)
