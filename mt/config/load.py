@@ -26,7 +26,7 @@ _REMOVED = {
 }
 # Newer options, with what was done before: that is meant by a section that has all older options, as in the
 # config.yaml of a run.
-_ADDED = {"cleaning": {"invisible": "keep", "unescape_html": False, "skip_bad_rows": False}}
+_ADDED_TO_CLEANING = {"invisible": "keep", "unescape_html": False, "skip_bad_rows": False}
 _PACKAGE = Path(__file__).parent.parent
 # In a wheel the recipes are inside the package; in the repository, next to it.
 _FOLDERS = (_PACKAGE / "configs", _PACKAGE.parent / "configs")
@@ -59,10 +59,9 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
         keys = config[section]
         if isinstance(keys, dict) and old_default in (..., keys.get(key)):
             keys.pop(key, None)
-    for section, done_before in _ADDED.items():
-        keys = config[section]
-        if isinstance(keys, dict) and SECTIONS[section].keys() - done_before.keys() <= keys.keys():
-            config[section] = done_before | keys
+    cleaning, older = config["cleaning"], SECTIONS["cleaning"].keys() - _ADDED_TO_CLEANING.keys()
+    if isinstance(cleaning, dict) and older <= cleaning.keys():
+        config["cleaning"] = _ADDED_TO_CLEANING | cleaning
     try:
         return Config.model_validate(config)
     except ValidationError as error:

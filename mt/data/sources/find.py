@@ -80,9 +80,7 @@ def find_source(config: DataConfig) -> Source:
     """The corpus that ``config.path`` names; files on disk are preferred to the Hub."""
     path = config.path
     if config.src == config.tgt:
-        raise ConfigError(
-            f"data.src and data.tgt are both {config.src!r}: name the two languages of the corpus."
-        )
+        raise ConfigError(f"data.src and data.tgt are both {config.src!r}: name the two languages.")
     if path == IMPORTED:
         raise DataError("the run was imported and has no corpus of its own: name one with --data.")
     if path.startswith(PREFIX):
@@ -271,10 +269,8 @@ def _built_in(config: DataConfig) -> Source:
             f"{did_you_mean(path, BUILT_IN)}"
         )
     if path == PRIMER and {config.src, config.tgt} != {"en", "de"}:
-        raise DataError(
-            f"{PRIMER} is English and German: data.src and data.tgt must be en and de, or de and en, "
-            f"not {config.src!r} and {config.tgt!r}."
-        )
+        languages = f"{config.src!r} and {config.tgt!r}"
+        raise DataError(f"{PRIMER} is English and German: set data.src and data.tgt, not {languages}.")
     usual, generate = BUILT_IN[path]
     num_train_pairs = config.num_train_pairs or usual
     sizes: dict[Split, int] = {"train": num_train_pairs, "validation": 500, "test": 1_000}

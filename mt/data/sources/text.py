@@ -138,9 +138,8 @@ def why_not_text(line: str, name: str, number: int) -> str | None:
 def unreadable(path: Path | str, error: Exception) -> DataError:
     """The error for a file that cannot be opened, or is damaged."""
     reason = (isinstance(error, OSError) and error.strerror) or str(error).strip().split("\n")[0].rstrip(".")
-    remedy = "make it readable, or fetch or write it again"
-    if isinstance(error, FileNotFoundError):
-        remedy = "check its name"
+    is_missing = isinstance(error, FileNotFoundError)
+    remedy = "check its name" if is_missing else "make it readable, or fetch or write it again"
     return DataError(f"{shown(path)} cannot be read ({reason}): {remedy}.")
 
 
@@ -151,22 +150,16 @@ def _not_text(head: bytes, holds: Holds) -> tuple[str, str] | None:
             return fault
     if holds != "rows" and re.match(_JSON, head):
         return "JSON", "take out a field, such as text: jq -r .text {0} > {0}.txt"
-    delimiter = _delimiter(head) if holds == "sentences" else None
-    if delimiter is None:
+    if holds != "sentences":
         return None
-    command = "cut -f 1" if delimiter == "\t" else f'python3 -c "{_TO_FIRST_CELLS.format(delimiter)}"'
-    what = "a table of several columns"
-    return what, f"take out one, such as the first: {command} < {{0}} > {{0}}.txt"
-
-
-def _delimiter(head: bytes) -> str | None:
-    """What separates the columns in most lines of a text that begins like this; None for sentences."""
-    # The last line may be cut.
+    # What separates the columns in most lines; the last line may be cut.
     lines = [line for line in re.split(r"[\r\n]+", head.decode(errors="replace"))[:-1] if line.strip()]
     for delimiter, fewest in {"\t": 2, ",": 5, ";": 5}.items():
         # Unlike that of a table, the comma of a sentence is followed by a space, or is within a number.
         between = re.compile(rf"(?<=\S){delimiter}(?! )(?!(?<=\d.)\d)")
         widths = [len(between.split(line)) for line in lines]
         if len(lines) >= fewest and mode(widths) > 1 and widths.count(mode(widths)) > 0.8 * len(lines):
-            return delimiter
+            command = "cut -f 1" if delimiter == "\t" else f'python3 -c "{_TO_FIRST_CELLS.format(delimiter)}"'
+            remedy = f"take out one, such as the first: {command} < {{0}} > {{0}}.txt"
+            return "a table of several columns", remedy
     return None
