@@ -184,22 +184,25 @@ def _read(sources: Sequence[FoundSource], cleaning: CleaningConfig, folder: Path
         parts = own.splits.get(split)
         held_out[split] = _held_out(file, parts) if parts else PairTable.write(file, carved[split])
     leaks = LeakCheck({split: table.load() for split, table in held_out.items()}, TextForm.of(cleaning))
-    for number, (_, _, source) in enumerate(sources):
-        train = trains[number].load()
+    reports: list[SourceReport] = []
+    for (config, weight, source), table in zip(sources, trains, strict=True):
+        train = table.load()
         leaked = leaks.search(train)
         if cleaning.remove_leaks and len(leaked):
             # The old file stays open until it is copied.
-            file = trains[number].file
-            file.unlink()
+            table.file.unlink()
             cleaner.dropped.add("the pair is in validation or test", [*pairs_of(train.select(leaked))])
             is_kept = np.isin(np.arange(len(train)), leaked, invert=True)
-            trains[number] = PairTable.write(file, compress(pairs_of(train), is_kept))
-        if not trains[number].num_pairs:
+            table = PairTable.write(table.file, compress(pairs_of(train), is_kept))
+        named = config.model_dump(include={"path", "name", "src", "tgt"})
+        named |= {"kind": source.kind, "revision": source.splits["train"][0].commit, "weight": weight}
+        reports.append(SourceReport(**named, pairs=table.num_pairs, fingerprint=table.fingerprint))
+        if not table.num_pairs:
             where = ", ".join(part.where for part in source.splits["train"])
             reasons = cleaner.dropped.most_frequent_first().items()
             rows_dropped = ", ".join(f"in {counted(count, 'row')} {reason}" for reason, count in reasons)
             raise DataError(f"No pair of {where} can be trained on: {rows_dropped or 'there are no rows'}.")
-    return _report(sources, trains, held_out, cleaner, leaks)
+    return _report(sources, reports, held_out, cleaner, leaks)
 
 
 def _training_pairs(found: FoundSource, cleaner: Cleaner, carved: dict[Split, list[Pair]]) -> Iterator[Pair]:
@@ -242,32 +245,21 @@ def _held_out(file: Path, parts: Sequence[Part]) -> PairTable:
 
 def _report(
     found: Sequence[FoundSource],
-    trains: Sequence[PairTable],
+    sources: list[SourceReport],
     held_out: Mapping[Split, PairTable],
     cleaner: Cleaner,
     leaks: LeakCheck,
 ) -> CorpusReport:
-    sources = [
-        SourceReport(
-            **config.model_dump(include={"path", "name", "src", "tgt"}),
-            kind=source.kind,
-            revision=source.splits["train"][0].commit,
-            weight=weight,
-            pairs=table.num_pairs,
-            fingerprint=table.fingerprint,
-        )
-        for (config, weight, source), table in zip(found, trains, strict=True)
-    ]
-    own = found[0][2]
+    _, _, own = found[0]
     origin: Literal["generated", "given"] = "generated" if own.kind == "built-in" else "given"
     dropped = cleaner.dropped.most_frequent_first()
-    joined = " ".join(table.fingerprint for table in trains)
+    joined = " ".join(source.fingerprint for source in sources)
     splits: dict[Split, SplitReport] = {
         "train": SplitReport(
             origin,
             [part.where for _, _, source in found for part in source.splits["train"]],
-            sum(table.num_pairs for table in trains),
-            hashlib.blake2b(joined.encode(), digest_size=8).hexdigest() if trains[1:] else joined,
+            sum(source.pairs for source in sources),
+            hashlib.blake2b(joined.encode(), digest_size=8).hexdigest() if sources[1:] else joined,
             dropped,
             {reason: cleaner.dropped.examples[reason] for reason in dropped},
         )

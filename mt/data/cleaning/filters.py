@@ -39,10 +39,9 @@ class Cleaner:
             fits = np.array([max(len(src.strip()), len(tgt.strip())) <= 10 * most for src, tgt in pairs])
             pairs = self._keep(pairs, fits, f"a side has over {most:,} characters")
         form = TextForm.of(self.config)
-        pairs = list(zip(*(form.rewrite(pair[side] for pair in pairs) for side in (0, 1)), strict=True))
-        has_text = np.array([bool(src and tgt) for src, tgt in pairs], dtype=np.bool_)
-        pairs = self._keep(pairs, has_text, "a side has nothing that can be seen")
-        src, tgt = (pa.array([pair[side] for pair in pairs], pa.large_string()) for side in (0, 1))
+        sides = [form.rewrite(pair[side] for pair in pairs) for side in (0, 1)]
+        pairs = list(zip(*sides, strict=True))
+        src, tgt = (pa.array(side, pa.large_string()) for side in sides)
         is_kept = np.ones(len(pairs), dtype=np.bool_)
         for reason, is_dropped in filters(self.config, src, tgt):
             self._keep(pairs, ~(is_kept & is_dropped), reason)
@@ -69,7 +68,8 @@ class Cleaner:
 
 
 def filters(config: CleaningConfig, src: pa.Array, tgt: pa.Array) -> Iterator[tuple[str, Mask]]:
-    """The filters that the config turns on: a reason to drop a pair, and a mask ``(N,)`` of those to drop."""
+    """The filters of the config, and that of empty texts: a reason, and a mask ``(N,)`` of pairs to drop."""
+    yield "a side has nothing that can be seen", np.array(pc.or_(pc.equal(src, ""), pc.equal(tgt, "")))
     fewest, most, ratio = config.min_characters, config.max_characters, config.max_length_ratio
     if config.remove_control_characters:
         has_control = [np.array(pc.match_substring_regex(side, CONTROL_CHARACTER)) for side in (src, tgt)]

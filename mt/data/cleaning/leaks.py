@@ -16,10 +16,8 @@ from mt.data.text_form import TextForm
 # Punctuation, symbols, spaces and control characters: texts that differ only in these and in case are equal.
 LEFT_OUT = r"[\p{P}\p{S}\p{Z}\p{C}]+"
 
-SIDES = ("source", "target", "pair")
-
-# By `SIDES`. Python's own hashes are fast, have 64 bits, and are never stored.
-Hashes = dict[str, list[int]]
+# Of source, target and pair. Python's own hashes are fast, have 64 bits, and are never stored.
+Hashes = list[tuple[int, int, int]]
 
 
 class LeakCheck:
@@ -28,36 +26,36 @@ class LeakCheck:
     def __init__(self, evaluation: Mapping[str, datasets.Dataset], form: TextForm) -> None:
         """Remember the evaluation splits by name; ``form`` is that of the training pairs."""
         self._known: dict[str, Hashes] = {}
-        self._found = {side: set[int]() for side in SIDES}
+        self._found = set[int]()
         for split, dataset in evaluation.items():
-            texts = dataset[:]
-            rewritten = (form.rewrite(texts[side]) for side in ("src", "tgt"))
-            src, tgt = (pa.chunked_array([side], pa.large_string()) for side in rewritten)
+            src, tgt = (
+                pa.chunked_array([form.rewrite(dataset[side])], pa.large_string()) for side in ("src", "tgt")
+            )
             self._known[split] = _hashes(src, tgt)
-        self._all = {side: set(chain(*(known[side] for known in self._known.values()))) for side in SIDES}
+        self._all = {*chain(*chain(*self._known.values()))}
 
     def search(self, train: datasets.Dataset) -> npt.NDArray[np.int64]:
         """Record what ``train`` shares with the evaluation splits; return the rows of shared pairs."""
         is_leaked = [np.empty(0, dtype=np.bool_)]
         for table in tables_of(train):
             hashes = _hashes(table["src"], table["tgt"])
-            for side, found in self._found.items():
-                found.update(self._all[side].intersection(hashes[side]))
-            is_leaked.append(np.array([pair in self._all["pair"] for pair in hashes["pair"]]))
+            self._found |= self._all.intersection(chain(*hashes))
+            is_leaked.append(np.array([pair in self._found for _, _, pair in hashes]))
         return np.flatnonzero(np.concatenate(is_leaked))
 
     def report(self) -> dict[str, LeakReport]:
         """For each split, how many of its sources, targets and pairs are in the training data."""
         reports = {}
         for split, known in self._known.items():
-            num_found = (sum(value in self._found[side] for value in known[side]) for side in SIDES)
-            reports[split] = LeakReport(len(known["pair"]), *num_found)
+            num_found = (sum(value in self._found for value in side) for side in zip(*known, strict=True))
+            reports[split] = LeakReport(len(known), *num_found)
         return reports
 
 
 def _hashes(src: pa.ChunkedArray, tgt: pa.ChunkedArray) -> Hashes:
-    sources, targets = (list(map(hash, _normalised(side).to_pylist())) for side in (src, tgt))
-    return {"source": sources, "target": targets, "pair": list(map(hash, zip(sources, targets, strict=True)))}
+    texts = zip(_normalised(src).to_pylist(), _normalised(tgt).to_pylist(), strict=True)
+    # Inverted, because a text may be on both sides.
+    return [(hash(one), ~hash(other), hash((one, other))) for one, other in texts]
 
 
 def _normalised(texts: pa.ChunkedArray) -> pa.ChunkedArray:
