@@ -17,7 +17,7 @@ from mt.data.text_form import TextForm
 LEFT_OUT = r"[\p{P}\p{S}\p{Z}\p{C}]+"
 
 # Of source, target and pair. Python's own hashes are fast, have 64 bits, and are never stored.
-Hashes = list[tuple[int, int, int]]
+Hashes = tuple[list[int], list[int], list[int]]
 
 
 class LeakCheck:
@@ -40,22 +40,23 @@ class LeakCheck:
         for table in tables_of(train):
             hashes = _hashes(table["src"], table["tgt"])
             self._found |= self._all.intersection(chain(*hashes))
-            is_leaked.append(np.array([pair in self._found for _, _, pair in hashes]))
+            is_leaked.append(np.array([pair in self._found for pair in hashes[2]]))
         return np.flatnonzero(np.concatenate(is_leaked))
 
     def report(self) -> dict[str, LeakReport]:
         """For each split, how many of its sources, targets and pairs are in the training data."""
         reports = {}
         for split, known in self._known.items():
-            num_found = (sum(value in self._found for value in side) for side in zip(*known, strict=True))
-            reports[split] = LeakReport(len(known), *num_found)
+            num_found = (sum(value in self._found for value in side) for side in known)
+            reports[split] = LeakReport(len(known[2]), *num_found)
         return reports
 
 
 def _hashes(src: pa.ChunkedArray, tgt: pa.ChunkedArray) -> Hashes:
-    texts = zip(_normalised(src).to_pylist(), _normalised(tgt).to_pylist(), strict=True)
+    sources = [*map(hash, _normalised(src).to_pylist())]
     # Inverted, because a text may be on both sides.
-    return [(hash(one), ~hash(other), hash((one, other))) for one, other in texts]
+    targets = [~value for value in map(hash, _normalised(tgt).to_pylist())]
+    return sources, targets, [*map(hash, zip(sources, targets, strict=True))]
 
 
 def _normalised(texts: pa.ChunkedArray) -> pa.ChunkedArray:
