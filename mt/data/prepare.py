@@ -105,7 +105,7 @@ def make_tokenizers(pairs: datasets.Dataset, config: Config) -> tuple[Tokenizer,
         LOG.warning(
             "left out of the vocabulary: %s of over %d characters", counted(num_long, "word"), LONGEST_WORD
         )
-    return made[0], made[-1]
+    return made[0], made[1]
 
 
 def _chosen(pairs: datasets.Dataset, config: Config) -> datasets.Dataset:
@@ -115,9 +115,7 @@ def _chosen(pairs: datasets.Dataset, config: Config) -> datasets.Dataset:
     rows = np.flatnonzero(np.fromiter(fits, np.bool_, len(pairs)))
     rows = rows if len(rows) else np.arange(len(pairs))
     taken = rows[evenly_spaced(len(rows), config.tokenizer.max_lines)]
-    if len(taken) == len(pairs):
-        return pairs
-    return pairs.select(taken)
+    return pairs if len(taken) == len(pairs) else pairs.select(taken)
 
 
 def _make_tokenizers(texts: "_Texts", config: Config) -> list[Tokenizer]:

@@ -10,7 +10,6 @@ from pathlib import Path
 from mt.builtin.primer import MAX_TRAIN_PAIRS, primer_pairs
 from mt.builtin.reverse import reverse_pairs
 from mt.config.data import IMPORTED, DataConfig
-from mt.config.section import closest
 from mt.config.sources import parse_mix
 from mt.data.sources.read import TABLE_FORMATS, parallel_part, table_format, table_part
 from mt.data.sources.source import (
@@ -241,8 +240,7 @@ def unread_files(config: DataConfig) -> Iterator[str]:
             if all(isinstance(text, str) for text in first):
                 read.update(part.files)
                 stem, suffix = _stem_and_suffix(file, source_config)
-                nearest = [split for split in free if closest(stem, SPLIT_NAMES[split])] or free
-                names = " or ".join(f"{split}{suffix}" for split in nearest)
+                names = " or ".join(f"{split}{suffix}" for split in free)
                 remedy = f"name it {names}" if names else "add it to the training text by data.mix"
                 yield f"{file if suffix else file.with_name(stem)} is not read: {remedy}."
 
