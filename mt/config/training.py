@@ -119,8 +119,7 @@ class TrainingConfig(Section):
     @property
     def limits(self) -> dict[str, float]:
         """Those of ``max_steps``, ``max_epochs`` and ``max_minutes`` that are set."""
-        limits = {name: getattr(self, name) for name in ("max_steps", "max_epochs", "max_minutes")}
-        return {name: limit for name, limit in limits.items() if limit is not None}
+        return self.model_dump(include={"max_steps", "max_epochs", "max_minutes"}, exclude_none=True)
 
 
 class ValidationConfig(Section):

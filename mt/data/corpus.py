@@ -170,8 +170,9 @@ def _read(sources: Sequence[FoundSource], cleaning: CleaningConfig, folder: Path
     for number, found in enumerate(sources):
         pairs = _training_pairs(found, cleaner, {} if number else carved)
         trains.append(PairTable.write(folder / f"train-{number}.arrow", pairs))
-    sizes = {**{split: len(pairs) for split, pairs in carved.items()}, "train": trains[0].num_pairs}
-    empty = [split for split, size in sizes.items() if not size]
+    empty = [split for split, pairs in carved.items() if not pairs]
+    if not trains[0].num_pairs:
+        empty.append("train")
     if 0 < len(empty) <= len(carved):
         raise SplitError(
             f"{config.path} is too small to be split: none of its pairs were assigned to the "

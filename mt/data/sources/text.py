@@ -137,7 +137,7 @@ def why_not_text(line: str, name: str, number: int) -> str | None:
 
 def unreadable(path: Path | str, error: Exception) -> DataError:
     """The error for a file that cannot be opened, or is damaged."""
-    reason = (isinstance(error, OSError) and error.strerror) or str(error).strip().split("\n")[0].rstrip(".")
+    reason = getattr(error, "strerror", "") or str(error).strip().split("\n")[0].rstrip(".")
     is_missing = isinstance(error, FileNotFoundError)
     remedy = "check its name" if is_missing else "make it readable, or fetch or write it again"
     return DataError(f"{shown(path)} cannot be read ({reason}): {remedy}.")
