@@ -71,5 +71,5 @@ def _make_ours(content: dict[str, Any], *, lowercase: bool) -> None:
     content["added_tokens"] = [token | {"id": ids.setdefault(token["content"], len(ids))} for token in kept]
     content["truncation"] = content["padding"] = content["post_processor"] = None
     if lowercase:
-        first = [{"type": "Lowercase"}, *([content["normalizer"]] if content.get("normalizer") else [])]
-        content["normalizer"] = {"type": "Sequence", "normalizers": first}
+        steps = [{"type": "Lowercase"}, content.get("normalizer")]
+        content["normalizer"] = {"type": "Sequence", "normalizers": [*filter(None, steps)]}
