@@ -58,13 +58,13 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool) -> Prepared:
         for warning in corpus_warnings(config, corpus):
             LOG.warning("%s", warning)
         tokenizers = make_tokenizers(corpus.train, config)
-        for tokenizer, file in zip(tokenizers, (run.src_tokenizer_file, run.tgt_tokenizer_file), strict=True):
-            tokenizer.save(file)
+        tokenizers[0].save(run.src_tokenizer_file)
+        tokenizers[1].save(run.tgt_tokenizer_file)
     max_length = config.data.max_length
     train, dropped = encode_pairs(corpus.train, *tokenizers, max_length=max_length, shares=corpus.shares)
     validation, left_out = encode_pairs(corpus.validation, *tokenizers, max_length=max_length)
     check_lengths(train, dropped, validation, config)
-    sizes = {side: tokenizer.size for side, tokenizer in zip(("src", "tgt"), tokenizers, strict=True)}
+    sizes = {"src": tokenizers[0].size, "tgt": tokenizers[1].size}
     if not resuming:
         description = {
             **corpus.report.model_dump(mode="json"),

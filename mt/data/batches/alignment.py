@@ -133,7 +133,7 @@ class _Grid:
     def of(cls, pairs: EncodedPairs, indices: Integers) -> Self:
         """The cells of the pairs at ``indices``; no sentence is empty."""
         src, tgt = pairs.select(indices)
-        src_lengths, tgt_lengths = (np.array([len(ids) for ids in side]) for side in (src, tgt))
+        src_lengths, tgt_lengths = src.lengths.astype(np.int64) - 1, tgt.lengths.astype(np.int64) - 1
         # For each target token: its position, and the start and length of its source.
         tgt_place = _count_up(tgt_lengths)
         src_start = np.repeat(np.cumsum(src_lengths) - src_lengths, tgt_lengths)
@@ -148,8 +148,8 @@ class _Grid:
             tgt_of_cell,
             np.exp(-_TENSION * np.abs(off_diagonal)),
             np.cumsum(src_length) - src_length,
-            np.concatenate(src).astype(np.int64),
-            np.concatenate(tgt).astype(np.int64),
+            src.ids.astype(np.int64),
+            tgt.ids.astype(np.int64),
         )
 
     def keys(self, tgt_vocab_size: int) -> Integers:

@@ -57,10 +57,8 @@ def write_pairs(
         for table in track(tables_of(pairs), "encoding", unit="pairs", total=len(pairs), size=len):
             rows = slice(start, start + len(table))
             start = rows.stop
-            src, tgt = (
-                EncodedSentences.of(tokenizer.encode_batch(table[side].to_pylist()))
-                for side, tokenizer in zip(("src", "tgt"), tokenizers, strict=True)
-            )
+            src = EncodedSentences.of(tokenizers[0].encode_batch(table["src"].to_pylist()))
+            tgt = EncodedSentences.of(tokenizers[1].encode_batch(table["tgt"].to_pylist()))
             if max_length is not None:
                 is_empty = np.minimum(src.lengths, tgt.lengths) == 1
                 is_long = ~is_empty & (np.maximum(src.lengths, tgt.lengths) > max_length)

@@ -137,7 +137,7 @@ class BatchStream:
             micro_batches = [self.batch_of(epoch, batch).without_labels()]
         if self._is_pinned:
             micro_batches = [micro_batch.pin_memory() for micro_batch in micro_batches]
-        num_target_tokens = sum(int(pairs.tgt.lengths[batches[number]].sum()) for number in range(batch, end))
+        num_target_tokens = int(pairs.tgt.lengths[np.concatenate(batches[batch:end])].sum())
         return StepBatches(
             micro_batches, num_target_tokens, (epoch + 1, 0) if end == len(batches) else (epoch, end)
         )

@@ -274,8 +274,7 @@ def _built_in(config: DataConfig) -> Source:
     sizes: dict[Split, int] = {"train": num_train_pairs, "validation": 500, "test": 1_000}
     if path == PRIMER and num_train_pairs > MAX_TRAIN_PAIRS:
         raise DataError(
-            f"{PRIMER} has {MAX_TRAIN_PAIRS:,} training pairs, but data.num_train_pairs is "
-            f"{num_train_pairs:,}: lower it."
+            f"{PRIMER} has {MAX_TRAIN_PAIRS:,} training pairs, but no more: lower data.num_train_pairs."
         )
     swapped = path == PRIMER and config.src == "de"
 
