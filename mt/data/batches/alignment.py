@@ -110,8 +110,8 @@ def _aligned(pairs: EncodedPairs, lexicon: Lexicon) -> Iterator[Places]:
 
 
 def _num_cells(pairs: EncodedPairs) -> Integers:
-    """The cells of each pair, without EOS, which the lengths include."""
-    return (pairs.src.lengths.astype(np.int64) - 1) * (pairs.tgt.lengths - 1)
+    """The cells of each pair."""
+    return np.diff(pairs.src.offsets) * np.diff(pairs.tgt.offsets)
 
 
 @dataclass(frozen=True)
@@ -133,10 +133,10 @@ class _Grid:
     def of(cls, pairs: EncodedPairs, indices: Integers) -> Self:
         """The cells of the pairs at ``indices``; no sentence is empty."""
         src, tgt = pairs.select(indices)
-        src_lengths, tgt_lengths = src.lengths.astype(np.int64) - 1, tgt.lengths.astype(np.int64) - 1
+        src_lengths, tgt_lengths = np.diff(src.offsets), np.diff(tgt.offsets)
         # For each target token: its position, and the start and length of its source.
         tgt_place = _count_up(tgt_lengths)
-        src_start = np.repeat(np.cumsum(src_lengths) - src_lengths, tgt_lengths)
+        src_start = np.repeat(src.offsets[:-1], tgt_lengths)
         src_length = np.repeat(src_lengths, tgt_lengths)
         # For each cell:
         tgt_of_cell = np.repeat(np.arange(len(src_length)), src_length)
