@@ -5,7 +5,7 @@ import numpy.typing as npt
 import tokenizers
 from tokenizers import decoders
 
-from mt.data.batches.pairs import EncodedSentences, Ids
+from mt.data.batches.pairs import EncodedSentences
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.tokenizers.train import PIECES, TO_BYTES
 from mt.data.tokenizers.word_level import SPACE_MARK
@@ -48,18 +48,17 @@ class BpeDropout:
         if not len(self._keys):
             # Nothing is ever merged, as in a vocabulary that is full of single characters.
             return sentences
-        rows = range(len(sentences))
+        rows = np.arange(len(sentences))
         blocks = [rows[start : start + _BLOCK_SIZE] for start in range(0, len(rows), _BLOCK_SIZE)]
         segmented = []
         for block in track(blocks, "BPE-dropout", unit="sentences", total=len(rows), size=len):
-            offsets = sentences.offsets[block.start : block.stop + 1]
-            tokens = sentences.ids[offsets[0] : offsets[-1]]
-            segmented.append(self._segment(tokens, np.diff(offsets), generator))
+            segmented.append(self._segment(sentences.select(block), generator))
         ids, lengths = zip(*((block.ids, block.lengths) for block in segmented), strict=True)
         return EncodedSentences(np.concatenate(ids), np.concatenate(lengths))
 
-    def _segment(self, tokens: Ids, lengths: _Array, generator: np.random.Generator) -> EncodedSentences:
-        """Segment concatenated sentences of ``lengths`` tokens."""
+    def _segment(self, sentences: EncodedSentences, generator: np.random.Generator) -> EncodedSentences:
+        """Segment all of these sentences at a time."""
+        tokens, lengths = sentences.ids, np.diff(sentences.offsets)
         spelt = self._spellings.select(tokens)
         symbols = spelt.ids.astype(np.int64)
         sentence = np.repeat(np.repeat(np.arange(len(lengths)), lengths), spelt.lengths - 1)
