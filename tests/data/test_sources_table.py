@@ -105,6 +105,8 @@ REFUSED: list[tuple[Files, str, dict[str, str], str]] = [
     ({"train.csv": "en,de\na,b\nc,d,e\n"}, "", {}, r"line 3: there are more cells .* \(3 instead of 2\)"),
     ({"train.csv": 'en,de\na,b\n"never closed,d\ne,f\n'}, "", {},
      "line 3: the row that begins here .*doubled"),
+    ({"train.csv": 'en,de\n"No,b\n' + "c,d\n" * 8 + 'Yes",b\n'}, "", {},
+     "line 2: a cell that begins here ends only in line 11, .* 8 rows"),
     ({"train.tsv": "en\tde\na\nb\tc\n"}, "", {},
      r"\.tsv, line 2: there are fewer cells .*skip_bad_rows=true"),
     ({"train.tsv": "en\tde\ten\na\tb\tc\n"}, "", {}, "several columns 'en': rename"),
@@ -187,6 +189,8 @@ NOT_TEXT: dict[str, tuple[bytes, str]] = {
     "UTF-16": ("A dog.\n".encode("utf-16"), "is in UTF-16, .*iconv -f UTF-16 "),
     "UTF-16 without a mark": ("A dog.\n".encode("utf-16-le"), "is in UTF-16, .*iconv -f UTF-16LE "),
     "SRT": (SRT.encode(), "is subtitles, .*grep -vE"),
+    "times": (b"[00:00:00.000 --> 00:00:02.000]  A dog.\n", "is subtitles, .*take out the times"),
+    "SSA": (b"[Script Info]\nTitle: x\n", r"is subtitles, .*\{9\}"),
     "VTT": (b"WEBVTT\n\n00:01.000 --> 00:04.000\nA dog.\n", "is subtitles, "),
     "PO": (b'# made by hand\n#\nmsgid ""\nmsgstr ""\n', "is a PO file, .*msgcat"),
 }

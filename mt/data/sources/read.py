@@ -29,6 +29,7 @@ CHARACTERS: dict[Delimiter, str] = {"tab": "\t", "comma": ",", "semicolon": ";",
 
 # Of parquet, in which a few kilobytes may stand for a thousand rows of megabytes.
 ROWS_AT_ONCE = 128
+_MOST_ROWS_IN_CELLS = 5
 # csv's own limit of 131,072 is too low for some corpora.
 csv.field_size_limit(MAX_LINE_BYTES)
 
@@ -300,6 +301,15 @@ def _rows_of_cells(path: Path, delimiter: Delimiter, *, is_quoted: bool) -> Iter
     number = 1
     try:
         for cells in reader:
+            # Lines within a cell are no rows, unless a quotation mark in the text has swallowed rows.
+            inside = [line for cell in cells for line in cell.split("\n")[1:-1]]
+            num_rows = sum(line.count(character) == len(cells) - 1 for line in inside)
+            if num_rows > _MOST_ROWS_IN_CELLS and num_rows > len(inside) / 2:
+                raise DataError(
+                    f"{path}, line {number}: a cell that begins here ends only in line {reader.line_num}, "
+                    f"and holds what look like {num_rows} rows. Double the mark if it is text, or name "
+                    "a table without quoting .tsv."
+                )
             if cells:
                 yield number, cells
             number = reader.line_num + 1

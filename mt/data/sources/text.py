@@ -31,12 +31,14 @@ MAX_LINE_BYTES = 2**28
 MAX_SENTENCE_BYTES = 10_000_000
 
 _START = rb"(\xef\xbb\xbf)?\s*+"
-_MARKUP = _START + rb"(?=<(\?xml|!doctype|tmx|xliff|mteval|[st]stset|(src|ref)set|doc|url|html)\b)"
+_MARKUP = _START + rb"(?=<(\?xml|!doctype|tmx|xliff|mteval|[st]stset|(src|ref)set|doc|url|html|resources)\b)"
 _OFFICE_MARKS = rb"(word/|xl/|\[Content_Types|mimetypeapplication/vnd)"
 _OFFICE = ("a PDF or office document", "save it as plain text, in UTF-8")
 _TO_SEGMENTS = "take out the segments: sed -n 's|.*<seg[^>]*>\\(.*\\)</seg>.*|\\1|p' {0} > {0}.txt"
 _TO_MESSAGES = "take out the texts: msgcat --no-wrap {0} | sed -n 's|^msgid \"\\(..*\\)\"$|\\1|p' > {0}.txt"
 _TO_SUBTITLES = "take out the text: tr -d '\\r' < {0} | grep -vE '^([0-9]*|WEBVTT.*)$|-->' > {0}.txt"
+_TO_UNTIMED = "take out the times: sed -E 's/^\\[[^]]*\\] *//' {0} > {0}.txt"
+_TO_DIALOGUE = "take out the text: sed -nE 's/^Dialogue: ([^,]*,){{9}}//p' {0} > {0}.txt"
 _TO_FIRST_CELLS = "import csv, sys; [print(row[0]) for row in csv.reader(sys.stdin, delimiter='{}')]"
 _TO_TABLE = (
     'make a table of it, with its languages in data.columns=1,2: python3 -c "import sys, '
@@ -62,6 +64,8 @@ _NOT_TEXT = {
     ),
     _MARKUP: ("XML or HTML", "write its sentences into a text file, one per line"),
     _START + rb"(\d+\s+\d\d:\d\d:\d\d[,.]\d{3} -->|WEBVTT\b)": ("subtitles", _TO_SUBTITLES),
+    _START + rb"\[(\d\d:)?\d\d:\d\d[,.]\d{2,3}( -->|\])": ("subtitles", _TO_UNTIMED),
+    _START + rb"\[Script Info\]": ("subtitles", _TO_DIALOGUE),
     _START + rb'(#[^\n]*\n\s*)*msgid\s+"': ("a PO file", _TO_MESSAGES),
 }
 _JSON = _START + rb'(\[?\s*\{\s*"[^"\n]*"\s*:|\[\s*"([^"\\\n]|\\.)*"\s*,\s*")'
