@@ -15,7 +15,7 @@ from unicodedata import normalize
 from mt.cli.logs import STDIN, invite_typing
 from mt.cli.options import on_one_line
 from mt.data.sources.text import GZIP, STDIN_NAME, lines_of, why_not_text
-from mt.display import counted, one_line, progress
+from mt.display import counted, one_line, progress, shown
 from mt.errors import DataError, LinesError
 
 if TYPE_CHECKING:
@@ -47,10 +47,12 @@ def read_dictionary(file: Path) -> dict[str, str]:
         if not any(parts):
             continue
         if len(parts) != 2 or not all(parts):
-            raise DataError(f"{file}, line {number} is not a word, a tab and its translation.")
+            raise DataError(f"{shown(file)}, line {number} is not a word, a tab and its translation.")
         source, target = normalize("NFC", parts[0]), parts[1]
         if entries.setdefault(source, target) != target:
-            raise DataError(f"{file}, line {number} translates {source!r} differently from an earlier line.")
+            raise DataError(
+                f"{shown(file)}, line {number} translates {source!r} differently from an earlier line."
+            )
     return entries
 
 

@@ -24,6 +24,7 @@ from mt.data.sources.source import (
     named_path,
 )
 from mt.data.sources.text import text_lines, unreadable
+from mt.display import shown
 from mt.errors import ConfigError, DataError
 
 PREFIX = "builtin:"
@@ -152,8 +153,8 @@ def _part(path: Path, config: DataConfig) -> Part:
         return parallel
     next(text_lines(path), None)  # What is not text says more about itself.
     raise DataError(
-        f"{path} has no extension that shows its format: use {', '.join(TABLE_FORMATS)} (and .gz), two files "
-        f".{config.src} and .{config.tgt} or any two, as data.path: SOURCE.txt,TARGET.txt, or set "
+        f"{shown(path)} has no extension that shows its format: use {', '.join(TABLE_FORMATS)} (and .gz), two "
+        f"files .{config.src} and .{config.tgt} or any two, as data.path: SOURCE.txt,TARGET.txt, or set "
         "data.delimiter to what separates the sides on each line, such as tab."
     )
 
@@ -173,13 +174,14 @@ def _folder_splits(folder: Path, config: DataConfig) -> dict[Split, list[Part]]:
             if parallel := _parallel(stem, config):
                 corpora[stem] = {"train": [parallel]}
     if len(corpora) > 1:
-        raise DataError(f"{folder} contains several corpora. Choose one as data.path: {', '.join(corpora)}.")
+        names = ", ".join(map(shown, corpora))
+        raise DataError(f"{shown(folder)} contains several corpora. Choose one as data.path: {names}.")
     if corpora and not splits:
         return next(iter(corpora.values()))
     contents = listed(entry.name + "/" * entry.is_dir() for entry in inside)
     raise DataError(
-        f"{folder} contains no training split that can be read: name it train.jsonl (.parquet, .csv, .tsv), "
-        f"or train.{config.src} and train.{config.tgt}, or choose a file. The folder contains "
+        f"{shown(folder)} contains no training split that can be read: name it train.jsonl (.parquet, .csv, "
+        f".tsv), or train.{config.src} and train.{config.tgt}, or choose a file. The folder contains "
         f"{contents or 'no files'}."
     )
 
@@ -205,7 +207,7 @@ def _named_splits(folder: Path, config: DataConfig) -> dict[Split, list[Part]]:
         forms = {form: forms[form] for form in forms if not form.lower().startswith(OTHER_SETS)} or forms
         if len(forms) > 1:
             where = " or ".join(parts[0].where for parts in forms.values())
-            raise DataError(f"{folder} contains the {split} split more than once: keep only {where}.")
+            raise DataError(f"{shown(folder)} contains the {split} split more than once: keep only {where}.")
         for parts in forms.values():
             splits[split] = parts
     return splits
@@ -242,7 +244,7 @@ def unread_files(config: DataConfig) -> Iterator[str]:
                 stem, suffix = _stem_and_suffix(file, source_config)
                 names = " or ".join(f"{split}{suffix}" for split in free)
                 remedy = f"name it {names}" if names else "add it to the training text by data.mix"
-                yield f"{file if suffix else file.with_name(stem)} is not read: {remedy}."
+                yield f"{shown(file if suffix else file.with_name(stem))} is not read: {remedy}."
 
 
 def _parallel(stem: str, config: DataConfig) -> Part | None:
@@ -255,7 +257,9 @@ def _parallel(stem: str, config: DataConfig) -> Part | None:
     if src and tgt:
         return parallel_part(src, tgt)
     if src or tgt:
-        raise DataError(f"{src or tgt} has no counterpart: {names[1 if src else 0]} is missing.")
+        raise DataError(
+            f"{shown(src or tgt)} has no counterpart: {shown(names[1 if src else 0])} is missing."
+        )
     return None
 
 

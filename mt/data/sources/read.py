@@ -234,7 +234,7 @@ def _parquet_rows(path: Path, config: DataConfig) -> Iterator[tuple[int, Row | B
             yield from arrow_rows(file.iter_batches(batch_size=ROWS_AT_ONCE, columns=needed))
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{path}: the name of a column is not UTF-8 ({error}). Write the table again."
+            f"{shown(path)}: the name of a column is not UTF-8 ({error}). Write the table again."
         ) from None
     except (pyarrow.ArrowException, OSError) as error:
         raise unreadable(path, error) from None
@@ -306,7 +306,7 @@ def _rows_of_cells(path: Path, delimiter: Delimiter, *, is_quoted: bool) -> Iter
             num_rows = sum(line.count(character) == len(cells) - 1 for line in inside)
             if num_rows > _MOST_ROWS_IN_CELLS and num_rows > len(inside) / 2:
                 raise DataError(
-                    f"{path}, line {number}: a cell that begins here ends only in line {reader.line_num}, "
+                    f"{shown(path)}, line {number}: a cell that begins here ends only in line {reader.line_num}, "
                     f"and holds what look like {num_rows} rows. Double the mark if it is text, or name "
                     "a table without quoting .tsv."
                 )
@@ -315,6 +315,6 @@ def _rows_of_cells(path: Path, delimiter: Delimiter, *, is_quoted: bool) -> Iter
             number = reader.line_num + 1
     except csv.Error as error:
         raise DataError(
-            f"{path}, line {number}: the row that begins here is not valid CSV ({error}); "
+            f"{shown(path)}, line {number}: the row that begins here is not valid CSV ({error}); "
             f"inside a quoted cell each quotation mark must be doubled. A .tsv file needs no quoting."
         ) from None
