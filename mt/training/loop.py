@@ -5,9 +5,13 @@ from mt.training.train_state import TrainState
 
 
 def train(state: TrainState, session: Session) -> str | None:
-    """Train until the run is finished, and return why in words, or None if it is interrupted."""
+    """Train until the run is finished, and return why in words, or None if it is interrupted.
+
+    `state.step` zeroes the gradients, adds those of its batches (`mt.training.update.add_gradients`), and
+    changes the weights by AdamW (`update_weights`), with the learning rate of the step.
+    """
     finished = None
-    # Preparing an epoch and validating take so long that they are cut short.
+    # An interruption while an epoch is prepared or validated leaves the block, with nothing finished.
     with session.until_interrupted:
         session.catch_up(state)
         while (finished := session.finished(state)) is None and not session.stopping:

@@ -1,6 +1,6 @@
 """The training objective: cross-entropy with label smoothing, R-Drop, guided alignment.
 
-Training computes the first two by `mt.transformer.kernels`; here they are as one reads them.
+Training computes the first two by `mt.transformer.kernels`; the versions here are for reading.
 """
 
 import torch
@@ -19,8 +19,9 @@ def smoothed_cross_entropy(
 ) -> Tensor:
     """Project ``hidden`` ``(N, D)`` onto the vocabulary, and sum the loss over real tokens: ``()``, in nats.
 
-    The target has ``1 - smoothing`` for the label (section 5.4) and ``smoothing`` spread evenly. It is a sum,
-    because the caller divides by the real tokens of the whole step, however many micro-batches it has.
+    The target has ``1 - smoothing`` for the label (section 5.4) and ``smoothing`` spread evenly over all V
+    ids. It is a sum, because the caller divides by the real tokens of the whole step, however many
+    micro-batches it has.
     """
     log_probs = F.linear(hidden, weight, bias).log_softmax(-1)
     of_label = log_probs.gather(-1, labels[:, None])[:, 0]
@@ -37,9 +38,10 @@ def r_drop_loss(
     alpha: float,
     bias: Tensor | None = None,
 ) -> Tensor:
-    """Half of equation 4 of Liang et al. 2021, for two passes ``(2, N, D)`` with dropout of their own."""
+    """Half of equation 4 of Liang et al. 2021, for two passes ``(2, N, D)``, each with its own dropout."""
     losses = [smoothed_cross_entropy(each, weight, labels, smoothing, bias=bias) for each in hidden]
     log_p, log_q = F.linear(hidden[:, labels != PAD_ID], weight, bias).log_softmax(-1).unbind()
+    # KL(p || q) + KL(q || p).
     divergences: Tensor = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum()
     return (losses[0] + losses[1] + alpha / 2 * divergences) / 2
 
@@ -67,7 +69,7 @@ class Objective(nn.Module):
         self.guided_alignment = guided_alignment
         self.r_drop = r_drop
         self.fused_losses: kernels.FusedLosses | None = None
-        """What `mt.training.compiling` has compiled."""
+        """Compiled by `mt.training.compiling`, or None."""
 
     def forward(self, batch: Batch, smoothing: float) -> Tensor:
         """The summed label-smoothed cross-entropy over the real target tokens of the batch: ``()``.
@@ -104,5 +106,6 @@ class Objective(nn.Module):
         if decoded.alignment_scores is not None and passes.alignment is not None:
             guided = guided_alignment_loss(decoded.alignment_scores, passes.src_mask, passes.alignment)
             weighted = self.guided_alignment / num_passes * guided
+            # Its gradient only: the value added is zero.
             loss = loss + (weighted - weighted.detach())
         return loss

@@ -14,7 +14,7 @@ from mt.device import Precision
 def add_gradients(
     objective: nn.Module, batches: Iterable[Batch], smoothing: float, num_tokens: float, precision: Precision
 ) -> Tensor:
-    """Add to the parameters' gradients that of the mean loss per target token; return that loss ``()``.
+    """Add the gradient of the mean loss per target token to each ``parameter.grad``; return that loss ``()``.
 
     ``objective`` maps a batch to its summed loss. The sum is divided by the ``num_tokens`` of the whole step,
     so that several small batches give the gradient of the one batch that they make up.
@@ -43,12 +43,13 @@ def update_weights(
     """
     groups = [group for optimizer in optimizers for group in optimizer.param_groups]
     parameters = [parameter for group in groups for parameter in group["params"]]
-    # The norm is that of the true gradient.
+    # In fp16, gradients carry the scale of the loss, which is removed before their norm is measured.
     precision.unscale(optimizers)
     norm = clip_grad_norm_(parameters, clip_norm or math.inf)
     for group in groups:
         group["lr"] = learning_rate
     is_finite = loss.isfinite() & norm.to(loss.device).isfinite()
+    # On CUDA the optimizers themselves skip what is not finite.
     if precision.allow_update(optimizers, is_finite):
         for optimizer in optimizers:
             optimizer.step()

@@ -10,17 +10,17 @@ from mt.transformer import kernels
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float = 0.0) -> Tensor:
-    """Compute ``softmax(Q K^T / sqrt(K)) V`` (equation 1), with dropout on the weights.
+    """Compute ``softmax(Q K^T / sqrt(d_k)) V`` (equation 1), with dropout on the weights; d_k is K below.
 
-    From ``(B, H, Tq, K)`` queries and ``(B, H, Tk, K)`` keys and values: ``(B, H, Tq, K)``. Models compute it
-    by `kernels.attention`.
+    From ``(B, H, Tq, K)`` queries and ``(B, H, Tk, K)`` keys and values: ``(B, H, Tq, K)``. Models call
+    the faster `kernels.attention`.
     """
     weights = attention_weights(query, key, mask)
     return F.dropout(weights, dropout) @ value
 
 
 def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
-    """Compute ``softmax(Q K^T / sqrt(K))``: how much each query attends to each key.
+    """Compute ``softmax(Q K^T / sqrt(d_k))``: how much each query attends to each key.
 
     ``(B, H, Tq, Tk)``, where each row sums to 1, except that a row without any key to attend to is all zeros.
     The mask is boolean, or None if all attend to all.
@@ -47,7 +47,10 @@ class ScaledDotProductAttention(nn.Module):
         self.dropout = dropout
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: kernels.Mask) -> Tensor:
-        """Attend with ``(B, H, Tq, K)`` queries over ``(B, H, Tk, K)`` keys and values: ``(B, H, Tq, K)``."""
+        """Attend with ``(B, H, Tq, K)`` queries over ``(B, H, Tk, K)`` keys and values: ``(B, H, Tq, K)``.
+
+        The mask is boolean, or what the kernel takes in its place: a bias, ``causal``, or None for no mask.
+        """
         return kernels.attention(query, key, value, mask, self.dropout if self.training else 0.0)
 
 
@@ -75,7 +78,7 @@ class MultiHeadAttention(nn.Module):
         self.output = kernels.Linear(d_model, d_model, bias=bias)
 
     def forward(self, x: Tensor, memory: Tensor, mask: kernels.Mask) -> Tensor:
-        """Let each position of ``x`` ``(B, Tq, D)`` attend to ``memory`` ``(B, Tk, D)``, perhaps itself."""
+        """Let each position of ``x`` ``(B, Tq, D)`` attend to ``memory`` ``(B, Tk, D)``, perhaps ``x``."""
         if memory is x:
             queries, keys, values = kernels.Linear.project_jointly(x, self.query, self.key, self.value)
         else:
@@ -104,7 +107,8 @@ class MultiHeadAttention(nn.Module):
     def alignment_scores(self, x: Tensor, keys: Tensor) -> Tensor:
         """Score how well keys of the first head ``(B, Tk, K)`` match each position of ``x`` ``(B, Tq, D)``.
 
-        The scores are those before mask and softmax, ``(B, Tq, Tk)`` in float32 or higher.
+        For guided alignment. The scores are those before mask and softmax, ``(B, Tq, Tk)`` in float32 or
+        higher.
         """
         queries = self.query.first_outputs(x, keys.size(-1))
         # In float32 even under autocast: the product is small, and has another shape in each batch.

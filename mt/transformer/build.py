@@ -19,7 +19,7 @@ def build_transformer(
 
     ``max_length`` is the number of tokens in the longest sentence, on either side.
     """
-    # Each of its fields is an option of the same name.
+    # Each field of `LayerFactory` is an option of the same name.
     factory = LayerFactory(**{field.name: getattr(config, field.name) for field in fields(LayerFactory)})
     tgt_tokens = nn.Embedding(tgt_vocab_size, config.d_model)
     src_tokens = tgt_tokens if config.share_embeddings else nn.Embedding(src_vocab_size, config.d_model)
@@ -40,11 +40,11 @@ def initialise(model: nn.Module, std: float | None) -> None:
     """Draw the initial weights.
 
     ==================  =====================================================================
-    linear weights      Xavier uniform (Glorot and Bengio 2010), which keeps the variance
-    embeddings          normal with variance 1/D: times sqrt(D) they are as large as the
-                        positions that are added to them, and tied logits start near 1
+    linear weights      Xavier uniform (Glorot and Bengio 2010), which roughly keeps the variance
+    embeddings          normal with variance 1/D: times sqrt(D) they are about as large as the
+                        positions that are added to them, and tied logits have a variance near 1
     biases              0
-    layer norms         gain 1, bias 0
+    layer norms         torch's default: gain 1, bias 0
     ==================  =====================================================================
 
     With ``std``, linear weights and embeddings are normal with this standard deviation instead.

@@ -60,7 +60,7 @@ class DecoderLayer(nn.Module):
         h = self.self_attention_residual.sublayer_input(x)
         keys, values = past.append(*self.self_attention.keys_and_values(h))
         x = self.self_attention_residual.add_output(x, self.self_attention.attend(h, keys, values, None))
-        # The N rows of a sentence attend to the same source, like the positions of one translation.
+        # The R / B rows of a sentence share its source: they are viewed as target positions, (B, R / B, D).
         h = self.cross_attention_residual.sublayer_input(x).view(len(src_mask), -1, x.size(-1))
         scores = None
         if with_alignment:
@@ -74,7 +74,7 @@ class DecoderLayer(nn.Module):
 class Decoder(nn.Module):
     """A stack of ``num_layers`` layers of the same shape.
 
-    Its alignment scores are those of the last layer, where the next word is already determined.
+    Its alignment scores are those of the last layer, where the next word is mostly determined.
     """
 
     def __init__(self, factory: LayerFactory, num_layers: int) -> None:

@@ -40,8 +40,8 @@ class Embedding(nn.Module):
         self.word_dropout = kernels.Dropout(word_dropout)
         self.dropout = kernels.Dropout(dropout)
         self.max_length = max_length
-        # Computed on demand, only as long as the sentences need, and therefore not saved. On a device
-        # also in a model that is built without memory.
+        # Computed on demand, only as long as the sentences need, and therefore not saved. It is a real
+        # tensor even in a model on the meta device.
         empty = torch.empty(0, tokens.embedding_dim, device="cpu")
         self.register_buffer("positions", empty, persistent=False)
 
@@ -55,10 +55,11 @@ class Embedding(nn.Module):
             raise ValueError(f"position {end - 1} is beyond the {self.max_length} positions of the model")
         if end > len(table):
             length = min(self.max_length, max(end, 2 * len(table), _FIRST_POSITIONS))
-            # Training may use a table that was computed in validation.
+            # Not as an inference tensor, which training could not use after a validation computed it.
             with torch.inference_mode(mode=False):
                 table = positional_encoding(length, table.size(1)).to(self.tokens.weight)
                 self.positions = table
+        # Word dropout zeroes the scale of a token, and with it the whole embedding.
         scales = self.word_dropout(self.tokens.weight.new_full((*ids.shape, 1), self.scale))
         embedded: Tensor = self.dropout(self.tokens(ids) * scales + table[start:end])
         return embedded

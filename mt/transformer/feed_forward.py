@@ -20,8 +20,8 @@ def feed_forward(
 ) -> Tensor:
     """Compute ``max(0, x W1 + b1) W2 + b2`` (equation 2), with any activation, and dropout after it.
 
-    Each position of ``(B, T, D)`` is transformed by itself. Models compute it by
-    `kernels.feed_forward`.
+    Each position of ``(B, T, D)`` is transformed by itself. Models call the
+    faster `kernels.feed_forward`.
     """
     output: Tensor = outer(dropout(activation(inner(x))))
     return output

@@ -13,8 +13,9 @@ from mt.transformer.feed_forward import Activation, FeedForward
 class Residual(nn.Module):
     """A residual connection around a sub-layer, with dropout and layer norm (sections 3.1 and 5.4).
 
-    The paper uses post-norm. Pre-norm keeps the residual path free of norms from bottom to top, which makes
-    training more stable (Xiong et al. 2020), and needs one more norm at the top of the stack.
+    Post-norm, as in the paper, is ``LayerNorm(x + Sublayer(x))``; pre-norm is ``x + Sublayer(LayerNorm(x))``,
+    which keeps the residual path free of norms and training more stable (Xiong et al. 2020), but needs one
+    more norm at the top of the stack.
     """
 
     def __init__(self, d_model: int, *, dropout: float, norm_first: bool, bias: bool = True) -> None:
@@ -28,12 +29,12 @@ class Residual(nn.Module):
         return self.add_output(x, sublayer(self.sublayer_input(x)))
 
     def sublayer_input(self, x: Tensor) -> Tensor:
-        """What the sub-layer reads: ``x``, with pre-norm normalised."""
+        """The input of the sub-layer: ``x``, which pre-norm normalises first."""
         normalised: Tensor = self.norm(x) if self.norm_first else x
         return normalised
 
     def add_output(self, x: Tensor, output: Tensor) -> Tensor:
-        """Add the output of the sub-layer to ``x``, with post-norm normalised."""
+        """Add the sub-layer's output to ``x``; post-norm then normalises the sum."""
         x = x + self.dropout(output)
         return x if self.norm_first else self.norm(x)
 
@@ -53,7 +54,7 @@ class LayerFactory:
     bias: bool = True
 
     def attention(self) -> MultiHeadAttention:
-        """Make a multi-head attention of this shape (section 3.2)."""
+        """Make a multi-head attention module of this shape (section 3.2)."""
         return MultiHeadAttention(
             self.d_model, self.num_heads, dropout=self.attention_dropout, bias=self.bias
         )

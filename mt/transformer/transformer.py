@@ -58,13 +58,13 @@ class Transformer(nn.Module):
         return decoded
 
     def start_cache(self, memory: Tensor, src_mask: Tensor) -> DecoderCache:
-        """Return a cache without tokens over memory ``(B, S, D)``, for one row for each sentence."""
+        """Return a cache without tokens over memory ``(B, S, D)``, with one row for each sentence."""
         return self.decoder.start_cache(memory, src_mask)
 
     def decode_step(
         self, ids: Tensor, cache: DecoderCache, *, with_alignment: bool = False
     ) -> tuple[Tensor, Tensor | None]:
-        """Decode the newest token of each row ``(R,)``, by which the cache grows.
+        """Decode the newest token of each row ``(R,)``; the cache grows by it.
 
         It returns the logits ``(R, V)`` of the next token, and if requested its alignment scores ``(R, S)``.
         """
@@ -72,7 +72,7 @@ class Transformer(nn.Module):
         decoded = self.decoder.decode_step(x, cache, with_alignment=with_alignment)
         scores = decoded.alignment_scores
         if scores is not None:
-            # The rows of a sentence share its mask.
+            # (B, R / B, S): the rows of a sentence share its mask.
             scores = mask_scores(scores, cache.src_mask[:, 0]).flatten(0, 1)
         return self.project(decoded.hidden[:, 0]), scores
 
@@ -82,5 +82,5 @@ class Transformer(nn.Module):
         return logits
 
     def weights(self) -> dict[str, Tensor]:
-        """Return every parameter by its first name; tied parameters appear once."""
+        """Return every parameter by the name under which it first occurs; tied parameters appear once."""
         return {name: parameter.detach() for name, parameter in self.named_parameters()}

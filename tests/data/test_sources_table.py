@@ -106,7 +106,7 @@ REFUSED: list[tuple[Files, str, dict[str, str], str]] = [
     ({"train.csv": 'en,de\na,b\n"never closed,d\ne,f\n'}, "", {},
      "line 3: the row that begins here .*doubled"),
     ({"train.csv": 'en,de\n"No,b\n' + "c,d\n" * 8 + 'Yes",b\n'}, "", {},
-     "line 2: a cell that begins here ends only in line 11, .* 8 rows"),
+     "line 2: a cell that begins here ends in line 11 .* 8 rows"),
     ({"train.tsv": "en\tde\na\nb\tc\n"}, "", {},
      r"\.tsv, line 2: there are fewer cells .*skip_bad_rows=true"),
     ({"train.tsv": "en\tde\ten\na\tb\tc\n"}, "", {}, "several columns 'en': rename"),

@@ -1,8 +1,8 @@
 """Batches: sentence pairs that are padded, shifted and masked.
 
 In all of `data` a sentence is its raw ids, with neither BOS nor EOS, which are added here. The *length* of a
-sentence counts one of them, so that it is the number of positions that the sentence takes in `src_ids`, in
-`tgt_ids` and in `labels`.
+sentence is the number of its ids plus one, EOS or BOS: the positions that it takes in `src_ids`, in `tgt_ids`
+and in `labels`.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -36,6 +36,7 @@ class Batch:
     alignment: Tensor | None = None
     """``(B, T)``, the source position that each label translates, or -1."""
     has_src_padding: bool = True
+    """False lets attention do without a source mask."""
     dropout_seed: int | None = None
     """The seed that training sets in torch before it computes the batch."""
 
@@ -60,14 +61,14 @@ class Batch:
         return self._each(Tensor.pin_memory)
 
     def repeated(self, times: int) -> Self:
-        """All rows, repeated ``times`` times as a whole."""
+        """All rows, repeated ``times`` times as a whole, for R-Drop."""
         if times == 1:
             return self
         rows = self._each(lambda tensor: torch.cat([tensor] * times))
         return replace(rows, num_target_tokens=times * self.num_target_tokens)
 
     def without_labels(self) -> Self:
-        """The batch with nothing to predict: its loss and its gradient are zero."""
+        """The batch with nothing to predict, for a process that has none of its own: its gradient is zero."""
         return replace(
             self,
             labels=torch.full_like(self.labels, PAD_ID),
@@ -129,8 +130,7 @@ def collate(src: Sentences, tgt: Sentences, places: Sentences | None = None) -> 
     src, tgt = _encoded(src), _encoded(tgt)
     src_ids, alignment = pad(src, last=EOS_ID), None
     if places is not None:
-        # EOS of a target is aligned with EOS of its source, padding with nothing: up and down again, because
-        # `pad` fills with zeros.
+        # EOS is aligned with EOS. `pad` fills with 0, so positions count from 1 in it: padding becomes -1.
         rows = zip(src, places, strict=True)
         alignment = pad([[*(place + 1 for place in row), len(ids) + 1] for ids, row in rows]) - 1
     return Batch(

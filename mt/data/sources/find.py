@@ -153,8 +153,8 @@ def _part(path: Path, config: DataConfig) -> Part:
         return parallel
     next(text_lines(path), None)  # What is not text says more about itself.
     raise DataError(
-        f"{shown(path)} has no extension that shows its format: use {', '.join(TABLE_FORMATS)} (and .gz), two "
-        f"files .{config.src} and .{config.tgt} or any two, as data.path: SOURCE.txt,TARGET.txt, or set "
+        f"{shown(path)} has no extension that shows its format: use {', '.join(TABLE_FORMATS)} (and .gz), "
+        f"two files .{config.src} and .{config.tgt} or any two, as data.path: SOURCE.txt,TARGET.txt, or set "
         "data.delimiter to what separates the sides on each line, such as tab."
     )
 
@@ -257,9 +257,8 @@ def _parallel(stem: str, config: DataConfig) -> Part | None:
     if src and tgt:
         return parallel_part(src, tgt)
     if src or tgt:
-        raise DataError(
-            f"{shown(src or tgt)} has no counterpart: {shown(names[1 if src else 0])} is missing."
-        )
+        missing = shown(names[1 if src else 0])
+        raise DataError(f"{shown(src or tgt)} has no counterpart: {missing} is missing.")
     return None
 
 

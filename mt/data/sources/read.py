@@ -306,7 +306,7 @@ def _rows_of_cells(path: Path, delimiter: Delimiter, *, is_quoted: bool) -> Iter
             num_rows = sum(line.count(character) == len(cells) - 1 for line in inside)
             if num_rows > _MOST_ROWS_IN_CELLS and num_rows > len(inside) / 2:
                 raise DataError(
-                    f"{shown(path)}, line {number}: a cell that begins here ends only in line {reader.line_num}, "
+                    f"{shown(path)}, line {number}: a cell that begins here ends in line {reader.line_num} "
                     f"and holds what look like {num_rows} rows. Double the mark if it is text, or name "
                     "a table without quoting .tsv."
                 )

@@ -1,4 +1,4 @@
-"""Fast forms of plain operations, each with the same signature as the plain one."""
+"""Fast forms of plain operations, each with the signature of the plain one and perhaps more arguments."""
 
 from mt.transformer.kernels.attention import Mask, attention, masks_for_kernel
 from mt.transformer.kernels.cross_entropy import (
