@@ -50,7 +50,7 @@ def _explain(error: Exception) -> tuple[int, str]:
     if isinstance(error, OSError):
         # Such as a full disk. Typer handles a closed output pipe.
         return 2, f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or error}."
-    if isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("mt."):
+    if isinstance(error, ModuleNotFoundError) and error.name in ("torch", "datasets", "huggingface_hub"):
         return 2, (
             f"this needs {error.name}, which is not installed here: install mt as docs/installing.md says. "
             "Without it, a run is translated, scored and served that was converted elsewhere."

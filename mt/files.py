@@ -29,8 +29,8 @@ def special_file(path: Path) -> str | None:
 
 
 def read_bytes(path: Path, *, max_bytes: int) -> bytes:
-    """The content of a file; of a pipe or device, reading might never end."""
-    if special := special_file(path):
+    """The content of a file, or of a pipe; of a device, reading might never end."""
+    if (special := special_file(path)) not in (None, "a pipe"):
         raise OSError(errno.EINVAL, f"it is {special}, not a file", str(path))
     with path.open("rb") as file:
         # In blocks, because reading reserves memory for as much as it is asked for.

@@ -45,7 +45,7 @@ def compare(
     show_logs()
     systems = [options.named_run(system) for system in systems]
     for system in systems:
-        if not system.exists():
+        if not system.exists() and not system.suffix:
             options.find_run(system)
     if not 2 <= len(systems) <= len(ascii_uppercase):
         raise ConfigError(f"give 2 to {len(ascii_uppercase)} systems to compare, not {len(systems)}.")

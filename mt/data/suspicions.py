@@ -26,10 +26,10 @@ _FORMS = (
     (r"^\s*<[^<>]+>\s*$", 0.01, "are tags", "take them out of both sides"),
     (r"^\s*<(\w+)[^<>]*>[^<>]+</\1>\s*$", 0.01, "are each in a tag", "take it out: sed -E 's/<[^<>]*>//g'"),
     (_ENTITY, 0.01, "have HTML's names of characters", "set cleaning.unescape_html, or write them out"),
-    (r"\S+@@(?= \S)", 0.05, "have subword marks (@@)", "join them: sed -E 's/@@( |$)//g'"),
+    (r"\w@@(?= \S)", 0.05, "have subword marks (@@)", "join them: sed -E 's/@@( |$)//g'"),
     (r"(?:^| )\u2581\S+", 0.05, "have subword marks (\u2581)", "join them: sed 's/ //g; s/\u2581/ /g'"),
     (r'^"[^"]*(?:""[^"]*)+"$', 0.01, "are quoted cells", "name the table .csv, which is read with quoting"),
-    (r"\w+ [.,](?= |$)", 0.5, "are tokenized", "undo it, as by sacremoses -l LANGUAGE detokenize"),
+    (r"\w [.,](?= |$)", 0.5, "are tokenized", "undo it, as by sacremoses -l LANGUAGE detokenize"),
 )
 
 # Without languages in several scripts, such as Serbian, Kazakh and Punjabi.
@@ -162,8 +162,8 @@ def _shift_warnings(name: str, sample: list[list[str]]) -> Iterator[str]:
 def sample_of(pairs: datasets.Dataset, form: TextForm) -> list[list[str]]:
     """The beginnings of sources and targets in this form: stretches of neighbours, spread evenly."""
     step = len(pairs) // (_STRETCH * _MOST_STRETCHES) + 1
-    indices = np.arange(len(pairs))
-    rows = pairs.select(indices[indices // _STRETCH % step == 0])
+    starts = range(0, len(pairs), _STRETCH * step)
+    rows = pairs.select([row for start in starts for row in range(start, min(start + _STRETCH, len(pairs)))])
     # One after the other, because any may be long.
     sides = ([row[side][:_CHARACTERS_LOOKED_AT] for row in rows] for side in ("src", "tgt"))
     return [form.rewrite(texts) for texts in sides]

@@ -119,7 +119,7 @@ def preflight(
     longest = int(max(src_lengths.max(), tgt_lengths.max()))
     warnings = [
         *corpus_warnings(config, corpus),
-        *warn_of_held_out_pairs(config, corpus),
+        *warn_of_held_out_pairs(corpus),
         *warn_of_vocabulary(config, unknown, num_running_words(text.train) * text.scale),
         *warn_of_text(config, text, dropped["too long"] / len(text.train), longest),
         *warn_of_schedule(plan),

@@ -105,7 +105,7 @@ def propose_config(data: DataConfig, minutes: float | None = None) -> Proposal:
             "Metric: chrF, because BLEU counts sequences of four words and no held-out target is that long."
         )
     summary = _summary(plan, sample)
-    warnings = [*small_splits(corpus), *warn_of_held_out_pairs(config, corpus)]
+    warnings = [*small_splits(corpus), *warn_of_held_out_pairs(corpus)]
     summary += [f"warning  {warning}" for warning in warnings]
     if minutes is None:
         notes.append("This budget is a proposal for a corpus of this size.")

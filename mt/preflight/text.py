@@ -141,7 +141,7 @@ def bleu_is_always_0(pairs: datasets.Dataset) -> bool:
     return not any(len(words(text)) >= 4 for text in evenly_spaced_pairs(pairs, MOST_EVALUATION_PAIRS)["tgt"])
 
 
-def warn_of_held_out_pairs(config: Config, corpus: Corpus) -> Iterator[str]:
+def warn_of_held_out_pairs(corpus: Corpus) -> Iterator[str]:
     """Splits that `mt evaluate` refuses for a missing target, or that training has seen."""
     for name in EVALUATION_SPLITS:
         pairs = corpus.by_name()[name]

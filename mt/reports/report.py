@@ -104,10 +104,12 @@ def render(
     # Where the files are on this disk says nothing to others.
     paths = [config.data.path, str(config.init_from.run), *(source.path for source in sources)]
     paths += [evaluation.data for evaluation in facts.evaluations]
-    folders = {str(Path(path).parent) for path in ",".join(paths).split(",")}
-    for folder in sorted(folders, key=len, reverse=True):
-        if folder.startswith(("/", "~")):
-            text = text.replace(f"{folder}/", "").replace(finalize(f"{folder}/"), "")
+    for path in ",".join(paths).split(","):
+        if path.startswith(("/", "~")):
+            for form in (path, finalize(path)):
+                # Not within the data of a picture.
+                parts = re.split(rf"(?<![\w/+]){re.escape(form)}(?![\w+])", text)
+                text = Path(path).name.join(parts)
     return text
 
 

@@ -73,7 +73,7 @@ def test_a_wrong_side_is_warned_of(
     [
         ('<seg id="1"> {} </seg>', "are each in a tag"),
         ('"The ""{}"" of yore"', "are quoted cells"),
-        ("an un@@ known {}", "(@@), such as un@@: join them: sed"),
+        ("an un@@ known {}", "(@@), such as n@@: join them: sed"),
         ("\u2581a \u2581{}", "(\u2581), such as \u2581a: join them: sed"),
         ("{} .", "are tokenized"),
         ('"{}"', None),

@@ -200,7 +200,9 @@ def test_corpora_that_no_split_takes_are_named(tmp_path: Path) -> None:
         "vaildation.jsonl is not read: name it validation.jsonl.",
     ]
     (tmp_path / "vaildation.jsonl").rename(tmp_path / "Validation.jsonl")
-    assert "devtest.jsonl is not read: add it to the training text" in next(unread_files(data))
+    assert "devtest.jsonl is not read: score it with mt evaluate" in next(unread_files(data))
+    write_jsonl(tmp_path / "training.jsonl", [("v", "w")])  # The usual name comes first.
+    assert pairs_of(load(tmp_path)) == PAIRS
     (tmp_path / "devtest.jsonl").rename(tmp_path / "test.jsonl")
     loading_fails(tmp_path, r"the test split more than once: .*Test\.jsonl or .*test\.jsonl")
 
@@ -307,6 +309,17 @@ def test_pairs_without_any_text_are_left_out_of_test_sets(
         test = load_split(DataConfig(path=str(tmp_path), src="en", tgt="de"), "test")
     assert list(test["src"]) == ["a", "", "d"]
     assert "1 pair empty on both sides" in caplog.text
+
+
+def test_rows_that_a_quotation_mark_swallows_are_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A cell may have lines, whose commas are text; where most look like rows, they may be some."""
+    file = tmp_path / "train.csv"
+    file.write_text('en,de\n"No,b\n' + "c,d\n" * 8 + 'Yes",b\n', encoding="utf-8")
+    with caplog.at_level(logging.WARNING):
+        check_sources(DataConfig(path=str(file), src="en", tgt="de"))
+    assert "train.csv, lines 2 to 11 are one cell, but look like rows" in caplog.text
 
 
 def test_folders_as_tools_leave_them(tmp_path: Path) -> None:

@@ -29,7 +29,8 @@ class LeakCheck:
         self._found = set[int]()
         for split, dataset in evaluation.items():
             src, tgt = (
-                pa.chunked_array([form.rewrite(dataset[side])], pa.large_string()) for side in ("src", "tgt")
+                pa.chunked_array([form.rewrite(dataset[:][side])], pa.large_string())
+                for side in ("src", "tgt")
             )
             self._known[split] = _hashes(src, tgt)
         self._all = {*chain(*chain(*self._known.values()))}

@@ -232,7 +232,7 @@ def unread_files(config: DataConfig) -> Iterator[str]:
         folders = {file.parent for file in read} if source.kind == "folder" else set[Path]()
         free = [split for split in SPLIT_NAMES if split not in source.splits]
         for file in sorted(file for folder in folders for file in folder.iterdir() if file.is_file()):
-            if file in read or file.suffix == ".json":
+            if file in read or file.suffix == ".json" or not any(_stem_and_suffix(file, source_config)):
                 continue
             try:
                 part = _part(file, source_config)
@@ -243,7 +243,7 @@ def unread_files(config: DataConfig) -> Iterator[str]:
                 read.update(part.files)
                 stem, suffix = _stem_and_suffix(file, source_config)
                 names = " or ".join(f"{split}{suffix}" for split in free)
-                remedy = f"name it {names}" if names else "add it to the training text by data.mix"
+                remedy = f"name it {names}" if names else "score it with mt evaluate --data"
                 yield f"{shown(file if suffix else file.with_name(stem))} is not read: {remedy}."
 
 

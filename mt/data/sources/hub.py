@@ -30,8 +30,8 @@ def hub_source(hub_id: str, config: DataConfig) -> Source:
         try:
             # Of the cells of a CSV file, null, NA and nan are text.
             loaded = datasets.load_dataset(hub_id, name, revision=revision, keep_default_na=False)
-        except (TypeError, ValueError):
-            # It has other files, which do not have this option.
+        except (TypeError, ValueError, datasets.exceptions.DatasetGenerationError):
+            # It has other files, which do not have this option, or numbers with empty cells among them.
             loaded = datasets.load_dataset(hub_id, name, revision=revision)
     # The cache files it by its commit: <corpus>/<configuration>/<version>/<commit>/..
     folders = [Path(file["filename"]).parent.name for split in loaded.values() for file in split.cache_files]

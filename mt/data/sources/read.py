@@ -5,6 +5,7 @@ A row has its sentences in two columns, or in two fields of a column ``translati
 
 import csv
 import json
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice, zip_longest
@@ -22,6 +23,8 @@ from mt.errors import DataError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+LOG = logging.getLogger(__name__)
 
 TABLE_FORMATS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 NESTED = "translation"
@@ -171,8 +174,10 @@ def _parallel_pairs(src_path: Path, tgt_path: Path) -> Iterator[NumberedPair]:
 
 def _json_rows(path: Path, config: DataConfig) -> Iterator[tuple[int, Row | BadRow]]:
     """An object on each line, or one list of objects."""
-    first = _parsed(next((line for _, line in text_lines(path) if line.strip()), "{}"))
-    _check_has_rows(first, columns_of(config), path)
+    begin = [*islice((line for _, line in text_lines(path) if line.strip()), 2)]
+    first = _parsed(begin[0]) if begin else {}
+    if len(begin) == 1:
+        _check_has_rows(first, columns_of(config), path)
     if not isinstance(first, dict) and (rows := _whole(path, config)) is not None:
         yield from enumerate(map(_object, rows), start=1)
         return
@@ -248,7 +253,7 @@ def _delimited_pairs(path: Path, config: DataConfig, *, is_quoted: bool) -> Iter
     are_numbers = config.columns is not None and are_positions(*columns)
     delimiter = config.delimiter
     # Excel's own line above the names.
-    named = [name for name, character in CHARACTERS.items() if begin == f"sep={character}"]
+    named = [name for name, character in CHARACTERS.items() if begin.strip('"') == f"sep={character}"]
     if named:
         delimiter = named[0]
     elif delimiter == "auto":
@@ -305,10 +310,9 @@ def _rows_of_cells(path: Path, delimiter: Delimiter, *, is_quoted: bool) -> Iter
             inside = [line for cell in cells for line in cell.split("\n")[1:-1]]
             num_rows = sum(line.count(character) == len(cells) - 1 for line in inside)
             if num_rows > _MOST_ROWS_IN_CELLS and num_rows > len(inside) / 2:
-                raise DataError(
-                    f"{shown(path)}, line {number}: a cell that begins here ends in line {reader.line_num} "
-                    f"and holds what look like {num_rows} rows. Double the mark if it is text, or name "
-                    "a table without quoting .tsv."
+                where = f"{shown(path)}, lines {number} to {reader.line_num}"
+                LOG.warning(
+                    "%s are one cell, but look like rows: if its quotation mark is text, double it.", where
                 )
             if cells:
                 yield number, cells

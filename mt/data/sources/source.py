@@ -20,7 +20,7 @@ SPLIT_NAMES: dict[Split, tuple[str, ...]] = {
     "test": ("test", "testing", "devtest"),
 }
 # Names that, beside another of their split, mean one more set.
-OTHER_SETS = ("eval", "devtest")
+OTHER_SETS = ("training", "development", "eval", "testing", "devtest")
 
 # The number of the line or row, counted from 1, the source and the target. The last two are not
 # checked yet: missing text is None, and a JSON file may contain a number instead of text.

@@ -65,7 +65,7 @@ _NOT_TEXT = {
     _MARKUP: ("XML or HTML", "write its sentences into a text file, one per line"),
     _START + rb"(\d+\s+\d\d:\d\d:\d\d[,.]\d{3} -->|WEBVTT\b)": ("subtitles", _TO_SUBTITLES),
     _START + rb"\[(\d\d:)?\d\d:\d\d[,.]\d{2,3}( -->|\])": ("subtitles", _TO_UNTIMED),
-    _START + rb"\[Script Info\]": ("subtitles", _TO_DIALOGUE),
+    _START + rb"\[Script Info\]\s*\n": ("subtitles", _TO_DIALOGUE),
     _START + rb'(#[^\n]*\n\s*)*msgid\s+"': ("a PO file", _TO_MESSAGES),
 }
 _JSON = _START + rb'(\[?\s*\{\s*"[^"\n]*"\s*:|\[\s*"([^"\\\n]|\\.)*"\s*,\s*")'
@@ -158,11 +158,13 @@ def _not_text(head: bytes, holds: Holds) -> tuple[str, str] | None:
         return None
     # What separates the columns in most lines; the last line may be cut.
     lines = [line for line in re.split(r"[\r\n]+", head.decode(errors="replace"))[:-1] if line.strip()]
-    for delimiter, fewest in {"\t": 2, ",": 5, ";": 5}.items():
-        # Unlike that of a table, the comma of a sentence is followed by a space, or is within a number.
-        between = re.compile(rf"(?<=\S){delimiter}(?! )(?!(?<=\d.)\d)")
-        widths = [len(between.split(line)) for line in lines]
-        if len(lines) >= fewest and mode(widths) > 1 and widths.count(mode(widths)) > 0.8 * len(lines):
+    for delimiter in "\t,;":
+        # Sentences have commas and semicolons, too: a table without tabs is known by its header of names.
+        names = rf"[a-z][\w ]*(?:{delimiter}[a-z][\w ]*)+"
+        is_named = lines and re.fullmatch(names, lines[0].strip(), re.ASCII | re.IGNORECASE)
+        widths = [len([cell for cell in line.split(delimiter) if cell.strip()]) for line in lines]
+        is_table = len(lines) >= 2 and mode(widths) > 1 and widths.count(mode(widths)) > 0.8 * len(lines)
+        if is_table and (delimiter == "\t" or is_named):
             command = "cut -f 1" if delimiter == "\t" else f'python3 -c "{_TO_FIRST_CELLS.format(delimiter)}"'
             remedy = f"take out one, such as the first: {command} < {{0}} > {{0}}.txt"
             return "a table of several columns", remedy
