@@ -23,9 +23,9 @@ def test_a_file_is_read_up_to_its_largest_size(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"12345")
     assert read_bytes(path, max_bytes=5) == b"12345"
-    for large, limit in ((path, 4), (Path("/dev/zero"), 100)):
-        with pytest.raises(OSError, match=f"larger than {limit} bytes"):
-            read_bytes(large, max_bytes=limit)
+    for unbounded, why in ((path, "larger than 4 bytes"), (Path("/dev/zero"), "it is a device")):
+        with pytest.raises(OSError, match=why):
+            read_bytes(unbounded, max_bytes=4)
 
 
 def test_reading_takes_as_much_memory_as_the_file_and_not_as_much_as_it_may(tmp_path: Path) -> None:

@@ -77,7 +77,6 @@ def test_a_budget_that_cannot_be_used(
         ("--data nowhere --src en --tgt de", "mt: --data: there is no file or folder 'nowhere'"),
         ("--data c.csv --src en --tgt en", "mt: --src and --tgt are both 'en'"),
         ("--data c.csv --src en --tgt de", "no column 'en', which --src names"),
-        ("--data c.csv --src en --tgt de", "--delimiter may also be"),
         ("--data c.csv --src en --tgt de", "give numbers: --columns 1,2."),
         ("--data c.csv --src en --tgt de --columns a,b", "no column 'a', which --columns names"),
         ("--data c.jsonl --src en --tgt de", "Set --columns text.en,text.de."),

@@ -210,4 +210,4 @@ def test_a_hub_id_and_then_the_cache(new_hub: Callable[[], Hub], tmp_path: Path)
     hub.is_silent = True
     cached, not_cached = read_from(hub, "org/model", "org/nothing")
     assert cached == good
-    assert re.search("org/nothing cannot be loaded .* Check the name and the network", not_cached)
+    assert re.search("org/nothing cannot be loaded .* The Hub is offline here", not_cached)

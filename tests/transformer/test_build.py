@@ -96,12 +96,12 @@ def test_all_matrices_start_with_the_standard_deviation_asked_for(make_model: Ma
         assert float(matrix.std()) == pytest.approx(0.02, rel=0.06)
 
 
-@torch.no_grad()
 def test_words_are_dropped_on_both_sides(make_model: MakeModel) -> None:
     model = make_model(word_dropout=0.2)
     assert [side.word_dropout.p for side in (model.src_embedding, model.tgt_embedding)] == [0.2, 0.2]
 
 
+@torch.no_grad()
 def test_the_padding_row_of_an_embedding_changes_no_prediction(make_model: MakeModel) -> None:
     model = make_model(tie_output=False)
     src_ids = torch.tensor([[5, 6, 7, 3], [8, 3, PAD_ID, PAD_ID]])

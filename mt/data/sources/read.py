@@ -88,8 +88,8 @@ def find_columns(names: Sequence[str], config: DataConfig, where: str, advice: s
         if name not in names:
             nested = [[field.removesuffix(name) + column for column in columns] for field in names]
             meant = next((",".join(both) for both in nested if known.issuperset(both)), None)
-            meant = meant or "to the two that have the sentences"
-            remedy = f" Set data.columns: {meant}." if len(names) > 1 else ""
+            meant = f": {meant}" if meant else " to the two that have the sentences"
+            remedy = f" Set data.columns{meant}." if len(names) > 1 else ""
             raise DataError(
                 f"{where} has no column {name!r}, which {option} names; its columns are {listed(names)}."
                 f"{did_you_mean(name, names)}{remedy}{advice}"
