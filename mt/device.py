@@ -129,7 +129,7 @@ class Precision:
         return self.skips_on_device or bool(is_finite)
 
 
-def settle_threads_and_memory() -> None:
+def fix_threads_and_malloc() -> None:
     """Let this process keep its number of threads and its freed memory; call it before the first step."""
     # From now on MKL does not choose how many threads each product gets. Otherwise a run that has searched in
     # parallel would not compute the same as a resumed run that has not.

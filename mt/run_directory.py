@@ -106,7 +106,7 @@ class RunDirectory:
             except OSError as error:
                 why = error.strerror
                 if isinstance(error, BlockingIOError):
-                    why = f"it is in use by {self.holder() or 'another process'}; wait for it or stop it"
+                    why = f"it is in use by {self.lock_owner() or 'another process'}; wait for it or stop it"
                 raise RunError(f"Cannot train in {self.path}: {why}. Or use another --run PATH.") from error
             # Closing alone would leave the lock with a forked child that inherited the descriptor.
             stack.callback(system.unlock, file.fileno())
@@ -117,7 +117,7 @@ class RunDirectory:
             remove_leftovers(self.path)
             yield
 
-    def holder(self) -> str | None:
+    def lock_owner(self) -> str | None:
         """The process that trains here, such as ``process 17 on localhost``; None if there is none."""
         with contextlib.suppress(OSError), self.lock_file.open(errors="replace") as file:
             # Not locked if it is empty, because a process that starts to train at that moment would fail.
@@ -128,7 +128,7 @@ class RunDirectory:
                     return name
         return None
 
-    def set_aside(self) -> Path:
+    def move_aside(self) -> Path:
         """Move this run to ``<name>.old-1``, or the next free number, under its lock; return the new path."""
         names = (f"{self.name}.old-{number}" for number in itertools.count(1))
         aside = next(path for path in map(self.path.with_name, names) if not path.exists())

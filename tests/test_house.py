@@ -44,7 +44,7 @@ LINES = {
     "search": 797,
     "inference": 2001,
     "evaluation": 994,
-    "training": 2581,
+    "training": 2584,
     "preflight": 1409,
     "attention_maps": 307,
     "reports": 865,

@@ -64,7 +64,7 @@ def test_another_process_is_named_and_a_killed_one_does_not_block(tmp_path: Path
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
-        for refuses in (run.lock().__enter__, run.set_aside):
+        for refuses in (run.lock().__enter__, run.move_aside):
             with pytest.raises(RunError, match=f"in use by process {process.pid} on"):
                 refuses()
         assert run.exists
@@ -90,7 +90,7 @@ def test_runs_set_aside_never_overwrite_each_other(tmp_path: Path) -> None:
     for number in ("x.old-1", "x.old-3", "x.old-4"):
         run = make_run(tmp_path / "x")
         (run.path / "train.log").write_text(number)
-        assert run.set_aside() == tmp_path / number
+        assert run.move_aside() == tmp_path / number
         assert not run.path.exists()
         assert (tmp_path / number / "train.log").read_text() == number
     assert list((tmp_path / "x.old-2").iterdir()) == []
@@ -105,7 +105,7 @@ def test_a_run_named_by_dots_has_the_name_of_its_folder(
     monkeypatch.chdir(folder)
     assert as_run(path).path == tmp_path / "x"
     assert as_run(path).name == "x"
-    as_run(path).set_aside()
+    as_run(path).move_aside()
     assert RunDirectory(tmp_path / "x.old-1").exists
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from typer import Argument, Option
 
 from mt.cli import options
-from mt.cli.logs import invite_typing, say, show_logs
+from mt.cli.logs import print_input_hint, say, show_logs
 from mt.data.sources.text import STDIN_NAME, lines_of
 from mt.display import counted
 from mt.errors import DataError
@@ -87,7 +87,7 @@ def _read(
     if sentences:
         return options.on_one_line(sentences), None
     if file is None:
-        invite_typing("Type a sentence and press Enter;")
+        print_input_hint("Type a sentence and press Enter;")
     lines = list(lines_of(file, "pairs" if target_column else "sentences"))
     if not target_column:
         return lines, None

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 from unicodedata import normalize
 
-from mt.cli.logs import STDIN, invite_typing
+from mt.cli.logs import STDIN, print_input_hint
 from mt.cli.options import on_one_line
 from mt.data.sources.text import GZIP, STDIN_NAME, lines_of, why_not_text
 from mt.display import counted, one_line, progress, shown
@@ -118,7 +118,7 @@ class Input(NamedTuple):
         if self.sentences:
             return iter([on_one_line(self.sentences)])
         if self.file is None:
-            invite_typing("Type a sentence and press Enter;")
+            print_input_hint("Type a sentence and press Enter;")
         return arriving(lines_of(self.file, keep_bad=True))
 
     def how_to_go_on(self, line: int) -> str:

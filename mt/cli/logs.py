@@ -36,7 +36,7 @@ def show_logs() -> None:
     logger.handlers = [_BesideProgressBar()] if processes.IS_FIRST else []
 
 
-def invite_typing(how: str) -> None:
+def print_input_hint(how: str) -> None:
     """Say on stderr how to type the input, if standard input is a terminal."""
     if os.isatty(STDIN):
         say(f"{how} Ctrl-D ends.")

@@ -9,7 +9,7 @@ from typer import Option
 
 from mt.cli import options
 from mt.cli.lines import arriving
-from mt.cli.logs import invite_typing, say, show_logs
+from mt.cli.logs import print_input_hint, say, show_logs
 from mt.data.sources.text import STDIN_NAME, lines_of
 from mt.display import counted, in_precision
 from mt.errors import LinesError
@@ -40,7 +40,7 @@ def score(
     translator = options.load_translator(run, checkpoint, device, precision, "auto", ensemble=ensemble)
     num_pairs = num_tokens = num_unknown = 0
     log_prob = 0.0
-    invite_typing("Type a sentence, a tab and its translation, and press Enter;")
+    print_input_hint("Type a sentence, a tab and its translation, and press Enter;")
     numbered = enumerate(lines_of(None, "pairs"), start=1)
     for pairs in arriving(options.two_columns(line, STDIN_NAME, number) for number, line in numbered):
         scored, stopped_by = _score(translator, pairs, num_pairs + 1)

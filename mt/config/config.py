@@ -11,7 +11,7 @@ from mt.config.model import ModelConfig
 from mt.config.section import Section
 from mt.config.training import CheckpointConfig, ScheduleConfig, TrainingConfig, ValidationConfig
 
-IN_TRAINING_ALONE = {"dropout", "attention_dropout", "activation_dropout", "word_dropout"}
+TRAINING_ONLY = {"dropout", "attention_dropout", "activation_dropout", "word_dropout"}
 
 
 class Config(Section):
@@ -46,7 +46,7 @@ class Config(Section):
 
     def computation(self) -> dict[str, Scalar]:
         """The options, such as ``model.num_heads``, that determine what weights compute outside training."""
-        model = self.model.model_dump(exclude=IN_TRAINING_ALONE)
+        model = self.model.model_dump(exclude=TRAINING_ONLY)
         return {
             **{f"model.{key}": value for key, value in model.items()},
             "data.max_length": self.data.max_length,

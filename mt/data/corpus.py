@@ -26,7 +26,7 @@ from mt.data.cleaning.filters import Cleaner
 from mt.data.cleaning.leaks import LeakCheck
 from mt.data.corpus_report import CorpusReport, SourceReport, SplitReport
 from mt.data.sources.find import FoundSource, find_source, find_sources
-from mt.data.sources.source import Part, Split, carved_split
+from mt.data.sources.source import Part, Split, held_out_split
 from mt.data.text_form import TextForm
 from mt.display import counted, track
 from mt.errors import DataError, SplitError
@@ -214,7 +214,7 @@ def _training_pairs(found: FoundSource, cleaner: Cleaner, carved: dict[Split, li
         dropped, skip_bad_rows = cleaner.dropped, cleaner.config.skip_bad_rows
         checked = checked_pairs(source.splits["train"], dropped, skip_bad_rows=skip_bad_rows)
         for pair in track(checked, "reading", unit="pairs"):
-            if carved and (split := carved_split(pair[0], config.held_out_fraction)) in carved:
+            if carved and (split := held_out_split(pair[0], config.held_out_fraction)) in carved:
                 carved[split].append(pair)
             else:
                 yield pair

@@ -9,7 +9,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from mt.device import SEARCH_DTYPES, PrecisionName, choose_device, choose_precision, settle_threads_and_memory
+from mt.device import SEARCH_DTYPES, PrecisionName, choose_device, choose_precision, fix_threads_and_malloc
 from mt.inference.labels import Labelled, label_read
 from mt.inference.loaded_model import ModelOfText, load_ensemble
 from mt.inference.torch_engine import TorchEngine
@@ -59,7 +59,7 @@ class ModelTranslator(Translator):
 
         With ``others``, which have the same vocabularies, it is an ensemble, which does what all of them can.
         """
-        settle_threads_and_memory()
+        fix_threads_and_malloc()
         members = [loaded, *others]
         models = [each.model.eval().to(device) for each in members]
         device = loaded.model.output.weight.device

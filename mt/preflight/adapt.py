@@ -18,7 +18,7 @@ from mt.preflight.plan import fit
 from mt.preflight.text import most_unknown
 from mt.preflight.trial import measure, take_sample, update
 from mt.run_directory import RunDirectory
-from mt.training.init_from import with_origin
+from mt.training.init_from import inherit_from_origin
 from mt.training.schedule import learning_rate
 
 MINUTES = 5.0
@@ -43,7 +43,7 @@ def propose_adaptation(origin: InitFromConfig, data: DataConfig, minutes: float 
     peak = learning_rate(max(1, old.schedule.warmup_steps), old.schedule, d_model=old.model.d_model)
     extends = is_new and old.tokenizer.kind == "word"
     limits: dict[str, object] = dict.fromkeys(("max_epochs", "max_minutes"))
-    config = with_origin(
+    config = inherit_from_origin(
         update(
             old.model_copy(update={"data": data, "init_from": origin}),
             tokenizer={"extend": extends},

@@ -83,7 +83,7 @@ def preflight(
     exists = "which exists already" if run.exists else "which is new"
     show(Section("run", f"{run.path}, {exists}, on {precision.device} in {precision.name}"))
     store = CheckpointStore(run.checkpoints_dir)
-    point = find_resume_point(run, config, foreseen=True)
+    point = find_resume_point(run, config, dry_run=True)
     if point and (reason := point.finished):
         has_no_rate = has_ended(point.checkpoint.step, config.schedule)
         limit = "that limit and schedule.total_steps in a new run" if has_no_rate else "that limit"

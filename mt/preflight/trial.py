@@ -19,7 +19,7 @@ from mt.data.batches.pairs import EncodedPairs
 from mt.data.batches.stream import StepBatches, training_batches
 from mt.data.cache import MANY_PAIRS
 from mt.data.corpus import Corpus
-from mt.device import Precision, choose_device, settle_threads_and_memory
+from mt.device import Precision, choose_device, fix_threads_and_malloc
 from mt.errors import RunError
 from mt.inference.loaded_model import build_model
 from mt.preflight import rule
@@ -139,7 +139,7 @@ class Trial:
         config, text = sample.config, sample.text
         device = choose_device(config.training.device)
         # As in a run.
-        settle_threads_and_memory()
+        fix_threads_and_malloc()
         torch.manual_seed(config.training.seed)
         model = build_model(config, *text.tokenizers)
         freeze(model, config.training.freeze)

@@ -137,7 +137,7 @@ class RunFacts:
         record = self.latest.record if self.latest else None
         self.environment = record.environment if record else {}
         self.imported_from = record.imported_from if record else ""
-        counters, holder = self._counters(), run.holder()
+        counters, holder = self._counters(), run.lock_owner()
         self.state, self.detail = self._state(counters, holder)
         newest = {name: x for point in self.points for name, x in point.figures.items() if math.isfinite(x)}
         if self.points:

@@ -30,7 +30,7 @@ from mt.errors import ConfigError, DataError, MtError
 from mt.inference.segments import lines_of
 from mt.serving.api import Refusal, TranslateAnswer, TranslateRequest
 from mt.serving.batching import BatchedTranslator
-from mt.serving.log import NOTED, Metrics, log_requests
+from mt.serving.log import LOG_FIELDS, Metrics, log_requests
 from mt.serving.page import PAGE
 from mt.system import RELOAD_SIGNAL
 
@@ -110,7 +110,7 @@ class Service:
         """Translate one or several texts."""
         run = self._choose_run(asked)
         texts = self._texts(asked)
-        request.scope[NOTED] |= {"run": run.name, "texts": len(texts)}
+        request.scope[LOG_FIELDS] |= {"run": run.name, "texts": len(texts)}
         try:
             async with asyncio.timeout(self.max_seconds) as limit:
                 leaving = asyncio.create_task(_end_when_left(request, limit))
@@ -128,7 +128,7 @@ class Service:
             raise HTTPException(429, "too many texts are waiting.", {"Retry-After": "1"}) from error
         best = [result.translations[0] for result in results]
         for what in ("unknown", "copied"):
-            request.scope[NOTED][what] = sum(len(getattr(translation, what)) for translation in best)
+            request.scope[LOG_FIELDS][what] = sum(len(getattr(translation, what)) for translation in best)
         if self.logs_texts:
             for result in results:
                 LOG.info("  %s -> %s", visible(result.source), visible(result.translations[0].text))
@@ -210,7 +210,7 @@ async def _refuse(request: Request, error: Exception) -> JSONResponse:
             # Where it happened, but not the message, which may quote a text, unless it is about a run.
             message = visible(str(error)) if isinstance(error, MtError) else type(error).__name__
             LOG.error("internal error, %s:\n%s", message, "".join(traceback.format_tb(error.__traceback__)))
-    request.scope[NOTED]["reason"] = sentence
+    request.scope[LOG_FIELDS]["reason"] = sentence
     return JSONResponse({"error": sentence}, status, headers)
 
 

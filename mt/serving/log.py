@@ -18,7 +18,7 @@ LOG = logging.getLogger(__name__)
 LogFormat = Literal["text", "json"]
 _QUIET = {"/health", "/metrics"}
 """Paths that are asked for every few seconds, and are not worth a line if all is well."""
-NOTED = "mt.noted"
+LOG_FIELDS = "mt.noted"
 """The key of an ASGI scope under which a request has what its line tells besides."""
 
 
@@ -48,7 +48,7 @@ def log_requests(app: FastAPI, metrics: Metrics) -> None:
 
     @app.middleware("http")
     async def log(request: Request, answer: RequestResponseEndpoint) -> Response:
-        noted = request.scope[NOTED] = dict[str, object]()
+        noted = request.scope[LOG_FIELDS] = dict[str, object]()
         status, started = 500, time.perf_counter()
         try:
             response = await answer(request)

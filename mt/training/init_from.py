@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from mt.checkpoint.record import MODEL
 from mt.checkpoint.store import CheckpointStore
-from mt.config.config import IN_TRAINING_ALONE, Config
+from mt.config.config import TRAINING_ONLY, Config
 from mt.config.load import load_config
 from mt.data.prepare import load_tokenizers
 from mt.data.tokenizers.tokenizer import Tokenizer
@@ -27,7 +27,7 @@ _NOISE = 0.1
 """Of a new row, as a share of the deviation of the old rows."""
 
 
-def with_origin(config: Config, run: RunDirectory | None, *, restart: bool = False) -> Config:
+def inherit_from_origin(config: Config, run: RunDirectory | None, *, restart: bool = False) -> Config:
     """The config with the shape of its origin, which a ``run`` that has begun knows itself."""
     origin = config.init_from
     if origin.run is None:
@@ -46,7 +46,7 @@ def with_origin(config: Config, run: RunDirectory | None, *, restart: bool = Fal
         source = load_config(directory.config_file)
         resolved = {"checkpoint": checkpoint.name, "sha256": checkpoint.checksums[MODEL]}
         origin = origin.model_copy(update=resolved)
-    inherited = {"model": source.model.model_dump(exclude=IN_TRAINING_ALONE)}
+    inherited = {"model": source.model.model_dump(exclude=TRAINING_ONLY)}
     if origin.sides == {"src", "tgt"}:
         inherited["tokenizer"] = source.tokenizer.model_dump(exclude=_FOR_NEW_TEXT)
         inherited["cleaning"] = source.cleaning.model_dump(include={"unicode_form", "invisible"})

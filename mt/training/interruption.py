@@ -28,7 +28,7 @@ class Interruption(contextlib.ExitStack):
         super().__init__()
         self.signal: signal.Signals | None = None
         self._max_seconds = max_seconds
-        self.is_agreed = False
+        self.all_processes_know = False
         """Whether all processes know that any of them was asked to stop, which is never revoked."""
         self._is_at_once = False
 
@@ -53,7 +53,7 @@ class Interruption(contextlib.ExitStack):
     @property
     def is_due(self) -> bool:
         """Whether the run must stop and all processes know it; between two steps."""
-        return self.is_agreed or (self.signal is not None and not processes.ARE_SEVERAL)
+        return self.all_processes_know or (self.signal is not None and not processes.ARE_SEVERAL)
 
     def check_share(self) -> None:
         """Raise `Interrupted`, within `distributed.barrier_after`, if this process was asked to stop."""
@@ -61,7 +61,7 @@ class Interruption(contextlib.ExitStack):
             raise Interrupted
 
     @contextlib.contextmanager
-    def at_once(self) -> Iterator[None]:
+    def interrupting_immediately(self) -> Iterator[None]:
         """Let a signal raise `Interrupted` immediately in the first process: nothing needs saving."""
         self._is_at_once = processes.IS_FIRST
         try:
@@ -75,14 +75,14 @@ class Interruption(contextlib.ExitStack):
     def exit_code(self) -> int:
         """128 plus the number of the signal, as shells expect; 75 at the time limit."""
         if self.signal is None:
-            return MORE_TO_DO if self.is_agreed else 0
+            return MORE_TO_DO if self.all_processes_know else 0
         return MORE_TO_DO if self.signal == TIME_LIMIT_SIGNAL else 128 + self.signal
 
     @property
     def reason(self) -> str:
         """The name of the signal, or the time limit, in words."""
         if self.signal is None:
-            return "another process was asked to stop" if self.is_agreed else "nothing"
+            return "another process was asked to stop" if self.all_processes_know else "nothing"
         return "the time is up" if self.signal == TIME_LIMIT_SIGNAL else self.signal.name
 
     def _remember(self, number: int, frame: FrameType | None) -> None:

@@ -12,7 +12,7 @@ def train(state: TrainState, session: Session) -> str | None:
     """
     finished = None
     # An interruption while an epoch is prepared or validated leaves the block, with nothing finished.
-    with session.until_interrupted:
+    with session.ignoring_interruption:
         session.catch_up(state)
         while (finished := session.finished(state)) is None and not session.stopping:
             result = state.step(session.batches.take(state.position))

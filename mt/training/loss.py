@@ -24,8 +24,8 @@ def smoothed_cross_entropy(
     micro-batches it has.
     """
     log_probs = F.linear(hidden, weight, bias).log_softmax(-1)
-    of_label = log_probs.gather(-1, labels[:, None])[:, 0]
-    losses = -(1 - smoothing) * of_label - smoothing * log_probs.mean(-1)
+    label_log_probs = log_probs.gather(-1, labels[:, None])[:, 0]
+    losses = -(1 - smoothing) * label_log_probs - smoothing * log_probs.mean(-1)
     return losses[labels != PAD_ID].sum()
 
 
@@ -55,8 +55,8 @@ def guided_alignment_loss(scores: Tensor, src_mask: Tensor, alignment: Tensor) -
     scores = mask_scores(scores, src_mask[:, 0])
     # In float32 even within autocast, because it is a sum over many tokens.
     log_weights = scores.to(torch.promote_types(scores.dtype, torch.float32)).log_softmax(-1)
-    of_aligned = log_weights.gather(-1, alignment.clamp(min=0)[:, :, None])[:, :, 0]
-    return -of_aligned.masked_fill(alignment < 0, 0.0).sum()
+    aligned_log_weights = log_weights.gather(-1, alignment.clamp(min=0)[:, :, None])[:, :, 0]
+    return -aligned_log_weights.masked_fill(alignment < 0, 0.0).sum()
 
 
 class Objective(nn.Module):

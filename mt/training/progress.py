@@ -154,7 +154,7 @@ class Progress(contextlib.ExitStack):
             self._tensorboard.add_image("validation/attention", attention, counters.step, dataformats="HWC")
         self._tensorboard.flush()
 
-    def leave_out(self, seconds: float) -> None:
+    def exclude(self, seconds: float) -> None:
         """Exclude the time that a validation or saving took from the training speed."""
         self._since += seconds
         self._started += seconds

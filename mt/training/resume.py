@@ -56,13 +56,13 @@ class ResumePoint:
         self.saved.tensors.clear()
 
 
-def find_resume_point(run: RunDirectory, config: Config, *, foreseen: bool = False) -> ResumePoint | None:
-    """The newest sound checkpoint; None for a new run, whose config is then written unless it is foreseen."""
+def find_resume_point(run: RunDirectory, config: Config, *, dry_run: bool = False) -> ResumePoint | None:
+    """The newest sound checkpoint; None for a new run, whose config is written unless this is a dry run."""
     store = CheckpointStore(run.checkpoints_dir)
-    recovered, damaged = store.resumable() if foreseen else store.recover()
+    recovered, damaged = store.resumable() if dry_run else store.recover()
     if recovered is None:
         _check_new(run, store, config)
-        if not foreseen:
+        if not dry_run:
             # Steps that were never saved; next to the new config they would be misleading.
             run.metrics_file.unlink(missing_ok=True)
             write_atomically(run.config_file, config_to_yaml(config))
@@ -134,7 +134,7 @@ def has_begun(run: RunDirectory) -> bool:
     return run.exists and bool(CheckpointStore(run.checkpoints_dir).names())
 
 
-def decided(config: Config, precision: Precision, begun: bool = False) -> Config:
+def resolve_auto(config: Config, precision: Precision, begun: bool = False) -> Config:
     """``config`` with what it leaves to the device: its precision, and that only CUDA compiles."""
     kind, compiled = precision.device.type, config.training.compile
     # A run that was begun on CUDA keeps the option.

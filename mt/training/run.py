@@ -19,7 +19,7 @@ from mt.data.batches.stream import training_batches
 from mt.data.chunks import pairs_of
 from mt.data.corpus import load_corpus
 from mt.data.prepare import make_tokenizers, prepare
-from mt.device import Precision, choose_device, settle_threads_and_memory
+from mt.device import Precision, choose_device, fix_threads_and_malloc
 from mt.errors import ConfigError, Interrupted, RunError
 from mt.evaluation.scores import SCORE_NAMES
 from mt.files import write_atomically
@@ -30,7 +30,7 @@ from mt.training import resume
 from mt.training.compiling import compile_objective, is_compiled
 from mt.training.counters import Counters
 from mt.training.freeze import freeze
-from mt.training.init_from import load_initial_weights, with_origin
+from mt.training.init_from import inherit_from_origin, load_initial_weights
 from mt.training.interruption import Interruption
 from mt.training.loop import train
 from mt.training.peak import peak_rate
@@ -96,10 +96,10 @@ def settle(config: Config, run: RunDirectory, *, restart: bool = False) -> tuple
     begun = resume.has_begun(run) and not restart
     if begun:
         config = with_unset_from(load_config(run.config_file), config)
-    config = with_origin(config, run, restart=restart)
+    config = inherit_from_origin(config, run, restart=restart)
     device = choose_device(config.training.device)
     precision = Precision(config.training.precision, device, tf32=config.training.tf32)
-    return resume.decided(config, precision, begun), precision
+    return resume.resolve_auto(config, precision, begun), precision
 
 
 def _train_connected(
@@ -124,11 +124,11 @@ def _train_connected(
     try:
         if restart and run.exists:
             # All inputs are loaded first, so that a wrong path leaves the old run in its place.
-            with interruption.at_once():
+            with interruption.interrupting_immediately():
                 corpus = load_corpus(config.data, config.cleaning)
                 if config.tokenizer.kind == "file":
                     make_tokenizers(corpus.train, config)
-            LOG.info("moved the old run to %s", run.set_aside())
+            LOG.info("moved the old run to %s", run.move_aside())
     except Interrupted:
         _report_end(None, Counters(), config, interruption)
         return Outcome(None, Counters(), interruption.exit_code)
@@ -157,11 +157,14 @@ def _train(
         return Outcome(finished, counters, was_finished=True)
     with log_file(run), explain_out_of_memory():
         try:
-            with _ready(config, run, precision, interruption, point, on_metrics) as (state, session):
+            with prepared_session(config, run, precision, interruption, point, on_metrics) as (
+                state,
+                session,
+            ):
                 counters = state.counters
                 finished = train(state, session)
         except Interrupted:
-            interruption.is_agreed = True
+            interruption.all_processes_know = True
         if processes.IS_FIRST:
             reason = _report_end(finished, counters, config, interruption)
             record_session(run, "end", reason=reason)
@@ -171,7 +174,7 @@ def _train(
 
 
 @contextmanager
-def _ready(
+def prepared_session(
     config: Config,
     run: RunDirectory,
     precision: Precision,
@@ -181,7 +184,7 @@ def _ready(
 ) -> Iterator[tuple[TrainState, Session]]:
     """Prepare the data, and build or restore the model, for the duration of the ``with`` block."""
     torch.manual_seed(config.training.seed)
-    with interruption.at_once():
+    with interruption.interrupting_immediately():
         # The other processes use the tokenizers that the first one has saved.
         resuming = point is not None or not processes.IS_FIRST
         prepared = distributed.first_rank_first(lambda: prepare(config, run, resuming=resuming))
@@ -208,7 +211,7 @@ def _ready(
             "float32 does not use tensor cores: an A100 multiplies 16 times as fast in bf16, and 8 times as "
             "fast with TF32. In a new run, set training.precision to mixed, or training.tf32 to true."
         )
-    settle_threads_and_memory()
+    fix_threads_and_malloc()
     batches = training_batches(config, prepared.train, tokenizers, prepared.places)
     # Preparing an epoch may take longer than a step is allowed to.
     distributed.barrier_after(lambda: batches.epoch(state.counters.epoch))
@@ -259,7 +262,7 @@ def _prepare_engine(run: RunDirectory, interruption: Interruption) -> None:
     try:
         from mt.inference.engine.convert import convert
 
-        with interruption.at_once():
+        with interruption.interrupting_immediately():
             convert(run, "best")
     # The run is finished and saved: whatever happens here does not make it fail.
     except (Exception, Interrupted) as error:

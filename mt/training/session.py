@@ -60,7 +60,7 @@ class Session:
     """None for all processes except the first."""
     newest: Checkpoint | None
     """The newest checkpoint of the run."""
-    until_interrupted = suppress(Interrupted)
+    ignoring_interruption = suppress(Interrupted)
 
     def __post_init__(self) -> None:
         # Read once: if the files are lost while training, checkpoints can still be saved.
@@ -94,7 +94,7 @@ class Session:
         """Show the result of a step, which may be the one before the newest, and keep a batch that failed."""
         if result is None:
             return
-        self.interruption.is_agreed |= result.stop_requested
+        self.interruption.all_processes_know |= result.stop_requested
         number, total = result.counters.step, self.config.schedule.total_steps
         if number - 1 == total and has_ended(total, self.config.schedule):
             LOG.warning("the learning rate has reached zero at schedule.total_steps (%s)", f"{total:,}")
@@ -141,7 +141,7 @@ class Session:
             indices = evenly_spaced(len(rows), self.config.validation.num_samples).tolist()
             samples = [Sample(rows[i]["src"], result.hypotheses[i], rows[i]["tgt"]) for i in indices]
             self.progress.validation(counters, result, samples, self._attention)
-            self.progress.leave_out(time.perf_counter() - started)
+            self.progress.exclude(time.perf_counter() - started)
 
     def save(self, state: TrainState) -> None:
         """Save a checkpoint, with the metrics of the validation at this step, if there was one."""
@@ -155,7 +155,7 @@ class Session:
         """Save the steps of a session that was interrupted; return ``finished``."""
         self.log(state.last_result())
         if finished is None:
-            self.interruption.is_agreed = True
+            self.interruption.all_processes_know = True
             if distributed.broadcast(state.counters.step != (self.newest.step if self.newest else 0)):
                 self.save(state)
         return finished
@@ -220,7 +220,7 @@ class Session:
         remove_stale(self.run)
         seconds = time.perf_counter() - started
         if self.progress is not None:
-            self.progress.leave_out(seconds)
+            self.progress.exclude(seconds)
         LOG.info("saved %s in %.2f seconds", self.newest.name, seconds)
 
     def _validation_batches(self) -> Iterator[Batch]:

@@ -102,7 +102,7 @@ class MultiHeadAttention(nn.Module):
 
     def first_keys(self, memory: Tensor) -> Tensor:
         """Project ``(B, Tk, D)`` to the keys of the first head ``(B, Tk, K)``."""
-        return self.key.first_outputs(memory, self.key.out_features // self.num_heads)
+        return self.key.project_first(memory, self.key.out_features // self.num_heads)
 
     def alignment_scores(self, x: Tensor, keys: Tensor) -> Tensor:
         """Score how well keys of the first head ``(B, Tk, K)`` match each position of ``x`` ``(B, Tq, D)``.
@@ -110,7 +110,7 @@ class MultiHeadAttention(nn.Module):
         For guided alignment. The scores are those before mask and softmax, ``(B, Tq, Tk)`` in float32 or
         higher.
         """
-        queries = self.query.first_outputs(x, keys.size(-1))
+        queries = self.query.project_first(x, keys.size(-1))
         # In float32 even under autocast: the product is small, and has another shape in each batch.
         with torch.autocast(x.device.type, enabled=False):
             exact = torch.promote_types(queries.dtype, torch.float32)

@@ -22,7 +22,7 @@ from mt.config.data import DataConfig
 from mt.config.training import TrainingConfig
 from mt.data.batches.pairs import EncodedPairs, EncodedSentences
 from mt.data.batches.stream import BatchStream
-from mt.device import Precision, choose_device, settle_threads_and_memory
+from mt.device import Precision, choose_device, fix_threads_and_malloc
 from mt.special_tokens import PAD_ID
 from mt.training.compiling import compile_objective
 from mt.training.peak import peak_rate
@@ -72,7 +72,7 @@ class Model:
 def main() -> int:
     job = Job.given()
     device = choose_device(job.device)
-    settle_threads_and_memory()
+    fix_threads_and_malloc()
     kinds = (f"{kind}, ms" for kind in (*KINDS, OTHERS))
     head("model, words", "side", "ms a step", "target tokens/s", "of the peak", *kinds, "launches a step",
          "first step, s", "GiB")  # fmt: skip

@@ -19,7 +19,7 @@ from mt.data import chunks, corpus_report
 from mt.data.batches.dataset import encode_pairs
 from mt.data.corpus import Corpus, load_corpus, load_split
 from mt.data.corpus_report import CorpusReport, LeakReport, SourceReport, SplitReport, recorded_fingerprints
-from mt.data.sources.source import carved_split
+from mt.data.sources.source import held_out_split
 from mt.data.suspicions import corpus_warnings
 from mt.data.tokenizers.train import train_tokenizer
 from mt.errors import DataError
@@ -134,7 +134,7 @@ def test_carving_follows_the_blake2b_of_coreutils() -> None:
         position = int(digest.stdout.split()[0], 16) / 2**64
         for fraction in (0.1, 0.3, 0.49):
             expected = "validation" if position < fraction else "test" if position < 2 * fraction else "train"
-            assert carved_split(text, fraction) == expected
+            assert held_out_split(text, fraction) == expected
 
 
 def test_only_the_missing_split_is_carved_and_from_its_own_place(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from mt.errors import Interrupted
 from mt.run_directory import RunDirectory
 from mt.training.compiling import is_compiled
 from mt.training.loss import Objective
-from mt.training.resume import decided
+from mt.training.resume import resolve_auto
 from mt.training.run import run_training
 from tests.fixture_types import AssertSame, MakeConfig
 
@@ -55,7 +55,7 @@ def test_only_cuda_leaves_open_whether_to_compile(
     device: str, expected: object, make_config: MakeConfig
 ) -> None:
     precision = Precision("float32", torch.device(device))
-    assert decided(make_config(), precision).training.compile == expected
+    assert resolve_auto(make_config(), precision).training.compile == expected
 
 
 def test_whether_a_run_is_compiled_is_stored(
@@ -64,7 +64,7 @@ def test_whether_a_run_is_compiled_is_stored(
     compiled: list[Objective] = []
     monkeypatch.setattr(mt.training.run, "compile_objective", compiled.append)
     # As on CUDA, which leaves it open until the number of steps is known.
-    monkeypatch.setattr(mt.training.resume, "decided", lambda config, *_: config)
+    monkeypatch.setattr(mt.training.resume, "resolve_auto", lambda config, *_: config)
     config = make_config("training.max_steps=10000", "training.precision=float32")
 
     def stop(step: int, metrics: object) -> None:

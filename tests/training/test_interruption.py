@@ -42,7 +42,7 @@ def test_one_of_several_processes_does_not_stop_before_all_know(monkeypatch: pyt
     with Interruption() as interruption:
         os.kill(os.getpid(), signal.SIGTERM)
         assert not interruption.is_due
-        interruption.is_agreed = True
+        interruption.all_processes_know = True
         assert interruption.is_due
 
 

@@ -209,7 +209,7 @@ def test_outputs_added_for_a_gpu_change_no_loss_and_no_gradient(
     results = []
     for width in (21, 24):
         if width == 24:
-            monkeypatch.setitem(kernel.OUTPUTS_TOGETHER, "cpu", 8)
+            monkeypatch.setitem(kernel.OUTPUT_MULTIPLE, "cpu", 8)
         hidden, weight, _ = make_inputs(*shape, num_words=21, dtype=torch.float32)
         with Widths() as widths, torch.autocast("cpu", torch.bfloat16) if autocast else nullcontext():
             value = loss(hidden, weight, LABELS, 0.1)

@@ -127,7 +127,7 @@ def test_the_speed_and_the_time_left_are_those_of_training_alone(
             if state.step % 50 == 0:
                 now += 500.0  # Somebody validates and saves.
                 progress.validation(state, RESULT)
-                progress.leave_out(500.0)
+                progress.exclude(500.0)
     lines = [message for message in caplog.messages if message.startswith("step")]
     # Two seconds for each step that is left, whatever came between.
     for line in lines:

@@ -78,7 +78,7 @@ def listed(names: Iterable[str], most: int = 20) -> str:
     return ", ".join(shown) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def carved_split(src: str, fraction: float) -> Split:
+def held_out_split(src: str, fraction: float) -> Split:
     """The split of a pair in a corpus without splits: a ``fraction`` each is for validation and test."""
     digest = blake2b(" ".join(src.split()).encode(), digest_size=8).digest()
     position = int.from_bytes(digest, "big") / 2**64

@@ -231,7 +231,7 @@ def load_converted(run: RunDirectory, checkpoint: str, **options: Any) -> Transl
         except CheckpointError as error:
             LOG.warning("the fast engine is made again: %s", error)
             remove_folder_atomically(folder)
-    if run.holder() is not None:
+    if run.lock_owner() is not None:
         raise EngineError("the run is being trained, and its checkpoints change")
     if importlib.util.find_spec("torch") is None:
         raise CheckpointError(

@@ -22,7 +22,7 @@ _CHUNK_ELEMENTS_ELSEWHERE, _CHUNK_ELEMENTS_COMPILED = 2**27, 2**29
 _BLOCK_ELEMENTS = 2**19
 # Tensor cores read rows of this many values at once, and products are slower if the rows of a matrix have
 # another size (NVIDIA, Matrix Multiplication Background User's Guide, section 2.1.1).
-OUTPUTS_TOGETHER = {"cuda": 8}
+OUTPUT_MULTIPLE = {"cuda": 8}
 
 RowLosses = Callable[[Tensor, Tensor, bool], Tensor]
 """Maps logits ``(N, V)`` and labels ``(N,)`` to the loss of each row ``(N,)``, in float32 or better. It may
@@ -71,7 +71,7 @@ class _ProjectedLoss(torch.autograd.Function):
         dtype = product_dtype(weight)
         hidden = pad_rows(hidden, onednn_dtype(hidden)).to(dtype)
         labels = F.pad(labels, (0, len(hidden) - num_rows), value=PAD_ID)
-        num_added = -num_ids % OUTPUTS_TOGETHER.get(weight.device.type, 1)
+        num_added = -num_ids % OUTPUT_MULTIPLE.get(weight.device.type, 1)
         weight = F.pad(weight.to(dtype), (0, 0, 0, num_added))
         needs_gradient = with_gradient and any(ctx.needs_input_grad)
         if needs_gradient:
@@ -165,8 +165,8 @@ def r_drop_loss(
         both.div_(total[:, None])
         log_total = total.log()
         gap = (logits[::2] - logits[1::2]).sub_((log_total[::2] - log_total[1::2])[:, None])
-        of_label = logits.gather(-1, labels[:, None])[:, 0]
-        losses = log_total - (1 - smoothing) * of_label - smoothing * logits.mean(-1)
+        label_logits = logits.gather(-1, labels[:, None])[:, 0]
+        losses = log_total - (1 - smoothing) * label_logits - smoothing * logits.mean(-1)
         p, q = both[::2], both[1::2]
         divergence_of_p, divergence_of_q = (p * gap).sum(-1), -(q * gap).sum(-1)
         divergences = weights[::2] * (divergence_of_p + divergence_of_q)
@@ -205,13 +205,13 @@ def smoothed_cross_entropy(
     @_in_float32
     def row_losses(logits: Tensor, labels: Tensor, needs_gradient: bool) -> Tensor:
         is_real = (labels != PAD_ID).to(logits.dtype)
-        of_label = logits.gather(-1, labels[:, None])[:, 0]
+        label_logits = logits.gather(-1, labels[:, None])[:, 0]
         mean = logits.mean(-1)
         # In place step by step: shift by the maximum, exponentiate, normalise.
         maximum = logits.amax(-1)
         logits.sub_(maximum[:, None]).exp_()
         total = logits.sum(-1)
-        losses = maximum + total.log() - (1 - smoothing) * of_label - smoothing * mean
+        losses = maximum + total.log() - (1 - smoothing) * label_logits - smoothing * mean
         if needs_gradient:
             logits.mul_((is_real / total)[:, None])
             _subtract_target(logits, labels, is_real, smoothing)

@@ -28,7 +28,7 @@ class Linear(nn.Linear):
         """``(..., in_features)`` -> ``(..., out_features)``, then ReLU if requested."""
         return linear(x, self.weight, self.bias, relu=relu)
 
-    def first_outputs(self, x: Tensor, number: int) -> Tensor:
+    def project_first(self, x: Tensor, number: int) -> Tensor:
         """``(..., in_features)`` -> ``(..., number)``, without computing the other outputs."""
         return linear(x, self.weight[:number], None if self.bias is None else self.bias[:number])
 

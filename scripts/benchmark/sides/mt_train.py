@@ -8,7 +8,7 @@ from mt.config.model import ModelConfig
 from mt.config.training import TrainingConfig
 from mt.data.batches.pairs import EncodedPairs, EncodedSentences
 from mt.data.batches.stream import BatchStream
-from mt.device import Precision, settle_threads_and_memory
+from mt.device import Precision, fix_threads_and_malloc
 from mt.training.loss import Objective
 from mt.training.train_state import TrainState
 from mt.transformer.build import build_transformer
@@ -76,7 +76,7 @@ def run(channel: Channel, job: Job) -> None:
     with torch.inference_mode():
         loss = objective(first, LABEL_SMOOTHING) / first.num_target_tokens
     objective.train()
-    settle_threads_and_memory()
+    fix_threads_and_malloc()
     session.ready(first_loss=float(loss))
     while True:
         batches = stream.take(train_state.position)

@@ -212,7 +212,7 @@ def test_while_a_run_is_training_torch_translates(
 ) -> None:
     monkeypatch.delenv("MT_ENGINE")
     # The lock of this process is not seen by itself.
-    monkeypatch.setattr(RunDirectory, "holder", lambda self: "process 1 on there")
+    monkeypatch.setattr(RunDirectory, "lock_owner", lambda self: "process 1 on there")
     assert "trained" in Translator.from_run(trained).why
     assert not trained.engine_dir.exists()
 
