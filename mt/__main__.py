@@ -49,7 +49,8 @@ def _explain(error: Exception) -> tuple[int, str]:
         return 1, "there is no memory left for this process: close other programs, or give it less to do."
     if isinstance(error, OSError):
         # Such as a full disk. Typer handles a closed output pipe.
-        return 2, f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or error}."
+        where = f"{error.filename}: " if error.filename else ""
+        return 2, f"{where}{error.strerror or error}."
     if isinstance(error, ModuleNotFoundError) and error.name in ("torch", "datasets", "huggingface_hub"):
         return 2, (
             f"this needs {error.name}, which is not installed here: install mt as docs/installing.md says. "

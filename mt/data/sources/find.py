@@ -178,7 +178,7 @@ def _folder_splits(folder: Path, config: DataConfig) -> dict[Split, list[Part]]:
         raise DataError(f"{shown(folder)} contains several corpora. Choose one as data.path: {names}.")
     if corpora and not splits:
         return next(iter(corpora.values()))
-    contents = listed(entry.name + "/" * entry.is_dir() for entry in inside)
+    contents = listed(f"{entry.name}/" if entry.is_dir() else entry.name for entry in inside)
     raise DataError(
         f"{shown(folder)} contains no training split that can be read: name it train.jsonl (.parquet, .csv, "
         f".tsv), or train.{config.src} and train.{config.tgt}, or choose a file. The folder contains "

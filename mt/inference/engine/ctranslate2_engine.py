@@ -311,7 +311,9 @@ def copies_of(
     elsewhere UNK is not to be written. If it is otherwise, the sentence is also returned with the prefix with
     which to search again, without UNK.
     """
-    ids, again = [*hypothesis.ids, *[EOS_ID] * hypothesis.finished], None
+    ids, again = list(hypothesis.ids), None
+    if hypothesis.finished:
+        ids.append(EOS_ID)
     positions = [*sentence.prefix_copies]
     steps = enumerate(zip(ids, attention, strict=False))
     for step, (token, weights) in islice(steps, len(positions), None):
@@ -320,7 +322,9 @@ def copies_of(
         is_due = position >= 0 and sentence.ids[position] == UNK_ID
         positions.append(position if is_due else -1)
         if is_due != (token == UNK_ID):
-            ids, positions = [*ids[:step], *[UNK_ID] * is_due], positions[: step + is_due]
+            ids, positions = ids[:step], positions[: step + is_due]
+            if is_due:
+                ids.append(UNK_ID)
             again = replace(sentence, prefix=ids, prefix_copies=positions)
             break
     return [position for position, token in zip(positions, ids, strict=False) if token == UNK_ID], again
