@@ -44,7 +44,7 @@ LINES = {
     "transformer": 1368,
     "checkpoint": 518,
     "search": 797,
-    "inference": 2005,
+    "inference": 2000,
     "evaluation": 994,
     "training": 2584,
     "preflight": 1409,

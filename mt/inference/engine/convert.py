@@ -65,10 +65,6 @@ class Agreement(NamedTuple):
     their_bleu: float
 
 
-class NotConvertedError(EngineError):
-    """A model has parts that another library does not have."""
-
-
 def convert(run: RunDirectory, checkpoint: str) -> Path:
     """Convert a checkpoint, unless another process has just done that; return the folder of its engine."""
     loaded = load_model(run, checkpoint)
@@ -84,8 +80,7 @@ def convert(run: RunDirectory, checkpoint: str) -> Path:
                 LOG.info("%s", _make(partial, run, loaded))
             except (EngineError, OverflowedLinesError) as error:
                 # Of the processor or the build: the next time may be better.
-                is_of_model = isinstance(error, NotConvertedError)
-                if isinstance(error.__cause__, RuntimeError | ValueError) and not is_of_model:
+                if isinstance(error.__cause__, RuntimeError | ValueError):
                     raise
                 LOG.warning("torch will translate with this checkpoint: %s", error)
                 shutil.rmtree(partial)
@@ -136,7 +131,7 @@ def write_model(write: Callable[..., None], *arguments: Any) -> None:
         if not is_bug(error):
             raise
         why = one_line(f"{type(error).__name__}: {error}", 200)
-        raise NotConvertedError(
+        raise EngineError(
             f"the model has parts that are not converted ({why}); docs/change-the-model.md says which are."
         ) from error
 
