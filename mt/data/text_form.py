@@ -39,9 +39,9 @@ _RULES = (
     # The first emoji were letters: 1, U+FE0F and U+20E3 are a keycap.
     rf"\x{{FE0F}}(?<![{_EMOJI}{_SKIN_TONES}].)(?:(?<![0-9#*].)|(?!\x{{20E3}}))",
 )
-# White space, what Unicode calls ignorable by default, and an empty Braille pattern.
+# White space, control characters, what Unicode calls ignorable by default, and an empty Braille pattern.
 _NOTHING_TO_SEE = re.compile(
-    r"[\s\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
+    r"[\s\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
     r"\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3"
     r"\U0001d173-\U0001d17a\U000e0000-\U000e0fff]*"
 )

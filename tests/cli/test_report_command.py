@@ -36,7 +36,7 @@ def test_the_sentences_shown_are_of_the_validation_split_and_as_the_model_transl
 
 @pytest.mark.parametrize(
     ("gone", "reason"),
-    [("corpus", "/gone"), ("checkpoints", "has no checkpoint"), ("split", "validation split .* has changed")],
+    [("corpus", "/?gone"), ("checkpoints", "has no checkpoint"), ("split", "validation .* has changed")],
 )
 def test_what_cannot_be_translated_is_left_out_with_a_warning(
     gone: str, reason: str, trained: RunDirectory, call: Call
