@@ -30,7 +30,7 @@ GZIP = b"\x1f\x8b"
 MAX_LINE_BYTES = 2**28
 MAX_SENTENCE_BYTES = 10_000_000
 
-_START = rb"(\xef\xbb\xbf)?\s*+"
+_START = rb"(\xef\xbb\xbf)?\s*"
 _MARKUP = _START + rb"(?=<(\?xml|!doctype|tmx|xliff|mteval|[st]stset|(src|ref)set|doc|url|html|resources)\b)"
 _OFFICE_MARKS = rb"(word/|xl/|\[Content_Types|mimetypeapplication/vnd)"
 _OFFICE = ("a PDF or office document", "save it as plain text, in UTF-8")
