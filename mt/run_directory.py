@@ -145,10 +145,10 @@ def as_run(run: str | Path | RunDirectory) -> RunDirectory:
 
 def newest_run(runs: Path, *, with_checkpoint: bool = True) -> RunDirectory:
     """The run in the folder ``runs`` that has saved a checkpoint last, or has just begun."""
-    found = [run for run in runs_in(runs) if run.latest_file.exists() or not with_checkpoint]
-    if not found:
+    candidates = [run for run in runs_in(runs) if run.latest_file.exists() or not with_checkpoint]
+    if not candidates:
         raise RunError(f"No run in {runs} has a checkpoint yet. {TRAIN_ONE}")
-    files = ((run.latest_file if run.latest_file.exists() else run.config_file, run) for run in found)
+    files = ((run.latest_file if run.latest_file.exists() else run.config_file, run) for run in candidates)
     return max(files, key=lambda pair: pair[0].stat().st_mtime)[1]
 
 

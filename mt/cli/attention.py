@@ -53,14 +53,14 @@ def attention(
             import matplotlib  # noqa: F401
     if out is None and made != "pharaoh":
         out = Path(f"attention.{made}")
-    found = options.find_run(run)
+    directory = options.find_run(run)
     options.check_output(out)
     pairs = _read(sentences, file, target_column)
     _check_number(made, len(pairs[0]))
     from mt.attention_maps.alignment import AttentionMaps, aligning_heads, as_pharaoh, attention_line_by_line
     from mt.inference.model_translator import ModelTranslator
 
-    translator = ModelTranslator.from_run(found, checkpoint=checkpoint, device=device)
+    translator = ModelTranslator.from_run(directory, checkpoint=checkpoint, device=device)
     heads = aligning_heads(translator, None if layer is None else layer - 1)
     say(f"alignment: {heads}")
     if made == "pharaoh":
@@ -71,7 +71,7 @@ def attention(
     maps = AttentionMaps(translator.attention(*pairs), heads)
     check_shows_something(maps)
     if made == "html":
-        options.write_output([attention_page(maps, f"{found.name}, {translator.facts.checkpoint}")], out)
+        options.write_output([attention_page(maps, f"{directory.name}, {translator.facts.checkpoint}")], out)
     else:
         from mt.attention_maps.picture import picture
 

@@ -26,13 +26,13 @@ def average(
     """
     show_logs()
     check_at_most_one(last=last, best=best)
-    found = find_run(run)
+    directory = find_run(run)
     from mt.training.average import average_checkpoints
 
-    made = average_checkpoints(found, best or last or 5, best=best is not None)
+    made = average_checkpoints(directory, best or last or 5, best=best is not None)
     echo(f"{made.folder}")
+    name = quote(str(directory.path))
     say(
-        f"Score it:  mt evaluate --run {quote(str(found.path))} --checkpoint {made.name} --split validation\n"
-        f"Is it better than the best?  mt compare {quote(str(found.path))} {quote(str(made.folder))} "
-        "--split validation"
+        f"Score it:  mt evaluate --run {name} --checkpoint {made.name} --split validation\n"
+        f"Is it better than the best?  mt compare {name} {quote(str(made.folder))} --split validation"
     )

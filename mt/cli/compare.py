@@ -82,14 +82,16 @@ def _show(result: "Comparison") -> None:
     rows = [["", *chain.from_iterable((first.score.name, "- A", "p") for first, *_ in metrics)]]
     for letter, compared in zip(letters, zip(*metrics, strict=True), strict=True):
         row = [letter]
-        for each in compared:
-            row.append(f"{each.score.value:.2f}")
-            row += ["", ""] if letter == "A" else [f"{each.gain:+.2f}", f"{each.p_value:.4f}"]
+        for metric in compared:
+            row.append(f"{metric.score.value:.2f}")
+            row += ["", ""] if letter == "A" else [f"{metric.gain:+.2f}", f"{metric.p_value:.4f}"]
         rows.append(row)
     for line in aligned(rows, num_texts=1):
         echo(line)
     for first, *others in metrics:
-        equal = [letter for letter, each in zip(letters[1:], others, strict=True) if not each.is_significant]
+        equal = [
+            letter for letter, system in zip(letters[1:], others, strict=True) if not system.is_significant
+        ]
         if equal:
             echo(f"not significant by {first.score.name}: {', '.join(equal)}")
     for first, *_ in metrics:

@@ -50,7 +50,7 @@ def evaluate(
     are also added to evaluations.jsonl.
     """
     show_logs()
-    found = options.find_run(run)
+    directory = options.find_run(run)
     options.check_output(json)
     strategy = options.choose_beam(beam, length_penalty, length_normalization)
     from mt.evaluation.evaluate import described, run_evaluation, write_json
@@ -59,7 +59,7 @@ def evaluate(
         # This import takes a second.
         from mt.evaluation.literature import literature_score
     result = run_evaluation(
-        found,
+        directory,
         split=split,
         checkpoint=checkpoint,
         device=device,
@@ -74,7 +74,7 @@ def evaluate(
         outputs=outputs,
         others=[options.find_run(path) for path in ensemble or []],
     )
-    models = " + ".join([f"{found.path}, {result.checkpoint}", *result.ensemble])
+    models = " + ".join([f"{directory.path}, {result.checkpoint}", *result.ensemble])
     say(f"{models}, {result.data}: {described(strategy)}, by {result.engine} in {result.precision}")
     for score in result.scores.values():
         echo(str(score))

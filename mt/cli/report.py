@@ -42,7 +42,7 @@ def report(
     The page is one file that needs no network. With --format md it is a model card for the Hugging Face Hub.
     """
     show_logs()
-    found = find_run(run)
+    directory = find_run(run)
     check_output(out)
     from mt.attention_maps.page import script_hash
     from mt.checkpoint.store import CheckpointStore
@@ -53,14 +53,14 @@ def report(
     chosen_device = choose_device(device)
     # Without the best one there is still a report, but one that was named must be there.
     if checkpoint != "best":
-        CheckpointStore(found.checkpoints_dir).require(checkpoint)
-    facts = RunFacts(found)
+        CheckpointStore(directory.checkpoints_dir).require(checkpoint)
+    facts = RunFacts(directory)
     left_out = list(facts.problems)
     samples, maps = None, ""
     try:
         if sentences:
             num_maps = NUM_MAPS if format == "html" else 0
-            samples, maps = _samples(found, checkpoint, chosen_device, sentences, num_maps)
+            samples, maps = _samples(directory, checkpoint, chosen_device, sentences, num_maps)
     except MtError as error:
         left_out.append(f"Translations and attention are left out: {error}")
     for reason in left_out:
@@ -85,15 +85,15 @@ def _samples(
     in_turn = chain.from_iterable(zip_longest(samples.worst, samples.best))
     # Sentences that were translated in parts, or cut off, have no single attention map.
     drawable = (
-        each
-        for each in in_turn
-        if each
-        and all(0 < len(text) <= MOST_CHARACTERS for text in (each.source, each.translation))
-        and len(loaded.src_tokenizer.encode(each.source)) < translator.facts.max_length
-        and len(loaded.tgt_tokenizer.encode(each.translation)) < translator.facts.max_length
+        sample
+        for sample in in_turn
+        if sample
+        and all(0 < len(text) <= MOST_CHARACTERS for text in (sample.source, sample.translation))
+        and len(loaded.src_tokenizer.encode(sample.source)) < translator.facts.max_length
+        and len(loaded.tgt_tokenizer.encode(sample.translation)) < translator.facts.max_length
     )
-    shown = list(islice(drawable, num_attention))
-    if not shown:
+    chosen = list(islice(drawable, num_attention))
+    if not chosen:
         return samples, ""
-    sources, targets = zip(*((each.source, each.translation) for each in shown), strict=True)
+    sources, targets = zip(*((sample.source, sample.translation) for sample in chosen), strict=True)
     return samples, attention_html(attention_maps(translator, sources, targets))

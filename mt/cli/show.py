@@ -24,8 +24,10 @@ def show(
     """
     from mt.run_directory import RunDirectory, newest_run
 
-    found = newest_run(RUNS, with_checkpoint=False) if run is None else RunDirectory(named_run(run)).require()
+    directory = (
+        newest_run(RUNS, with_checkpoint=False) if run is None else RunDirectory(named_run(run)).require()
+    )
     from mt.reports.facts import RunFacts
     from mt.reports.show import describe
 
-    echo(describe(RunFacts(found)))
+    echo(describe(RunFacts(directory)))

@@ -37,6 +37,7 @@ from mt.training.metrics_file import read_points
 T = TypeVar("T")
 
 _STILL_RUNNING = "still running"
+_COUNTS = {"step", "epoch", "num_target_tokens"}
 
 
 class CorpusFacts(CorpusReport):
@@ -130,37 +131,14 @@ class RunFacts:
     def __init__(self, run: RunDirectory) -> None:
         self.run = run
         self.problems: list[str] = []
-        self.config = self._read(run.config_file, load_config)
-        self.points = self._read(run.metrics_file, read_points) or []
-        # What to resume from, and what to translate with: until a validation has marked one, the latest.
-        self.latest, self.best = self._pointed_at()
-        record = self.latest.record if self.latest else None
-        self.environment = record.environment if record else {}
-        self.imported_from = record.imported_from if record else ""
-        counters, holder = self._counters(), run.lock_owner()
-        self.state, self.detail = self._state(counters, holder)
-        newest = {name: x for point in self.points for name, x in point.figures.items() if math.isfinite(x)}
-        if self.points:
-            newest["step"] = max(point.step for point in self.points)
-        # Where it would resume; for a run in training, the newest known step.
-        figures = vars(counters) if counters and not holder else newest
-        counts = {key: int(figures[key]) for key in figures.keys() & {"step", "epoch", "num_target_tokens"}}
-        self.step = counts.get("step")
-        self.epochs = counts.get("epoch")
-        self.num_target_tokens = counts.get("num_target_tokens")
-        # Of training and validation, up to the newest point.
-        self.seconds = newest.get("minutes", 0.0) * 60 if newest else None
-        speeds = [speed for _, speed in self.curve("train", "tokens_per_second")]
-        # The median, because single points can be slow on a busy machine.
-        self.tokens_per_second = statistics.median(speeds[-20:]) if speeds else None
-        self.best_bleu = max((bleu for _, bleu in self.curve("validation", "bleu")), default=None)
-        # After the state, which problems with these do not change.
-        parse = CorpusFacts.model_validate_json
+        self._read_what_training_needs()
+        # What is read from here on is for reports: problems with it do not make the run a damaged one.
         self.corpus: CorpusFacts | None = None
         if not self.imported_from:
+            parse = CorpusFacts.model_validate_json
             self.corpus = self._read(run.corpus_file, lambda _: parse(run.read_corpus_report()))
         self.sessions = self._read(run.sessions_file, lambda _: read_sessions(run)) or []
-        if self.sessions and holder:
+        if self.sessions and self.state == "running":
             self.sessions[-1].outcome = _STILL_RUNNING
         # From the oldest to the newest.
         self.evaluations = self._read(run.evaluations_file, lambda _: read_evaluations(run)) or []
@@ -169,10 +147,54 @@ class RunFacts:
         # Training removes old ones.
         self.checkpoints = [inspect_checkpoint(folder) for folder in folders if folder.is_dir()]
 
+    def _read_what_training_needs(self) -> None:
+        """Read the config, the curves and the checkpoints, which tell the state of the run."""
+        self.config = self._read(self.run.config_file, load_config)
+        self.points = self._read(self.run.metrics_file, read_points) or []
+        # What to resume from, and what to translate with: until a validation has marked one, the latest.
+        self.latest, self.best = self._pointed_at()
+        record = self.latest.record if self.latest else None
+        self.environment = record.environment if record else {}
+        self.imported_from = record.imported_from if record else ""
+        counters, holder = self._counters(), self.run.lock_owner()
+        self.state, self.detail = self._state(counters, holder)
+        newest = self._newest_figures()
+        # Where it would resume; for a run in training, the newest known step.
+        figures = vars(counters) if counters and not holder else newest
+        counts = {name: int(number) for name, number in figures.items() if name in _COUNTS}
+        self.step = counts.get("step")
+        self.epochs = counts.get("epoch")
+        self.num_target_tokens = counts.get("num_target_tokens")
+        # Of training and validation, up to the newest point.
+        self.seconds = newest.get("minutes", 0.0) * 60 if newest else None
+
+    def _newest_figures(self) -> dict[str, float]:
+        """The newest finite value of each metric, and the newest step; empty if there is no point."""
+        newest = {}
+        for point in self.points:
+            finite = {name: value for name, value in point.figures.items() if math.isfinite(value)}
+            newest |= finite | {"step": max(point.step, newest.get("step", 0))}
+        return newest
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """The speed of training, the median of the newest points: single ones are slow on a busy machine."""
+        speeds = [speed for _, speed in self.curve("train", "tokens_per_second")]
+        return statistics.median(speeds[-20:]) if speeds else None
+
+    @property
+    def best_bleu(self) -> float | None:
+        """The highest BLEU of validation."""
+        return max((bleu for _, bleu in self.curve("validation", "bleu")), default=None)
+
     @property
     def test_bleu(self) -> float | None:
         """BLEU of the newest evaluation on a test split, of whatever checkpoint and search."""
-        scores = [each.scores.get("bleu") for each in self.evaluations if each.setting.startswith("test-")]
+        scores = [
+            evaluation.scores.get("bleu")
+            for evaluation in self.evaluations
+            if evaluation.setting.startswith("test-")
+        ]
         return scores[-1].value if scores and scores[-1] else None
 
     def curve(self, kind: str, name: str) -> list[tuple[int, float]]:

@@ -119,10 +119,10 @@ def figures(facts: RunFacts) -> dict[str, str]:
     # Of the run's own test split, else of its validation split, else of other data.
     own = {_own_split(facts, split): split for split in ("test", "validation")}
     rows.sort(key=lambda row: [*own, row.data].index(row.data))
-    found: dict[str, str] = {}
+    numbers: dict[str, str] = {}
     if rows:
         best = rows[0]
-        found[f"BLEU on {own.get(best.data, best.data)}"] = f"{best.scores['bleu'].value:.1f}"
+        numbers[f"BLEU on {own.get(best.data, best.data)}"] = f"{best.scores['bleu'].value:.1f}"
     for what, form, number in (
         ("training pairs", short_count, facts.corpus and facts.corpus.splits["train"].pairs),
         ("parameters", short_count, facts.best and facts.best.num_parameters),
@@ -131,8 +131,8 @@ def figures(facts: RunFacts) -> dict[str, str]:
         ("of training", short_duration, facts.seconds),
     ):
         if number:
-            found[what] = form(number)
-    return found
+            numbers[what] = form(number)
+    return numbers
 
 
 def _own_split(facts: RunFacts, split: str) -> str:
@@ -143,8 +143,16 @@ def _own_split(facts: RunFacts, split: str) -> str:
 def _scores(facts: RunFacts) -> list[_Row]:
     """The scores of all evaluations, the newest first, then those of validation."""
     rows = []
-    for each in reversed(facts.evaluations):
-        rows.append(_Row(each.data, each.checkpoint, each.how, each.num_sentences, each.scores))
+    for evaluation in reversed(facts.evaluations):
+        rows.append(
+            _Row(
+                evaluation.data,
+                evaluation.checkpoint,
+                evaluation.how,
+                evaluation.num_sentences,
+                evaluation.scores,
+            )
+        )
     metrics = facts.best.record.metrics if facts.best and facts.best.record else {}
     signatures = {name: text for session in facts.sessions for name, text in session.signatures.items()}
     scores = {}

@@ -57,20 +57,20 @@ def runs_table(summaries: Facts, differing: Options, *, width: float) -> str:
         cells = [one_line(by_run.get(name, "-"), _MOST_CHARACTERS) for name in summaries]
         options.append([key if short[key] == 1 else option, *cells])
     columns[_NUM_BEFORE_OPTIONS:_NUM_BEFORE_OPTIONS] = options
-    shown: list[list[str]] = []
+    fitting: list[list[str]] = []
     for column in columns:
         width -= max(map(len, column)) + 2
         if width < -2:
             break
-        shown.append(column)
+        fitting.append(column)
     notes = []
     for name, facts in summaries.items():
         if facts.detail is not None and facts.state in ("running", "damaged"):
             notes.append(f"{one_line(name)}: {facts.state}, {one_line(facts.detail)}")
-    if left_out := [title for title, *_ in columns[len(shown) :]]:
+    if left_out := [title for title, *_ in columns[len(fitting) :]]:
         notes.append(f"no room for {', '.join(left_out)}; all columns: mt runs | less -S")
     notes += _over_seeds(summaries)
-    lines = aligned(list(zip(*shown, strict=True)), num_texts=2)
+    lines = aligned(list(zip(*fitting, strict=True)), num_texts=2)
     if notes:
         lines += ["", *notes]
     return "\n".join(lines)

@@ -25,12 +25,12 @@ def describe(facts: RunFacts) -> str:
     }
     blocks = []
     for title, lines in sections.items():
-        if shown := [_shown(f"  {line}") for line in lines]:
-            blocks.append("\n".join([_shown(title), *shown]))
+        if printable := [_printable(f"  {line}") for line in lines]:
+            blocks.append("\n".join([_printable(title), *printable]))
     return "\n\n".join(blocks)
 
 
-def _shown(line: str) -> str:
+def _printable(line: str) -> str:
     """Untrusted text on one line, in which the spaces that align it are kept."""
     return visible(line.replace("\n", " ").replace("\t", " ")).rstrip()
 

@@ -32,8 +32,11 @@ def beam_search(model: EncoderDecoder[CacheT], request: SearchRequest, beam: Bea
         return candidates
 
     # Hypotheses are ranked by their scores.
-    found = search_stepwise(model, replace(request, with_scores=True), choose, num_rows=beam.size)
-    return [sorted(each, key=beam.normalised_score, reverse=True)[: beam.size] for each in found]
+    hypotheses = search_stepwise(model, replace(request, with_scores=True), choose, num_rows=beam.size)
+    return [
+        sorted(of_sentence, key=beam.normalised_score, reverse=True)[: beam.size]
+        for of_sentence in hypotheses
+    ]
 
 
 def _likeliest(step: Step, beam_size: int) -> Candidates:

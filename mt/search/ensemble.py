@@ -64,5 +64,5 @@ class EnsembleModel:
 
 def _log_mean(logits: Sequence[Tensor]) -> Tensor:
     """Return the logarithm of the mean of ``softmax(logits)`` over the models, in float32."""
-    log_probs = torch.stack([each.float().log_softmax(-1) for each in logits])
+    log_probs = torch.stack([of_model.float().log_softmax(-1) for of_model in logits])
     return log_probs.logsumexp(0) - math.log(len(logits))

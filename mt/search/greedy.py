@@ -8,7 +8,7 @@ from mt.search.top_k import top_k
 
 def greedy_search(model: EncoderDecoder[CacheT], request: SearchRequest) -> list[Hypothesis]:
     """Translate a batch by the likeliest token of each step: one hypothesis for each sentence, in order."""
-    return [found for [found] in search_stepwise(model, request, _likeliest)]
+    return [best for [best] in search_stepwise(model, request, _likeliest)]
 
 
 def _likeliest(step: Step) -> Candidates:

@@ -31,14 +31,14 @@ class Hypothesis:
 
 def cut_off(scored: Sequence[tuple[Hypothesis, float]], length: int) -> list[tuple[Hypothesis, float]]:
     """Keep the first ``length`` tokens of each hypothesis, and the first of those that are then equal."""
-    found: dict[tuple[tuple[int, ...], ...], tuple[Hypothesis, float]] = {}
+    different: dict[tuple[tuple[int, ...], ...], tuple[Hypothesis, float]] = {}
     for hypothesis, score in scored:
         ids = hypothesis.ids[:length]
         copied = hypothesis.copied[: list(ids).count(UNK_ID)]
         finished = hypothesis.finished and len(hypothesis.ids) <= length
         cut = replace(hypothesis, ids=ids, finished=finished, copied=copied)
-        found.setdefault((tuple(ids), tuple(copied)), (cut, score))
-    return list(found.values())
+        different.setdefault((tuple(ids), tuple(copied)), (cut, score))
+    return list(different.values())
 
 
 def length_limit(src_length: int, max_length: int, *, target_ratio: float = 1.0) -> int:

@@ -24,7 +24,7 @@ def sample(
     seeds = [(sampling.seed * 1_000_003 + number) % (LARGEST_SEED + 1) for number in numbers]
     # Inverse transform: a uniform number selects the token at which the cumulative probability exceeds it.
     generators = [torch.Generator().manual_seed(seed) for seed in seeds]
-    uniforms = torch.stack([torch.rand(max(request.limits), generator=each) for each in generators])
+    uniforms = torch.stack([torch.rand(max(request.limits), generator=generator) for generator in generators])
     uniforms = uniforms.to(request.src_ids.device)
 
     # Beyond these limits only the likeliest tokens are drawn, or all equally; float32 would give 0 or inf.
@@ -42,7 +42,7 @@ def sample(
         # A logit that is NaN or infinite makes all probabilities NaN. It is chosen itself, which is reported.
         return step.continued_by(drawn.where(highest.isfinite(), likeliest))
 
-    return [found for [found] in search_stepwise(model, request, draw)]
+    return [drawn for [drawn] in search_stepwise(model, request, draw)]
 
 
 def _likeliest(logits: Tensor, count: int) -> Tensor:

@@ -75,7 +75,7 @@ def search_stepwise(
         tokens, scores, rows = (x.flatten() for x in candidates)
         # One tensor, because each read waits for the device. Float32 represents all integers up to 2^24.
         columns = tokens.float(), scores, rows.float(), rules.copied(rows, tokens).float()
-        stay, continued = batch.add([_Candidate(*each) for each in torch.stack(columns, dim=1).tolist()])
+        stay, continued = batch.add([_Candidate(*row) for row in torch.stack(columns, dim=1).tolist()])
         if not stay:
             break
         kept = torch.tensor(continued, device=device)
@@ -109,7 +109,7 @@ class _Batch:
         self._sentences = list(range(len(request.limits)))
         # The ids of each row, and the positions that they copy.
         self._rows: list[tuple[list[int], list[int]]] = [([], []) for _ in request.limits]
-        self._found: list[list[Hypothesis]] = [[] for _ in request.limits]
+        self._finished: list[list[Hypothesis]] = [[] for _ in request.limits]
         self._is_done = [False] * len(request.limits)
         self._overflowed: list[int] = []
 
@@ -143,15 +143,19 @@ class _Batch:
 
         ``rest`` are the best candidates without EOS.
         """
-        found, is_at_limit = self._found[sentence], self._length == self._request.limits[sentence]
-        found += [self._hypothesis(each) for each in best if each.token == EOS_ID and each.score > -math.inf]
-        if is_at_limit and not found:
-            found += [self._hypothesis(each) for each in rest if each.score > -math.inf]
+        finished, is_at_limit = self._finished[sentence], self._length == self._request.limits[sentence]
+        finished += [
+            self._hypothesis(candidate)
+            for candidate in best
+            if candidate.token == EOS_ID and candidate.score > -math.inf
+        ]
+        if is_at_limit and not finished:
+            finished += [self._hypothesis(candidate) for candidate in rest if candidate.score > -math.inf]
         # NaN is neither above nor below, and is the best if it is there.
-        if not best[0].score < math.inf or (is_at_limit and not found):
+        if not best[0].score < math.inf or (is_at_limit and not finished):
             self._overflowed.append(sentence)
             return True
-        return is_at_limit or len(found) >= self._num_rows
+        return is_at_limit or len(finished) >= self._num_rows
 
     def _written(self, candidate: _Candidate) -> tuple[list[int], list[int]]:
         ids, copied = self._rows[int(candidate.row)]
@@ -169,4 +173,4 @@ class _Batch:
         """The hypotheses of each sentence of the request."""
         if self._overflowed:
             raise NotFiniteError(sorted(self._overflowed))
-        return self._found
+        return self._finished

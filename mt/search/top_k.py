@@ -29,5 +29,5 @@ def top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 def _top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     # Of equal numbers, the first: topk does not promise that.
-    found = x.max(-1, keepdim=True) if k == 1 else x.topk(k)
-    return found.values, found.indices
+    highest = x.max(-1, keepdim=True) if k == 1 else x.topk(k)
+    return highest.values, highest.indices

@@ -36,7 +36,7 @@ def average_checkpoints(run: str | Path | RunDirectory, number: int = 5, *, best
             metric = config.validation.metric
             # A lower loss is better.
             sign = -1 if metric == "loss" else 1
-            scored = [each for each in map(store.require, names) if metric in each.metrics]
+            scored = [checkpoint for checkpoint in map(store.require, names) if metric in checkpoint.metrics]
             chosen = sorted(scored, key=lambda checkpoint: sign * checkpoint.metrics[metric])[-number:]
         else:
             old = set(names[: -config.checkpoint.keep]) & {store.pointer(BEST)}

@@ -49,7 +49,9 @@ def _forward(
     layer: nn.Module, plain: Callable[..., Any], compiled: Callable[..., Any], *inputs: Any, **options: Any
 ) -> Any:
     """Call what was compiled, but not in evaluation and for sizes of 1, which would need more graphs."""
-    sizes = [size for each in inputs if isinstance(each, Tensor) and each.dim() == 3 for size in each.shape]
+    sizes = [
+        size for value in inputs if isinstance(value, Tensor) and value.dim() == 3 for size in value.shape
+    ]
     return (compiled if layer.training and 1 not in sizes else plain)(*inputs, **options)
 
 

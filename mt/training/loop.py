@@ -16,7 +16,8 @@ def train(state: TrainState, session: Session) -> str | None:
         session.catch_up(state)
         while (finished := session.finished(state)) is None and not session.stopping:
             result = state.step(session.batches.take(state.position))
-            session.log(result)
+            session.react(result)
+            session.count_time(state)
             if session.validation_due(state):
                 session.validate(state)
             if session.checkpoint_due(state):

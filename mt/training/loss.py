@@ -39,7 +39,7 @@ def r_drop_loss(
     bias: Tensor | None = None,
 ) -> Tensor:
     """Half of equation 4 of Liang et al. 2021, for two passes ``(2, N, D)``, each with its own dropout."""
-    losses = [smoothed_cross_entropy(each, weight, labels, smoothing, bias=bias) for each in hidden]
+    losses = [smoothed_cross_entropy(one_pass, weight, labels, smoothing, bias=bias) for one_pass in hidden]
     log_p, log_q = F.linear(hidden[:, labels != PAD_ID], weight, bias).log_softmax(-1).unbind()
     # KL(p || q) + KL(q || p).
     divergences: Tensor = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum()

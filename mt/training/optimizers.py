@@ -140,6 +140,6 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, An
     """
     embeddings = {module.weight for module in model.modules() if isinstance(module, nn.Embedding)}
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    matrices = [each for each in trained if each.dim() > 1 and each not in embeddings]
-    exempt = [each for each in trained if each.dim() < 2 or each in embeddings]
+    matrices = [parameter for parameter in trained if parameter.dim() > 1 and parameter not in embeddings]
+    exempt = [parameter for parameter in trained if parameter.dim() < 2 or parameter in embeddings]
     return [{"params": matrices, "weight_decay": weight_decay}, {"params": exempt, "weight_decay": 0.0}]

@@ -39,8 +39,8 @@ def peak_rate(objective: Objective, device: torch.device) -> float | None:
 def num_multiplied(objective: Objective) -> int:
     """The weights that a token is multiplied by: matrices, but embeddings only if they are the output."""
     embeddings = {module.weight for module in objective.modules() if isinstance(module, nn.Embedding)}
-    matrices = {each for each in objective.parameters() if each.dim() > 1} - embeddings
-    return sum(each.numel() for each in matrices | {objective.model.output.weight})
+    matrices = {parameter for parameter in objective.parameters() if parameter.dim() > 1} - embeddings
+    return sum(parameter.numel() for parameter in matrices | {objective.model.output.weight})
 
 
 def share_of_peak(rate: float, peak: float | None) -> str:

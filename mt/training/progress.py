@@ -91,9 +91,9 @@ class Progress(contextlib.ExitStack):
         """Show the options of a new run among TensorBoard's hyper-parameters."""
         writer = self._tensorboard.file_writer
         assert writer is not None  # Only a closed SummaryWriter has none.
-        shown = {name.partition(".")[2] if name in _SWEPT else name: value for name, value in options.items()}
+        named = {name.partition(".")[2] if name in _SWEPT else name: value for name, value in options.items()}
         # At the first step, so that they appear once, however often the run is started.
-        writer.add_summary(hparams(shown, {})[1], 1)
+        writer.add_summary(hparams(named, {})[1], 1)
 
     def step(self, result: StepResult) -> None:
         """Show one more step, and its point of the training curve if it has one."""
@@ -103,9 +103,9 @@ class Progress(contextlib.ExitStack):
         if result.point is not None:
             self._add_point(result, result.point)
         best = "" if counters.best_value is None else f"best {self._metric} {counters.best_value:.2f}"
-        shown = (self._time_left(counters.step), best, self._newest_loss)
+        notes = (self._time_left(counters.step), best, self._newest_loss)
         self._bar.set_description_str(f"epoch {counters.epoch + 1}  ", refresh=False)
-        self._bar.set_postfix_str(", ".join(filter(None, shown)), refresh=False)
+        self._bar.set_postfix_str(", ".join(filter(None, notes)), refresh=False)
         self._bar.update()
 
     def _add_point(self, result: StepResult, point: CurvePoint) -> None:
@@ -123,8 +123,8 @@ class Progress(contextlib.ExitStack):
         if self._bar.disable and now - self._last_line >= SECONDS_BETWEEN_LINES:
             self._last_line = now
             where = f"step {step}  epoch {counters.epoch + 1}"
-            shown = f"learning rate {result.learning_rate:.2e}  {pace}"
-            LOG.info("%s  loss %.3f  %s  %s", where, point.loss, shown, self._time_left(counters.step))
+            details = f"learning rate {result.learning_rate:.2e}  {pace}"
+            LOG.info("%s  loss %.3f  %s  %s", where, point.loss, details, self._time_left(counters.step))
 
     def validation(
         self,
@@ -136,8 +136,8 @@ class Progress(contextlib.ExitStack):
         """Show a validation with some of its translations, and what the model attends to in one of them."""
         self._write("validation", counters, result.values() | result.others_by_name())
         scores = "  ".join(f"{score.name} {score.value:.2f}" for score in result.scores.values())
-        shown = f"loss {result.loss:.3f}  perplexity {result.perplexity:.4g}  {scores}"
-        LOG.info("validation at step %s: %s", f"{counters.step:,}", shown)
+        figures = f"loss {result.loss:.3f}  perplexity {result.perplexity:.4g}  {scores}"
+        LOG.info("validation at step %s: %s", f"{counters.step:,}", figures)
         for name, of_set in result.others.items():
             LOG.info("  on %s: %s", name, "  ".join(f"{s.name} {s.value:.2f}" for s in of_set.values()))
         if not self._signatures_logged:

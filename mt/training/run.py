@@ -227,8 +227,10 @@ def prepared_session(
         keep_pairs(run, pairs_of(prepared.corpus.validation), tokenizers, config.data.max_length)
     if processes.ARE_SEVERAL:
         state.try_out(distributed.barrier_after(lambda: batches.largest_batch(state.counters.epoch)))
-    shown = _progress(config, run, state, total_steps, on_metrics) if processes.IS_FIRST else nullcontext()
-    with shown as progress:
+    monitoring = (
+        _progress(config, run, state, total_steps, on_metrics) if processes.IS_FIRST else nullcontext()
+    )
+    with monitoring as progress:
         newest = point.checkpoint if point else None
         session = Session(config, run, prepared, batches, environment, interruption, progress, newest)
         # Removed only now, because a refused start, as of a changed corpus, must keep it.

@@ -25,8 +25,6 @@ from mt.inference.loaded_model import ModelOfText, corpus_facts, facts_of, token
 from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
 from mt.training.attention_images import Pixels, attention_image
-from mt.training.bad_batches import keep_bad_batch
-from mt.training.counters import Counters
 from mt.training.interruption import Interruption
 from mt.training.progress import Progress, Sample
 from mt.training.schedule import has_ended
@@ -90,29 +88,42 @@ class Session:
         """Why the run is finished, in words; None while it is not."""
         return state.counters.reached_limit(self.config.training, self.config.validation)
 
-    def log(self, result: StepResult | None) -> None:
-        """Show the result of a step, which may be the one before the newest, and keep a batch that failed."""
+    def react(self, result: StepResult | None) -> None:
+        """Act upon the result of a step, which may be the one before the newest: stop, or refuse to go on."""
         if result is None:
             return
+        self._show(result)
         self.interruption.all_processes_know |= result.stop_requested
+        in_a_row = result.counters.num_skipped_in_a_row
+        if not result.updated and in_a_row >= self.config.training.max_skipped_steps:
+            raise diverged(
+                f"the loss or the gradient was not finite in {in_a_row} steps in a row, the last at step "
+                f"{result.counters.step}"
+            )
+
+    def _show(self, result: StepResult) -> None:
         number, total = result.counters.step, self.config.schedule.total_steps
         if number - 1 == total and has_ended(total, self.config.schedule):
             LOG.warning("the learning rate has reached zero at schedule.total_steps (%s)", f"{total:,}")
         if result.scale_too_large:
             LOG.info("step %d skipped: the fp16 loss scale was too large and is lowered", number)
         elif not result.updated:
-            norm, in_a_row = result.gradient_norm, result.counters.num_skipped_in_a_row
-            LOG.warning("step %d skipped: the gradient norm is %s, the loss is %s", number, norm, result.loss)
-            keep_bad_batch(self.run, result, self.newest.name if self.newest else None)
-            if in_a_row >= self.config.training.max_skipped_steps:
-                what = f"the loss or the gradient was not finite in {in_a_row} steps in a row"
-                raise diverged(f"{what}, the last at step {number}")
+            numbers = f"the gradient norm is {result.gradient_norm}, the loss is {result.loss}"
+            LOG.warning("step %d skipped: %s", number, numbers)
         if self.progress is not None:
             self.progress.step(result)
 
+    def count_time(self, state: TrainState) -> None:
+        """Add the time since this was called before, without saving."""
+        now, counters = time.perf_counter(), state.counters
+        counters.seconds += now - self._timed_until
+        self._timed_until = now
+        if self.config.training.max_minutes is not None:
+            # All processes must agree on the end.
+            counters.seconds = distributed.broadcast(counters.seconds)
+
     def validation_due(self, state: TrainState) -> bool:
         """Whether the newest step is the last, or one after which a validation is due."""
-        self._count_time(state.counters)
         counters, config = state.counters, self.config.validation
         by_steps = config.every_epochs is None and counters.step % config.every_steps == 0
         return by_steps or counters.ends_epoch(config.every_epochs) or self.finished(state) is not None
@@ -126,11 +137,11 @@ class Session:
 
     def validate(self, state: TrainState) -> None:
         """Evaluate the model and show its scores; if this is interrupted, it is repeated on resuming."""
-        self.log(state.last_result())
+        self.react(state.last_result())
         started, counters = time.perf_counter(), state.counters
         counters.owes_validation = True
         result = self._validate(state)
-        self._count_time(counters)
+        self.count_time(state)
         counters.owes_validation = False
         self._metrics = {counters.step: result.values()}
         metric = self.config.validation.metric
@@ -145,7 +156,7 @@ class Session:
 
     def save(self, state: TrainState) -> None:
         """Save a checkpoint, with the metrics of the validation at this step, if there was one."""
-        self.log(state.last_result())
+        self.react(state.last_result())
         if processes.IS_FIRST:
             self._save(state)
         distributed.barrier()
@@ -153,21 +164,12 @@ class Session:
 
     def close(self, state: TrainState, finished: str | None) -> str | None:
         """Save the steps of a session that was interrupted; return ``finished``."""
-        self.log(state.last_result())
+        self.react(state.last_result())
         if finished is None:
             self.interruption.all_processes_know = True
             if distributed.broadcast(state.counters.step != (self.newest.step if self.newest else 0)):
                 self.save(state)
         return finished
-
-    def _count_time(self, counters: Counters) -> None:
-        """Add the time since this was called before, without saving."""
-        now = time.perf_counter()
-        counters.seconds += now - self._timed_until
-        self._timed_until = now
-        if self.config.training.max_minutes is not None:
-            # All processes must agree on the end.
-            counters.seconds = distributed.broadcast(counters.seconds)
 
     def _validate(self, state: TrainState) -> ValidationResult:
         model, prepared = state.objective.model, self.prepared

@@ -213,7 +213,7 @@ class TrainState:
         of_adamw = {"exp_avg": EXP_AVG, "exp_avg_sq": EXP_AVG_SQ}
         for optimizer in self.optimizers:
             keys = {"momentum_buffer": MOMENTUM} if isinstance(optimizer, Muon) else of_adamw
-            for parameter in (each for group in optimizer.param_groups for each in group["params"]):
+            for parameter in (parameter for group in optimizer.param_groups for parameter in group["params"]):
                 for key, prefix in keys.items():
                     yield prefix + names[parameter], optimizer, parameter, key
 

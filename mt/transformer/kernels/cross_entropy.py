@@ -115,7 +115,7 @@ class _ProjectedLoss(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        products = [None if each is None else each * gradients[0] for each in ctx.saved_tensors]
+        products = [None if saved is None else saved * gradients[0] for saved in ctx.saved_tensors]
         return *products, None, None, None, None
 
 
