@@ -170,7 +170,7 @@ class RunFacts:
 
     def _newest_figures(self) -> dict[str, float]:
         """The newest finite value of each metric, and the newest step; empty if there is no point."""
-        newest = {}
+        newest: dict[str, float] = {}
         for point in self.points:
             finite = {name: value for name, value in point.figures.items() if math.isfinite(value)}
             newest |= finite | {"step": max(point.step, newest.get("step", 0))}

@@ -56,7 +56,11 @@ class TeacherForced(Protocol):
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """A batch of B source sentences, with length limits and constraints for their translations."""
+    """A batch of B source sentences, with length limits and constraints for their translations.
+
+    A user gives `Constraints`, which hold for all sentences; `mt.inference.engines.Rules` adds what follows
+    from the model and the command; this is what both mean for one batch, in ids.
+    """
 
     src_ids: Tensor
     """``(B, S)``, padded with PAD."""

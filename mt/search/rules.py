@@ -18,6 +18,13 @@ class RuledRows:
     """The rules of a request applied to the R rows of a search; at first, there is one for each sentence."""
 
     def __init__(self, request: SearchRequest) -> None:
+        """Begin with rows without tokens.
+
+        ``_copyable`` ``(R, S)`` is True for unknown source words, ``_is_done`` for those that a row has
+        copied; ``_positions`` ``(R, 1)`` is where the head attends most while the next token is chosen.
+        ``_history`` ``(R, T)`` has the tokens so far, in which no two UNK are equal, and ``_prefixes`` those
+        that are given, then PAD.
+        """
         self._request, self._constraints = request, request.constraints
         # Without anything to copy, and without constraints, there is no extra cost.
         self._copies = request.copyable is not None and not request.keep_unk and bool(request.copyable.any())

@@ -90,7 +90,7 @@ def search_stepwise(
 
 
 class _Candidate(NamedTuple):
-    """A candidate on the host."""
+    """A candidate on the host. All columns arrive in one tensor, in which ids are floats, exact to 2**24."""
 
     token: float
     score: float

@@ -22,6 +22,12 @@ class Interruption(contextlib.ExitStack):
     A signal that was ignored before stays ignored: SIGINT in background jobs of a script, SIGHUP under nohup.
     After any signal, Ctrl-C ends the process at once, which is safe, because files are written atomically.
     In another thread than the main one, which alone receives signals, only the time limit stops the run.
+
+    - ``signal``: set by a signal or the time limit; each step tells all processes whether any has one.
+    - ``all_processes_know``: set by the session when they have been told; `is_due`, which ends the loop, is
+      then true.
+    - `check_share`: raises between the batches of a validation; all processes leave it together.
+    - `interrupting_immediately`: for the first process alone, while it prepares and nothing needs saving.
     """
 
     def __init__(self, max_seconds: float | None = None) -> None:

@@ -17,7 +17,6 @@ from mt.config.located_yaml import Scalar
 from mt.display import SECONDS_BETWEEN_LINES, markdown_table, markdown_text
 from mt.files import write_atomically
 from mt.run_directory import RunDirectory
-from mt.training.attention_images import Pixels
 from mt.training.counters import Counters, CurvePoint
 from mt.training.metrics_file import read_points
 from mt.training.peak import share_of_peak
@@ -127,13 +126,9 @@ class Progress(contextlib.ExitStack):
             LOG.info("%s  loss %.3f  %s  %s", where, point.loss, details, self._time_left(counters.step))
 
     def validation(
-        self,
-        counters: Counters,
-        result: ValidationResult,
-        samples: Sequence[Sample] = (),
-        attention: Pixels | None = None,
+        self, counters: Counters, result: ValidationResult, samples: Sequence[Sample] = ()
     ) -> None:
-        """Show a validation with some of its translations, and what the model attends to in one of them."""
+        """Show a validation with some of its translations."""
         self._write("validation", counters, result.values() | result.others_by_name())
         scores = "  ".join(f"{score.name} {score.value:.2f}" for score in result.scores.values())
         figures = f"loss {result.loss:.3f}  perplexity {result.perplexity:.4g}  {scores}"
@@ -150,8 +145,6 @@ class Progress(contextlib.ExitStack):
             LOG.info("  source      %s\n  translation %s\n  reference   %s", *sample)
         table = markdown_table(Sample._fields, [[*map(markdown_text, sample)] for sample in samples])
         self._tensorboard.add_text("validation/samples", table, counters.step)
-        if attention is not None:
-            self._tensorboard.add_image("validation/attention", attention, counters.step, dataformats="HWC")
         self._tensorboard.flush()
 
     def exclude(self, seconds: float) -> None:

@@ -24,7 +24,6 @@ from mt.inference.exported_folder import remove_stale
 from mt.inference.loaded_model import ModelOfText, corpus_facts, facts_of, tokenizer_checksums
 from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
-from mt.training.attention_images import Pixels, attention_image
 from mt.training.interruption import Interruption
 from mt.training.progress import Progress, Sample
 from mt.training.schedule import has_ended
@@ -66,7 +65,6 @@ class Session:
         of_corpus = corpus_facts(self.run) | {"target_ratio": self.prepared.train.target_ratio}
         self._facts = facts_of(self.config, of_corpus)
         self._store = CheckpointStore(self.run.checkpoints_dir)
-        self._attention: Pixels | None = None
         self._metrics: dict[int, dict[str, float]] = {}
         """Those of the newest validation, by its step."""
         self._best_step = -1
@@ -151,7 +149,7 @@ class Session:
             rows = self.prepared.corpus.validation
             indices = evenly_spaced(len(rows), self.config.validation.num_samples).tolist()
             samples = [Sample(rows[i]["src"], result.hypotheses[i], rows[i]["tgt"]) for i in indices]
-            self.progress.validation(counters, result, samples, self._attention)
+            self.progress.validation(counters, result, samples)
             self.progress.exclude(time.perf_counter() - started)
 
     def save(self, state: TrainState) -> None:
@@ -178,11 +176,9 @@ class Session:
 
         def translate(sources: Sequence[str]) -> list[str]:
             with progress(len(sources), unit="sentences", description="validating") as advance:
-                hypotheses = translator.translate(
+                return translator.translate(
                     sources, join_lines=True, advance=advance, before_each_step=self.interruption.check_share
                 )
-            self._attention = attention_image(translator, rows)
-            return hypotheses
 
         try:
             with state.evaluation_weights():

@@ -75,7 +75,9 @@ class TrainState:
     def launch(self, batches: StepBatches) -> LaunchedStep:
         """Accumulate the gradients, update the parameters once if all is finite, and count the step.
 
-        If the device skips updates, nothing here waits for the device.
+        The loss of all processes is exchanged first, because it decides with the norm whether to update. The
+        scale of fp16 is read before the scaler, which has seen the gradient, changes it. If the device skips
+        updates, nothing here waits for the device.
         """
         counters, precision = self.counters, self.precision
         own_loss = self._accumulate(batches.micro_batches, batches.num_target_tokens)

@@ -171,7 +171,9 @@ def r_drop_loss(
         divergence_of_p, divergence_of_q = (p * gap).sum(-1), -(q * gap).sum(-1)
         divergences = weights[::2] * (divergence_of_p + divergence_of_q)
         if needs_gradient:
-            # The gradient in place, with the p of the cross-entropy included in the factor of p.
+            # In place, with g = log p - log q and D = KL(p || q), the gradient of the logits of p is half of
+            #     p (1 + alpha/2 (1 + g - D)) - alpha/2 q - target,
+            # in which the 1 is the cross-entropy's; that of q has p and q exchanged.
             half = alpha / 2
             torch.mul(gap, half, out=logits[::2])
             torch.mul(gap, -half, out=logits[1::2])
