@@ -145,6 +145,7 @@ def num_subwords(num_words: float, *, shared: bool, unsegmented: bool = False) -
 def choose(run_tokens: float, corpus_tokens: float, num_entries: int, longest: int) -> Options:
     """The options of a run of so many tokens of `REFERENCE_MODEL`; a sentence has at most ``longest``."""
     run_tokens = min(run_tokens, MOST_PASSES * corpus_tokens)
+    # The largest that suits; the last one suits every corpus and run.
     for shape in reversed(SHAPES):
         cost = relative_cost(shape.model, num_entries)
         seen = run_tokens / (cost * R_DROP_COST if shape.run_passes else cost)

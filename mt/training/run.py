@@ -115,7 +115,8 @@ def _train_connected(
     resume.check_equal_processes(config, resume.describe_environment(precision))
     if not processes.IS_FIRST:
         return _train(config, run, precision, interruption)
-    if (size := processes.SIZE) > (shares := config.training.num_micro_batches):
+    size, shares = processes.SIZE, config.training.num_micro_batches
+    if size > shares:
         raise ConfigError(
             f"{size} processes cannot share a step of {shares} micro-batches. For steps as large, set "
             f"training.num_micro_batches={size} and "

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
 
 import datasets
 import torch
@@ -60,12 +59,15 @@ def validate(
     """Evaluate the model on this process's ``batches`` and by its translations, also of ``others``."""
     objective.eval()
     loss = validation_loss(objective, batches, precision)
-    translated = translate([*sources, *chain.from_iterable(other["src"] for other in others.values())])
-    hypotheses, rest = translated[: len(sources)], iter(translated[len(sources) :])
-    scores = {
-        name: score_translations(list(islice(rest, len(other))), list(other["tgt"]), form)
-        for name, other in others.items()
-    }
+    all_sources = list(sources)
+    for other in others.values():
+        all_sources += other["src"]
+    translations = translate(all_sources)
+    hypotheses, end = translations[: len(sources)], len(sources)
+    scores = {}
+    for name, other in others.items():
+        start, end = end, end + len(other)
+        scores[name] = score_translations(translations[start:end], list(other["tgt"]), form)
     return ValidationResult(loss, score_translations(hypotheses, references, form), hypotheses, scores)
 
 
