@@ -30,8 +30,8 @@ from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from mt.training.progress import Progress
 from mt.training.run import Outcome, run_training
 from tests.fixture_types import MakeConfig, TrainUntil
-from tests.oracle.cases import tiny_pairs
 from tests.processes import Popen, environment
+from tests.tiny import tiny_pairs
 
 pytest_plugins = ["tests.preflight.untimed"]
 

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 def test_killed_at_writes_and_with_flipped_bits(tmp_path: Path, one_of: int) -> None:
     record = tmp_path / "record.json"
     subprocess.run(
-        [sys.executable, "-m", "tests.oracle.crash", record, str(one_of)],
+        [sys.executable, "-m", "tests.faults.crash", record, str(one_of)],
         cwd=tmp_path,
         env={
             "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0", "MT_ENGINE": "torch",

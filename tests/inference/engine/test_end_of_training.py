@@ -16,7 +16,7 @@ from mt.inference.verification import keep_pairs, verification_pairs
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
 from tests.fixture_types import MakeConfig
-from tests.oracle.cases import tiny_pairs
+from tests.tiny import tiny_pairs
 
 FAILURES = [
     (OSError(errno.ENOSPC, "No space left"), "No space left"), (RuntimeError("bad_alloc"), "bad_alloc"),

@@ -33,7 +33,7 @@ from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
 from mt.search.hypothesis import Hypothesis
 from mt.special_tokens import UNK_ID
-from tests.oracle.cases import tiny_pairs
+from tests.tiny import tiny_pairs
 
 SOURCES = [source for source, _ in tiny_pairs()[:96]]
 # Two words that the translation could begin with, though it does not.

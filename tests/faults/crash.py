@@ -4,6 +4,7 @@ Nothing in here depends on how mt writes: any call that changes a name on the di
 has it written counts, inside the run directory.
 """
 
+import hashlib
 import itertools
 import json
 import os
@@ -18,13 +19,24 @@ from typing import Any
 import torch
 
 import mt
-from tests.oracle.cases import write_tiny
-from tests.oracle.probe import Record, fingerprint
+from tests.tiny import tiny_pairs
 
 CONFIG = Path("tiny.yaml")
 BEFORE, END = 3, 4
 """Steps of the run that is resumed again and again, and of the finished one."""
-MORE = ["checkpoint.every_steps=1", "checkpoint.keep=2", "validation.every_steps=1", "training.ema_decay=0.9"]
+TINY = """
+data: {path: corpus, src: en, tgt: de, max_length: 16}
+cleaning: {unicode_form: none, invisible: keep}
+tokenizer: {min_frequency: 1}
+model: {d_model: 16, num_heads: 2, d_ff: 32, num_encoder_layers: 1, num_decoder_layers: 1, dropout: 0.2}
+schedule: {learning_rate: 0.01, warmup_steps: 5}
+training: {device: cpu, max_steps: 30, batch_tokens: 150, log_every_steps: 4, ema_decay: 0.9}
+validation: {every_steps: 1, num_samples: 1, batch_sentences: 8}
+checkpoint: {every_steps: 1, keep: 2}
+"""
+SPLITS = {"train": slice(160), "validation": slice(160, 172), "test": slice(172, None)}
+CLOCKS = {"minutes", "tokens_per_second", "seconds"}
+Record = dict[str, Any]
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate"}
 
 
@@ -35,7 +47,7 @@ def session(run: Path, steps: int, watch: Callable[[str, Path], None] | None = N
         os.dup2(os.open("crash.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
         if watch:
             watch_writes(run.absolute(), watch)
-        mt.train(mt.load_config(CONFIG, [*MORE, f"training.max_steps={steps}"]), run)
+        mt.train(mt.load_config(CONFIG, [f"training.max_steps={steps}"]), run)
         os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
@@ -90,6 +102,29 @@ def writes(run: Path) -> list[str]:
         return file.read().splitlines()
 
 
+def fingerprint(run: Path) -> Record:
+    """What a run has learnt, counted and measured, read without any code of mt."""
+    folder = run / "checkpoints"
+    record: Record = {name: (folder / name).read_text().strip() for name in ("latest", "best")}
+    newest, best = folder / record["latest"], folder / record["best"]
+    files = [newest / "model.safetensors", newest / "training_state.safetensors", best / "model.safetensors"]
+    for file in (*files, *sorted(run.glob("*_tokenizer.json"))):
+        record[str(file.relative_to(run))] = hashlib.sha256(file.read_bytes()).hexdigest()
+    record["training_state.json"] = _timeless((newest / "training_state.json").read_text())
+    record["metrics"] = _timeless((newest / "checkpoint.json").read_text())["metrics"]
+    record["metrics.jsonl"] = [_timeless(point) for point in (run / "metrics.jsonl").read_text().splitlines()]
+    return record
+
+
+def _timeless(text: str) -> Any:
+    """JSON without what the clock says."""
+
+    def without_clocks(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        return {name: value for name, value in sorted(pairs) if name not in CLOCKS}
+
+    return json.loads(text, object_pairs_hook=without_clocks)
+
+
 def finished(run: Path) -> Record:
     """What an unbroken run has, and the names of its files, where it does not matter which steps are kept."""
     paths = [str(path.relative_to(run)) for path in run.rglob("*") if "tfevents" not in path.name]
@@ -102,7 +137,12 @@ def main() -> None:
     The arguments are the file for the record, and how many kills one is chosen of.
     """
     stride = int(sys.argv[2]) if len(sys.argv) > 2 else 1
-    write_tiny()
+    Path("corpus").mkdir()
+    for split, rows in SPLITS.items():
+        for side, language in enumerate(("en", "de")):
+            lines = [pair[side] + "\n" for pair in tiny_pairs()[rows]]
+            Path(f"corpus/{split}.{language}").write_text("".join(lines), encoding="utf-8")
+    CONFIG.write_text(TINY, encoding="utf-8")
     # Imports what the first optimizer of a process does, so that no child has to.
     torch.optim.AdamW([torch.zeros(1)])
     begun, unbroken = Path("begun"), Path("unbroken")
