@@ -1,6 +1,7 @@
 """A tiny model with its loss, ragged batches, and a run to compare others with."""
 
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -98,3 +99,10 @@ def assert_same(read_metrics: Callable[[Path], Any], read_curves: Callable[[Path
 def run(tmp_path: Path) -> RunDirectory:
     """A run that does not exist yet."""
     return RunDirectory(tmp_path / "runs" / "mine")
+
+
+@pytest.fixture
+def finished(unbroken: RunDirectory, run: RunDirectory) -> RunDirectory:
+    """A copy of the unbroken run."""
+    shutil.copytree(unbroken.path, run.path)
+    return run

@@ -1,16 +1,24 @@
-"""Single steps of training, a loss that goes wrong when told to, and a comparison bit for bit."""
+"""Single steps of training, what goes wrong when told to, and comparisons bit for bit."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
+from mt.config.training import TrainingConfig
 from mt.data.batches.batch import Batch
 from mt.data.batches.stream import StepBatches
+from mt.device import Precision
+from mt.evaluation.record import Score
 from mt.training.loss import Objective
+from mt.training.moving_average import MovingAverage
+from mt.training.optimizers import make_optimizers
 from mt.training.step import StepResult
 from mt.training.train_state import TrainState
+from mt.training.validation import ValidationResult
 
 
 class Spoilt(Objective):
@@ -25,9 +33,80 @@ class Spoilt(Objective):
         return loss
 
 
+def spoil(monkeypatch: pytest.MonkeyPatch, calls: Container[int]) -> list[Batch]:
+    """Makes these forward passes of training, counted from 1, give NaN; the batches of all of them."""
+    forward = Objective.forward
+    seen: list[Batch] = []
+
+    def sometimes_nan(self: Objective, batch: Batch, smoothing: float) -> Tensor:
+        loss = forward(self, batch, smoothing)
+        if not self.training:
+            return loss
+        seen.append(batch)
+        return loss * math.nan if len(seen) in calls else loss
+
+    monkeypatch.setattr(Objective, "forward", sometimes_nan)
+    return seen
+
+
+def raising(error: type[BaseException]) -> Callable[..., Any]:
+    """Stands for a function that is interrupted, or that a killed process does not finish."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return fail
+
+
+def scripted(values: Sequence[float]) -> Callable[..., ValidationResult]:
+    """Stands for `validate`: scores and the loss are the next of these values, and the last for ever."""
+    left = iter(values)
+
+    def validate(*args: object, sources: Sequence[str], **kwargs: object) -> ValidationResult:
+        value = next(left, values[-1])
+        scores = {name: Score(name, value, "nrefs:1") for name in ("bleu", "chrf")}
+        return ValidationResult(value, scores, list(sources))
+
+    return validate
+
+
+def new_state(
+    objective: Objective,
+    optimizer: torch.optim.Optimizer | None = None,
+    *,
+    scale: float | None = None,
+    is_late: bool = False,
+    learning_rate: Callable[[int], float] = lambda step: 1.0,
+    **options: Any,
+) -> TrainState:
+    """The state of training on a CPU, with these options of ``training``, by default without clipping.
+
+    The optimizers are those of the options if none is given. With ``scale``, the loss is scaled as in fp16,
+    which a CPU can do as well; one that is late skips steps as CUDA does.
+    """
+    precision = Precision("float32", torch.device("cpu"))
+    precision.skips_on_device = is_late
+    if scale is not None:
+        precision.scaler = torch.amp.GradScaler("cpu", init_scale=scale, growth_interval=2)
+    training = TrainingConfig(**{"clip_norm": None, **options})
+    optimizers = [optimizer] if optimizer else make_optimizers(objective.model, training, precision)
+    average = None if training.ema_decay is None else MovingAverage(objective.model, training.ema_decay)
+    return TrainState(objective, optimizers, precision, learning_rate, training, average)
+
+
 def take_step(state: TrainState, micro_batches: Sequence[Batch]) -> StepResult:
     """One step on these, whose result is read at once."""
     return state.finish(state.launch(StepBatches.of(*micro_batches)))
+
+
+def sgd(objective: Objective) -> torch.optim.Optimizer:
+    """At a rate of 1, what the parameters lose is the gradient."""
+    return torch.optim.SGD(objective.parameters())
+
+
+def parameters(objective: Objective) -> list[Tensor]:
+    """A copy of them."""
+    return [parameter.detach().clone() for parameter in objective.parameters()]
 
 
 def assert_equal(left: Any, right: Any) -> None:

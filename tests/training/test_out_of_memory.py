@@ -11,14 +11,13 @@ import torch
 from torch import Tensor
 
 import mt.training.run
-from mt.config.training import TrainingConfig
+from mt import processes
 from mt.data.batches.batch import Batch
 from mt.device import Precision
 from mt.errors import DataError, RunError, is_out_of_memory
 from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
 from mt.search.strategy import Beam, Sampling, Strategy
-from mt.training.counters import Counters
 from mt.training.loss import Objective
 from mt.training.run import run_training
 from mt.training.step import StepResult
@@ -26,7 +25,7 @@ from mt.training.train_state import TrainState
 from mt.training.validation import validation_loss
 from mt.transformer.transformer import Transformer
 from tests.fixture_types import MakeBatches, MakeConfig, MakeObjective
-from tests.training.steps import take_step
+from tests.training.steps import new_state, parameters, sgd, take_step
 
 CPU_ERROR = (
     "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to "
@@ -59,12 +58,9 @@ class Cramped(Objective):
 
 
 def state_of(objective: Objective, positions_too_large: int | None = None) -> TrainState:
-    optimizer = torch.optim.SGD(objective.parameters())
-    precision = Precision("float32", torch.device("cpu"))
-    counters = Counters(positions_too_large=positions_too_large)
-    return TrainState(
-        objective, [optimizer], precision, lambda _: 1.0, TrainingConfig(clip_norm=None), counters=counters
-    )
+    state = new_state(objective, sgd(objective))
+    state.counters.positions_too_large = positions_too_large
+    return state
 
 
 def step(objective: Objective, batches: list[Batch]) -> StepResult:
@@ -122,15 +118,24 @@ def test_the_size_that_was_too_large_is_reported(
     assert "lower training.batch_tokens" in message
 
 
-def test_one_pair_that_does_not_fit_is_an_error(
-    cramped: Callable[..., Cramped], make_batches: MakeBatches
+@pytest.mark.parametrize(
+    ("room", "are_several", "what"), [(0, False, "a single pair"), (6, True, "a batch of 11 pairs")]
+)
+def test_a_single_pair_that_does_not_fit_is_an_error_and_for_several_processes_any_batch(
+    room: int,
+    are_several: bool,
+    what: str,
+    cramped: Callable[..., Cramped],
+    make_batches: MakeBatches,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    objective = cramped(0)
-    before = [p.detach().clone() for p in objective.parameters()]
+    monkeypatch.setattr(processes, "ARE_SEVERAL", are_several)
+    objective = cramped(room)
+    before = parameters(objective)
     with pytest.raises(
-        RunError, match=r"a single pair of \d+ source and .* does not fit .* lower data\.max_length"
+        RunError, match=rf"{what} of \d+ source and .* does not fit .* lower data\.max_length"
     ):
-        step(objective, make_batches([3]))
+        step(objective, make_batches([11]))
     assert all(map(torch.equal, before, objective.parameters()))
 
 

@@ -2,8 +2,6 @@
 
 import json
 import math
-from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,54 +10,11 @@ import torch
 from torch import Tensor
 
 import mt.training.run
-from mt.config.training import TrainingConfig
-from mt.data.batches.batch import Batch
-from mt.device import Precision
 from mt.run_directory import RunDirectory
-from mt.training.counters import Counters
-from mt.training.loss import Objective
-from mt.training.moving_average import MovingAverage
-from mt.training.optimizers import make_optimizers
 from mt.training.run import run_training
 from mt.training.train_state import TrainState, new_train_state
 from tests.fixture_types import MakeBatches, MakeConfig, MakeObjective
-from tests.training.steps import Spoilt, take_step
-
-
-@pytest.fixture
-def late(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Lets runs on a CPU read as late as those on CUDA."""
-
-    def make(*arguments: Any) -> TrainState:
-        state = new_train_state(*arguments)
-        state.precision.skips_on_device = True
-        return state
-
-    return partial(monkeypatch.setattr, mt.training.run, "new_train_state", make)
-
-
-def fused_state(
-    objective: Objective,
-    *,
-    late: bool,
-    scale: float | None = None,
-    ema_decay: float | None = None,
-    muon: bool = False,
-    clip_norm: float | None = 1.0,
-) -> TrainState:
-    precision = Precision("float32", torch.device("cpu"))
-    if scale is not None:  # The loss scaling of fp16, which a CPU can do as well.
-        precision.scaler = torch.amp.GradScaler("cpu", init_scale=scale, growth_interval=2)
-    precision.skips_on_device = late
-    training = TrainingConfig(weight_decay=0.1, muon=muon, clip_norm=clip_norm)
-    return TrainState(
-        objective,
-        make_optimizers(objective.model, training, precision),
-        precision,
-        lambda step: 0.01 / step,
-        training,
-        average=None if ema_decay is None else MovingAverage(objective.model, ema_decay),
-    )
+from tests.training.steps import Spoilt, new_state, spoil, take_step
 
 
 def tensors(state: TrainState) -> dict[str, Tensor]:
@@ -79,11 +34,11 @@ BAD = [{name: value} for name in ("added", "gradient_factor") for value in (math
     "options",
     [
         {},
-        {"clip_norm": None},
+        {"clip_norm": 1.0},
         {"scale": 4.0},
         {"ema_decay": 0.8},
         {"muon": True},
-        {"scale": 4.0, "ema_decay": 0.8, "muon": True},
+        {"clip_norm": 1.0, "scale": 4.0, "ema_decay": 0.8, "muon": True},
     ],
     ids=str,
 )
@@ -95,7 +50,9 @@ def test_a_device_leaves_out_just_what_the_host_would(
     ends = []
     for is_late in (False, True):
         objective = Spoilt(make_objective().model)
-        state = fused_state(objective, late=is_late, **options)
+        state = new_state(
+            objective, is_late=is_late, weight_decay=0.1, learning_rate=lambda step: 0.01 / step, **options
+        )
         results, saved = [], []
         for spoiling in spoilings:
             objective.added, objective.gradient_factor = 0.0, 1.0
@@ -121,20 +78,6 @@ def test_a_device_leaves_out_just_what_the_host_would(
         torch.testing.assert_close(tensors_late[name], each, rtol=tolerance, atol=tolerance)
 
 
-def spoil_steps(monkeypatch: pytest.MonkeyPatch, numbers: Sequence[int]) -> None:
-    """Let the loss of these steps be NaN."""
-    forward, count = Objective.forward, Counters()
-
-    def spoilt(self: Objective, batch: Batch, smoothing: float) -> Tensor:
-        loss = forward(self, batch, smoothing)
-        if not self.training:
-            return loss
-        count.step += 1
-        return loss * math.nan if count.step in numbers else loss
-
-    monkeypatch.setattr(Objective, "forward", spoilt)
-
-
 def written(run: RunDirectory) -> dict[str, Any]:
     """All that a run has written, without times and places."""
     timed = {"minutes", "tokens_per_second", "seconds"}
@@ -156,25 +99,26 @@ def written(run: RunDirectory) -> dict[str, Any]:
 def test_a_run_writes_the_same(
     make_config: MakeConfig,
     tmp_path: Path,
-    late: Callable[[], None],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    def late(*arguments: Any) -> TrainState:
+        """Lets runs on a CPU read as late as those on CUDA."""
+        state = new_train_state(*arguments)
+        state.precision.skips_on_device = True
+        return state
+
     config = make_config(
-        "training.max_steps=12",
-        "training.num_micro_batches=1",
-        "validation.every_steps=7",
-        "checkpoint.every_steps=3",
-        "training.log_every_steps=4",
+        "training.num_micro_batches=1", "validation.every_steps=7", "training.log_every_steps=4"
     )
     runs, skipped = [RunDirectory(tmp_path / name) for name in ("at_once", "late")], []
     for run in runs:
         with monkeypatch.context() as patch:
-            spoil_steps(patch, [2, 6, 7, 9, 11])
+            spoil(patch, [2, 6, 7, 9, 11])
             caplog.clear()
             run_training(config, run)
         skipped.append([message for message in caplog.messages if " skipped: " in message])
-        late()
+        monkeypatch.setattr(mt.training.run, "new_train_state", late)
     at_once, read_late = map(written, runs)
     assert [message.split()[1] for message in skipped[0]] == ["2", "6", "7", "9", "11"]
     assert skipped[0] == skipped[1]

@@ -4,33 +4,34 @@ import json
 import logging
 import math
 import os
+import platform
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import tokenizers
 import torch
 
-import mt.training.resume
+import mt
 import mt.training.run
 from mt.config.load import load_config
 from mt.data.text_form import TextForm
 from mt.data.tokenizers.tokenizer import Tokenizer
-from mt.errors import CheckpointError, DataError, EngineError, RunError
-from mt.evaluation.record import Score
+from mt.errors import CheckpointError, DataError, EngineError, MtError, RunError
 from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
 from mt.special_tokens import UNK
-from mt.training.loss import Objective
 from mt.training.metrics_file import read_points
 from mt.training.progress import Progress
 from mt.training.resume import with_training
 from mt.training.run import run_training
 from mt.training.schedule import learning_rate
-from mt.training.validation import ValidationResult
 from tests.fixture_types import MakeConfig, TrainUntil
+from tests.training.steps import raising, scripted
 
 
 @pytest.fixture(autouse=True)
@@ -55,18 +56,17 @@ def damage(file: Path) -> None:
     file.write_bytes(data)
 
 
-def test_a_finished_run_is_left_as_it_is(make_config: MakeConfig, run: RunDirectory) -> None:
-    config = make_config("training.max_steps=2")
-    assert not run_training(config, run).was_finished
-    before = contents(run.path)
-    outcome = run_training(config, run)
+def test_a_finished_run_is_left_as_it_is(make_config: MakeConfig, finished: RunDirectory) -> None:
+    before = contents(finished.path)
+    outcome = run_training(make_config(), finished)
     assert outcome.was_finished
-    assert outcome.finished == "training.max_steps (2) reached"
-    assert (outcome.counters.step, outcome.exit_code) == (2, 0)
+    assert outcome.finished == "training.max_steps (12) reached"
+    assert (outcome.counters.step, outcome.exit_code) == (12, 0)
     # Nor does it take over a path that the next experiment is to have.
-    assert run_training(make_config("training.max_steps=2", "data.path=elsewhere"), run).was_finished
-    assert contents(run.path) == before
-    assert run_training(make_config("training.max_steps=3"), run).counters.step == 3
+    assert run_training(make_config("data.path=elsewhere"), finished).was_finished
+    assert contents(finished.path) == before
+    outcome = run_training(make_config("training.max_steps=13"), finished)
+    assert (outcome.counters.step, outcome.was_finished) == (13, False)
 
 
 def test_the_translations_that_are_shown_are_spread_over_the_validation_split(
@@ -79,11 +79,18 @@ def test_the_translations_that_are_shown_are_spread_over_the_validation_split(
     assert re.findall(r"  source +(.*)$", caplog.text, re.MULTILINE) == [sentences[0], sentences[6]]
 
 
-@pytest.mark.parametrize(("max_steps", "max_epochs", "total"), [(1, 5, 1), (100, 1, 6)])
-def test_the_steps_that_are_foreseen_are_those_of_the_limit_that_comes_first(
-    max_steps: int,
-    max_epochs: int,
-    total: int,
+@pytest.mark.parametrize(
+    ("limits", "total", "reason"),
+    [
+        ("max_steps=1 max_epochs=5", 1, "training.max_steps (1) reached"),
+        ("max_steps=100 max_epochs=1", 6, "training.max_epochs (1) reached"),
+        ("max_steps=null max_minutes=0.0001", None, "training.max_minutes (0.0001) reached"),
+    ],
+)
+def test_the_limit_that_comes_first_ends_a_run_and_its_steps_are_foreseen(
+    limits: str,
+    total: int | None,
+    reason: str,
     make_config: MakeConfig,
     run: RunDirectory,
     monkeypatch: pytest.MonkeyPatch,
@@ -95,8 +102,11 @@ def test_the_steps_that_are_foreseen_are_those_of_the_limit_that_comes_first(
         return Progress(*arguments, **options)
 
     monkeypatch.setattr(mt.training.run, "Progress", shown)
-    run_training(make_config(f"training.max_steps={max_steps}", f"training.max_epochs={max_epochs}"), run)
-    assert foreseen == [total]
+    outcome = run_training(make_config(*(f"training.{limit}" for limit in limits.split())), run)
+    assert (foreseen, outcome.finished) == ([total], reason)
+    assert outcome.counters.step == total or total is None
+    last = read_points(run.metrics_file)[-1]
+    assert (last.kind, last.step) == ("validation", outcome.counters.step)
 
 
 def test_a_figure_that_was_not_finite_is_read_as_nan(tmp_path: Path) -> None:
@@ -116,22 +126,6 @@ def test_each_step_has_its_own_learning_rate(
     ]
 
 
-@pytest.mark.parametrize(
-    ("limit", "reason"),
-    [
-        ("max_epochs=2", "training.max_epochs (2) reached"),
-        ("max_minutes=0.0001", "training.max_minutes (0.0001) reached"),
-    ],
-)
-def test_each_limit_ends_a_run(limit: str, reason: str, make_config: MakeConfig, run: RunDirectory) -> None:
-    outcome = run_training(make_config("training.max_steps=null", f"training.{limit}"), run)
-    assert outcome.finished == reason
-    assert outcome.counters.step <= 12
-    last = json.loads(run.metrics_file.read_text().splitlines()[-1])
-    assert (last["kind"], last["step"]) == ("validation", outcome.counters.step)
-    assert outcome.counters.epoch == 2 or "epochs" not in limit
-
-
 def test_a_process_ends_at_the_time_that_the_first_one_has(
     make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,26 +133,6 @@ def test_a_process_ends_at_the_time_that_the_first_one_has(
     monkeypatch.setattr("mt.distributed.broadcast", lambda value: first.get(type(value), value))
     outcome = run_training(make_config("training.max_minutes=30"), run)
     assert (outcome.counters.step, outcome.finished) == (1, "training.max_minutes (30) reached")
-
-
-@pytest.mark.parametrize(
-    ("change", "difference"),
-    [
-        ("training.seed=2", "training.seed: 1 -> 2"),
-        ("tokenizer.min_frequency=2", "tokenizer.min_frequency: 1 -> 2"),
-    ],
-)
-def test_another_config_is_refused(
-    change: str, difference: str, make_config: MakeConfig, run: RunDirectory
-) -> None:
-    run_training(make_config("training.max_steps=1"), run)
-    before = contents(run.path)
-    with pytest.raises(RunError, match="started with another config") as refusal:
-        run_training(make_config("training.max_steps=3", change), run)
-    lines = str(refusal.value).splitlines()
-    assert lines[1:-1] == [f"  {difference}"]
-    assert all(flag in str(refusal.value) for flag in ("--run PATH", "--restart"))
-    assert contents(run.path) == before
 
 
 def test_a_run_keeps_what_it_began_with_where_the_config_says_nothing(
@@ -197,36 +171,6 @@ def test_restart_moves_the_old_run_aside(
     assert files[0].read_bytes() != files[1].read_bytes()
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        ("data.path=nowhere.tsv",),
-        ("tokenizer.kind=file", "tokenizer.shared=true", "tokenizer.path=./nowhere.json"),
-    ],
-)
-def test_restart_with_a_wrong_path_leaves_the_old_run_where_it_is(
-    options: Sequence[str], make_config: MakeConfig, run: RunDirectory
-) -> None:
-    run_training(make_config("training.max_steps=1"), run)
-    before = contents(run.path)
-    with pytest.raises(DataError, match="nowhere"):
-        run_training(make_config(*options), run, restart=True)
-    assert contents(run.path) == before
-    assert [path.name for path in run.path.parent.iterdir()] == ["mine"]
-
-
-@pytest.mark.parametrize("text", ["mine: true\n", "# my notes\ndata: {path: nowhere, src: en, tgt: de}\n"])
-def test_a_config_of_the_users_is_not_written_over(
-    text: str, make_config: MakeConfig, run: RunDirectory
-) -> None:
-    config = make_config("data.path=nowhere")
-    run.path.mkdir(parents=True)
-    run.config_file.write_text(text)
-    with pytest.raises(RunError, match=r"config.yaml was not written by training, .*Rename that file"):
-        run_training(config, run)
-    assert run.config_file.read_text() == text
-
-
 def test_a_first_attempt_that_failed_is_not_in_the_way(
     make_config: MakeConfig, run: RunDirectory, tmp_path: Path
 ) -> None:
@@ -246,51 +190,42 @@ def test_a_first_attempt_that_failed_is_not_in_the_way(
     assert tokenizer.decode(tokenizer.encode("odd")) == UNK
 
 
-def test_vocabularies_come_from_the_training_split_alone(
-    make_config: MakeConfig, tiny_corpus: Path, run: RunDirectory
-) -> None:
-    run_training(make_config("training.max_steps=1"), run)
-    for language, file in (("en", run.src_tokenizer_file), ("de", run.tgt_tokenizer_file)):
+def test_vocabularies_come_from_the_training_split_alone(tiny_corpus: Path, unbroken: RunDirectory) -> None:
+    for language, file in (("en", unbroken.src_tokenizer_file), ("de", unbroken.tgt_tokenizer_file)):
         vocabulary = json.loads(file.read_text(encoding="utf-8"))["model"]["vocab"]
-        words = (
-            (tiny_corpus / f"train.{language}").read_text(encoding="utf-8").replace("!", "").replace(".", "")
-        )
-        assert set(words.split()) <= vocabulary.keys()
+        text = (tiny_corpus / f"train.{language}").read_text(encoding="utf-8")
+        assert set(text.replace("!", "").replace(".", "").split()) <= vocabulary.keys()
         assert "zebra" in (tiny_corpus / f"validation.{language}").read_text(encoding="utf-8").lower()
         assert not {"zebra", "Zebra"} & vocabulary.keys()
 
 
 def test_a_changed_corpus_is_refused_before_it_is_encoded(
-    make_config: MakeConfig, tiny_corpus: Path, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+    make_config: MakeConfig,
+    tiny_corpus: Path,
+    finished: RunDirectory,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    mine = run.path.parent.parent / "corpus"
-    mine.mkdir(parents=True)
-    for file in tiny_corpus.glob("*.??"):
-        (mine / file.name).write_bytes(file.read_bytes())
-    config = make_config("training.max_steps=1", f"data.path={mine}")
-    run_training(config, run)
-    more = make_config("training.max_steps=2", f"data.path={mine}")
+    mine = Path(shutil.copytree(tiny_corpus, tmp_path / "corpus"))
     for name in ("test.de", "train.en"):
         text = (mine / name).read_text(encoding="utf-8")
         (mine / name).write_text(text.replace("Milch", "Wasser").replace("milk", "water"), encoding="utf-8")
-    before = contents(run.path)
+    before = contents(finished.path)
     encoded: list[object] = []
     monkeypatch.setattr(Tokenizer, "encode_batch", lambda _, texts: encoded.append(texts))
     with pytest.raises(RunError, match=r"the corpus is not the one that .*mine began with: train and test"):
-        run_training(more, run)
+        run_training(make_config("training.max_steps=13", f"data.path={mine}"), finished)
     assert not encoded
     # All but the logs, which say so.
     logs = {"train.log": b"", "sessions.jsonl": b""}
-    assert contents(run.path) | logs == before | logs
+    assert contents(finished.path) | logs == before | logs
 
 
 def test_mixed_corpora_may_be_moved_but_not_changed(
     make_config: MakeConfig, tiny_corpus: Path, run: RunDirectory, tmp_path: Path
 ) -> None:
     for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-        for file in tiny_corpus.glob("*.??"):
-            (tmp_path / name / file.name).write_bytes(file.read_bytes())
+        shutil.copytree(tiny_corpus, tmp_path / name)
 
     def train(mix: str, max_steps: int) -> int:
         config = make_config(f"data.mix={tmp_path}/{mix}", f"training.max_steps={max_steps}")
@@ -304,13 +239,6 @@ def test_mixed_corpora_may_be_moved_but_not_changed(
     (tmp_path / "one" / "train.en").write_text(text.replace("milk", "water"), encoding="utf-8")
     with pytest.raises(RunError, match=r"the corpus is not the one that .*mine began with: train"):
         train("one weight=2", 3)
-
-
-def test_tokenizers_of_another_run_are_refused(make_config: MakeConfig, run: RunDirectory) -> None:
-    run_training(make_config("training.max_steps=1"), run)
-    run.src_tokenizer_file.write_bytes(run.tgt_tokenizer_file.read_bytes())
-    with pytest.raises(RunError, match=r"src tokenizer in .*mine is not the one that step_0000001 was"):
-        run_training(make_config("training.max_steps=2"), run)
 
 
 def test_a_second_process_is_refused(make_config: MakeConfig, run: RunDirectory) -> None:
@@ -340,59 +268,17 @@ def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_taken(
     assert (run.checkpoints_dir / "latest").read_text() == "step_0000005\n"
 
 
-def scripted(values: Sequence[float]) -> Callable[..., ValidationResult]:
-    """Stands for `validate`: BLEU, and for the loss as well, is the next of these values."""
-    left: Iterator[float] = iter(values)
-
-    def validate(*args: object, sources: Sequence[str], **kwargs: object) -> ValidationResult:
-        value = next(left)
-        scores = {name: Score(name, value, "nrefs:1") for name in ("bleu", "chrf")}
-        return ValidationResult(value, scores, list(sources))
-
-    return validate
-
-
 @pytest.mark.parametrize(("metric", "best"), [("bleu", 6), ("loss", 8)])
 def test_best_is_the_best_by_the_metric(
     metric: str, best: int, make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mt.training.session, "validate", scripted([3, 2, 4, 1, 3]))
-    config = make_config(
-        f"validation.metric={metric}",
-        "validation.every_steps=2",
-        "training.max_steps=10",
-        "checkpoint.keep=1",
-    )
-    run_training(config, run)
+    options = "validation.every_steps=2", "training.max_steps=10", "checkpoint.keep=1"
+    run_training(make_config(f"validation.metric={metric}", *options), run)
     assert (run.checkpoints_dir / "best").read_text() == f"step_{best:07}\n"
     assert checkpoints(run) == [f"step_{best:07}", "step_0000010"]
     record = json.loads((run.checkpoints_dir / f"step_{best:07}" / "checkpoint.json").read_text())
     assert record["metrics"][metric] == {6: 4, 8: 1}[best]
-
-
-def test_nan_gradients_are_skipped_counted_and_in_the_end_an_error(
-    make_config: MakeConfig,
-    run: RunDirectory,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    forward, calls = Objective.forward, iter(range(1000))
-
-    def sometimes_nan(self: Objective, *arguments: object) -> torch.Tensor:
-        loss = forward(self, *arguments)  # type: ignore[arg-type]
-        return loss * float("nan") if self.training and next(calls) in {0, 4, *range(6, 100)} else loss
-
-    monkeypatch.setattr(Objective, "forward", sometimes_nan)
-    config = make_config(
-        "training.num_micro_batches=1", "training.max_skipped_steps=3", "checkpoint.every_steps=1"
-    )
-    with pytest.raises(RunError, match="in 3 steps in a row, the last at step 9"):
-        run_training(config, run)
-    assert caplog.text.count("skipped: the gradient norm is nan") == 5
-    # What was saved last is not spoilt: resuming continues from there, with the counters as they were.
-    monkeypatch.setattr(Objective, "forward", forward)
-    outcome = run_training(config, run)
-    assert (outcome.counters.step, outcome.counters.num_skipped_steps) == (12, 4)
 
 
 def test_what_the_device_cannot_do_is_refused_before_anything_is_written(
@@ -417,12 +303,20 @@ def test_the_run_is_described_in_its_directory(
     ]
     assert corpus["dropped_in_training"]["too long"] == sum(length > 7 for length in lengths) > 0
     assert corpus["splits"]["train"]["pairs"] == 160
-    environment = json.loads((run.checkpoints_dir / "step_0000001" / "checkpoint.json").read_text())[
-        "environment"
-    ]
-    assert environment["torch"] == torch.__version__
-    assert environment["device"] == "cpu"
-    assert environment["num_threads"] == torch.get_num_threads()
+    record = json.loads((run.checkpoints_dir / "step_0000001" / "checkpoint.json").read_text())
+    assert record["environment"].pop("device_name").startswith(torch.backends.cpu.get_cpu_capability())
+    assert record["environment"] == {
+        "mt": mt.__version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "tokenizers": tokenizers.__version__,
+        "numpy": np.__version__,
+        "system": f"{platform.system()} {platform.machine()}",
+        "device": "cpu",
+        "precision": "float32",
+        "num_threads": torch.get_num_threads(),
+        "num_processes": 1,
+    }
     log = run.log_file.read_text(encoding="utf-8")
     assert "validation at step 1: loss" in log
     assert "BLEU signature: nrefs:1|case:mixed|eff:no|tok:13a" in log
@@ -440,59 +334,109 @@ def test_steps_after_the_end_of_the_cosine_are_reported(
     assert caplog.text.count("has reached zero at schedule.total_steps (6)") == 1
 
 
-@pytest.mark.parametrize(("every", "steps", "saved"), [("1", 4, [6, 12]), ("null", 100, [12])])
-def test_a_checkpoint_and_a_validation_each_epoch(
-    every: str, steps: int, saved: list[int], run: RunDirectory, make_config: MakeConfig
+@pytest.mark.parametrize(
+    ("every", "validation_steps", "checkpoint_steps", "validated", "saved"),
+    [
+        # Each epoch has six steps. Validations are counted by epochs instead, checkpoints by epochs as well.
+        ("1", 4, 100, [6, 12], [6, 12]),
+        ("2", 4, 5, [12], [5, 10, 12]),
+        ("null", 100, 100, [12], [12]),
+    ],
+)
+def test_validations_and_checkpoints_each_epoch(
+    every: str,
+    validation_steps: int,
+    checkpoint_steps: int,
+    validated: list[int],
+    saved: list[int],
+    run: RunDirectory,
+    make_config: MakeConfig,
 ) -> None:
     config = make_config(
-        "checkpoint.every_steps=100",
-        f"validation.every_steps={steps}",
+        f"checkpoint.every_steps={checkpoint_steps}",
+        f"validation.every_steps={validation_steps}",
         f"checkpoint.every_epochs={every}",
         f"validation.every_epochs={every}",
     )
     run_training(config, run)
     points = read_points(run.metrics_file)
-    assert [point.step for point in points if point.kind == "validation"] == saved
-    assert sorted(int(path.name[5:]) for path in run.checkpoints_dir.glob("step_*")) == saved
+    assert [point.step for point in points if point.kind == "validation"] == validated
+    assert checkpoints(run) == [f"step_{step:07}" for step in saved]
 
 
-def remove_steps(run: RunDirectory) -> None:
-    for folder in run.checkpoints_dir.glob("step_*"):
-        shutil.rmtree(folder)
+Change = Callable[[RunDirectory], None]
 
 
-def remove_steps_and_latest(run: RunDirectory) -> None:
-    remove_steps(run)
-    (run.checkpoints_dir / "latest").unlink()
+def unchanged(run: RunDirectory) -> None:
+    """Leave the run as it is."""
 
 
-def remove_checkpoints(run: RunDirectory) -> None:
-    shutil.rmtree(run.checkpoints_dir)
+def lost(*patterns: str) -> Change:
+    """Remove these files and folders."""
+
+    def lose(run: RunDirectory) -> None:
+        for path in [path for pattern in patterns for path in run.path.glob(pattern)]:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    return lose
 
 
-@pytest.mark.parametrize(
-    ("remove", "told_by"),
-    [
-        (remove_steps, "checkpoints/latest and checkpoints/best and metrics.jsonl"),
-        (remove_steps_and_latest, "checkpoints/best and metrics.jsonl"),
-        (remove_checkpoints, "metrics.jsonl"),
-    ],
-)
-def test_where_the_checkpoints_are_gone_nothing_begins_afresh(
-    remove: Callable[[RunDirectory], None], told_by: str, make_config: MakeConfig, run: RunDirectory
-) -> None:
-    run_training(make_config("training.max_steps=8"), run)
-    remove(run)
-    before = contents(run.path)
-    with pytest.raises(RunError, match=rf"lost its checkpoints: {told_by} show") as refusal:
-        run_training(make_config(), run)
-    assert "--restart" in str(refusal.value)
-    assert contents(run.path) == before
+def users_own(config: str) -> Change:
+    """A folder with nothing but a config that the user wrote."""
+
+    def write(run: RunDirectory) -> None:
+        lost("*")(run)
+        run.config_file.write_text(config)
+
+    return write
+
+
+def with_tokenizer_of(other: str, side: str) -> Change:
+    """One side has the tokenizer of the other."""
+
+    def copy(run: RunDirectory) -> None:
+        shutil.copyfile(run.path / f"{other}_tokenizer.json", run.path / f"{side}_tokenizer.json")
+
+    return copy
+
+
+OTHER_CONFIG = r"(?s)started with another config:\n  %s\nSet .*--run PATH.* --restart"
+OTHER_TOKENIZER = "%s tokenizer in .*mine is not the one that step_0000012 was"
+NOWHERE = "--restart tokenizer.kind=file tokenizer.shared=true tokenizer.path=./nowhere.json"
+LOST = r"mine has lost its checkpoints: %s show .* --restart.* --run PATH"
+NO_CONFIG = r"mine has checkpoints but has lost its config\.yaml\. Restore it .* --run PATH"
+NOT_OURS = r"config.yaml was not written by training, .*Rename that file"
+NOTES = "# my notes\ndata: {path: nowhere, src: en, tgt: de}\n"
+REFUSED = [
+    (unchanged, "training.seed=2", OTHER_CONFIG % "training.seed: 1 -> 2"),
+    (unchanged, "tokenizer.min_frequency=2", OTHER_CONFIG % "tokenizer.min_frequency: 1 -> 2"),
+    (unchanged, "--restart data.path=nowhere.tsv", "nowhere"),
+    (unchanged, NOWHERE, "nowhere"),
+    (with_tokenizer_of("tgt", side="src"), "", OTHER_TOKENIZER % "src"),
+    (with_tokenizer_of("src", side="tgt"), "", OTHER_TOKENIZER % "tgt"),
+    (lost("*/step_*"), "", LOST % "checkpoints/latest and checkpoints/best and metrics.jsonl"),
+    (lost("*/step_*", "*/latest"), "", LOST % "checkpoints/best and metrics.jsonl"),
+    (lost("checkpoints"), "", LOST % "metrics.jsonl"),
     # Without its config it is no run that could be moved aside.
-    run.config_file.unlink()
-    with pytest.raises(RunError) as refusal:
-        run_training(make_config(), run, restart=True)
-    assert "--run PATH" in str(refusal.value)
+    (lost("checkpoints", "config.yaml"), "--restart", "--run PATH"),
+    (lost("config.yaml"), "", NO_CONFIG),
+    (lost("config.yaml"), "--restart", NO_CONFIG),
+    (users_own("mine: true\n"), "data.path=nowhere", NOT_OURS),
+    (users_own(NOTES), "data.path=nowhere", NOT_OURS),
+]
+
+
+@pytest.mark.parametrize(("change", "options", "message"), REFUSED)
+def test_a_start_that_is_refused_changes_nothing(
+    change: Change, options: str, message: str, make_config: MakeConfig, finished: RunDirectory
+) -> None:
+    change(finished)
+    before = contents(finished.path)
+    config = make_config("training.max_steps=13", *options.removeprefix("--restart").split())
+    with pytest.raises(MtError, match=message):
+        run_training(config, finished, restart=options.startswith("--restart"))
+    assert contents(finished.path) == before
+    assert [path.name for path in finished.path.parent.iterdir()] == ["mine"]
 
 
 def test_metrics_of_steps_after_one_that_must_have_been_saved_show_that_there_was_a_checkpoint(
@@ -502,28 +446,11 @@ def test_metrics_of_steps_after_one_that_must_have_been_saved_show_that_there_wa
     config = make_config("checkpoint.every_steps=100")
     train_until(config, run.path, step=9, crash=True)
     assert (run.checkpoints_dir / "latest").exists()
-    remove_checkpoints(run)
+    lost("checkpoints")(run)
     before = contents(run.path)
     with pytest.raises(RunError, match=r"lost its checkpoints: metrics\.jsonl show"):
         run_training(config, run)
     assert contents(run.path) == before
-
-
-def test_a_run_that_has_lost_its_config_is_refused(make_config: MakeConfig, run: RunDirectory) -> None:
-    run_training(make_config("training.max_steps=3"), run)
-    run.config_file.unlink()
-    before = contents(run.path)
-    for restart in (False, True):
-        with pytest.raises(
-            RunError, match=r"mine has checkpoints but has lost its config\.yaml\. Restore it"
-        ):
-            run_training(make_config(), run, restart=restart)
-    assert contents(run.path) == before
-
-
-def fail(*_: Any, **__: Any) -> None:
-    """Stands for what a killed process does not finish."""
-    raise ZeroDivisionError
 
 
 @pytest.mark.parametrize(
@@ -541,7 +468,7 @@ def test_killed_before_the_first_save_it_begins_again(
     # Also with another interval, and killed again while it loads.
     again = make_config("checkpoint.every_steps=1", *options[1:])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mt.training.run.prepare", fail)
+        patch.setattr("mt.training.run.prepare", raising(ZeroDivisionError))
         with pytest.raises(ZeroDivisionError):
             run_training(again, run)
     assert run_training(again, run).counters.step == 12

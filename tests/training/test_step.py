@@ -7,40 +7,18 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from mt.config.training import TrainingConfig
 from mt.data.batches.batch import Batch
 from mt.device import Precision
 from mt.special_tokens import PAD_ID
 from mt.training.loss import Objective
-from mt.training.step import StepResult
-from mt.training.train_state import TrainState, new_train_state
+from mt.training.train_state import new_train_state
 from mt.transformer.build import build_transformer
 from tests.fixture_types import MakeBatches, MakeConfig, MakeObjective
-from tests.training.steps import Spoilt, take_step
+from tests.training.steps import Spoilt, new_state, parameters, sgd, take_step
 
 
 def adam(objective: Objective) -> torch.optim.Adam:
     return torch.optim.Adam(objective.parameters(), lr=1.0, betas=(0.9, 0.98), eps=1e-9)
-
-
-def step(
-    objective: Objective,
-    batches: list[Batch],
-    optimizer: torch.optim.Optimizer,
-    precision: Precision | None = None,
-    *,
-    learning_rate: float = 0.01,
-    clip_norm: float | None = None,
-) -> StepResult:
-    if precision is None:
-        precision = Precision("float32", torch.device("cpu"))
-    training = TrainingConfig(clip_norm=clip_norm)
-    train_state = TrainState(objective, [optimizer], precision, lambda _: learning_rate, training)
-    return take_step(train_state, batches)
-
-
-def parameters(objective: Objective) -> list[Tensor]:
-    return [p.detach().clone() for p in objective.parameters()]
 
 
 def gradient_by_hand(objective: Objective, batches: list[Batch]) -> tuple[float, list[Tensor]]:
@@ -63,49 +41,49 @@ def norm_by_hand(gradient: list[Tensor]) -> float:
     return math.sqrt(sum(float(g.double().square().sum()) for g in gradient))
 
 
+@pytest.mark.parametrize("scale", [None, 4096.0], ids=["float32", "scaled as in fp16"])
 @pytest.mark.parametrize("clip_norm", [None, 0.1])
 def test_three_steps_equal_those_written_out(
-    clip_norm: float | None, make_objective: MakeObjective, make_batches: MakeBatches
+    clip_norm: float | None, scale: float | None, make_objective: MakeObjective, make_batches: MakeBatches
 ) -> None:
+    """A scaled gradient is unscaled before it is clipped."""
     # No biases: that of the keys has no gradient but rounding errors, which Adam blows up to full steps.
     ours, theirs = make_objective(bias=False), make_objective(bias=False)
-    optimizer, their_optimizer = adam(ours), adam(theirs)
-    batches = make_batches([3, 4, 4])
-    for batch, rate in zip(batches, (0.01, 0.003, 0.02), strict=True):
-        result = step(ours, [batch], optimizer, learning_rate=rate, clip_norm=clip_norm)
+    their_optimizer = adam(theirs)
+    rates = {1: 0.01, 2: 0.003, 3: 0.02}
+    options = {"label_smoothing": 0.1, "clip_norm": clip_norm, "learning_rate": rates.__getitem__}
+    state = new_state(ours, adam(ours), scale=scale, **options)
+    for batch, rate in zip(make_batches([3, 4, 4]), rates.values(), strict=True):
+        result = take_step(state, [batch])
         loss, gradient = gradient_by_hand(theirs, [batch])
         norm = norm_by_hand(gradient)
-        scale = 1.0 if clip_norm is None else min(1.0, clip_norm / norm)
+        shortened = 1.0 if clip_norm is None else min(1.0, clip_norm / norm)
         for parameter, part in zip(theirs.parameters(), gradient, strict=True):
-            parameter.grad = part * scale
+            parameter.grad = part * shortened
         for group in their_optimizer.param_groups:
             group["lr"] = rate
         their_optimizer.step()
         assert result.loss == pytest.approx(loss, rel=1e-5)
         assert result.gradient_norm == pytest.approx(norm, rel=1e-4)
-        assert result.updated
+        assert (result.updated, result.learning_rate) == (True, rate)
         for our_parameter, their_parameter in zip(ours.parameters(), theirs.parameters(), strict=True):
             torch.testing.assert_close(our_parameter, their_parameter, atol=2e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("sizes", [[1, 10], [4, 4, 3], [1] * 11])
-def test_micro_batches_equal_the_one_batch_that_they_make_up(
+@pytest.mark.parametrize("sizes", [[11], [1, 10], [4, 4, 3], [1] * 11])
+def test_micro_batches_have_the_gradient_of_the_one_batch_that_they_make_up(
     sizes: list[int], make_objective: MakeObjective, make_batches: MakeBatches
 ) -> None:
-    whole, parts = make_objective(), make_objective()
-    before = parameters(whole)
-    # Plain SGD with rate 1: what the parameters lose is the gradient.
-    results = [
-        step(objective, batches, torch.optim.SGD(objective.parameters()), learning_rate=1.0)
-        for objective, batches in ((whole, make_batches([11])), (parts, make_batches(sizes)))
-    ]
-    _, gradient = gradient_by_hand(make_objective(), make_batches([11]))
-    for old, one, many, expected in zip(before, parameters(whole), parameters(parts), gradient, strict=True):
-        torch.testing.assert_close(many, one, atol=1e-6, rtol=1e-6)
-        torch.testing.assert_close(old - many, expected, atol=1e-6, rtol=1e-4)
-    assert results[0].loss == pytest.approx(results[1].loss, rel=1e-6)
-    assert results[0].gradient_norm == pytest.approx(results[1].gradient_norm, rel=1e-5)
-    assert results[0].batches.num_target_tokens == results[1].batches.num_target_tokens
+    # With a bias of the output, too.
+    objective, whole = make_objective(output_bias=True), make_batches([11])
+    loss, gradient = gradient_by_hand(objective, whole)
+    before = parameters(objective)
+    result = take_step(new_state(objective, sgd(objective), label_smoothing=0.1), make_batches(sizes))
+    for old, new, expected in zip(before, parameters(objective), gradient, strict=True):
+        torch.testing.assert_close(old - new, expected, atol=1e-6, rtol=1e-4)
+    assert result.loss == pytest.approx(loss, rel=1e-5)
+    assert result.gradient_norm == pytest.approx(norm_by_hand(gradient), rel=1e-5)
+    assert result.batches.num_target_tokens == whole[0].num_target_tokens
 
 
 def test_a_step_with_muon_clips_the_whole_gradient_and_moves_every_matrix(
@@ -145,45 +123,6 @@ def test_a_step_with_muon_clips_the_whole_gradient_and_moves_every_matrix(
     assert num_matrices == 3 * 4 + 2 * 2
 
 
-def with_scaler(init_scale: float) -> Precision:
-    """The loss scaling of fp16, which a CPU can do as well."""
-    precision = Precision("float32", torch.device("cpu"))
-    precision.scaler = torch.amp.GradScaler("cpu", init_scale=init_scale)
-    return precision
-
-
-@pytest.mark.parametrize("clip_norm", [None, 0.1])
-def test_scaled_gradient_is_unscaled_before_it_is_clipped(
-    clip_norm: float | None, make_objective: MakeObjective, make_batches: MakeBatches
-) -> None:
-    plain, scaled = make_objective(), make_objective()
-    batches = make_batches([5, 6])
-    sgd = torch.optim.SGD
-    expected = step(plain, batches, sgd(plain.parameters()), learning_rate=1.0, clip_norm=clip_norm)
-    precision = with_scaler(4096.0)
-    result = step(
-        scaled, batches, sgd(scaled.parameters()), precision, learning_rate=1.0, clip_norm=clip_norm
-    )
-    assert result.gradient_norm == pytest.approx(expected.gradient_norm, rel=1e-5)
-    assert result.loss == pytest.approx(expected.loss, rel=1e-6)
-    assert result.updated
-    for ours, theirs in zip(parameters(scaled), parameters(plain), strict=True):
-        torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-5)
-
-
-def test_overflow_under_scaling_lowers_the_scale_and_changes_nothing(
-    make_objective: MakeObjective, make_batches: MakeBatches
-) -> None:
-    objective = Spoilt(make_objective().model)
-    objective.gradient_factor = math.inf
-    optimizer, precision = adam(objective), with_scaler(1024.0)
-    before = parameters(objective)
-    assert not step(objective, make_batches([11]), optimizer, precision).updated
-    assert precision.scaler.get_scale() == 512.0
-    assert all(map(torch.equal, parameters(objective), before))
-    assert not optimizer.state_dict()["state"]
-
-
 @pytest.mark.parametrize(
     ("scale", "spoil", "is_scale"),
     [
@@ -195,7 +134,7 @@ def test_overflow_under_scaling_lowers_the_scale_and_changes_nothing(
         (None, {"gradient_factor": math.inf}, False),
     ],
 )
-def test_the_scale_of_fp16_is_blamed_only_for_what_it_does(
+def test_a_step_that_is_not_finite_changes_nothing_and_the_scale_of_fp16_is_rarely_blamed(
     scale: float | None,
     spoil: dict[str, float],
     is_scale: bool,
@@ -205,6 +144,12 @@ def test_the_scale_of_fp16_is_blamed_only_for_what_it_does(
     objective = Spoilt(make_objective().model)
     for name, value in spoil.items():
         setattr(objective, name, value)
-    precision = None if scale is None else with_scaler(scale)
-    result = step(objective, make_batches([5]), adam(objective), precision)
+    optimizer, before = adam(objective), parameters(objective)
+    state = new_state(objective, optimizer, scale=scale)
+    result = take_step(state, make_batches([5]))
     assert (result.updated, result.scale_too_large) == (False, is_scale)
+    assert all(map(torch.equal, parameters(objective), before))
+    assert not optimizer.state_dict()["state"]
+    if scale is not None:
+        # A loss that is not finite has a finite gradient here.
+        assert state.precision.scaler.get_scale() == (scale / 2 if "gradient_factor" in spoil else scale)

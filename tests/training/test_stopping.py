@@ -23,6 +23,7 @@ from mt.training.loss import Objective
 from mt.training.progress import Progress
 from mt.training.run import run_training
 from tests.fixture_types import AssertSame, MakeConfig, TrainUntil
+from tests.training.steps import raising
 
 
 @pytest.fixture
@@ -49,42 +50,43 @@ def kill_at_call(
     return calls
 
 
-@pytest.mark.parametrize("call", [1, 3, 5], ids=lambda call: f"batch-{call}")
-def test_a_validation_is_given_up_in_any_of_its_batches_of_sentences(
-    call: int, make_config: MakeConfig, run: RunDirectory, assert_as_unbroken: AssertSame
+SEARCH, LOSS, WRITE = (TorchEngine, "_search"), (Objective, "forward"), (Path, "write_bytes")
+
+
+@pytest.mark.parametrize(
+    ("function", "call", "num_calls", "step"),
+    [
+        # Twelve sentences, four at a time: calls 1 to 3 are the validation at step 4, 5 is in that at step 8.
+        (SEARCH, 1, 1, 4),
+        (SEARCH, 3, 3, 4),
+        (SEARCH, 5, 5, 8),
+        # Four steps of two micro-batches, then the first batch of the validation's loss.
+        (LOSS, 9, 9, 4),
+        # A checkpoint has four files, which are all written.
+        (WRITE, 1, 4, 3),
+        (WRITE, 4, 4, 3),
+    ],
+)
+def test_a_validation_is_given_up_between_any_batches_and_a_save_is_completed(
+    function: tuple[Any, str],
+    call: int,
+    num_calls: int,
+    step: int,
+    make_config: MakeConfig,
+    run: RunDirectory,
+    assert_as_unbroken: AssertSame,
 ) -> None:
-    # Twelve sentences, four at a time: calls 1 to 3 are the validation at step 4, 5 is in that at step 8.
     config = make_config("validation.batch_sentences=4")
     with pytest.MonkeyPatch.context() as patch:
-        calls = kill_at_call(patch, TorchEngine, "_search", call)
+        calls = kill_at_call(patch, *function, call)
         outcome = run_training(config, run)
-    step = 4 if call <= 3 else 8
     assert (outcome.finished, outcome.exit_code, outcome.counters.step) == (None, 143, step)
-    assert len(calls) == call  # Not one more batch was translated.
-    assert outcome.counters.owes_validation
-    assert (run.checkpoints_dir / "latest").read_text() == f"step_{step:07}\n"
+    assert len(calls) == num_calls
+    assert outcome.counters.owes_validation == (step % 4 == 0)
+    recovered, damaged = CheckpointStore(run.checkpoints_dir).recover()
+    assert recovered is not None
+    assert (recovered.checkpoint.step, damaged) == (step, {})
     assert run_training(config, run).counters.step == 12
-    assert_as_unbroken()
-
-
-def test_a_validation_is_given_up_between_two_batches_of_its_loss(
-    make_config: MakeConfig, run: RunDirectory, assert_as_unbroken: AssertSame
-) -> None:
-    forward, judged = Objective.forward, []
-
-    def kill(self: Objective, *arguments: Any) -> torch.Tensor:
-        if not self.training:
-            judged.append(1)
-            os.kill(os.getpid(), signal.SIGTERM)
-        return forward(self, *arguments)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Objective, "forward", kill)
-        translated = kill_at_call(patch, TorchEngine, "_search", 99)
-        outcome = run_training(make_config(), run)
-    assert outcome.counters.step == 4
-    assert (judged, translated) == ([1], [])
-    run_training(make_config(), run)
     assert_as_unbroken()
 
 
@@ -109,12 +111,9 @@ def test_the_last_validation_too_is_owed_and_made_good(
 def test_a_crash_after_an_owed_validation_was_logged_logs_it_once(
     make_config: MakeConfig, train_until: TrainUntil, run: RunDirectory, assert_as_unbroken: AssertSame
 ) -> None:
-    def crash(*_: Any, **__: Any) -> None:
-        raise ZeroDivisionError
-
     train_until(make_config(), run.path, step=8)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(CheckpointStore, "save", crash)
+        patch.setattr(CheckpointStore, "save", raising(ZeroDivisionError))
         with pytest.raises(ZeroDivisionError):
             run_training(make_config(), run)
     assert '"step": 8, "epoch": 1, "num_target' in run.metrics_file.read_text().splitlines()[-1]
@@ -155,22 +154,6 @@ def test_loading_data_ends_at_once(
     run_training(make_config("checkpoint.every_steps=1"), run)
     weights = [load_file(r.checkpoints_dir / "step_0000012" / "model.safetensors") for r in (run, unbroken)]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[1])
-
-
-@pytest.mark.parametrize("call", [1, 4])
-def test_a_save_is_completed(
-    call: int, make_config: MakeConfig, run: RunDirectory, assert_as_unbroken: AssertSame
-) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        calls = kill_at_call(patch, Path, "write_bytes", call)
-        outcome = run_training(make_config(), run)
-    assert (outcome.exit_code, outcome.counters.step) == (143, 3)
-    assert len(calls) == 4  # It was saved once, in so many files.
-    recovered, damaged = CheckpointStore(run.checkpoints_dir).recover()
-    assert recovered is not None
-    assert (recovered.checkpoint.step, damaged) == (3, {})
-    run_training(make_config(), run)
-    assert_as_unbroken()
 
 
 @pytest.mark.parametrize("call", [5, 8])

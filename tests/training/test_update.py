@@ -10,13 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from mt.config.training import TrainingConfig
 from mt.device import Precision
 from mt.training import step, train_state, update
-from mt.training.optimizers import make_optimizers
-from mt.training.train_state import TrainState
 from tests.fixture_types import MakeBatches, MakeObjective
-from tests.training.steps import Spoilt, take_step
+from tests.training.steps import Spoilt, new_state, take_step
 
 SOURCE = Path(update.__file__).read_text(encoding="utf-8")
 
@@ -56,11 +53,10 @@ class Noting(Precision):
 def train(make_objective: MakeObjective, make_batches: MakeBatches) -> list[object]:
     """What three steps have done, of which the second has a loss that is not finite."""
     torch.manual_seed(1)
-    objective, precision = Spoilt(make_objective().model), Noting("float32", torch.device("cpu"))
-    precision.scaler = torch.amp.GradScaler("cpu", init_scale=64.0)
-    training = TrainingConfig(clip_norm=0.5)
-    optimizers = make_optimizers(objective.model, training, precision)
-    state = TrainState(objective, optimizers, precision, lambda n: 0.01 / n, training)
+    objective = Spoilt(make_objective().model)
+    state = new_state(objective, scale=64.0, clip_norm=0.5, learning_rate=lambda n: 0.01 / n)
+    precision = Noting("float32", torch.device("cpu"))
+    precision.scaler, state.precision = state.precision.scaler, precision
     seen: list[object] = []
     for added in (0.0, math.nan, 0.0):
         objective.added = added

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 import mt.training.run
-from mt.data.batches.batch import Batch
 from mt.device import Precision
 from mt.errors import RunError
 from mt.reports.facts import read_sessions
@@ -20,22 +19,7 @@ from mt.training.run import run_training
 from mt.training.step import LaunchedStep, StepResult
 from mt.training.train_state import TrainState
 from tests.fixture_types import MakeConfig
-
-
-def spoil(monkeypatch: pytest.MonkeyPatch, calls: set[int]) -> list[Batch]:
-    """Makes these forward passes of training give NaN, and notes the batches of all."""
-    forward = Objective.forward
-    seen: list[Batch] = []
-
-    def sometimes_nan(self: Objective, batch: Batch, smoothing: float) -> torch.Tensor:
-        loss = forward(self, batch, smoothing)
-        if not self.training:
-            return loss
-        seen.append(batch)
-        return loss * math.nan if len(seen) in calls else loss
-
-    monkeypatch.setattr(Objective, "forward", sometimes_nan)
-    return seen
+from tests.training.steps import spoil
 
 
 def test_what_was_in_the_step_is_kept(
@@ -63,8 +47,13 @@ def test_what_was_in_the_step_is_kept(
 
 
 def test_a_scale_of_fp16_that_falls_is_not_a_bad_batch(
-    make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+    make_config: MakeConfig,
+    run: RunDirectory,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level("INFO", "mt")
+
     def scaled(name: Any, device: torch.device, *, tf32: bool) -> Precision:
         precision = Precision("float32", device, tf32=tf32)
         # The loss is still a number, its gradient is not any more, and so it takes some steps.
@@ -74,15 +63,15 @@ def test_a_scale_of_fp16_that_falls_is_not_a_bad_batch(
     monkeypatch.setattr(mt.training.run, "Precision", scaled)
     forward = Objective.forward
     monkeypatch.setattr(Objective, "forward", lambda self, *a: forward(self, *a) * 50)
-    outcome = run_training(make_config("training.max_skipped_steps=1"), run)
-    state = outcome.counters
+    state = run_training(make_config("training.max_skipped_steps=1"), run).counters
     assert state.step == 12
     assert 1 < state.num_scaler_skips < 12
     assert (state.num_skipped_steps, state.num_skipped_in_a_row) == (0, 0)
     assert not (run.path / "bad_batches").exists()
+    assert caplog.text.count("the fp16 loss scale was too large and is lowered") == state.num_scaler_skips
 
 
-def test_a_full_folder_keeps_what_it_has(
+def test_a_full_folder_keeps_what_it_has_and_a_step_that_fails_again_replaces_its_file(
     make_config: MakeConfig,
     run: RunDirectory,
     monkeypatch: pytest.MonkeyPatch,
@@ -91,23 +80,34 @@ def test_a_full_folder_keeps_what_it_has(
     # In steps 2, 4 and 5.
     spoil(monkeypatch, {3, 7, 9})
     monkeypatch.setattr(bad_batches, "MOST_KEPT", 2)
-    run_training(make_config("training.max_steps=5"), run)
-    names = [file.name for file in (run.path / "bad_batches").iterdir()]
-    assert sorted(names) == ["step_0000002.json", "step_0000004.json"]
-    assert "is full: the batch of step 5 is not saved" in caplog.text
-
-
-def test_a_step_that_fails_again_replaces_its_file_in_a_full_folder(
-    make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spoil(monkeypatch, {3})
-    monkeypatch.setattr(bad_batches, "MOST_KEPT", 1)
     # Of a session that was killed before its first checkpoint.
-    file = run.path / "bad_batches" / "step_0000002.json"
-    file.parent.mkdir(parents=True)
-    file.write_text("{}")
-    run_training(make_config("training.max_steps=2"), run)
-    assert json.loads(file.read_text())["step"] == 2
+    folder = run.path / "bad_batches"
+    folder.mkdir(parents=True)
+    for step in (4, 1):
+        (folder / f"step_{step:07}.json").write_text("{}")
+    run_training(make_config("training.max_steps=5"), run)
+    steps = {file.name: json.loads(file.read_text()).get("step") for file in folder.iterdir()}
+    assert steps == {"step_0000001.json": None, "step_0000004.json": 4}
+    assert [f"is full: the batch of step {step} is not saved" in caplog.text for step in (2, 5)] == [True] * 2
+
+
+def test_steps_in_a_row_that_are_skipped_are_an_error_in_the_end(
+    make_config: MakeConfig,
+    run: RunDirectory,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    config = make_config(
+        "training.num_micro_batches=1", "training.max_skipped_steps=3", "checkpoint.every_steps=1"
+    )
+    with monkeypatch.context() as patch:
+        spoil(patch, {1, 5, *range(7, 100)})
+        with pytest.raises(RunError, match="in 3 steps in a row, the last at step 9"):
+            run_training(config, run)
+    assert caplog.text.count("skipped: the gradient norm is nan") == 5
+    # What was saved last is not spoilt: resuming continues from there, with the counters as they were.
+    counters = run_training(config, run).counters
+    assert (counters.step, counters.num_skipped_steps) == (12, 4)
 
 
 STEEP = "schedule.kind=constant", "schedule.warmup_steps=0", "training.clip_norm=null"
@@ -129,7 +129,7 @@ def test_weights_that_are_not_finite_are_never_saved(
 ) -> None:
     finish = TrainState.finish
 
-    def spoil(self: TrainState, step: LaunchedStep) -> StepResult:
+    def one_weight_nan(self: TrainState, step: LaunchedStep) -> StepResult:
         result = finish(self, step)
         if step.counters.step == 5:
             with torch.no_grad():
@@ -138,7 +138,7 @@ def test_weights_that_are_not_finite_are_never_saved(
 
     config = make_config("checkpoint.every_steps=1", "checkpoint.keep=1", "validation.every_steps=100")
     with monkeypatch.context() as patch:
-        patch.setattr(TrainState, "finish", spoil)
+        patch.setattr(TrainState, "finish", one_weight_nan)
         with pytest.raises(RunError, match=r"model weights are NaN or infinite at step 5\. Try"):
             run_training(config, run)
     assert (run.checkpoints_dir / "latest").read_text() == "step_0000004\n"
