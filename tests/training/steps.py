@@ -1,6 +1,8 @@
 """Single steps of training, what goes wrong when told to, and comparisons bit for bit."""
 
 import math
+import os
+import signal
 from collections.abc import Callable, Container, Sequence
 from typing import Any
 
@@ -56,6 +58,24 @@ def raising(error: type[BaseException]) -> Callable[..., Any]:
         raise error
 
     return fail
+
+
+def kill_at_call(
+    patch: pytest.MonkeyPatch, owner: Any, name: str, call: int, number: int = signal.SIGTERM, times: int = 1
+) -> list[int]:
+    """Let the ``call``-th call of a function send this process a signal first; returns the calls."""
+    function = getattr(owner, name)
+    calls: list[int] = []
+
+    def wrapped(*arguments: Any, **named: Any) -> Any:
+        calls.append(len(calls) + 1)
+        if len(calls) == call:
+            for _ in range(times):
+                os.kill(os.getpid(), number)
+        return function(*arguments, **named)
+
+    patch.setattr(owner, name, wrapped)
+    return calls
 
 
 def scripted(values: Sequence[float]) -> Callable[..., ValidationResult]:

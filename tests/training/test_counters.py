@@ -16,13 +16,47 @@ def test_the_loss_of_steps_is_summed_by_token() -> None:
     assert state.logged_loss / state.logged_tokens == pytest.approx((2.0 * 10 + 4.0 * 30) / 40)
 
 
-def test_of_the_curve_older_points_weigh_less() -> None:
+def test_of_the_curve_older_points_weigh_less_and_the_first_ones_are_no_spikes() -> None:
     state = Counters()
-    for loss in [1.0] * 30 + [2.0] * 11:
+    above = []
+    for loss in [1.0] * 9 + [2.0] * 2 + [1.0] * 150 + [2.0] * 11:
         state.record_outcome(loss, 10, updated=True)
         point = state.next_point()
-    assert point is not None
-    assert point.above_average == pytest.approx(0.9**10)
+        assert point is not None
+        assert (point.loss, state.logged_tokens) == (loss, 0)
+        above.append(point.above_average)
+    assert above[:10] == [0.0] * 10
+    # After nine points of 1 and one of 2.
+    assert above[10] == pytest.approx(0.9)
+    assert above[-1] == pytest.approx(0.9**10)
+
+
+def test_a_point_whose_steps_were_all_skipped_is_none() -> None:
+    state = Counters()
+    state.record_outcome(9.0, 10, updated=False)
+    assert (state.next_point(), state.num_points) == (None, 0)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "batch", "every", "expected"),
+    [(4, 0, 2, True), (3, 0, 2, False), (4, 1, 2, False), (3, 0, 1, True), (3, 0, None, False)],
+)
+def test_an_epoch_ends_with_its_last_batch(epoch: int, batch: int, every: int | None, expected: bool) -> None:
+    assert Counters(epoch=epoch, batch=batch).ends_epoch(every) == expected
+
+
+@pytest.mark.parametrize(
+    ("counters", "reason"),
+    [
+        (Counters(step=11_999, epoch=2, seconds=89.9), None),
+        (Counters(step=12_000), "training.max_steps (12,000) reached"),
+        (Counters(epoch=3), "training.max_epochs (3) reached"),
+        (Counters(seconds=90.0), "training.max_minutes (1.5) reached"),
+    ],
+)
+def test_each_limit_is_reached_when_its_number_is(counters: Counters, reason: str | None) -> None:
+    training = TrainingConfig(max_steps=12_000, max_epochs=3, max_minutes=1.5)
+    assert counters.reached_limit(training, ValidationConfig()) == reason
 
 
 @pytest.mark.parametrize(
@@ -49,12 +83,14 @@ def test_best_value_and_patience(metric: str, values: list[float]) -> None:
     ]
 
 
-def test_of_checkpoints_with_a_score_of_0_the_last_is_the_best() -> None:
+@pytest.mark.parametrize(
+    ("metric", "best"),
+    [("bleu", [True, True, True, True, False]), ("loss", [True, False, False, False, False])],
+)
+def test_of_checkpoints_with_a_score_of_0_the_last_is_the_best(metric: str, best: list[bool]) -> None:
     state = Counters()
-    assert [state.record_validation(value, "bleu") for value in (0.0, 0.0, 0.0, 1.0, 0.0)] == [True] * 4 + [
-        False
-    ]
-    assert state.num_validations_without_gain == 1
+    assert [state.record_validation(value, metric) for value in (0.0, 0.0, 0.0, 1.0, 0.0)] == best
+    assert state.num_validations_without_gain == (1 if metric == "bleu" else 4)
 
 
 @pytest.mark.parametrize("metric", ["bleu", "loss"])

@@ -23,31 +23,13 @@ from mt.training.loss import Objective
 from mt.training.progress import Progress
 from mt.training.run import run_training
 from tests.fixture_types import AssertSame, MakeConfig, TrainUntil
-from tests.training.steps import raising
+from tests.training.steps import kill_at_call, raising
 
 
 @pytest.fixture
 def assert_as_unbroken(run: RunDirectory, unbroken: RunDirectory, assert_same: AssertSame) -> AssertSame:
     """The run has written what one has written that was never stopped."""
     return partial(assert_same, run, unbroken)
-
-
-def kill_at_call(
-    patch: pytest.MonkeyPatch, owner: Any, name: str, call: int, number: int = signal.SIGTERM, times: int = 1
-) -> list[int]:
-    """Let the ``call``-th call of a function send this process a signal first; returns the calls."""
-    function = getattr(owner, name)
-    calls: list[int] = []
-
-    def wrapped(*arguments: Any, **named: Any) -> Any:
-        calls.append(len(calls) + 1)
-        if len(calls) == call:
-            for _ in range(times):
-                os.kill(os.getpid(), number)
-        return function(*arguments, **named)
-
-    patch.setattr(owner, name, wrapped)
-    return calls
 
 
 SEARCH, LOSS, WRITE = (TorchEngine, "_search"), (Objective, "forward"), (Path, "write_bytes")

@@ -85,7 +85,8 @@ def test_other_sets_are_translated_and_scored_by_themselves(
     make_objective: MakeObjective, make_batches: MakeBatches
 ) -> None:
     others = {
-        name: Dataset.from_dict({"src": [f"one {name}", f"two {name}"], "tgt": [name] * 2}) for name in "ab"
+        name: Dataset.from_dict({"src": [f"one {name}", f"two {name}"], "tgt": [f"{name}\u00ad"] * 2})
+        for name in "ab"
     }
     result = validate(
         make_objective(),
@@ -95,10 +96,13 @@ def test_other_sets_are_translated_and_scored_by_themselves(
         sources=SOURCES,
         references=REFERENCES,
         others=others,
-        form=TextForm(),
+        form=TextForm(invisible="drop"),
     )
     assert result.hypotheses == ["Hund", "Katze"]
-    assert [scores["chrf"].value for scores in result.others.values()] == [100.0, 100.0]
+    assert {name: value for name, value in result.others_by_name().items() if "chrf" in name} == {
+        "chrf_on_a": 100.0,
+        "chrf_on_b": 100.0,
+    }
 
 
 def test_the_model_is_evaluated_in_evaluation_mode(
