@@ -1,6 +1,8 @@
 """Optimizer and objective as the config has them, and what a checkpoint holds of them, put back verified."""
 
+import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +94,27 @@ def test_weight_decay_takes_off_a_share_of_matrices_beside_adams_step(
     assert sorted(map(id, parameters)) == sorted(map(id, model.parameters()))
 
 
+@pytest.mark.parametrize("tied", ["true", "false"])
+def test_beside_muon_only_an_output_of_its_own_decays_by_adam(
+    tied: str, make_state: Callable[..., TrainState]
+) -> None:
+    state = make_state("training.weight_decay=0.1", "training.muon=true", f"model.tie_output={tied}")
+    adamw, muon = (optimizer.param_groups for optimizer in state.optimizers)
+    assert [group["weight_decay"] for group in (*adamw, *muon)] == [0.1, 0.0, 0.1]
+    output = state.objective.model.output.weight
+    assert [parameter is output for parameter in adamw[0]["params"]] == ([] if tied == "true" else [True])
+
+
+def test_every_option_reaches_the_part_that_it_is_for(make_state: Callable[..., TrainState]) -> None:
+    state = make_state("training.guided_alignment=0.2", "training.r_drop=3", "training.ema_decay=0.1")
+    assert (state.objective.guided_alignment, state.objective.r_drop) == (0.2, 3.0)
+    before = {name: weight.clone() for name, weight in state.objective.model.weights().items()}
+    take_step(state)
+    for name, weight in evaluated(state).items():
+        after = state.objective.model.weights()[name]
+        torch.testing.assert_close(weight, 0.1 * before[name] + 0.9 * after)
+
+
 @pytest.mark.parametrize("fp16", [False, True])
 @pytest.mark.parametrize(
     "overrides",
@@ -151,6 +174,19 @@ def test_a_tensor_that_does_not_fit_its_parameter_is_refused_and_nothing_is_chan
     assert not state.optimizers[0].state
 
 
+@pytest.mark.parametrize(
+    ("moment", "value", "is_refused"),
+    [("exp_avg", math.inf, True), ("exp_avg_sq", -1e-9, True), ("exp_avg_sq", math.inf, False)],
+)
+def test_a_square_is_never_negative_but_may_overflow(
+    moment: str, value: float, is_refused: bool, make_state: Callable[..., TrainState]
+) -> None:
+    saved, state = make_state(steps=2).save(), make_state()
+    saved.tensors[f"optimizer.{moment}/decoder.norm.weight"][0] = value
+    with pytest.raises(DamagedError, match=moment) if is_refused else nullcontext():
+        state.restore(evaluated(state), saved, read_values(saved.values, 2))
+
+
 def without(saved: SavedTraining, beginning: str) -> SavedTraining:
     kept = {name: tensor for name, tensor in saved.tensors.items() if not name.startswith(beginning)}
     return SavedTraining(saved.values, kept)
@@ -184,21 +220,24 @@ def test_tensors_and_values_that_are_missing_or_too_many_are_refused(
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("part", "changes", "message"),
     [
-        ({"step": 3}, "does not belong to step 2"),
-        ({"num_target_tokens": 10**15}, "state.num_target_tokens: .*less than or equal to"),
-        ({"logged_loss": float("nan")}, "state.logged_loss"),
-        ({"seconds": "1"}, "state.seconds"),
+        ("state", {"step": 3}, "does not belong to step 2"),
+        ("state", {"num_target_tokens": 10**15}, "state.num_target_tokens: .*less than or equal to"),
+        ("state", {"logged_loss": float("nan")}, "state.logged_loss"),
+        ("state", {"seconds": "1"}, "state.seconds"),
+        ("optimizer", {"num_updates": 3}, "does not belong to step 2"),
+        ("average", {"num_updates": 3}, "does not belong to step 2"),
+        ("scaler", {"scale": 0.0}, "scaler.scale: .*greater than 0"),
     ],
 )
 def test_counters_that_training_never_comes_to_are_refused(
-    changes: dict[str, Any], message: str, make_state: Callable[..., TrainState]
+    part: str, changes: dict[str, Any], message: str, make_state: Callable[..., TrainState]
 ) -> None:
-    saved = make_state(steps=2).save()
-    altered = SavedTraining({**saved.values, "state": {**saved.values["state"], **changes}}, saved.tensors)
+    values = make_state("training.ema_decay=0.9", steps=2, fp16=True).save().values
+    assert read_values(values, 2).optimizer.num_updates == 2
     with pytest.raises(DamagedError, match=message):
-        read_values(altered.values, 2)
+        read_values(values | {part: values[part] | changes}, 2)
 
 
 def test_losses_of_a_diverging_run_are_read_again(make_state: Callable[..., TrainState]) -> None:
