@@ -3,24 +3,20 @@
 Both sides of a pair carry its number as ``#0012#``, so that a pair that is misaligned shows.
 """
 
-import csv
 import gzip
-import io
-import json
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import cycle
 from pathlib import Path
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mt.config.data import CleaningConfig, DataConfig
+from mt.config.data import CleaningConfig
 from mt.data.corpus import load_corpus
 from mt.errors import MtError
-
-Pairs = list[tuple[str, str]]
+from tests.data.corpora import Pairs, corpus, data_config, parallel
 
 NASTY = (
     "\0", "\x07", "\x1b[31m", "\u200e", "\u200f", "\u202e", "\ufeff", "\u2028", "\x85", "\x0b\x0c\x1c", "\r",
@@ -43,56 +39,34 @@ ALL_ON = CleaningConfig(
 )
 
 
-def jsonl(pairs: Pairs, newline: Callable[[], str]) -> dict[str, str]:
-    rows = (json.dumps({"translation": {"de": t, "en": s}}, ensure_ascii=False) for s, t in pairs)
-    return {".jsonl": "".join(row + newline() for row in rows)}
-
-
-def json_list(pairs: Pairs, newline: Callable[[], str]) -> dict[str, str]:
-    rows = (json.dumps({"en": s, "de": t}) for s, t in pairs)
-    return {".json": "[" + newline() + ("," + newline()).join(rows) + newline() + "]"}
-
-
-def commas(pairs: Pairs, newline: Callable[[], str]) -> dict[str, str]:
-    text = ""
-    for row in [("german", "nr", "english"), *((t, "7", s) for s, t in pairs)]:
-        line = io.StringIO(newline="")
-        csv.writer(line, delimiter=";", quoting=csv.QUOTE_ALL, lineterminator="").writerow(row)
-        text += line.getvalue() + newline()
-    return {".csv": text}
-
-
-def tabs(pairs: Pairs, newline: Callable[[], str]) -> dict[str, str]:
-    rows = [("id", "en", "de"), *((str(i), s, t) for i, (s, t) in enumerate(pairs))]
-    return {".tsv": "".join("\t".join(cell.replace("\t", " ") for cell in row) + newline() for row in rows)}
-
-
-def no_header(pairs: Pairs, newline: Callable[[], str]) -> dict[str, str]:
-    rows = [(str(i), t, s) for i, (s, t) in enumerate(pairs)]
-    return {".txt": "".join("|".join(cell.replace("|", " ") for cell in row) + newline() for row in rows)}
-
-
-def two_files(pairs: Pairs, newline: Callable[[], str]) -> dict[str, str]:
-    english, german = parallel(pairs, newline).values()
-    return {".first": english, ".second": german}
-
-
-def parallel(pairs: Pairs, newline: Callable[[], str]) -> dict[str, str]:
-    return {
-        ".en": "".join(s + newline() for s, _ in pairs),
-        ".de": "".join(t + newline() for _, t in pairs),
-    }
-
-
-OPTIONS = {
-    commas: {"columns": "english,german"},
-    no_header: {"columns": "3,2", "delimiter": "pipe"},
+# The kinds of files, and the options that they need.
+KINDS: dict[str, dict[str, str]] = {
+    "nested jsonl": {},
+    "json": {},
+    "csv": {"columns": "english,german"},
+    "tsv": {},
+    "no header": {"columns": "3,2", "delimiter": "pipe"},
+    "two files": {},
+    "parallel text": {},
 }
+
+
+def contents_of(kind: str, pairs: Pairs) -> dict[str, str]:
+    """The text of each file of a corpus ``c``."""
+    if kind == "no header":
+        rows = [f"7|{tgt.replace('|', ' ')}|{src.replace('|', ' ')}\n" for src, tgt in pairs]
+        return {"c.txt": "".join(rows)}
+    if kind == "two files":
+        return dict(zip(("c.first", "c.second"), map(str, parallel("c", pairs).values()), strict=True))
+    if kind == "tsv":
+        pairs = [(src.replace("\t", " "), tgt.replace("\t", " ")) for src, tgt in pairs]
+    names = ("english", "german") if kind == "csv" else ("en", "de")
+    return {name: str(content) for name, content in corpus(kind, "c", pairs, names).items()}
 
 
 @dataclass(frozen=True)
 class Files:
-    """A corpus as bytes, by the endings of its files."""
+    """A corpus as bytes, by the names of its files."""
 
     contents: dict[str, bytes]
     num_pairs: int | None
@@ -112,18 +86,20 @@ def corpora(draw: st.DrawFn) -> Files:
         (f"{draw(junk)} #{i:04}# {draw(junk)}", f"{draw(junk)} #{i:04}# {draw(junk)}")
         for i in range(draw(st.integers(0, 25)))
     ]
-    newlines = draw(st.sampled_from([("\n",), ("\r\n",), ("\n", "\r\n")]))
-    write = draw(st.sampled_from([jsonl, json_list, commas, tabs, no_header, two_files, parallel]))
-    files = write(pairs, lambda: draw(st.sampled_from(newlines)))
+    newlines = cycle(draw(st.sampled_from([["\n"], ["\r\n"], ["\n", "\r\n"]])))
+    kind = draw(st.sampled_from([*KINDS]))
     mark = "\ufeff" if draw(st.booleans()) else ""
-    contents = {ending: (mark + text).encode("utf-8", "surrogatepass") for ending, text in files.items()}
+    contents: dict[str, bytes] = {}
+    for name, text in contents_of(kind, pairs).items():
+        ended = re.sub("\r?\n", lambda _: next(newlines), text)
+        contents[name] = (mark + ended).encode("utf-8", "surrogatepass")
     is_packed, is_damaged = draw(st.booleans()), draw(st.booleans())
     if is_packed:
-        contents = {ending + ".gz": gzip.compress(content, 1) for ending, content in contents.items()}
+        contents = {f"{name}.gz": gzip.compress(content, 1) for name, content in contents.items()}
     if is_damaged:
-        ending = draw(st.sampled_from(sorted(contents)))
-        contents[ending] = damaged(contents[ending], is_packed, draw)
-    return Files(contents, None if is_damaged else len(pairs), OPTIONS.get(write, {}))
+        name = draw(st.sampled_from(sorted(contents)))
+        contents[name] = damaged(contents[name], is_packed, draw)
+    return Files(contents, None if is_damaged else len(pairs), KINDS[kind])
 
 
 def damaged(content: bytes, is_packed: bool, draw: st.DrawFn) -> bytes:
@@ -152,17 +128,19 @@ def damaged(content: bytes, is_packed: bool, draw: st.DrawFn) -> bytes:
 def test_a_hundred_corpora(tmp_path: Path, files: Files, with_cleaning: bool, as_pattern: bool) -> None:
     for path in tmp_path.iterdir():
         path.unlink()
-    for ending, content in files.contents.items():
-        (tmp_path / f"c{ending}").write_bytes(content)
-    table = next((ending for ending in files.contents if ending[:3] not in (".en", ".de")), "")
-    data_path = str(tmp_path / ("c*" if as_pattern else f"c{table}"))
-    if ".first" in table:
-        data_path = ",".join(str(tmp_path / f"c{ending}") for ending in sorted(files.contents))
-    data = DataConfig.model_validate(
-        {"path": data_path, "src": "en", "tgt": "de", "held_out_fraction": 0.3, **files.options}
-    )
+    for name, content in files.contents.items():
+        (tmp_path / name).write_bytes(content)
+    names = sorted(files.contents)
+    data_path = f"{tmp_path}/{names[0]}"
+    if "c.first" in data_path:
+        data_path = ",".join(f"{tmp_path}/{name}" for name in names)
+    elif as_pattern:
+        data_path = f"{tmp_path}/c*"
+    elif len(names) == 2:
+        data_path = f"{tmp_path}/c"
+    data = data_config(data_path, held_out_fraction=0.3, **files.options)
     try:
-        corpus = load_corpus(data, ALL_ON if with_cleaning else CleaningConfig())
+        loaded = load_corpus(data, ALL_ON if with_cleaning else CleaningConfig())
     except MtError as error:
         message = str(error)
         assert message.isprintable(), message
@@ -170,7 +148,7 @@ def test_a_hundred_corpora(tmp_path: Path, files: Files, with_cleaning: bool, as
         assert len(message) < 1000
         return
     found: list[str] = []
-    for split in (corpus.train, corpus.validation, corpus.test):
+    for split in loaded.by_name().values():
         for src, tgt in zip(split["src"], split["tgt"], strict=True):
             marks = MARK.findall(src), MARK.findall(tgt)
             assert marks[0] == marks[1] or not all(marks), (src, tgt)
