@@ -1,6 +1,6 @@
 """Several sources with weights: what is trained on, evaluated on and recorded; and the built-in corpora."""
 
-import json
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -11,42 +11,31 @@ from mt.config.data import DataConfig
 from mt.data.batches.sampler import epoch_batches
 from mt.data.corpus import load_corpus, load_split, other_validation_splits
 from mt.data.prepare import prepare
-from mt.data.sources.find import find_source
-from mt.data.sources.source import Split
+from mt.data.sources.find import find_source, find_sources
 from mt.errors import DataError
 from mt.run_directory import RunDirectory
+from tests.data.corpora import data_config, jsonl, pairs_of, write
 
 
-def write(path: Path, word: str, count: int) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    rows = [json.dumps({"en": f"{word} {i}", "de": f"{word}! {i}"}) for i in range(count)]
-    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+def numbered(word: str, count: int) -> str:
+    return jsonl({"en": f"{word} {i}", "de": f"{word}! {i}"} for i in range(count))
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """``main`` and ``news`` have all splits, ``talks.csv`` has other columns."""
-    write(tmp_path / "main/train.jsonl", "main", 50)
-    write(tmp_path / "main/dev.jsonl", "main-dev", 3)
-    write(tmp_path / "main/test.jsonl", "main-test", 2)
-    write(tmp_path / "news/train.jsonl", "news", 20)
-    write(tmp_path / "news/dev.jsonl", "news-dev", 4)
-    write(tmp_path / "news/test.jsonl", "news-test", 5)
-    (tmp_path / "talks.csv").write_text(
-        "english,german\nhello there,hallo du\nbye,Tschüs\n", encoding="utf-8"
-    )
-    return tmp_path
+    sizes = {"main": (50, 3, 2), "news": (20, 4, 5)}
+    for name, (train, dev, test) in sizes.items():
+        write(
+            tmp_path / name, {"train.jsonl": numbered(name, train), "dev.jsonl": numbered(f"{name}-dev", dev)}
+        )
+        write(tmp_path / name, {"test.jsonl": numbered(f"{name}-test", test)})
+    return write(tmp_path, {"talks.csv": "english,german\nhello there,hallo du\nbye,Tschüs\n"})
 
 
 def config(folder: Path, mix: str, **fields: object) -> DataConfig:
-    values: dict[str, object] = {
-        "path": str(folder / "main"),
-        "src": "en",
-        "tgt": "de",
-        "mix": mix.format(folder),
-    }
-    values |= {"held_out_fraction": 0.2, **fields}
-    return DataConfig.model_validate(values)
+    values = {"mix": mix.format(folder), "held_out_fraction": 0.2, "path": str(folder / "main"), **fields}
+    return data_config(**values)
 
 
 THREE = "{0}/news weight=2.5 num_train_pairs=10\n\n  {0}/talks.csv src=english tgt=german weight=0.5\n"
@@ -60,24 +49,43 @@ def test_the_sources_stand_one_after_the_other_each_with_its_share(folder: Path)
     assert [tuple(share) for share in corpus.shares] == [(50, 1.0), (10, 2.5), (2, 0.5)]
 
 
+def test_the_options_of_the_first_source_are_not_those_of_the_others(folder: Path) -> None:
+    write(
+        folder, {"own.csv": "english;german\n" + "".join(f"{s} {i};{i}\n" for i in range(50) for s in "ab")}
+    )
+    write(folder, {"more.txt": "1\tmore\tmehr\n", "usual.tsv": "de\ten\nüblich\tusual\n"})
+    own = {"columns": "english,german", "delimiter": "semicolon", "num_train_pairs": 10}
+    mix = "{0}/more.txt columns=2,3 delimiter=tab\n{0}/usual.tsv\n{0}/news"
+    data = config(folder, mix, path=str(folder / "own.csv"), **own)
+    train = load_corpus(data).train
+    assert (len(train), pairs_of(train)[10:12]) == (32, [("more", "mehr"), ("usual", "üblich")])
+    # Nor are those that only the Hub needs.
+    on_hub = data.model_copy(update={"name": "a", "revision": "b"})
+    found, weight, _ = find_sources(on_hub)[-1]
+    assert (found, weight) == (
+        config(folder, "", path=str(folder / "news")).model_copy(update={"mix": None}),
+        1,
+    )
+
+
 @pytest.mark.parametrize("missing", [(), ("dev",), ("dev", "test")])
 def test_validation_and_test_are_those_of_the_first_source(folder: Path, missing: tuple[str, ...]) -> None:
     for name in missing:
         (folder / f"main/{name}.jsonl").unlink()
     corpus = load_corpus(config(folder, THREE))
-    files: dict[Split, str] = {"validation": "dev", "test": "test"}
-    for split, name in files.items():
-        words = {text.split()[0] for text in getattr(corpus, split)["src"]}
+    splits = corpus.by_name()
+    for rows, name in ((splits["validation"], "dev"), (splits["test"], "test")):
+        words = {text.split()[0] for text in rows["src"]}
         assert words == ({"main"} if name in missing else {f"main-{name}"})
     others = {name: rows["src"][:] for name, rows in other_validation_splits(config(folder, THREE)).items()}
     assert others == {"news": [f"news-dev {i}" for i in range(4)]}
-    for split in ("validation", "test", "train"):
-        assert load_split(config(folder, THREE), split)[:] == getattr(corpus, split)[:]
+    for split, rows in splits.items():
+        assert load_split(config(folder, THREE), split)[:] == rows[:]
 
 
 def test_sources_whose_paths_end_alike_are_all_evaluated(folder: Path) -> None:
-    write(folder / "old/news/train.jsonl", "old", 5)
-    write(folder / "old/news/dev.jsonl", "old-dev", 2)
+    old = {"train.jsonl": numbered("old", 5), "dev.jsonl": numbered("old-dev", 2)}
+    write(folder / "old/news", old)
     mix = "{0}/news;{0}/old/news;{0}/main;{0}/news weight=2 num_train_pairs=10"
     names = f"{folder.name}/news", "old/news", "main", f"{folder.name}/news (2)"
     others = other_validation_splits(config(folder, mix))
@@ -87,14 +95,25 @@ def test_sources_whose_paths_end_alike_are_all_evaluated(folder: Path) -> None:
 
 
 def test_every_source_is_recorded(folder: Path) -> None:
-    sources = load_corpus(config(folder, THREE)).report.sources
-    assert [(each.kind, each.weight, each.pairs) for each in sources] == [
-        ("folder", 1.0, 50),
-        ("folder", 2.5, 10),
-        ("files", 0.5, 2),
+    report = load_corpus(config(folder, THREE)).report
+    assert [
+        (each.kind, each.weight, each.pairs, each.path, each.src, each.tgt) for each in report.sources
+    ] == [
+        ("folder", 1.0, 50, f"{folder}/main", "en", "de"),
+        ("folder", 2.5, 10, f"{folder}/news", "en", "de"),
+        ("files", 0.5, 2, f"{folder}/talks.csv", "english", "german"),
+    ]
+    train = report.splits["train"]
+    assert (train.pairs, train.origin) == (62, "given")
+    assert train.parts == [
+        f"{folder}/{name}" for name in ("main/train.jsonl", "news/train.jsonl", "talks.csv")
     ]
     alone = load_corpus(config(folder, "", path=str(folder / "news"), num_train_pairs=10)).report
-    assert sources[1].fingerprint == alone.splits["train"].fingerprint
+    assert report.sources[1].fingerprint == alone.splits["train"].fingerprint
+    write(folder, {"talks.csv": "english,german\nhello there,hallo du\nbye,Tschüß\n"})
+    changed = load_corpus(config(folder, THREE)).report
+    assert changed.splits["train"].fingerprint != train.fingerprint
+    assert changed.splits["test"].fingerprint == report.splits["test"].fingerprint
 
 
 @pytest.mark.parametrize(
@@ -108,7 +127,7 @@ def test_every_source_is_recorded(folder: Path) -> None:
     ],
 )
 def test_a_mistake_in_a_source_is_reported_with_its_name(folder: Path, mix: str, message: str) -> None:
-    (folder / "empty.csv").write_text("en,de\na,\nb,\n", encoding="utf-8")
+    write(folder, {"empty.csv": "en,de\na,\nb,\n"})
     with pytest.raises(DataError, match=message):
         load_corpus(config(folder, mix))
 
@@ -119,13 +138,16 @@ def test_a_mistake_in_a_source_is_reported_with_its_name(folder: Path, mix: str,
         ("news wieght=2", r"data\.mix: in 'news wieght=2', wieght=2 cannot be used; .* weight=, name="),
         ("news weight=0", r"data\.mix: in 'news weight=0', weight=0 cannot be used"),
         ("news weight=nan", "weight=nan cannot be used"),
+        ("news weight=1000.1", "weight=1000.1 cannot be used"),
+        ("news num_train_pairs=0", "num_train_pairs=0 cannot be used"),
         ("a\nnews src=", r"in 'news src=', src= cannot be used"),
         ("news num_train_pairs=1e3", "num_train_pairs=1e3 cannot be used"),
     ],
 )
 def test_a_line_that_cannot_be_understood(mix: str, message: str) -> None:
     with pytest.raises(ValidationError, match=message):
-        DataConfig(path="x", src="en", tgt="de", mix=mix)
+        data_config("x", mix=mix)
+    data_config("x", mix="news weight=1000 num_train_pairs=1")
 
 
 @pytest.mark.parametrize(("weight", "is_shown"), [(0.2, False), (0.3, True)])
@@ -142,33 +164,33 @@ def test_a_weight_says_whether_a_source_is_shown(
     assert (sum(map(len, shown)) > train.shares[0].num_pairs) == is_shown
 
 
-def builtin(path: str, src: str = "en", tgt: str = "de", **fields: object) -> DataConfig:
-    return DataConfig.model_validate({"path": path, "src": src, "tgt": tgt, **fields})
-
-
 @pytest.mark.parametrize(
     ("path", "num_train_pairs"),
-    [("builtin:primer", 40_000), ("builtin:reverse", 20_000)],
+    [("builtin:primer", 40_000), ("builtin:reverse", 20_000), ("builtin:reverse-characters", 20_000)],
 )
 def test_the_usual_sizes_and_disjoint_sources(path: str, num_train_pairs: int) -> None:
-    corpus = load_corpus(builtin(path))
+    corpus = load_corpus(data_config(path))
     assert (len(corpus.train), len(corpus.validation), len(corpus.test)) == (num_train_pairs, 500, 1000)
     train = set(corpus.train["src"])
     assert not train & {*corpus.validation["src"], *corpus.test["src"]}
     assert corpus.report.sources[0].kind == "built-in"
+    assert {split.origin for split in corpus.report.splits.values()} == {"generated"}
 
 
 def test_the_primer_goes_both_ways() -> None:
-    forth = load_split(builtin("builtin:primer"), "test")
-    back = load_split(builtin("builtin:primer", src="de", tgt="en"), "test")
+    forth = load_split(data_config("builtin:primer"), "test")
+    back = load_split(data_config("builtin:primer", src="de", tgt="en"), "test")
     assert (back["src"][:], back["tgt"][:]) == (forth["tgt"][:], forth["src"][:])
-    assert "train" in find_source(builtin("builtin:primer", num_train_pairs=150_000)).splits
+    [part] = find_source(data_config("builtin:primer", num_train_pairs=150_000)).splits["train"]
+    assert [number for number, _, _ in islice(part.pairs(), 2)] == [1, 2]
 
 
 def test_reversing_has_no_language() -> None:
-    rows = load_split(builtin("builtin:reverse", src="words", tgt="sdrow"), "test")[:]
+    rows = load_split(data_config("builtin:reverse", src="words", tgt="sdrow"), "test")[:]
     assert all(src.split() == tgt.split()[::-1] for src, tgt in zip(rows["src"], rows["tgt"], strict=True))
-    assert load_split(builtin("builtin:reverse", src="de", tgt="en"), "test")[:] == rows
+    rows_of_letters = load_split(data_config("builtin:reverse-characters"), "validation")
+    assert all(src == tgt[::-1] for src, tgt in pairs_of(rows_of_letters))
+    assert load_split(data_config("builtin:reverse", src="de", tgt="en"), "test")[:] == rows
 
 
 @pytest.mark.parametrize(
@@ -181,4 +203,4 @@ def test_reversing_has_no_language() -> None:
 )
 def test_what_is_not_built_in(fields: dict[str, object], message: str) -> None:
     with pytest.raises(DataError, match=message):
-        load_corpus(DataConfig.model_validate({"src": "en", "tgt": "de", **fields}))
+        load_corpus(data_config(**fields))
