@@ -1,6 +1,5 @@
 """The cleaning section: what each filter drops, against Python's own Unicode data, and what is reported."""
 
-import json
 import random
 import sys
 import unicodedata
@@ -11,12 +10,11 @@ from typing import get_args
 import pytest
 import regex  # type: ignore[import-untyped]
 
-from mt.config.data import CleaningConfig, DataConfig, Script
+from mt.config.data import CleaningConfig, Script
 from mt.data.cleaning.filters import CONTROL_CHARACTER, SEVERAL_SCRIPTS, Cleaner
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.text_form import TextForm
-
-Pairs = list[tuple[str, str]]
+from tests.data.corpora import Pairs, corpus, data_config, write
 
 
 def clean(pairs: Pairs, **fields: object) -> tuple[Pairs, dict[str, int]]:
@@ -24,12 +22,11 @@ def clean(pairs: Pairs, **fields: object) -> tuple[Pairs, dict[str, int]]:
     return cleaner.clean(pairs), dict(cleaner.dropped.counts)
 
 
-def load(folder: Path, pairs: Pairs, **fields: object) -> Corpus:
+def load(folder: Path, pairs: Pairs, num_train_pairs: int | None = None, **fields: object) -> Corpus:
     for name, rows in (("train", pairs), ("dev", [("v", "w")]), ("test", [("t", "u")])):
-        lines = [json.dumps({"en": src, "de": tgt}) for src, tgt in rows]
-        (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        write(folder, corpus("jsonl", name, rows))
     cleaning = CleaningConfig.model_validate(fields)
-    return load_corpus(DataConfig(path=str(folder), src="en", tgt="de"), cleaning)
+    return load_corpus(data_config(folder, num_train_pairs=num_train_pairs), cleaning)
 
 
 def test_nothing_is_touched_unless_it_is_asked_for() -> None:
@@ -177,17 +174,12 @@ def test_what_was_dropped_is_in_the_description_with_two_examples_each(tmp_path:
 
 def test_validation_and_test_are_never_cleaned(tmp_path: Path) -> None:
     fields = {"unicode_form": "NFKC", "min_characters": 2, "src_script": "Greek", "remove_identical": True}
-    corpus = load(tmp_path, [("αβγ", "abc")], **fields)
-    assert (corpus.validation[:], corpus.test[:]) == (
-        {"src": ["v"], "tgt": ["w"]},
-        {"src": ["t"], "tgt": ["u"]},
-    )
+    cleaned = load(tmp_path, [("αβγ", "abc")], **fields)
+    expected = {"src": ["v"], "tgt": ["w"]}, {"src": ["t"], "tgt": ["u"]}
+    assert (cleaned.validation[:], cleaned.test[:]) == expected
 
 
 def test_the_number_of_training_pairs_counts_those_that_stay(tmp_path: Path) -> None:
     pairs = [("a", "a"), ("b", "c")] * 30
-    (tmp_path / "x").mkdir()
-    load(tmp_path / "x", pairs)
-    data = DataConfig(path=str(tmp_path / "x"), src="en", tgt="de", num_train_pairs=7)
-    corpus = load_corpus(data, CleaningConfig(remove_identical=True))
-    assert corpus.train["src"][:] == ["b"] * 7
+    train = load(tmp_path, pairs, num_train_pairs=7, remove_identical=True).train
+    assert train["src"][:] == ["b"] * 7

@@ -8,12 +8,11 @@ from pathlib import Path
 import datasets
 import pytest
 
-from mt.config.data import CleaningConfig, DataConfig
+from mt.config.data import CleaningConfig
 from mt.data.cleaning.leaks import LeakCheck
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.text_form import TextForm
-
-Pairs = list[tuple[str, str]]
+from tests.data.corpora import Pairs, data_config, pairs_of, parallel, write
 
 
 def dataset(pairs: Pairs) -> datasets.Dataset:
@@ -27,12 +26,8 @@ def normalised(text: str) -> str:
 
 
 def load(folder: Path, train: Pairs, test: Pairs, **fields: object) -> Corpus:
-    for name, rows in (("train", train), ("dev", [("v", "w")]), ("test", test)):
-        for side, language in enumerate(("en", "de")):
-            text = "".join(row[side] + "\n" for row in rows)
-            (folder / f"{name}.{language}").write_text(text, encoding="utf-8")
-    cleaning = CleaningConfig.model_validate(fields)
-    return load_corpus(DataConfig(path=str(folder), src="en", tgt="de"), cleaning)
+    write(folder, parallel("train", train) | parallel("dev", [("v", "w")]) | parallel("test", test))
+    return load_corpus(data_config(folder), CleaningConfig.model_validate(fields))
 
 
 TRAIN = [
@@ -59,8 +54,11 @@ def test_leaks_are_reported_and_removed_only_on_request(tmp_path: Path) -> None:
     assert kept.report.has_leaked
     assert "1 pair, 1 source and 2 targets of 3 in test; cleaning.remove_leaks" in kept.report.leak_sentence
     removed = load(tmp_path, TRAIN, TEST, remove_leaks=True)
-    assert list(zip(removed.train["src"], removed.train["tgt"], strict=True)) == TRAIN[2:]
+    assert pairs_of(removed.train) == TRAIN[2:]
     assert [tuple(share) for share in removed.shares] == [(3, 1.0)]
+    assert [
+        tuple(share) for share in load(tmp_path, [("V!", "w."), *TRAIN], TEST, remove_leaks=True).shares
+    ] == [(3, 1.0)]
     training = removed.report.splits["train"]
     assert training.dropped == {"the pair is in validation or test": 2}
     assert training.pairs == 3
@@ -80,9 +78,8 @@ def test_evaluation_pairs_in_another_unicode_form_are_found(tmp_path: Path) -> N
 
 def test_carved_splits_are_looked_for_too(tmp_path: Path) -> None:
     lines = [f"Number {i}" for i in range(300)] + [f"number {i}!" for i in range(300)]
-    for language in ("en", "de"):
-        (tmp_path / f"all.{language}").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    data = DataConfig(path=str(tmp_path / "all"), src="en", tgt="de", held_out_fraction=0.2)
+    write(tmp_path, parallel("all", [(line, line) for line in lines]))
+    data = data_config(tmp_path / "all", held_out_fraction=0.2)
     corpus = load_corpus(data, CleaningConfig(remove_leaks=True))
     held_out = {normalised(text) for text in [*corpus.validation["src"], *corpus.test["src"]]}
     assert len(corpus.train) > 100

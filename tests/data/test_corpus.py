@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import logging
 import shutil
 import subprocess
 import tracemalloc
@@ -9,12 +10,10 @@ from itertools import chain
 from math import sqrt
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from mt.config.config import Config
-from mt.config.data import CleaningConfig, DataConfig, TokenizerConfig
+from mt.config.data import CleaningConfig, TokenizerConfig
 from mt.data import chunks, corpus_report
 from mt.data.batches.dataset import encode_pairs
 from mt.data.corpus import Corpus, load_corpus, load_split
@@ -23,19 +22,12 @@ from mt.data.sources.source import held_out_split
 from mt.data.suspicions import corpus_warnings
 from mt.data.tokenizers.train import train_tokenizer
 from mt.errors import DataError
+from tests.data.corpora import data_config, jsonl, parallel, parquet, write
 
 SPLITS = ("train", "validation", "test")
 
 
-def write(path: Path, rows: list[object]) -> None:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-
-
-def config(path: Path, **fields: object) -> DataConfig:
-    return DataConfig.model_validate({"path": str(path), "src": "en", "tgt": "de", **fields})
-
-
-def numbered(count: int, start: int = 0) -> list[object]:
+def numbered(count: int, start: int = 0) -> list[dict[str, str]]:
     return [{"en": f"sentence number {i}", "de": f"Satz {i}"} for i in range(start, start + count)]
 
 
@@ -59,10 +51,10 @@ def test_training_rows_without_text_are_dropped_and_counted_under_their_reason(t
         {"en": 7, "de": "b"},
         {"en": "a", "de": ["b"]},
     ]
-    write(tmp_path / "train.jsonl", [*numbered(2), *bad, *numbered(1, start=2)])
-    write(tmp_path / "dev.jsonl", numbered(1))
-    write(tmp_path / "test.jsonl", numbered(1))
-    corpus = load_corpus(config(tmp_path))
+    write(tmp_path, {"train.jsonl": jsonl([*numbered(2), *bad, *numbered(1, start=2)])})
+    write(tmp_path, {"dev.jsonl": jsonl(numbered(1))})
+    write(tmp_path, {"test.jsonl": jsonl(numbered(1))})
+    corpus = load_corpus(data_config(tmp_path))
     assert sources(corpus, "train") == ["sentence number 0", "sentence number 1", "sentence number 2"]
     assert splits_of(corpus)["train"]["dropped"] == {
         "the target is missing": 2,
@@ -75,28 +67,31 @@ def test_training_rows_without_text_are_dropped_and_counted_under_their_reason(t
 
 
 def test_no_row_left_to_train_on_says_why(tmp_path: Path) -> None:
-    write(tmp_path / "train.jsonl", [{"en": "a", "de": ""}] * 3 + [{"en": 1, "de": "b"}])
+    write(tmp_path, {"train.jsonl": jsonl([{"en": "a", "de": ""}] * 3 + [{"en": 1, "de": "b"}])})
     with pytest.raises(
         DataError, match="can be trained on: in 3 rows the target is empty, in 1 row the source is not"
     ):
-        load_corpus(config(tmp_path))
+        load_corpus(data_config(tmp_path))
 
 
-def test_evaluation_lines_with_text_are_never_dropped(tmp_path: Path) -> None:
-    (tmp_path / "train.en").write_text("a\n\nc\n", encoding="utf-8")
-    (tmp_path / "train.de").write_text("x\ny\n\n", encoding="utf-8")
-    for name in ("dev", "test"):
-        (tmp_path / f"{name}.en").write_text("\nb\nc\n\n", encoding="utf-8")
-        (tmp_path / f"{name}.de").write_text("x\ny\n\n\n", encoding="utf-8")
-    corpus = load_corpus(config(tmp_path))
+def test_evaluation_lines_with_text_are_never_dropped(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(tmp_path, parallel("train", [("a", "x"), ("", "y"), ("c", "")]))
+    for name, empty in (("dev", [("", " ")]), ("test", [("", ""), ("\u200b", " ")])):
+        write(tmp_path, parallel(name, [("", "x"), ("b", "y"), ("c", ""), *empty]))
+    with caplog.at_level(logging.WARNING):
+        corpus = load_corpus(data_config(tmp_path))
     assert corpus.train[:] == {"src": ["a"], "tgt": ["x"]}
     for split in (corpus.validation, corpus.test):
         assert split[:] == {"src": ["", "b", "c"], "tgt": ["x", "y", ""]}
+    for name, count in (("dev", "1 pair"), ("test", "2 pairs")):
+        assert f"{tmp_path}/{name}.de: {count} empty on both sides are left out" in caplog.text
 
 
 def test_carved_splits_are_disjoint_complete_and_of_the_expected_size(tmp_path: Path) -> None:
-    write(tmp_path / "train.jsonl", numbered(10_000))
-    corpus = load_corpus(config(tmp_path, held_out_fraction=0.1))
+    write(tmp_path, {"train.jsonl": jsonl(numbered(10_000))})
+    corpus = load_corpus(data_config(tmp_path, held_out_fraction=0.1))
     by_split = {split: sources(corpus, split) for split in SPLITS}
     assert sorted(chain(*by_split.values())) == sorted(f"sentence number {i}" for i in range(10_000))
     for split in ("validation", "test"):  # five standard deviations of a binomial distribution
@@ -105,10 +100,9 @@ def test_carved_splits_are_disjoint_complete_and_of_the_expected_size(tmp_path: 
 
 
 def test_carving_does_not_move_a_pair_when_others_are_added_or_the_order_changes(tmp_path: Path) -> None:
-    few, many = tmp_path / "few.jsonl", tmp_path / "many.jsonl"
-    write(few, numbered(500))
-    write(many, [*numbered(700, start=500), *reversed(numbered(500))])
-    first, second = load_corpus(config(few)), load_corpus(config(many))
+    more = [*numbered(700, start=500), *reversed(numbered(500))]
+    write(tmp_path, {"few.jsonl": jsonl(numbered(500)), "many.jsonl": jsonl(more)})
+    first, second = (load_corpus(data_config(tmp_path / f"{name}.jsonl")) for name in ("few", "many"))
     for split in SPLITS:
         assert set(sources(first, split)) <= set(sources(second, split))
 
@@ -118,8 +112,8 @@ def test_pairs_with_the_same_source_stay_together_however_they_are_spaced(tmp_pa
     rows: list[object] = [
         {"en": spacing.format("word", i), "de": f"{spacing} {i}"} for i in range(300) for spacing in spacings
     ]
-    write(tmp_path / "train.jsonl", rows)
-    corpus = load_corpus(config(tmp_path, held_out_fraction=0.2))
+    write(tmp_path, {"train.jsonl": jsonl(rows)})
+    corpus = load_corpus(data_config(tmp_path, held_out_fraction=0.2))
     seen = [{" ".join(text.split()) for text in sources(corpus, split)} for split in SPLITS]
     assert sum(len(words) for words in seen) == 300
     assert all(
@@ -138,10 +132,10 @@ def test_carving_follows_the_blake2b_of_coreutils() -> None:
 
 
 def test_only_the_missing_split_is_carved_and_from_its_own_place(tmp_path: Path) -> None:
-    write(tmp_path / "train.jsonl", numbered(1000))
-    both = load_corpus(config(tmp_path))
-    write(tmp_path / "valid.jsonl", numbered(3))
-    corpus = load_corpus(config(tmp_path))
+    write(tmp_path, {"train.jsonl": jsonl(numbered(1000))})
+    both = load_corpus(data_config(tmp_path))
+    write(tmp_path, {"valid.jsonl": jsonl(numbered(3))})
+    corpus = load_corpus(data_config(tmp_path))
     assert sources(corpus, "validation") == [f"sentence number {i}" for i in range(3)]
     assert sources(corpus, "test") == sources(both, "test")
     assert len(corpus.train) == len(both.train) + len(both.validation)
@@ -151,32 +145,44 @@ def test_only_the_missing_split_is_carved_and_from_its_own_place(tmp_path: Path)
 
 
 def test_the_number_of_training_pairs_limits_only_training(tmp_path: Path) -> None:
-    write(tmp_path / "train.jsonl", [*numbered(1000), {"en": "a"}])
-    whole, limited = load_corpus(config(tmp_path)), load_corpus(config(tmp_path, num_train_pairs=100))
+    write(tmp_path, {"train.jsonl": jsonl([*numbered(1000), {"en": "a"}])})
+    whole, limited = (
+        load_corpus(data_config(tmp_path)),
+        load_corpus(data_config(tmp_path, num_train_pairs=100)),
+    )
     assert sources(limited, "train") == sources(whole, "train")[:100]
     assert sources(limited, "test") == sources(whole, "test")
     # What is wrong beyond the limit is nobody's business.
     assert splits_of(limited)["train"]["dropped"] == {}
-    write(tmp_path / "dev.jsonl", numbered(3))
-    write(tmp_path / "test.jsonl", numbered(3))
-    assert sources(load_corpus(config(tmp_path, num_train_pairs=2)), "train") == [
+    write(tmp_path, {"dev.jsonl": jsonl(numbered(3))})
+    write(tmp_path, {"test.jsonl": jsonl(numbered(3))})
+    assert sources(load_corpus(data_config(tmp_path, num_train_pairs=2)), "train") == [
         "sentence number 0",
         "sentence number 1",
     ]
 
 
 def test_a_corpus_too_small_to_be_split_says_so(tmp_path: Path) -> None:
-    write(tmp_path / "train.jsonl", numbered(3))
-    with pytest.raises(DataError, match=r"too small to be split: .* data\.held_out_fraction=0\.01"):
-        load_corpus(config(tmp_path, held_out_fraction=0.01))
+    write(tmp_path, {"train.jsonl": jsonl(numbered(3))})
+    message = r"too small to be split: .* {} split at data\.held_out_fraction={}\. Add"
+    with pytest.raises(DataError, match=message.format("the validation or test", "0.01")):
+        load_corpus(data_config(tmp_path, held_out_fraction=0.01))
+    write(tmp_path, {"dev.jsonl": jsonl(numbered(1))})
+    with pytest.raises(DataError, match=message.format("the test", "0.02")):
+        load_corpus(data_config(tmp_path))
+    # All are held out.
+    held_out = [row for row in numbered(50) if held_out_split(row["en"], 0.3) == "test"]
+    write(tmp_path, {"train.jsonl": jsonl(held_out)})
+    with pytest.raises(DataError, match=message.format("the train", "0.3")):
+        load_corpus(data_config(tmp_path, held_out_fraction=0.3))
 
 
 def test_the_fingerprint_tells_texts_apart_and_nothing_else(tmp_path: Path) -> None:
     def fingerprints(folder: str, rows: list[object]) -> list[object]:
-        (tmp_path / folder).mkdir()
-        for name in SPLITS:
-            write(tmp_path / folder / f"{name}.jsonl", rows)
-        return [split["fingerprint"] for split in splits_of(load_corpus(config(tmp_path / folder))).values()]
+        write(tmp_path / folder, {f"{name}.jsonl": jsonl(rows) for name in SPLITS})
+        return [
+            split["fingerprint"] for split in splits_of(load_corpus(data_config(tmp_path / folder))).values()
+        ]
 
     first = fingerprints("first", [{"en": "a", "de": "bc"}])
     assert len(set(first)) == 1
@@ -185,14 +191,14 @@ def test_the_fingerprint_tells_texts_apart_and_nothing_else(tmp_path: Path) -> N
 
 
 def test_one_split_is_the_same_as_that_of_the_whole_corpus(tmp_path: Path) -> None:
-    write(tmp_path / "train.jsonl", numbered(1000))
-    write(tmp_path / "test.jsonl", numbered(5, start=2000))
-    corpus = load_corpus(config(tmp_path))
-    assert load_split(config(tmp_path), "train")[:] == corpus.train[:]
-    assert load_split(config(tmp_path), "validation")[:] == corpus.validation[:]
-    assert load_split(config(tmp_path), "test")[:] == corpus.test[:]
-    write(tmp_path / "train.jsonl", ["damaged"])
-    assert len(load_split(config(tmp_path), "test")) == 5
+    write(tmp_path, {"train.jsonl": jsonl(numbered(1000))})
+    write(tmp_path, {"test.jsonl": jsonl(numbered(5, start=2000))})
+    corpus = load_corpus(data_config(tmp_path))
+    assert load_split(data_config(tmp_path), "train")[:] == corpus.train[:]
+    assert load_split(data_config(tmp_path), "validation")[:] == corpus.validation[:]
+    assert load_split(data_config(tmp_path), "test")[:] == corpus.test[:]
+    write(tmp_path, {"train.jsonl": jsonl(["damaged"])})
+    assert len(load_split(data_config(tmp_path), "test")) == 5
 
 
 @pytest.mark.parametrize("kind", ["jsonl.gz", "parquet"])
@@ -202,13 +208,10 @@ def test_long_rows_are_read_and_encoded_a_few_at_a_time(
     monkeypatch.setattr(chunks, "CHUNK_BYTES", 2**18)
     rows = [{"en": f"{i} " + "a dog " * 4000, "de": f"{i} " + "ein Hund " * 2700} for i in range(150)]
     for split, count in (("train", 150), ("dev", 1), ("test", 1)):
-        if kind == "parquet":
-            pq.write_table(pa.Table.from_pylist(rows[:count]), tmp_path / f"{split}.parquet")
-        else:
-            text = "".join(json.dumps(row) + "\n" for row in rows[:count])
-            (tmp_path / f"{split}.jsonl.gz").write_bytes(gzip.compress(text.encode()))
+        table = parquet(rows[:count]) if kind == "parquet" else gzip.compress(jsonl(rows[:count]).encode())
+        write(tmp_path, {f"{split}.{kind}": table})
     num_bytes = sum(len(text) for row in rows for text in row.values())
-    whole = Config.model_validate({"data": config(tmp_path), "training": {"max_steps": 1}})
+    whole = Config.model_validate({"data": data_config(tmp_path), "training": {"max_steps": 1}})
     tokenizer = train_tokenizer(["a dog ein Hund"], TokenizerConfig(min_frequency=1))
     tracemalloc.start()
     corpus = load_corpus(whole.data, CleaningConfig(max_characters=30_000))
@@ -265,3 +268,17 @@ def test_what_was_dropped_is_shown_as_shares_of_all_rows() -> None:
         "all of these      2  66.67%",
     ]
     assert corpus_report.cleaning_table(REPORT.splits["test"], {"never": 0}) == ""
+
+
+def test_a_report_says_in_words_what_leaked_and_where_a_split_is_from() -> None:
+    assert [split.where_from for split in REPORT.splits.values()] == ["given", "given", "held out"]
+    assert REPORT.leak_sentence == "also in training: 0 pairs, 2 sources and 0 targets of 1 in test"
+    assert not REPORT.has_leaked
+    both = {"validation": LeakReport(1, 0, 1, pair=1), **REPORT.leaks}
+    leaked = REPORT.model_copy(update={"leaks": both})
+    assert leaked.has_leaked
+    assert leaked.leak_sentence == (
+        "also in training: 1 pair, 0 sources and 1 target of 1 in validation; 0 pairs, 2 sources and 0 "
+        "targets of 1 in test; cleaning.remove_leaks: true removes the pairs from training"
+    )
+    assert not leaked.model_copy(update={"leaks_removed": True}).has_leaked

@@ -8,10 +8,10 @@ import datasets
 import pytest
 
 from mt.config.config import Config
-from mt.config.data import DataConfig
 from mt.data.corpus import load_corpus
 from mt.data.prepare import make_tokenizers
-from mt.data.suspicions import corpus_warnings, text_warnings
+from mt.data.suspicions import corpus_warnings, small_splits, text_warnings
+from tests.data.corpora import data_config, parallel, write
 from tests.fixture_types import MakeConfig
 
 SPLITS = ("train", "validation", "test")
@@ -20,19 +20,21 @@ TEXTS = {
     "de": ["der Hund sieht ein Haus", "ein Kind kauft Milch", "meine Tante malt das Auto"] * 40,
     "ru": ["собака видит дом", "ребёнок покупает молоко", "моя тётя рисует машину"] * 40,
     "fa": ["سگ خانه را می‌بیند", "کودک شیر می‌خرد", "خاله‌ام ماشین را می‌کشد"] * 40,
+    "zh": ["狗看见一座房子", "孩子买牛奶", "我的姑姑画汽车"] * 40,
     "part": ["собака видит дом", "моя тётя рисует машину", "a child buys milk"] * 40,
     "unseen": ["Hund one two three", "four five", "six"] * 40,
     "other": ["seven", "eight", "nine"] * 40,
 }
 
 
-def warnings(folder: Path, src: str, tgt: str, texts: Mapping[str, tuple[str, str]]) -> list[str]:
+def warnings(
+    folder: Path, src: str, tgt: str, texts: Mapping[str, tuple[str, str]], **tokenizer: object
+) -> list[str]:
     for split in SPLITS:
-        for language, written in zip((src, tgt), texts.get(split, (src, tgt)), strict=True):
-            lines = "".join(f"{line}\n" for line in TEXTS[written])
-            (folder / f"{split}.{language}").write_text(lines, encoding="utf-8")
-    data = {"path": str(folder), "src": src, "tgt": tgt}
-    config = Config.model_validate({"data": data, "training": {"max_steps": 1}})
+        of_src, of_tgt = (TEXTS[written] for written in texts.get(split, (src, tgt)))
+        write(folder, parallel(split, list(zip(of_src, of_tgt, strict=True)), (src, tgt)))
+    data = data_config(folder, src=src, tgt=tgt)
+    config = Config.model_validate({"data": data, "training": {"max_steps": 1}, "tokenizer": tokenizer})
     return list(corpus_warnings(config, load_corpus(config.data)))
 
 
@@ -44,8 +46,27 @@ def test_sides_in_their_scripts_are_not_warned_of_unless_they_are_short(
     assert warnings(tmp_path, "en", "ru", {"train": ("en", "part")}) == []
     # A foreign word or two do not make a swapped side.
     assert warnings(tmp_path, "en", "de", {"test": ("unseen", "other")}) == []
-    monkeypatch.setattr("mt.data.suspicions._FEWEST_PAIRS", 121)
-    assert "validation split has 120 pairs: below 121" in warnings(tmp_path, "en", "de", {})[0]
+    for fewest, num_warnings in ((120, 0), (121, 2)):
+        monkeypatch.setattr("mt.data.suspicions._FEWEST_PAIRS", fewest)
+        said = warnings(tmp_path, "en", "de", {})
+        assert len(said) == num_warnings
+        assert all("split has 120 pairs: below 121" in text and text.endswith("Add pairs.") for text in said)
+    carved = write(tmp_path / "carved", parallel("train", [(f"a {i}", f"ein {i}") for i in range(200)]))
+    said = [*small_splits(load_corpus(data_config(carved, held_out_fraction=0.2)))]
+    assert [text.split()[1] for text in said] == ["validation", "test"]
+    assert all(text.endswith("Add pairs, or raise data.held_out_fraction.") for text in said)
+
+
+def test_what_a_kind_of_tokenizer_loses_is_said(tmp_path: Path) -> None:
+    hint = "zh: an unsegmented script has no spaces between words"
+    for src, tgt in (("en", "zh"), ("zh", "en")):
+        [said] = warnings(tmp_path, src, tgt, {})
+        assert said.startswith(hint)
+        assert "Use tokenizer.kind: bpe_metaspace" in said
+        assert warnings(tmp_path, src, tgt, {}, kind="char", max_size=300) == []
+    assert warnings(tmp_path, "en", "de", {}, lowercase=True) == [
+        "tokenizer.lowercase: the model reads and writes lower case only"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -76,6 +97,9 @@ def test_a_wrong_side_is_warned_of(
         ("an un@@ known {}", "(@@), such as n@@: join them: sed"),
         ("\u2581a \u2581{}", "(\u2581), such as \u2581a: join them: sed"),
         ("{} .", "are tokenized"),
+        ("<p> {{}} </p> <br>", None),
+        ("<p>", "are tags, such as <p>: take them out of both sides"),
+        ("&lt;{}&#39;", "HTML's names of characters, such as &lt;: set cleaning.unescape_html"),
         ('"{}"', None),
         ("See ##, me@@home, 3 < 4 > 1 and {}.", None),
     ],
@@ -85,6 +109,31 @@ def test_text_in_the_form_of_another_tool_is_warned_of(form: str, says: str | No
     said = [*text_warnings({"train": [lines, lines]})]
     assert len(said) == (says is not None)
     assert all(text.startswith("100% of the lines of the train split") and str(says) in text for text in said)
+
+
+@pytest.mark.parametrize(
+    ("form", "share", "is_warned_of"),
+    [
+        ("Tom &amp; {}", 0.01, False),
+        ("Tom &amp; {}", 0.02, True),
+        ("kno@@ wn {}", 0.05, False),
+        ("kno@@ wn {}", 0.06, True),
+        ("{} .", 0.5, False),
+        ("{} .", 0.51, True),
+    ],
+)
+def test_a_form_is_warned_of_in_more_lines_than_there_are_by_accident(
+    form: str, share: float, is_warned_of: bool
+) -> None:
+    lines = ["the dog sees a house", *TEXTS["en"], *TEXTS["en"]][:200]
+    number = round(share * 200)
+    changed = [form.format(line) for line in lines[:number]] + lines[number:]
+    said = [*text_warnings({"train": [changed, changed], "test": [lines, lines]})]
+    assert [text.partition(" ")[0] for text in said] == [f"{share:.0%}"] * is_warned_of
+    # Both splits, and both sides of each, are looked at.
+    both = [*text_warnings({"train": [lines, changed], "test": [changed, changed]})]
+    assert all("of the lines of the test split" in text for text in both)
+    assert len(both) == is_warned_of
 
 
 @pytest.mark.parametrize(("shift", "where"), [(1, "1 line later"), (-2, "2 lines earlier"), (0, None)])
@@ -115,11 +164,7 @@ def test_turkish_is_lower_cased_by_its_own_rule(kind: str, shared: bool, make_co
 
 @pytest.mark.parametrize("end", ["\r", ""])
 def test_a_file_with_the_line_ends_of_old_macs_is_read_as_lines(end: str, tmp_path: Path) -> None:
-    for language in ("en", "de"):
-        text = "\ufeff" + "\r".join(TEXTS[language]) + end
-        (tmp_path / f"train.{language}").write_bytes(text.encode())
-        for split in ("validation", "test"):
-            (tmp_path / f"{split}.{language}").write_text("a b\n")
-    corpus = load_corpus(DataConfig(path=str(tmp_path), src="en", tgt="de"))
-    assert list(corpus.train["src"]) == TEXTS["en"]
-    assert list(corpus.train["tgt"]) == TEXTS["de"]
+    sides = {f"train.{language}": "\ufeff" + "\r".join(TEXTS[language]) + end for language in ("en", "de")}
+    write(tmp_path, sides | parallel("validation", [("a", "b")]) | parallel("test", [("a", "b")]))
+    train = load_corpus(data_config(tmp_path)).train
+    assert train[:] == {"src": TEXTS["en"], "tgt": TEXTS["de"]}

@@ -1,5 +1,6 @@
 """Text in one form: what is canonically equal, or differs in nothing that can be seen, is read alike."""
 
+import html
 import random
 import sys
 import time
@@ -92,6 +93,17 @@ def test_every_character_without_ink_is_dropped_between_latin_letters() -> None:
 )
 def test_what_cannot_be_seen_goes_where_it_does_nothing(text: str, expected: str) -> None:
     assert FORM.rewrite([text]) == [expected]
+
+
+def test_the_names_of_characters_in_html_are_written_out_on_request() -> None:
+    form = TextForm(unescape_html=True)
+    names = "quot apos lt gt nbsp amp #34 #39 #91 #93 #124 #160"
+    for name in names.split():
+        text = f"a &{name}; b &amp;{name};"
+        assert form.rewrite([text, "no name"]) == [html.unescape(text), "no name"]
+        assert FORM.rewrite([text]) == [text]
+    cleaner = Cleaner(CleaningConfig(unescape_html=True))
+    assert cleaner.clean([("&quot;Tom&quot; &amp; Ann", "&lt;ja&gt;")]) == [('"Tom" & Ann', "<ja>")]
 
 
 @given(
