@@ -13,25 +13,25 @@ from typing import Any
 
 import datasets
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import mt.data.cache
 import mt.data.chunks
 import mt.data.prepare
 from mt.config.config import Config
-from mt.config.data import CleaningConfig, DataConfig, TokenizerConfig
+from mt.config.data import CleaningConfig, TokenizerConfig
 from mt.data import corpus as corpus_module
 from mt.data.batches import alignment, dataset
 from mt.data.batches.alignment import align
 from mt.data.batches.pairs import EncodedPairs, EncodedSentences
+from mt.data.batches.sampler import Share
 from mt.data.cache import cache_folder, cached
 from mt.data.corpus import Corpus, PairTable, load_corpus
 from mt.data.prepare import Prepared, prepare
 from mt.data.tokenizers.train import train_tokenizer
 from mt.errors import DataError
 from mt.run_directory import RunDirectory
+from tests.data.corpora import data_config, jsonl, pairs_of, parquet, write
 from tests.fixture_types import MakeConfig
 
 KEY = {"what": "text", "number": 7}
@@ -200,23 +200,18 @@ def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 def test_a_table_gives_back_what_was_put_in(count: int, tmp_path: Path) -> None:
     pairs = [(f"sentence {i} " + "x" * (i % 50), f"Satz {i} äöü") for i in range(count)]
     table = PairTable.write(tmp_path / "table", pairs)
-    pairs_of_table = table.load()
     assert table.num_pairs == count
-    assert list(zip(pairs_of_table["src"], pairs_of_table["tgt"], strict=True)) == pairs
+    assert pairs_of(table.load()) == pairs
+
+
+def numbered(count: int) -> list[dict[str, str]]:
+    return [{"en": f"sentence number {i}", "de": f"Satz Nummer {i}"} for i in range(count)]
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    folder = tmp_path / "corpus"
-    folder.mkdir()
-    for name, count in (("train", 400), ("test", 5)):
-        rows = [{"en": f"sentence number {i}", "de": f"Satz Nummer {i}"} for i in range(count)]
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return folder
-
-
-def config(path: object, **fields: object) -> DataConfig:
-    return DataConfig.model_validate({"path": str(path), "src": "en", "tgt": "de", **fields})
+    files = {f"{name}.jsonl": jsonl(numbered(count)) for name, count in (("train", 400), ("test", 5))}
+    return write(tmp_path / "corpus", files)
 
 
 def content(corpus: Corpus) -> object:
@@ -225,41 +220,47 @@ def content(corpus: Corpus) -> object:
 
 @pytest.mark.parametrize("path", ["folder", "builtin:primer", "builtin:reverse"])
 def test_the_corpus_that_is_found_is_what_was_read(path: str, folder: Path, made: list[str]) -> None:
-    given = config(folder if path == "folder" else path, num_train_pairs=300)
+    given = data_config(folder if path == "folder" else path, num_train_pairs=300)
     assert content(load_corpus(given)) == content(load_corpus(given))
     assert made == ["_read"]
 
 
 def test_whatever_could_matter_is_read_again(folder: Path, made: list[str]) -> None:
     given = [
-        config(folder),
-        config(folder, num_train_pairs=300),
-        config(folder, held_out_fraction=0.2),
-        config(folder, src="de", tgt="en"),
-        config(folder, mix=f"{folder / 'test.jsonl'} weight=2"),
-        config(folder, mix=f"{folder / 'test.jsonl'} weight=3"),
-        config("builtin:primer", num_train_pairs=300),
-        config("builtin:primer", num_train_pairs=301),
+        data_config(folder),
+        data_config(folder, num_train_pairs=300),
+        data_config(folder, held_out_fraction=0.2),
+        data_config(folder, src="de", tgt="en"),
+        data_config(folder, mix=f"{folder / 'test.jsonl'} weight=2"),
+        data_config(folder, mix=f"{folder / 'test.jsonl'} weight=3"),
+        data_config("builtin:primer", num_train_pairs=300),
+        data_config("builtin:primer", num_train_pairs=301),
     ]
     corpora = [content(load_corpus(each)) for each in given]
     assert len(made) == len(given)
     assert all(one != other for i, one in enumerate(corpora) for other in corpora[:i])
-    load_corpus(config(folder), CleaningConfig(max_characters=17))
-    load_corpus(config(folder), CleaningConfig(max_characters=18))
+    load_corpus(data_config(folder), CleaningConfig(max_characters=17))
+    load_corpus(data_config(folder), CleaningConfig(max_characters=18))
     assert len(made) == len(given) + 2
 
 
 def test_a_corpus_that_changed_under_the_same_name_is_read_again(folder: Path, made: list[str]) -> None:
-    load_corpus(config(folder))
+    load_corpus(data_config(folder))
     for name, old, new in (("train.jsonl", "number 7", "nUmber 7"), ("test.jsonl", "Satz", "satz")):
         file = folder / name
         before = file.stat()
         file.write_text(file.read_text().replace(old, new))
         # As long as before, and said to be as old.
         os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
-        corpus = load_corpus(config(folder))
+        corpus = load_corpus(data_config(folder))
         assert any(new in text for text in [*corpus.train["src"], *corpus.test["tgt"]])
     assert len(made) == 3
+    # The same bytes as another kind of file.
+    write(folder, {"train.tsv": "en\tde\n" + "".join(f'"{i}"\tb\n' for i in range(60))})
+    (folder / "train.jsonl").unlink()
+    assert load_corpus(data_config(folder, held_out_fraction=0.4)).train["src"][0][0] == '"'
+    (folder / "train.tsv").rename(folder / "train.csv")
+    assert load_corpus(data_config(folder, held_out_fraction=0.4)).train["src"][0][0] != '"'
 
 
 def test_a_corpus_that_changes_while_it_is_read_is_refused(
@@ -274,7 +275,7 @@ def test_a_corpus_that_changes_while_it_is_read_is_refused(
 
     monkeypatch.setattr(corpus_module, "_read", read_and_changed)
     with pytest.raises(DataError, match="changed while it was read: start again"):
-        load_corpus(config(folder))
+        load_corpus(data_config(folder))
 
 
 def _fill_up_after(num_pairs: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,17 +297,14 @@ def _fill_up_after(num_pairs: int, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_full_disk_of_the_cache_loses_no_pair(
     kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    rows = pa.Table.from_pylist(
-        [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
-    )
-    for side in ("en", "de"):
-        (folder / f"text.{side}").write_text("\n".join(rows[side].to_pylist()))
-    (folder / "c.csv").write_text("en,de\n" + "".join(f"text {i},Text {i}\n" for i in range(400)))
-    pq.write_table(rows, folder / "c.parquet")
-    datasets.Dataset(rows).save_to_disk(folder / "saved")
+    rows = numbered(400)
+    write(folder, {f"text.{side}": "\n".join(row[side] for row in rows) for side in ("en", "de")})
+    write(folder, {"c.csv": "en,de\n" + "".join(f"text {i},Text {i}\n" for i in range(400))})
+    write(folder, {"c.parquet": parquet(rows)})
+    datasets.Dataset.from_list(rows).save_to_disk(folder / "saved")
     caplog.clear()
     path = kind if kind.startswith("builtin") else folder / kind
-    given = config(path, mix=f"{folder}/c.csv weight=2", num_train_pairs=300)
+    given = data_config(path, mix=f"{folder}/c.csv weight=2", num_train_pairs=300)
     monkeypatch.setattr(mt.data.cache, "MANY_PAIRS", 10_000)
     cleaning = CleaningConfig(remove_duplicates=True, max_characters=30)
     expected = content(load_corpus(given, cleaning))
@@ -345,13 +343,37 @@ def prepared(tmp_path: Path) -> Callable[[Config], Prepared]:
     return run
 
 
-def test_the_example_of_a_run_is_neither_short_nor_long(
-    folder: Path, tmp_path: Path, prepared: Callable[[Config], Prepared], make_config: MakeConfig
+@pytest.mark.parametrize("length", [20, 80])
+def test_a_run_records_what_its_corpus_is(
+    length: int,
+    folder: Path,
+    tmp_path: Path,
+    prepared: Callable[[Config], Prepared],
+    make_config: MakeConfig,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    texts = ["Short.", "long " * 17, "An example of this text."]
-    (folder / "dev.jsonl").write_text("".join(json.dumps({"en": text, "de": "x"}) + "\n" for text in texts))
-    prepared(make_config(f"data.path={folder}"))
-    assert json.loads((tmp_path / "run-0/corpus.json").read_text())["example"] == texts[2]
+    rows = [("a b", "a b c d")] * 5 + [("1 2", "..."), ("a " * 16, "b"), ("a", "\u200b")]
+    example = "e" * length
+    dev = [
+        ("s" * 19, "x"),
+        ("l" * 81, "x"),
+        (example, "x"),
+        ("too " * 16, "x"),
+        ("A later example of it.", "x"),
+    ]
+    for name, pairs in (("train", rows), ("dev", dev)):
+        write(folder, {f"{name}.jsonl": jsonl({"en": en, "de": de} for en, de in pairs)})
+    with caplog.at_level("INFO", "mt"):
+        prepared(make_config(f"data.path={folder}", "data.held_out_fraction=0.4"))
+    recorded = json.loads((tmp_path / "run-0/corpus.json").read_text())
+    assert recorded["example"] == example
+    assert recorded["dropped_in_training"] == {"empty": 0, "too long": 1}
+    assert recorded["vocabulary_sizes"] == {"src": 4 + len("ab12"), "tgt": 4 + len("abcd") + len([".", "￭."])}
+    assert recorded["target_ratio"] == pytest.approx((5 * 5 + 4) / (6 * 3))
+    assert recorded["lines_without_letters"] == 1
+    assert "6 training pairs, 5 validation, 5 test; vocabulary 8 source, 10 target" in caplog.text
+    assert "1 validation pair longer than data.max_length: translated in parts" in caplog.text
+    assert "of 8 training pairs, 2 were dropped" in caplog.text
 
 
 def assert_equal(one: Prepared, other: Prepared) -> None:
@@ -367,6 +389,7 @@ def assert_equal(one: Prepared, other: Prepared) -> None:
     ("override", "expected"),
     [
         ("training.seed=5", ["write_pairs"]),
+        ("data.hub_timeout_seconds=5", ["write_pairs"]),
         ("data.max_length=8", ["write_pairs", "write_pairs", "_aligned"]),
         ("tokenizer.max_size=20", ["write_pairs", "write_pairs", "_aligned"]),
         ("cleaning.max_characters=20", ["_read", "write_pairs", "write_pairs", "_aligned"]),
@@ -384,6 +407,18 @@ def test_each_option_that_changes_a_result_and_no_other_makes_it_again(
     made.clear()
     prepared(make_config("training.guided_alignment=0.1", override))
     assert made == expected
+
+
+def test_the_same_pairs_with_other_weights_or_another_tokenizer_are_encoded_again() -> None:
+    pairs = datasets.Dataset.from_dict({"src": ["a b"] * 60, "tgt": ["b"] * 60})
+    small, large = (train_tokenizer([text], TokenizerConfig(min_frequency=1)) for text in ("a", "a b"))
+    for weight in (1.0, 2.0):
+        for tokenizers in ((small, small), (small, large), (large, small)):
+            shares = [Share(60, weight)]
+            encoded, _ = dataset.encode_pairs(pairs, *tokenizers, max_length=9, shares=shares)
+            assert encoded.shares == tuple(shares)
+            expected = tokenizers[0].encode("a b"), tokenizers[1].encode("b")
+            assert (encoded.src[0].tolist(), encoded.tgt[0].tolist()) == expected
 
 
 def test_the_same_sources_with_other_targets_are_aligned_again() -> None:
