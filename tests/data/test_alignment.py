@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from mt.data.batches import alignment
 from mt.data.batches.alignment import NONE, Lexicon, align
 from mt.data.batches.pairs import EncodedPairs, EncodedSentences
 
@@ -104,6 +105,24 @@ def test_a_known_alignment_is_found() -> None:
     assert sum(place == truth for place, truth in links) > 0.98 * len(links)
     particles = [place for place, truth in zip(found, right, strict=True) if truth == NONE]
     assert sum(place == NONE for place in particles) > 0.7 * len(particles)
+
+
+def test_many_pairs_are_aligned_a_few_at_a_time_by_what_a_part_of_them_teaches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pairs = encoded(dictionary_language(90)[0])
+    expected = aligned(pairs)
+    num_cells = sum(len(src) * len(tgt) for src, tgt in zip(pairs.src, pairs.tgt, strict=True))
+    for at_a_time in (1, 100, 10 * num_cells):
+        monkeypatch.setattr(alignment, "_CELLS_AT_A_TIME", at_a_time)
+        assert aligned(pairs) == expected
+    for most, step in ((num_cells, 1), (num_cells - 1, 2), (num_cells // 4 + 1, 4)):
+        monkeypatch.setattr(alignment, "_MOST_CELLS", most)
+        learnt = Lexicon.learn(pairs)
+        monkeypatch.undo()
+        of_part = Lexicon.learn(EncodedPairs(*pairs.select(np.arange(0, 90, step))))
+        assert learnt.keys.tolist() == of_part.keys.tolist()
+        assert learnt.tgt_given_src.tolist() == of_part.tgt_given_src.tolist()
 
 
 def test_of_equally_good_source_words_the_first_is_the_counterpart() -> None:

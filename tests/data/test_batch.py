@@ -56,13 +56,18 @@ def test_an_alignment_is_laid_out_as_the_labels_are_and_aligns_their_ends() -> N
     assert nothing.alignment is not None
     assert set(nothing.alignment.flatten().tolist()) == {-1}
     assert (set(nothing.labels.flatten().tolist()), nothing.num_target_tokens) == ({PAD_ID}, 0)
-    assert batch.repeated(2).num_target_tokens == 2 * batch.num_target_tokens == 10
+    twice = batch.repeated(2)
+    assert twice.num_target_tokens == 2 * batch.num_target_tokens == 10
+    for name, tensor in vars(batch).items():
+        if isinstance(tensor, Tensor):
+            assert torch.equal(getattr(twice, name), torch.cat([tensor, tensor]))
+    assert batch.num_positions == 2 * 4 + 2 * 3
 
 
 def test_to_moves_every_tensor() -> None:
-    batch = collate([[10, 11]], [[20]]).to("meta")
-    tensors = [batch.src_ids, batch.src_mask, batch.tgt_ids, batch.tgt_mask, batch.labels]
-    assert {tensor.device.type for tensor in tensors} == {"meta"}
+    batch = collate([[10, 11]], [[20]], [[0]]).to("meta")
+    devices = [each.device.type for each in vars(batch).values() if isinstance(each, Tensor)]
+    assert [*devices, batch.tgt_mask.device.type] == ["meta"] * 6
     assert batch.num_target_tokens == 2
 
 
@@ -111,9 +116,9 @@ def test_sentences_are_what_was_collated() -> None:
 
 
 def test_halves_have_each_row_once() -> None:
-    whole = collate(SRC[:3], TGT[:3])
+    whole = collate(SRC[:3], TGT[:3], [[0], [0, -1], [-1, -1, -1]])
     first, second = whole.halves()
-    for name in ("src_ids", "src_mask", "tgt_ids", "tgt_mask", "labels"):
+    for name in ("src_ids", "src_mask", "tgt_ids", "tgt_mask", "labels", "alignment"):
         assert torch.equal(torch.cat([getattr(first, name), getattr(second, name)]), getattr(whole, name))
     assert (first.num_target_tokens, second.num_target_tokens) == (2, 7)
     assert [len(half.labels) for half in (first, second)] == [1, 2]

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import combinations
 from pathlib import Path
@@ -89,7 +90,8 @@ def test_each_pair_comes_once_an_epoch(num_micro_batches: int, make_pairs: MakeP
         position: Position = (epoch, 0)
         num_steps = 0
         while position[0] == epoch:
-            micro_batches, _, position = stream.take(position)
+            micro_batches, num_target_tokens, position = stream.take(position)
+            assert num_target_tokens == sum(batch.num_target_tokens for batch in micro_batches)
             num_steps += 1
             for batch in micro_batches:
                 seen += numbers(batch)
@@ -108,28 +110,42 @@ def test_each_pair_comes_once_an_epoch(num_micro_batches: int, make_pairs: MakeP
 
 def test_the_largest_batch_has_the_most_positions_on_both_sides(make_pairs: MakePairs) -> None:
     stream = make_stream(make_pairs(50))
-    sizes = [stream.batch_of(0, number).num_positions for number in range(len(stream.epoch(0).batches))]
-    assert stream.largest_batch(0).num_positions == max(sizes)
+    for epoch in (0, 1):
+        batches = [stream.batch_of(epoch, number) for number in range(len(stream.epoch(epoch).batches))]
+        largest = stream.largest_batch(epoch)
+        assert largest.num_positions == max(batch.num_positions for batch in batches)
+        assert largest.dropout_seed in {batch.dropout_seed for batch in batches}
+        assert stream.num_target_tokens(epoch) == sum(batch.num_target_tokens for batch in batches)
 
 
-def test_position_counts_batches_and_the_last_step_takes_what_is_left(make_pairs: MakePairs) -> None:
+def test_steps_take_the_batches_in_their_order_and_the_last_what_is_left(make_pairs: MakePairs) -> None:
     pairs = make_pairs(50)
-    num_batches = make_stream(pairs, 1).num_steps(0)
-    assert num_batches % 5 != 0
-    stream = make_stream(pairs, 5)
-    steps = walk(stream, (0, 0), stream.num_steps(0) + 1)
-    assert [position for position, _ in steps[:-1]] == [(0, start) for start in range(0, num_batches, 5)]
-    assert [len(batches) for _, batches in steps[:-2]] == [5] * (len(steps) - 2)
-    assert len(steps[-2][1]) == num_batches % 5
-    assert steps[-1][0] == (1, 0)
-
-
-def test_micro_batches_are_the_batches_in_their_order(make_pairs: MakePairs) -> None:
-    pairs = make_pairs(50)
-    one, four = make_stream(pairs, 1), make_stream(pairs, 4)
-    singles = [numbers(batch) for _, batches in walk(one, (0, 0), one.num_steps(0)) for batch in batches]
-    fours = [numbers(batch) for _, batches in walk(four, (0, 0), four.num_steps(0)) for batch in batches]
-    assert fours == singles
+    singles = walk(make_stream(pairs, 1), (0, 0), make_stream(pairs, 1).num_steps(0))
+    num_batches = len(singles)
+    assert num_batches % 6 not in (0, 1)
+    stream = make_stream(pairs, 6)
+    *steps, following = walk(stream, (0, 0), stream.num_steps(0) + 1)
+    assert [position for position, _ in steps] == [(0, start) for start in range(0, num_batches, 6)]
+    assert [len(batches) for _, batches in steps] == [6] * (len(steps) - 1) + [num_batches % 6]
+    assert following[0] == (1, 0)
+    in_order = [numbers(batch) for _, batches in steps for batch in batches]
+    assert in_order == [numbers(batch) for _, [batch] in singles]
+    # Two processes have every other one, and know the tokens of both; one without any learns nothing.
+    processes = [
+        BatchStream(pairs=pairs, batch_tokens=30, num_micro_batches=6, seed=1, rank=rank, num_processes=2)
+        for rank in (0, 1)
+    ]
+    for position, batches in steps:
+        first, second = (process.take(position) for process in processes)
+        assert [numbers(batch) for batch in first.micro_batches] == [numbers(batch) for batch in batches[::2]]
+        assert [numbers(batch) for batch in second.micro_batches] == [
+            numbers(batch) for batch in batches[1::2]
+        ]
+        own = sum(batch.num_target_tokens for batch in (*first.micro_batches, *second.micro_batches))
+        assert first.num_target_tokens == second.num_target_tokens == own
+    alone = BatchStream(pairs=pairs, batch_tokens=30, num_micro_batches=1, seed=1, rank=1, num_processes=2)
+    [idle], num_target_tokens, _ = alone.take((0, 0))
+    assert (idle.num_target_tokens, num_target_tokens) == (0, singles[0][1][0].num_target_tokens)
 
 
 def test_dropout_is_seeded_by_seed_epoch_and_batch_however_steps_are_cut(make_pairs: MakePairs) -> None:
@@ -262,8 +278,8 @@ def test_subwords_are_aligned_like_words_but_never_unknown(
 
 
 @contextmanager
-def ahead(stream: BatchStream) -> Iterator[BatchStream]:
-    with stream.collating_ahead(pinned=False):
+def ahead(stream: BatchStream, *, pinned: bool = False) -> Iterator[BatchStream]:
+    with stream.collating_ahead(pinned=pinned):
         yield stream
 
 
@@ -295,6 +311,18 @@ def test_the_steps_of_three_epochs_are_those_of_the_stream(
     assert expected[-1][1] >= (3, 0)
     with ahead(make_pair_stream(**which)) as stream:
         assert take_steps(stream, len(expected), start) == expected
+
+
+@pytest.mark.parametrize("pinned", [False, True])
+def test_batches_are_pinned_within_the_block_alone(
+    pinned: bool, make_pair_stream: Callable[..., BatchStream], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Batch, "pin_memory", lambda batch: replace(batch, dropout_seed=None))
+    with ahead(make_pair_stream(), pinned=pinned) as stream:
+        taken = take_steps(stream, 2)
+    for outside, steps in ((False, taken), (True, take_steps(stream, 2))):
+        seeds = [seed for batches, _ in steps for _, seed in batches]
+        assert {seed is None for seed in seeds} == {pinned and not outside}
 
 
 def test_what_goes_wrong_in_the_thread_is_raised_where_the_step_is_taken(
