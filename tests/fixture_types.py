@@ -1,6 +1,7 @@
 """The types of fixtures that make or call something, in the words of the tests that take them."""
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from mt.checkpoint.record import Checkpoint
 from mt.config.config import Config
@@ -12,8 +13,17 @@ from mt.training.run import Outcome
 from mt.transformer.transformer import Transformer
 from tests.processes import Popen
 
+
+class Ended(NamedTuple):
+    """How a command ended, and what it wrote."""
+
+    code: int
+    out: str
+    err: str
+
+
 AssertSame = Callable[..., None]
-Call = Callable[..., tuple[int, str, str]]
+Call = Callable[..., Ended]
 GoldenRun = Callable[..., RunDirectory]
 IsWhole = Callable[[Checkpoint], bool]
 MakeBatches = Callable[[Sequence[int]], list[Batch]]
@@ -21,6 +31,7 @@ MakeConfig = Callable[..., Config]
 MakeObjective = Callable[..., Objective]
 MakeRequest = Callable[..., SearchRequest]
 MakeModel = Callable[..., Transformer]
+Refuse = Callable[..., str]
 Save = Callable[..., Checkpoint]
 Start = Callable[..., Popen]
 TrainUntil = Callable[..., Outcome | None]

@@ -3,20 +3,14 @@
 import logging
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from mt.__main__ import main
+from tests.fixture_types import Call, Ended, Refuse, Start
 from tests.processes import Popen, environment
-
-
-class Ended(NamedTuple):
-    code: int
-    out: str
-    err: str
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +26,7 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
+def call(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Call:
     """Calls ``main`` as ``mt ARGUMENTS`` would."""
 
     def run(*arguments: str | Path) -> Ended:
@@ -50,7 +44,36 @@ def call(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.fixture
-def start() -> Callable[..., Popen]:
+def succeed(call: Call) -> Call:
+    """Calls a command, which must not fail."""
+
+    def run(*arguments: str | Path) -> Ended:
+        ended = call(*arguments)
+        assert ended.code == 0, ended.err
+        return ended
+
+    return run
+
+
+@pytest.fixture
+def refuse(call: Call) -> Refuse:
+    """Calls a command, sees that it ends with exit code 2 and one sentence, and returns that."""
+
+    def run(*arguments: str | Path) -> str:
+        code, out, err = call(*arguments)
+        assert (code, out) == (2, "")
+        *before, last = err.removesuffix("\n").split("\n")
+        # No traceback, no warning of a library: only what was chosen goes before.
+        assert all(line.startswith(("run: ", "alignment: ")) for line in before), err
+        assert last.startswith("mt: ")
+        assert last.endswith((".", "?", ".yaml"))
+        return last
+
+    return run
+
+
+@pytest.fixture
+def start() -> Start:
     """Starts ``python -m mt ARGUMENTS`` with pipes on all sides, with options of Python before ``-m``."""
 
     def run(*arguments: str | Path, python: tuple[str, ...] = (), **more: str) -> Popen:

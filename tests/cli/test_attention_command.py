@@ -2,70 +2,83 @@
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from mt.run_directory import RunDirectory
-from tests.cli.conftest import Ended
+from tests.fixture_types import Call, Refuse
 
+pytestmark = pytest.mark.usefixtures("trained")
 SENTENCE = "Anna buys two red apples today."
+ATTENTION = ("attention", "--run", "tiny")
+PNG, SVG = b"\x89PNG", b"<?xml"
 
 
-Call = Callable[..., Ended]
-
-
-def test_a_page_is_written_where_it_was_said(call: Call, trained: RunDirectory) -> None:
-    assert call("attention", "--run", trained.path, SENTENCE).code == 0
+def test_a_page_is_written_where_it_was_said(succeed: Call) -> None:
+    succeed(*ATTENTION, SENTENCE)
     page = Path("attention.html").read_text(encoding="utf-8")
-    assert SENTENCE in page
+    assert re.search(r"tiny, step_0000\d00<", page)
     # As JSON writes it.
     assert json.dumps("Anna kauft zwei rote Äpfel heute.") in page
-    ended = call("attention", "--run", trained.path, SENTENCE, "--out", "other.html")
-    assert ended.code == 0
-    assert "Wrote other.html" in ended.err
-    assert "decoder layer 1" in ended.err
-    assert ended.out == ""
+    # A sentence with line breaks is one sentence.
+    ended = succeed(*ATTENTION, SENTENCE.replace(" ", "\n"), "--out", "other.html")
+    assert Path("other.html").read_text(encoding="utf-8") == page
+    assert ended[1:] == ("", "alignment: decoder layer 1, the mean of its heads\nWrote other.html.\n")
 
 
-def test_the_format_follows_the_ending_or_is_named(call: Call, trained: RunDirectory) -> None:
+@pytest.mark.parametrize(
+    ("options", "file", "begins"),
+    [
+        ("--out a.svg", "a.svg", SVG),
+        ("--out a.png", "a.png", PNG),
+        ("--out a.png --format svg", "a.png", SVG),
+        ("--format png --layer 1", "attention.png", PNG),
+    ],
+)
+def test_the_format_follows_the_ending_or_is_named(
+    options: str, file: str, begins: bytes, succeed: Call
+) -> None:
     pytest.importorskip("matplotlib")
-    assert call("attention", "--run", trained.path, SENTENCE, "--out", "a.svg").code == 0
-    assert Path("a.svg").read_bytes().startswith(b"<?xml")
-    assert call("attention", "--run", trained.path, SENTENCE, "--format", "png", "--layer", "1").code == 0
-    assert Path("attention.png").read_bytes().startswith(b"\x89PNG")
+    succeed(*ATTENTION, SENTENCE, *options.split())
+    assert Path(file).read_bytes().startswith(begins)
 
 
-def test_alignments_of_a_file_go_to_stdout_line_by_line(call: Call, trained: RunDirectory) -> None:
-    Path("lines.en").write_text(f"{SENTENCE}\n\nthe dog sees milk.\n")
-    ended = call("attention", "--run", trained.path, "--file", "lines.en", "--format", "pharaoh")
-    assert ended.code == 0
-    first, empty, third = ended.out.splitlines()
-    assert len(first.split()) == 6
-    assert empty == ""
-    assert len(third.split()) == 4
+def test_alignments_of_a_file_are_written_line_by_line(succeed: Call, call: Call) -> None:
+    Path("lines.en").write_text(f"{SENTENCE}\n\nthe dog sees milk.\n" * 12)
+    pharaoh = (*ATTENTION, "--format", "pharaoh", "--file")
+    out = succeed(*pharaoh, "lines.en").out
+    first, empty, third, *_ = out.splitlines()
+    assert (len(first.split()), empty, len(third.split())) == (6, "", 4)
+    # Also where there are more lines than are held at once.
+    assert out == f"{first}\n\n{third}\n" * 12
+    assert succeed(*pharaoh, "lines.en", "--out", "links").out == ""
+    assert Path("links").read_text() == out
+    Path("pairs.tsv").write_text("the dog sees milk.\tMilch\n" * 40)
+    assert re.fullmatch(r"(\d-0\n){40}", succeed(*pharaoh, "pairs.tsv", "--target-column").out)
+    Path("lines.en").write_text("milk\n" * 34 + "milk " * 40)
+    ended = call(*pharaoh, "lines.en")
+    assert (ended.code, "line 35: the source has 41 tokens" in ended.err) == (2, True)
 
 
-def test_a_page_without_anything_to_show_is_refused(call: Call, trained: RunDirectory) -> None:
+def test_a_page_without_anything_to_show_is_refused(succeed: Call, refuse: Refuse) -> None:
     Path("pairs.tsv").write_text(f"{SENTENCE}\t\n")
-    ended = call("attention", "--run", trained.path, "--file", "pairs.tsv", "--target-column")
-    assert (ended.code, "there is nothing to show" in ended.err) == (2, True)
+    assert "there is nothing to show" in refuse(*ATTENTION, "--file", "pairs.tsv", "--target-column")
     assert not Path("attention.html").exists()
-    Path("lines.en").write_text(f"{SENTENCE}\n\nthe dog sees milk.\n")
-    ended = call("attention", "--run", trained.path, "--file", "lines.en")
-    assert ended.code == 0
-    assert "left out, because one side has no words: line 2\n" in ended.err
+    Path("pairs.tsv").write_text(f"{SENTENCE}\tAnna\n\tAnna\n{SENTENCE}\t\n")
+    err = succeed(*ATTENTION, "--file", "pairs.tsv", "--target-column").err
+    assert "left out, because one side has no words: line 2, 3\n" in err
 
 
-def test_given_translations_are_shown_instead(call: Call, trained: RunDirectory) -> None:
-    Path("pairs.tsv").write_text("the dog sees milk.\tMilch sieht\n")
-    assert call("attention", "--run", trained.path, "--file", "pairs.tsv", "--target-column").code == 0
-    data = re.search(r'<script type="application/json">(.*?)</script>', Path("attention.html").read_text())
+def test_given_translations_are_shown_instead(succeed: Call) -> None:
+    Path("pairs.tsv").write_text("the zebra sees milk.\tMilch sieht\n")
+    succeed(*ATTENTION, "--file", "pairs.tsv", "--target-column")
+    page = Path("attention.html").read_text(encoding="utf-8")
+    data = re.search(r'<script type="application/json">(.*?)</script>', page)
     assert data
     [sentence] = json.loads(data[1])["sentences"]
     assert sentence["target"] == "Milch sieht"
-    assert [label for label, _ in sentence["tgt"]] == ["Milch", "sieht", "</s>"]
+    assert sentence["tgt"] == [["Milch", "text"], ["sieht", "text"], ["</s>", "mark"]]
+    assert sentence["src"][1] == ["zebra", "unknown"]
 
 
 @pytest.mark.parametrize(
@@ -74,20 +87,17 @@ def test_given_translations_are_shown_instead(call: Call, trained: RunDirectory)
         (["a", "--file", "x"], ["not both"]),
         (["a", "--target-column"], ["--target-column needs lines"]),
         (["a", "b", "--format", "svg"], ["svg", "1 sentence", "not 2"]),
+        (["a", "b", "--format", "png"], ["png", "1 sentence", "not 2"]),
         (["a", "--layer", "7"], ["no decoder layer 7"]),
         (["a", "--out", "nowhere/a.html"], ["nowhere"]),
         (["milk " * 40], ["line 1", "41 tokens"]),
         (["a"] * 101, ["100 sentences", "101"]),
         (["--file", "missing.en"], ["missing.en"]),
+        (["--file", "pairs.tsv", "--target-column"], ["pairs.tsv, line 2 has 0 tabs"]),
     ],
 )
-def test_what_does_not_fit_gets_one_sentence(
-    arguments: list[str], facts: list[str], call: Call, trained: RunDirectory
-) -> None:
-    ended = call("attention", "--run", trained.path, *arguments)
-    assert ended.code == 2
-    assert ended.out == ""
+def test_what_does_not_fit_gets_one_sentence(arguments: list[str], facts: list[str], refuse: Refuse) -> None:
+    Path("pairs.tsv").write_text("milk\tMilch\nmilk\n")
+    sentence = refuse(*ATTENTION, *arguments)
+    assert [fact for fact in facts if fact not in sentence] == []
     assert not list(Path().glob("attention.*"))
-    for fact in facts:
-        assert fact in ended.err
-    assert "Traceback" not in ended.err

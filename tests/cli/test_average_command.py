@@ -6,10 +6,12 @@ from pathlib import Path
 from mt.checkpoint.record import RECORD, record_text
 from mt.checkpoint.store import CheckpointStore
 from mt.run_directory import RunDirectory
-from tests.fixture_types import Call
+from tests.fixture_types import Call, Refuse
 
 
-def test_the_best_the_last_or_by_default_five_are_averaged(call: Call, trained: RunDirectory) -> None:
+def test_the_best_the_last_or_by_default_five_are_averaged(
+    succeed: Call, refuse: Refuse, trained: RunDirectory
+) -> None:
     store = CheckpointStore(trained.checkpoints_dir)
     names = store.names()
     # The oldest is the best, and was validated, as the newest was.
@@ -22,13 +24,12 @@ def test_the_best_the_last_or_by_default_five_are_averaged(call: Call, trained: 
         (("--last", "2"), names[-2:]),
         ((), names),
     ):
-        code, out, err = call("average", "--run", trained.path, *options)
-        assert code == 0, err
+        _, out, err = succeed("average", "--run", "tiny", *options)
         # Nothing but the folder, for scripts.
         average = store.require(Path(out.removesuffix("\n")).name)
         assert average.average_of == expected
-        assert f"--checkpoint {average.name} " in err
+        assert f"--run runs/tiny --checkpoint {average.name} --split validation\n" in err
+        assert f"mt compare runs/tiny runs/tiny/checkpoints/{average.name} --split validation\n" in err
         assert ("to average instead of 5" in err) == (not options)
-    code, out, err = call("average", "--run", trained.path, "--last", "2", "--best", "2")
-    assert (code, out) == (2, "")
-    assert "--last and --best are mutually exclusive" in err
+    sentence = refuse("average", "--run", trained.path, "--last", "2", "--best", "2")
+    assert "--last and --best are mutually exclusive" in sentence

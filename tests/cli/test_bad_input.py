@@ -1,30 +1,12 @@
 """Bad input gives one sentence and exit code 2, and nothing that was there is lost."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
 from mt.run_directory import RunDirectory
-from tests.fixture_types import Call
-
-
-@pytest.fixture
-def refuse(call: Call) -> Callable[..., str]:
-    """Calls a command, sees that it ends with a sentence and no more, and returns that."""
-
-    def run(*arguments: str | Path) -> str:
-        code, out, err = call(*arguments)
-        assert (code, out) == (2, "")
-        *before, last = err.removesuffix("\n").split("\n")
-        # No traceback, no warning of a library: only which run was taken goes before.
-        assert all(line.startswith("run: ") for line in before)
-        assert last.startswith("mt: ")
-        assert last.endswith((".", "?", ".yaml"))
-        return last
-
-    return run
+from tests.fixture_types import Call, Refuse
 
 
 @pytest.mark.parametrize(
@@ -43,18 +25,19 @@ def refuse(call: Call) -> Callable[..., str]:
         ("data.tgt=en", "data.src and data.tgt are both 'en'"),
     ],
 )
-def test_options(override: str, says: str, refuse: Callable[..., str], tiny_config_file: Path) -> None:
-    assert says in refuse("train", "-c", tiny_config_file, "--set", override)
+def test_options(override: str, says: str, refuse: Refuse, tiny_config_file: Path) -> None:
+    for command in ("train", "check"):
+        assert says in refuse(command, "-c", tiny_config_file, "--set", override)
     # The next attempt is not hindered by what the failed one left.
     assert not RunDirectory(Path("runs/tiny")).checkpoints_dir.exists()
 
 
 @pytest.mark.parametrize("arguments", ["", "--data x", "--data x --src en"])
-def test_what_init_needs_is_named(arguments: str, refuse: Callable[..., str]) -> None:
+def test_what_init_needs_is_named(arguments: str, refuse: Refuse) -> None:
     assert "give --data, --src and --tgt, such as: mt init --data" in refuse("init", *arguments.split())
 
 
-def test_options_that_are_empty_or_given_twice(refuse: Callable[..., str], tiny_config_file: Path) -> None:
+def test_options_that_are_empty_or_given_twice(refuse: Refuse, tiny_config_file: Path) -> None:
     assert "--run is empty" in refuse("train", "-c", tiny_config_file, "--run", "")
     assert "--run is empty" in refuse("train", "-c", tiny_config_file, "--run=")
     assert "--run was given 2 times" in refuse("evaluate", "--run", "a", "--run", "b")
@@ -73,7 +56,7 @@ def test_options_that_are_empty_or_given_twice(refuse: Callable[..., str], tiny_
     ],
     ids=["line counts", "column", "nothing"],
 )
-def test_corpus(files: dict[str, str], says: str, refuse: Callable[..., str], tiny_config_file: Path) -> None:
+def test_corpus(files: dict[str, str], says: str, refuse: Refuse, tiny_config_file: Path) -> None:
     corpus = Path("corpus")
     corpus.mkdir()
     for name, content in files.items():
@@ -85,13 +68,16 @@ def test_corpus(files: dict[str, str], says: str, refuse: Callable[..., str], ti
 
 @pytest.mark.parametrize("command", [["translate", "A dog."], ["evaluate"]], ids=["translate", "evaluate"])
 class TestNothingToUse:
-    def test_no_run(self, command: list[str], refuse: Callable[..., str]) -> None:
-        assert "No run in runs has a checkpoint yet. Train one with mt init --recipe" in refuse(*command)
-        assert "There is no run in mine" in refuse(*command, "--run", "mine")
+    def test_no_run(self, command: list[str], refuse: Refuse) -> None:
+        remedy = "mt init --recipe quickstart > quickstart.yaml; mt train --config quickstart.yaml"
+        for sentence, says in (
+            (refuse(*command), "No run in runs has a checkpoint yet. "),
+            (refuse(*command, "--run", "mine"), "There is no run in mine"),
+        ):
+            assert says in sentence
+            assert remedy in sentence
 
-    def test_no_sound_checkpoint(
-        self, command: list[str], refuse: Callable[..., str], trained: RunDirectory
-    ) -> None:
+    def test_no_sound_checkpoint(self, command: list[str], refuse: Refuse, trained: RunDirectory) -> None:
         newest = trained.checkpoints_dir / "step_0000200" / "model.safetensors"
         newest.write_bytes(newest.read_bytes()[:-1])
         sentence = refuse(*command, "--checkpoint", "latest")
@@ -103,9 +89,15 @@ class TestNothingToUse:
 
     @pytest.mark.skipif(torch.cuda.is_available(), reason="for machines without a GPU")
     @pytest.mark.usefixtures("trained")
-    def test_no_such_device(self, command: list[str], refuse: Callable[..., str]) -> None:
+    def test_no_such_device(self, command: list[str], refuse: Refuse) -> None:
         assert "no usable device 'cuda'. Choose auto or cpu" in refuse(*command, "--device", "cuda")
         assert "no usable device 'gpu'" in refuse(*command, "--device", "gpu")
+
+
+@pytest.mark.parametrize("command", ["runs", "runs here", "show here", "report --run here"])
+def test_a_folder_that_is_not_a_run_is_no_run(command: str, refuse: Refuse) -> None:
+    Path("here").mkdir()
+    assert "mt init" in refuse(*command.split())
 
 
 @pytest.mark.parametrize(
@@ -127,5 +119,4 @@ def test_no_command_takes_another_checkpoint_or_device_than_the_one_that_is_name
         ("--device", "gpu", "no usable device 'gpu'"),
     ):
         code, out, err = call(*command, option, value)
-        assert (code, out) == (2, "")
-        assert says in err
+        assert (code, out, says in err) == (2, "", True)

@@ -1,7 +1,8 @@
-"""What `mt` says of itself, wrong usage, recipes, the standard streams, and errors that end a command."""
+"""What `mt` says of itself, wrong usage, recipes, completion, and errors that end a command."""
 
 import errno
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
@@ -11,19 +12,23 @@ import typer.main
 import mt
 from mt.cli.app import app
 from mt.config.load import load_config
-from tests.fixture_types import Call
+from tests.fixture_types import Call, Refuse
 
 COMMANDS = list(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
 ROOT = Path(mt.__file__).parent.parent
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_help(command: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_command_has_help(command: str, succeed: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    code, out, err = call(command, "--help")
-    assert (code, err) == (0, "")
+    _, out, err = succeed(command, "--help")
+    assert err == ""
     assert re.search(rf"Usage: .*mt {command} \[OPTIONS\]", out)
-    assert command in call("--help")[1]
+    assert command in succeed("-h").out
+    # A list keeps its lines.
+    exit_codes = re.findall(r"^ *(\d+)  [a-z]", out, re.MULTILINE)
+    expected = {"train": ["0", "1", "2", "75", "129", "130", "138", "143"], "check": ["0", "2", "130"]}
+    assert exit_codes == expected.get(command, [])
 
 
 def test_version_and_help_without_arguments(call: Call) -> None:
@@ -35,41 +40,29 @@ def test_version_and_help_without_arguments(call: Call) -> None:
     ("arguments", "says"),
     [
         ("trian", "No such command 'trian'"),
-        ("train", "Missing option '--config'"),
-        ("train --config", "Option '--config' requires an argument"),
+        ("train", "Missing option '--config' / '-c' (see mt train --help)."),
+        ("train --config", "Option '--config' requires an argument (see mt --help)."),
         ("translate --beams 3 Hello", "--beam"),
         ("evaluate --split dev", "'validation'"),
         ("evaluate runs/x", "unexpected extra argument"),
         ("init --data x --init-from @best", "--init-from @best names no run"),
     ],
 )
-def test_wrong_usage_is_explained(arguments: str, says: str, call: Call) -> None:
-    code, out, err = call(*arguments.split())
-    assert (code, out) == (2, "")
-    assert says in err
+def test_wrong_usage_is_explained(arguments: str, says: str, refuse: Refuse) -> None:
+    assert says in refuse(*arguments.split())
 
 
-def test_recipes_are_listed_and_printed(call: Call) -> None:
-    code, out, _ = call("init", "--recipe", "list")
-    assert code == 0
+def test_recipes_are_listed_and_printed(call: Call, refuse: Refuse) -> None:
     recipes = sorted((ROOT / "configs").glob("*.yaml"))
-    assert sorted(out.splitlines()) == sorted(file.stem for file in recipes)
+    assert sorted(call("init", "--recipe", "list").out.splitlines()) == sorted(file.stem for file in recipes)
     for recipe in recipes:
         assert call("init", "--recipe", recipe.stem) == (0, recipe.read_text(encoding="utf-8"), "")
-    code, out, err = call("init", "--recipe", "nope")
-    assert (code, out) == (2, "")
-    assert "no recipe 'nope'" in err
-
-
-def test_newcomers_are_sent_to_a_recipe(call: Call) -> None:
-    for command in (("translate", "Hello"), ("translate", "--run", "nowhere", "Hello")):
-        code, _, err = call(*command)
-        assert code == 2
-        assert "mt init --recipe quickstart > quickstart.yaml; mt train --config quickstart.yaml" in err
-    code, _, err = call("train", "--config", "configs/quickstart.yaml")
-    assert code == 2
-    assert "mt init --recipe quickstart > quickstart.yaml" in err
-    Path("quickstart.yaml").write_text(call("init", "--recipe", "quickstart")[1])
+    assert "no recipe 'nope'" in refuse("init", "--recipe", "nope")
+    for more in ("--data x", "--minutes 1", "--output x.yaml", "--init-from x"):
+        assert "give no other option with it" in refuse("init", "--recipe", "quickstart", *more.split())
+    sentence = refuse("train", "--config", "configs/quickstart.yaml")
+    assert "mt init --recipe quickstart > quickstart.yaml" in sentence
+    Path("quickstart.yaml").write_text(call("init", "--recipe", "quickstart").out)
     assert load_config(Path("quickstart.yaml")).data.path == "builtin:primer"
 
 
@@ -80,6 +73,10 @@ def fail_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mt.__main__.app", fail)
 
 
+def missing(package: str) -> ModuleNotFoundError:
+    return ModuleNotFoundError(f"No module named {package!r}", name=package)
+
+
 @pytest.mark.parametrize(
     ("error", "code", "says"),
     [
@@ -87,7 +84,12 @@ def fail_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), 1, "no memory left"),
         (ImportError("libtorch_cpu.so: failed to map segment"), 1, "no memory left"),
         (OSError(errno.ENOMEM, "Cannot allocate memory"), 1, "no memory left"),
-        (OSError(errno.ENOSPC, "No space left", "a\x1b]0;b"), 2, r"a\x1b]0;b: No space left."),
+        (OSError(errno.ENOSPC, "No space left", "a\x1b]0;b"), 2, r"mt: a\x1b]0;b: No space left."),
+        (OSError(errno.ENOSPC, "No space left"), 2, "mt: No space left."),
+        (OSError("odd"), 2, "mt: odd."),
+        (missing("datasets"), 2, "this needs datasets, which is not installed here"),
+        (missing("huggingface_hub"), 2, "this needs huggingface_hub, which is not installed here"),
+        (missing("mt.nothing"), 1, "a bug in mt: ModuleNotFoundError"),
         (ZeroDivisionError("by\nzero"), 1, "a bug in mt: ZeroDivisionError: by zero. Please report it"),
         (UnicodeDecodeError("utf-8", b"", 0, 1, "odd"), 1, "MT_DEBUG=1 shows"),
         (KeyboardInterrupt(), 130, ""),
@@ -99,5 +101,46 @@ def test_errors_are_one_line(
     fail_with(error, monkeypatch)
     ended = call()
     assert ended[:2] == (code, "")
-    assert ended[2].count("\n") == (1 if says else 0)
-    assert says in ended[2]
+    assert ended.err.count("\n") == (1 if says else 0)
+    assert says in ended.err
+
+
+def test_with_mt_debug_an_error_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch, call: Call) -> None:
+    monkeypatch.setenv("MT_DEBUG", "1")
+    fail_with(ZeroDivisionError("by zero"), monkeypatch)
+    with pytest.raises(ZeroDivisionError):
+        call()
+
+
+@pytest.fixture
+def complete(succeed: Call, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[str]]:
+    """What bash is offered for the last word of a command line, where there are two runs.
+
+    Beside them are a folder that is none, and a run whose name a shell would take for more than a name.
+    """
+    for name in ("en-de", "de-en", "$(touch pwned)"):
+        Path("runs", name).mkdir(parents=True)
+        Path("runs", name, "config.yaml").touch()
+    Path("runs/notes").mkdir()
+
+    def run(line: str) -> list[str]:
+        monkeypatch.setenv("_MT_COMPLETE", "complete_bash")
+        monkeypatch.setenv("COMP_WORDS", line)
+        monkeypatch.setenv("COMP_CWORD", str(line.count(" ")))
+        _, out, err = succeed()
+        assert err == ""
+        return out.split()
+
+    return run
+
+
+def test_commands_flags_choices_and_runs_are_completed(complete: Callable[[str], list[str]]) -> None:
+    assert complete("mt tr") == ["train", "translate"]
+    assert {"init", "check", "train", "translate", "schema"} <= set(complete("mt "))
+    assert complete("mt translate --ens") == ["--ensemble"]
+    assert complete("mt translate --length-normalization ") == ["gnmt", "mean"]
+    for before in ("translate --run", "translate --ensemble", "attention --run", "serve --run", "show"):
+        assert complete(f"mt {before} ") == ["runs/de-en", "runs/en-de"]
+        assert complete(f"mt {before} runs/e") == ["runs/en-de"]
+        # Nothing, so that the shell completes the names of files.
+        assert complete(f"mt {before} elsewhere/") == []
