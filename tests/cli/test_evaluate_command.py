@@ -1,134 +1,183 @@
+"""`mt evaluate` and `mt compare` as a shell would call them: what they print, write and refuse."""
+
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
 import sacrebleu
 
 from mt.checkpoint.store import CheckpointStore
-from mt.config.load import load_config
-from mt.data.corpus import load_split
 from mt.run_directory import RunDirectory
-from tests.fixture_types import Call
+from tests.fixture_types import Call, Refuse
+
+pytestmark = pytest.mark.usefixtures("trained")
+RUN = Path("runs/tiny")
 
 
-def test_scores_go_to_stdout_each_with_its_signature(
-    call: Call, trained: RunDirectory, tiny_corpus: Path
-) -> None:
-    code, out, err = call("evaluate", "--split", "validation", "--checkpoint", "step_0000100")
-    (file,) = trained.path.glob("hypotheses.validation-*.step_0000100.greedy.txt")
-    hypotheses = file.read_text(encoding="utf-8").splitlines()
-    references = (tiny_corpus / "validation.de").read_text(encoding="utf-8").splitlines()
-    assert code == 0
+def lines_of(file: Path) -> list[str]:
+    return file.read_text(encoding="utf-8").splitlines()
+
+
+def test_scores_go_to_stdout_each_with_its_signature(succeed: Call, tiny_corpus: Path) -> None:
+    _, out, err = succeed("evaluate", "--split", "validation", "--checkpoint", "step_0000150")
+    (file,) = RUN.glob("hypotheses.validation-*.step_0000150.greedy.txt")
+    hypotheses, references = lines_of(file), lines_of(tiny_corpus / "validation.de")
     lines = out.splitlines()
+    values = []
     for line, metric in zip(
         lines, (sacrebleu.BLEU(), sacrebleu.CHRF(word_order=2), sacrebleu.TER()), strict=False
     ):
         score = metric.corpus_score(hypotheses, [references], n_bootstrap=1000)
+        values.append(score.score)
         assert line.startswith(f"{score.name} {score.score:.2f}  [")
         assert line.endswith(f"]  ({metric.get_signature()})")
     exact = sum(map(str.__eq__, hypotheses, references)) / len(references)
-    assert lines[3] == f"exact sentences {100 * exact:.2f} %"
-    assert "\n0-9                  12  " in out
-    assert f"12 translations: runs/tiny/{file.name}" in err
+    ratio = sacrebleu.corpus_bleu(hypotheses, [references]).ratio
+    assert lines[3:] == [
+        f"exact sentences {100 * exact:.2f} %",
+        f"length ratio {ratio:.3f} (words in the output / words in the references)",
+        "",
+        "source words  sentences    BLEU  chrF2++  length ratio",
+        # All are short.
+        f"0-9                  12  {values[0]:6.2f}  {values[1]:7.2f}  {ratio:12.3f}",
+    ]
+    assert f"runs/tiny, step_0000150, {tiny_corpus}, validation: greedy search, by torch in float32\n" in err
+    [references_file] = RUN.glob("references.validation-*.txt")
+    assert f"12 translations: {file}\ntheir references: {references_file}\n" in err
 
 
 def test_the_scores_of_an_ensemble_name_its_models_and_are_not_the_runs(
-    call: Call, trained: RunDirectory
+    succeed: Call, refuse: Refuse, trained: RunDirectory
 ) -> None:
-    code, out, err = call("evaluate", "--scores-only", "--ensemble", trained.path)
-    assert (code, out.splitlines()[0][:4]) == (0, "BLEU")
+    _, out, err = succeed("evaluate", "--scores-only", "--ensemble", trained.path)
+    assert [line.split()[0] for line in out.splitlines()] == ["BLEU", "chrF2++", "TER", "exact"]
     best = CheckpointStore(trained.checkpoints_dir).require("best").folder
     assert f"runs/tiny, {best.name} + {best}, " in err
     assert not trained.evaluations_file.exists()
+    assert "only torch" in refuse("evaluate", "--ensemble", "tiny", "--engine", "ctranslate2")
 
 
-def test_the_worst_sentences(call: Call, trained: RunDirectory) -> None:
-    out = call("evaluate", "--worst", "2")[1]
-    worst = out.split("\nsentence ")[1:]
-    assert len(worst) == 2
-    # The last of the test split has a word that training never saw.
-    assert "source       the zebra sees milk." in worst[0]
-    assert "reference    das Zebra sieht Milch." in worst[0]
-    # More than are kept without being asked for.
-    assert call("evaluate", "--worst", "11")[1].count("\nsentence ") == 11
+def test_the_fast_engine_translates_with_the_checkpoint_that_is_named(succeed: Call) -> None:
+    pytest.importorskip("ctranslate2")
+    evaluate = ("evaluate", "--scores-only", "--checkpoint", "step_0000150")
+    succeed(*evaluate)
+    err = succeed(*evaluate, "--engine", "ctranslate2", "--precision", "float32").err
+    assert ": greedy search, by ctranslate2 in float32\n" in err
+    [ours], [theirs] = (RUN.glob(f"hypotheses.*.step_0000150.{how}.txt") for how in ("greedy", "greedy-ct*2"))
+    differing = sum(map(str.__ne__, lines_of(ours), lines_of(theirs)))
+    # Only a near-tie may fall the other way.
+    assert differing <= 1
 
 
-def test_figures_as_json(call: Call, trained: RunDirectory, tmp_path: Path) -> None:
+def test_the_worst_sentences_and_all_figures_as_json(succeed: Call, tmp_path: Path) -> None:
     file = tmp_path / "scores.json"
-    out = call("evaluate", "--json", file, "--literature", "--beam", "2")[1]
+    _, out, err = succeed("evaluate", "--worst", "2", "--json", file, "--literature", "--beam", "2")
     facts = json.loads(file.read_text(encoding="utf-8"))
     assert list(facts["scores"]) == ["bleu", "chrfpp", "ter", "literature_bleu"]
     for score in facts["scores"].values():
         assert f"{score['name']} {score['value']:.2f}  [" in out
         assert score["signature"] in out
+    assert "|lang:de|" in facts["scores"]["literature_bleu"]["signature"]
     assert facts["hypotheses_file"].endswith(".beam2-lp1.txt")
-    assert facts["num_sentences"] == len(Path(facts["hypotheses_file"]).read_text().splitlines())
-
-
-def test_outputs_for_other_tools_are_line_by_line(call: Call, trained: RunDirectory, tmp_path: Path) -> None:
-    outputs = tmp_path / "a" / "b"
-    code, _, err = call("evaluate", "--scores-only", "--outputs", outputs)
-    assert code == 0
-    assert str(outputs / "sources.txt") in err
-    files = [
-        (outputs / f"{name}.txt").read_text().splitlines() for name in ("sources", "hypotheses", "references")
+    assert ": beam of 2, length penalty 1 (gnmt), by torch in float32\n" in err
+    hypotheses = lines_of(Path(facts["hypotheses_file"]))
+    assert facts["num_sentences"] == len(hypotheses)
+    assert facts["step"] == int(facts["checkpoint"].removeprefix("step_"))
+    # More than are printed; the last of the test split has a word that training never saw.
+    assert len(facts["worst"]) == 10
+    worst = out.split("\nsentence ")[1:]
+    assert len(worst) == 2
+    reference = "das Zebra sieht Milch."
+    assert worst[0].splitlines() == [
+        f"22, chrF2++ {sacrebleu.sentence_chrf(hypotheses[-1], [reference], word_order=2).score:.2f}",
+        "  source       the zebra sees milk.",
+        f"  translation  {hypotheses[-1]}",
+        f"  reference    {reference}",
     ]
-    config = load_config(trained.config_file)
-    rows = load_split(config.data, "test", config.cleaning)
-    assert files[0] == list(rows["src"])
-    assert files[2] == list(rows["tgt"])
-    assert len(files[1]) == len(rows)
+    # More than are kept without being asked for.
+    assert succeed("evaluate", "--worst", "11").out.count("\nsentence ") == 11
 
 
-def test_a_json_file_in_a_missing_folder_is_refused_before_translating(
-    call: Call, trained: RunDirectory, tmp_path: Path
+def test_outputs_for_other_tools_are_line_by_line(succeed: Call, tiny_corpus: Path, tmp_path: Path) -> None:
+    outputs = tmp_path / "a" / "b"
+    err = succeed("evaluate", "--scores-only", "--outputs", outputs).err
+    assert f"for other tools: {outputs}/sources.txt, hypotheses.txt, references.txt\n" in err
+    [hypotheses] = RUN.glob("hypotheses.test-*.txt")
+    sides = {"sources": tiny_corpus / "test.en", "references": tiny_corpus / "test.de"}
+    for name, file in {**sides, "hypotheses": hypotheses}.items():
+        assert lines_of(outputs / f"{name}.txt") == lines_of(file)
+
+
+def test_what_cannot_be_scored_or_written_is_refused_before_translating(
+    refuse: Refuse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code, _, err = call("evaluate", "--json", tmp_path / "no" / "scores.json")
-    assert code == 2
-    assert "its folder must exist" in err
-    assert call("evaluate", "--json", tmp_path)[0] == 2
-    assert not list(trained.path.glob("hypotheses.*"))
+    monkeypatch.delattr("mt.inference.translator.Translator.n_best")
+    for command in (("evaluate",), ("compare", "tiny", "tiny")):
+        for file in (Path("no/scores.json"), Path()):
+            assert "its folder must exist" in refuse(*command, "--json", file)
+        assert "configuration of a Hub corpus" in refuse(*command, "--name", "de-en")
+        assert "--length-penalty needs beam search" in refuse(*command, "--length-penalty", "2")
+        assert "--length-normalization needs beam search" in refuse(
+            *command, "--length-normalization", "mean"
+        )
+    for systems, says in (
+        ("tiny", "give 2 to 26 systems to compare, not 1"),
+        ("tiny nowhere", "no run in nowhere"),
+        ("tiny nowhere.txt", "nowhere.txt"),
+        ("a.txt b.txt --beam 5", "--beam needs a run"),
+        ("a.txt b.txt --checkpoint latest", "--checkpoint needs a run"),
+    ):
+        assert says in refuse("compare", *systems.split())
+    monkeypatch.setattr("os.access", lambda path, mode: mode != os.W_OK)
+    assert "runs/tiny is read-only, but the translations are saved there" in refuse("evaluate")
 
 
 def test_scores_side_by_side_and_the_sentences_that_differ_most(
-    call: Call, trained: RunDirectory, tiny_corpus: Path, tmp_path: Path
+    succeed: Call, tiny_corpus: Path, tmp_path: Path
 ) -> None:
-    assert call("evaluate", "--checkpoint", "step_0000100", "--scores-only")[0] == 0
-    (first,) = trained.path.glob("hypotheses.test-*.step_0000100.greedy.txt")
+    succeed("evaluate", "--checkpoint", "step_0000150", "--scores-only")
+    (first,) = RUN.glob("hypotheses.test-*.step_0000150.greedy.txt")
     second = tmp_path / "mine.txt"
-    references = (tiny_corpus / "test.de").read_text(encoding="utf-8").splitlines()
+    hypotheses, references = lines_of(first), lines_of(tiny_corpus / "test.de")
     second.write_text("".join(f"{line}\n" for line in ["nichts", *references[1:]]), encoding="utf-8")
-    refused = call("compare", first, second, "--beam", "5")
-    assert (refused[0], "--beam needs a run" in refused[2]) == (2, True)
-    assert call("compare", trained.path, second, "--beam", "2", "--show", "0")[0] == 0
-    code, out, _ = call("compare", first, second, "--show", "1", "--json", tmp_path / "c.json")
-    assert code == 0
-    lines = out.splitlines()
-    assert lines[:2] == [f"A  {first}", f"B  {second}"]
-    assert lines[2] == f"22 sentences of {tiny_corpus}, test"
+    out = succeed("compare", first, second, "--show", "1", "--json", tmp_path / "c.json").out
+    table, *sentences = out.split("\nsentence ")
+    lines = table.splitlines()
+    assert lines[:3] == [f"A  {first}", f"B  {second}", f"22 sentences of {tiny_corpus}, test"]
     assert lines[4].split()[:3] == ["BLEU", "-", "A"]
     (_, a, *_), (_, b, gain, *_) = (line.split() for line in lines[5:7])
-    hypotheses = first.read_text(encoding="utf-8").splitlines()
     assert a == f"{sacrebleu.corpus_bleu(hypotheses, [references]).score:.2f}"
     assert abs(float(gain) - (float(b) - float(a))) < 0.011
-    assert out.count("\nsentence ") == 1
-    assert "  B          nichts\n" in out
+    assert re.findall(r"^(\S+) signature: nrefs:1\|", table, re.MULTILINE) == ["BLEU", "chrF2++", "TER"]
+    scores = (
+        sacrebleu.sentence_chrf(text, [references[0]], word_order=2).score
+        for text in (hypotheses[0], "nichts")
+    )
+    source = lines_of(tiny_corpus / "test.en")[0]
+    assert [sentence.splitlines() for sentence in sentences] == [
+        [
+            f"1, chrF2++ {', '.join(f'{score:.2f}' for score in scores)}",
+            f"  source     {source}",
+            f"  A          {hypotheses[0]}",
+            "  B          nichts",
+            f"  reference  {references[0]}",
+        ]
+    ]
     assert len(json.loads((tmp_path / "c.json").read_text())["sentences"]) == 1
 
 
-@pytest.mark.usefixtures("trained")
-def test_a_run_that_cannot_be_written_is_named_before_it_translates(
-    call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("os.access", lambda path, mode: mode != os.W_OK)
-    monkeypatch.delattr("mt.inference.translator.Translator.translate")
-    code, _, err = call("evaluate", "--run", "runs/tiny")
-    assert (code, "runs/tiny is read-only, but the translations are saved there" in err) == (2, True)
-
-
-@pytest.mark.usefixtures("trained")
-def test_a_system_that_is_not_there_is_named(call: Call) -> None:
-    code, out, err = call("compare", "runs/tiny", "nowhere")
-    assert (code, out) == (2, "")
-    assert "no run in nowhere" in err
+def test_another_test_set_is_scored_in_the_form_of_the_training_text(succeed: Call) -> None:
+    Path("news.jsonl").write_text('{"en": "Anna sees milk.", "de": "Anna si\u00adeht Milch."}\n')
+    for command in (
+        ("evaluate", "--scores-only"),
+        ("compare", "tiny", "runs/tiny/checkpoints/step_0000150", "--beam", "2", "--show", "0"),
+    ):
+        _, out, err = succeed(*command, "--data", "news.jsonl")
+        assert "scored in the form of the training text: 1 reference changed\n" in err
+        assert "news.jsonl" in out + err
+        assert "\nsentence " not in out
+    out = succeed("compare", "tiny", "tiny", "--split", "validation", "--show", "0").out
+    assert "12 sentences of " in out
+    assert len(list(RUN.glob("hypotheses.*.beam2-lp1.txt"))) == 2
