@@ -15,6 +15,9 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from mt.data.batches.batch import Batch
+from mt.special_tokens import EOS_ID, PAD_ID
+
 
 @dataclass
 class Repository:
@@ -244,3 +247,12 @@ def new_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], H
         hub.shutdown()
         thread.join()
         hub.server_close()
+
+
+def sentences(batch: Batch) -> tuple[list[list[int]], list[list[int]]]:
+    """The raw ids of its sources and targets: the arguments of `collate`."""
+    src, tgt = (
+        [[token for token in row if token not in (PAD_ID, EOS_ID)] for row in side.tolist()]
+        for side in (batch.src_ids, batch.labels)
+    )
+    return src, tgt

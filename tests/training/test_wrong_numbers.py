@@ -1,6 +1,5 @@
-"""Numbers that go wrong: their batch is kept in the run, and a run that diverges ends with a sentence."""
+"""Numbers that go wrong: their step is skipped, and a run that diverges ends with a sentence."""
 
-import json
 import math
 from typing import Any
 
@@ -12,8 +11,6 @@ from mt.device import Precision
 from mt.errors import RunError
 from mt.reports.facts import read_sessions
 from mt.run_directory import RunDirectory
-from mt.special_tokens import PAD_ID
-from mt.training import bad_batches
 from mt.training.loss import Objective
 from mt.training.run import run_training
 from mt.training.step import LaunchedStep, StepResult
@@ -22,31 +19,18 @@ from tests.fixture_types import MakeConfig
 from tests.training.steps import spoil
 
 
-def test_what_was_in_the_step_is_kept(
+def test_a_step_with_nan_is_skipped_and_named(
     make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Of twelve steps, the second micro-batch of step 7 goes wrong.
-    seen = spoil(monkeypatch, {14})
-    run_training(make_config(), run)
-    (file,) = (run.path / "bad_batches").iterdir()
-    content = json.loads(file.read_text(), parse_constant=pytest.fail)  # NaN is no JSON.
-    assert (content["step"], file.name) == (7, "step_0000007.json")
-    assert (content["loss"], content["gradient_norm"]) == ("nan", "nan")
-    # Of each third step and of the best there is a checkpoint.
-    assert content["after_checkpoint"] == "step_0000006"
-    for batch, pairs in zip(seen[12:14], content["micro_batches"], strict=True):
-        for side, ids in (("src_ids", batch.src_ids), ("tgt_ids", batch.labels)):
-            assert [row[: len(row)] for row in pairs[side]] == [
-                row[row != PAD_ID][:-1].tolist() for row in ids
-            ]
+    spoil(monkeypatch, {14})
+    assert run_training(make_config(), run).counters.num_skipped_steps == 1
     logged = (run.path / "train.log").read_text(encoding="utf-8").splitlines()
-    assert [line.partition(" WARNING ")[2] for line in logged if " WARNING " in line][-2:] == [
-        "step 7 skipped: the gradient norm is nan, the loss is nan",
-        f"the batch of step 7 is saved in {file}",
-    ]
+    warnings = [line.partition(" WARNING ")[2] for line in logged if " WARNING " in line]
+    assert warnings[-1] == "step 7 skipped: the gradient norm is nan, the loss is nan"
 
 
-def test_a_scale_of_fp16_that_falls_is_not_a_bad_batch(
+def test_a_scale_of_fp16_that_falls_skips_no_step_for_its_numbers(
     make_config: MakeConfig,
     run: RunDirectory,
     monkeypatch: pytest.MonkeyPatch,
@@ -67,28 +51,7 @@ def test_a_scale_of_fp16_that_falls_is_not_a_bad_batch(
     assert state.step == 12
     assert 1 < state.num_scaler_skips < 12
     assert (state.num_skipped_steps, state.num_skipped_in_a_row) == (0, 0)
-    assert not (run.path / "bad_batches").exists()
     assert caplog.text.count("the fp16 loss scale was too large and is lowered") == state.num_scaler_skips
-
-
-def test_a_full_folder_keeps_what_it_has_and_a_step_that_fails_again_replaces_its_file(
-    make_config: MakeConfig,
-    run: RunDirectory,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    # In steps 2, 4 and 5.
-    spoil(monkeypatch, {3, 7, 9})
-    monkeypatch.setattr(bad_batches, "MOST_KEPT", 2)
-    # Of a session that was killed before its first checkpoint.
-    folder = run.path / "bad_batches"
-    folder.mkdir(parents=True)
-    for step in (4, 1):
-        (folder / f"step_{step:07}.json").write_text("{}")
-    run_training(make_config("training.max_steps=5"), run)
-    steps = {file.name: json.loads(file.read_text()).get("step") for file in folder.iterdir()}
-    assert steps == {"step_0000001.json": None, "step_0000004.json": 4}
-    assert [f"is full: the batch of step {step} is not saved" in caplog.text for step in (2, 5)] == [True] * 2
 
 
 def test_steps_in_a_row_that_are_skipped_are_an_error_in_the_end(

@@ -81,14 +81,6 @@ class Batch:
         middle = len(self.labels) // 2
         return self._rows(slice(None, middle)), self._rows(slice(middle, None))
 
-    def sentences(self) -> tuple[list[list[int]], list[list[int]]]:
-        """The raw ids of its sources and targets: the arguments of `collate`."""
-        sides = (self.src_ids, self.labels)
-        src, tgt = (
-            [[i for i in row if i not in (PAD_ID, EOS_ID)] for row in side.tolist()] for side in sides
-        )
-        return src, tgt
-
     def _rows(self, rows: slice) -> Self:
         part = self._each(lambda tensor: tensor[rows])
         return replace(part, num_target_tokens=int((part.labels != PAD_ID).sum()))
