@@ -249,7 +249,7 @@ def new_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], H
         hub.server_close()
 
 
-def sentences(batch: Batch) -> tuple[list[list[int]], list[list[int]]]:
+def raw_ids(batch: Batch) -> tuple[list[list[int]], list[list[int]]]:
     """The raw ids of its sources and targets: the arguments of `collate`."""
     src, tgt = (
         [[token for token in row if token not in (PAD_ID, EOS_ID)] for row in side.tolist()]

@@ -8,7 +8,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from mt.data.batches.batch import Batch, collate, pad
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID
-from tests.data.conftest import sentences
+from tests.data.conftest import raw_ids
 
 SRC, TGT = [[5, 6, 7], [8], [], [9, 9]], [[4], [5, 6], [7, 8, 9], []]
 
@@ -113,7 +113,7 @@ def test_a_batch_knows_whether_its_sources_are_padded() -> None:
 
 
 def test_sentences_are_what_was_collated() -> None:
-    assert sentences(collate(SRC, TGT)) == (SRC, TGT)
+    assert raw_ids(collate(SRC, TGT)) == (SRC, TGT)
 
 
 def test_halves_have_each_row_once() -> None:

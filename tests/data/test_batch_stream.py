@@ -26,7 +26,7 @@ from mt.data.tokenizers.train import train_tokenizer
 from mt.errors import DataError
 from mt.run_directory import RunDirectory
 from mt.special_tokens import UNK_ID
-from tests.data.conftest import sentences
+from tests.data.conftest import raw_ids
 from tests.fixture_types import MakeConfig
 
 MakePairs = Callable[[int], EncodedPairs]
@@ -192,7 +192,7 @@ def test_bpe_dropout_follows_from_the_position_and_differs_between_epochs() -> N
     assert all(max(batch.src_ids.numel(), batch.labels.numel()) <= 80 for batch in first)
     cuts = []
     for epoch in (0, 1):
-        src, tgt = ([row for batch in batches(epoch) for row in sentences(batch)[side]] for side in (0, 1))
+        src, tgt = ([row for batch in batches(epoch) for row in raw_ids(batch)[side]] for side in (0, 1))
         written = Counter(tokenizer.decode(row) for row in src)
         counts = [written[text] for text in texts]
         assert [sum(counts[run]) for run in (slice(20), slice(20, 30), slice(30, 50))] == [20, 25, 10]
@@ -242,7 +242,7 @@ def test_bpe_dropout_cuts_both_sides_differently_in_each_epoch(kind: str, make_c
         pairs, _ = encode_pairs(corpus.train, *tokenizers, max_length=200)
         stream = training_batches(config, pairs, tokenizers, None)
         batches = [stream.batch_of(epoch, number) for number in range(len(stream.epoch(epoch).batches))]
-        sides = zip(*(sentences(batch) for batch in batches), strict=True)
+        sides = zip(*(raw_ids(batch) for batch in batches), strict=True)
         return [
             {tokenizer.decode(ids): ids for batch in side for ids in batch}
             for side, tokenizer in zip(sides, tokenizers, strict=True)
