@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from mt import distributed, processes
-from mt.errors import DataError
+from mt.errors import DataError, Interrupted
 
 folder, rank = Path(sys.argv[1]), processes.RANK
 with distributed.connected("cpu"):
@@ -29,6 +29,18 @@ with distributed.connected("cpu"):
 
     with pytest.raises(DataError, match="second process"):
         distributed.barrier_after(fail_in_the_second)
+
+    def fail_in_all() -> None:
+        raise DataError(f"it failed in {rank}")
+
+    def give_up_in_the_second() -> None:
+        if rank == 1:
+            raise Interrupted
+
+    with pytest.raises(DataError, match="in 0"):
+        distributed.barrier_after(fail_in_all)
+    with pytest.raises(Interrupted):
+        distributed.barrier_after(give_up_in_the_second)
     # Each of them has another gradient, and all get the mean.
     module = torch.nn.Linear(1, 1, bias=False)
     wrapped = distributed.data_parallel(module)

@@ -26,7 +26,13 @@ def test_more_processes_than_micro_batches_are_refused_with_the_arithmetic(
 
 
 @pytest.mark.parametrize(
-    ("name", "remedy"), [("torch", "same version"), ("precision", "training.precision that all")]
+    ("name", "remedy"),
+    [
+        ("mt", "same version"),
+        ("torch", "same version"),
+        ("precision", "training.precision that all"),
+        ("training.seed", "same config"),
+    ],
 )
 def test_processes_with_other_software_or_precision_are_refused(
     make_config: MakeConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, remedy: str

@@ -81,7 +81,11 @@ def test_whether_a_run_is_compiled_is_stored(
 
 @pytest.mark.parametrize("options", [[], ["training.compile=true"]])
 def test_a_run_that_was_compiled_on_cuda_continues_on_a_cpu_and_stays_one_that_is_compiled(
-    options: list[str], make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+    options: list[str],
+    make_config: MakeConfig,
+    run: RunDirectory,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     run_training(make_config("training.max_steps=1", "training.precision=float32"), run)
     text = run.config_file.read_text()
@@ -90,4 +94,5 @@ def test_a_run_that_was_compiled_on_cuda_continues_on_a_cpu_and_stays_one_that_i
     config = make_config("training.max_steps=2", *options)
     assert "can continue" in mt.check(config, run).verdict
     assert run_training(config, run).counters.step == 2
+    assert "resuming may not be bit-exact, because of training.compile" in caplog.text
     assert load_config(run.config_file).training.compile is True

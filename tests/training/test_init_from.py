@@ -1,5 +1,6 @@
 """Beginning a run from another one: weights, tokenizers, new words, parts, frozen weights."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -40,6 +41,9 @@ def weights(run: Path, name: str = "latest") -> dict[str, Tensor]:
 def test_a_run_begins_with_the_weights_tokenizers_and_shape_of_another(
     make_config: MakeConfig, trained: RunDirectory, tmp_path: Path, new_corpus: Path
 ) -> None:
+    itself = make_config(WIDTH, f"init_from.run={trained.path}")
+    with pytest.raises(ConfigError, match=r"init_from\.run: .*tiny is this run itself\. Use another --run"):
+        run_training(itself, trained, restart=True)
     config = make_config(*UNMOVED, f"data.path={new_corpus}", WIDTH, f"init_from.run={trained.path}")
     run_training(config, tmp_path / "adapted")
     adapted = weights(tmp_path / "adapted")
@@ -48,6 +52,7 @@ def test_a_run_begins_with_the_weights_tokenizers_and_shape_of_another(
     best = CheckpointStore(trained.checkpoints_dir).require("best")
     assert (recorded.checkpoint, recorded.sha256) == (best.name, best.checksums["model.safetensors"])
     record = CheckpointStore(tmp_path / "adapted" / "checkpoints").require("latest")
+    assert record.environment["init_from"] == f"{trained.path}@{best.name}"
     assert record.environment["init_from_sha256"] == recorded.sha256
     assert record.tokenizers == best.tokenizers
 
@@ -74,6 +79,8 @@ def test_options_that_contradict_the_origin_are_named_with_both_values(
 def test_what_a_config_does_not_say_is_taken_over(
     trained: RunDirectory, tmp_path: Path, tiny_corpus: Path
 ) -> None:
+    text = trained.config_file.read_text()
+    trained.config_file.write_text(text.replace("invisible: drop", "invisible: keep"))
     file = tmp_path / "short.yaml"
     file.write_text(
         f"data: {{path: {tiny_corpus}, src: en, tgt: de, max_length: 16}}\n"
@@ -83,6 +90,7 @@ def test_what_a_config_does_not_say_is_taken_over(
     run_training(load_config(file), tmp_path / "adapted")
     config = load_config(tmp_path / "adapted" / "config.yaml")
     assert (config.model.d_model, config.model.dropout, config.tokenizer.kind) == (32, 0.5, "word")
+    assert (config.tokenizer.min_frequency, config.cleaning.invisible) == (2, "keep")
 
 
 def test_a_run_resumes_exactly_without_its_origin(
@@ -124,8 +132,13 @@ def test_a_start_that_saved_nothing_is_forgotten_when_a_run_begins_from_another(
 
 
 def test_new_words_follow_the_old_ones_and_change_no_translation_without_them(
-    make_config: MakeConfig, trained: RunDirectory, tmp_path: Path, new_corpus: Path
+    make_config: MakeConfig,
+    trained: RunDirectory,
+    tmp_path: Path,
+    new_corpus: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level("INFO", "mt")
     options = f"data.path={new_corpus}", WIDTH, f"init_from.run={trained.path}", "tokenizer.extend=true"
     run_training(make_config(*UNMOVED, *options), tmp_path / "adapted")
     adapted = load_tokenizers(RunDirectory(tmp_path / "adapted"))
@@ -134,6 +147,13 @@ def test_new_words_follow_the_old_ones_and_change_no_translation_without_them(
         old, new = before.library.get_vocab(), after.library.get_vocab()
         assert new.keys() - old.keys() == words
         assert {word: new[word] for word in old} == old
+    assert re.search(r"beginning from .*: ([\d,]+) of \1 parameters, 2 new .*src.*, 4 new .*tgt", caplog.text)
+    # The row of a word of which nothing is known begins near the mean of all rows.
+    for side in ("src", "tgt"):
+        name = f"{side}_embedding.tokens.weight"
+        rows, grown = (weights(run, "latest")[name] for run in (trained.path, tmp_path / "adapted"))
+        away = (grown[len(rows) :] - rows.mean(0)) / rows.std(0)
+        assert 0.05 < away.square().mean().sqrt() < 0.2
     sources = (tmp_path / "new" / "test.en").read_text().splitlines()
     first, second = (
         Translator.from_run(run, device="cpu", engine="torch", precision="float32").translate(sources)
@@ -213,7 +233,10 @@ def test_frozen_weights_stay_and_have_no_optimizer_state(
     assert not any("encoder." in name or "tgt_" in name for name in recovered.training_state.tensors)
 
 
-def test_a_weight_is_frozen_by_any_of_its_names(make_config: MakeConfig, tmp_path: Path) -> None:
+def test_a_weight_is_frozen_by_any_of_its_names(
+    make_config: MakeConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "mt")
     for step in (1, 2):
         config = make_config(
             "model.tie_output=true", "training.freeze=output.*", f"training.max_steps={step}"
@@ -223,6 +246,9 @@ def test_a_weight_is_frozen_by_any_of_its_names(make_config: MakeConfig, tmp_pat
     same = {name for name in last if torch.equal(first[name], last[name])}
     # In a checkpoint it has one name.
     assert same == {"tgt_embedding.tokens.weight"}
+    total = sum(weight.numel() for weight in last.values())
+    num_trained = total - last["tgt_embedding.tokens.weight"].numel()
+    assert f"{num_trained:,} of {total:,} weights are trained" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,15 @@
+"""Signals and time limits: what is remembered of them, and what is left as it was."""
+
 import os
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 
 import pytest
 
 from mt import processes
+from mt.errors import Interrupted
 from mt.run_directory import RunDirectory
 from mt.training.interruption import Interruption
 from mt.training.run import run_training
@@ -23,17 +27,20 @@ STOP_SIGNALS = signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1
         (signal.SIGUSR1, 128 + signal.SIGUSR1),
     ],
 )
-def test_a_signal_is_remembered_and_the_handlers_come_back(number: signal.Signals, code: int) -> None:
+def test_a_signal_is_remembered_and_the_handlers_come_back(
+    number: signal.Signals, code: int, capfd: pytest.CaptureFixture[str]
+) -> None:
     before = [signal.getsignal(each) for each in STOP_SIGNALS]
     with Interruption() as interruption:
         assert interruption.signal is None
-        assert interruption.exit_code == 0
+        assert (interruption.exit_code, interruption.is_due) == (0, False)
         os.kill(os.getpid(), number)
         assert interruption.signal == number
-        assert interruption.exit_code == code
+        assert (interruption.exit_code, interruption.is_due) == (code, True)
+        assert capfd.readouterr().err.startswith(f"\n{number.name}: finishing this step and saving; ")
         # Schedulers may send theirs more than once: the first counts, and no harm is done.
         os.kill(os.getpid(), signal.SIGTERM)
-        assert interruption.exit_code == code
+        assert (interruption.exit_code, capfd.readouterr().err) == (code, "")
     assert [signal.getsignal(each) for each in STOP_SIGNALS] == before
 
 
@@ -44,6 +51,22 @@ def test_one_of_several_processes_does_not_stop_before_all_know(monkeypatch: pyt
         assert not interruption.is_due
         interruption.all_processes_know = True
         assert interruption.is_due
+    with Interruption() as other:
+        other.all_processes_know = True
+        assert (other.exit_code, other.reason) == (75, "another process was asked to stop")
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_only_the_first_process_abandons_at_once_what_need_not_be_saved(
+    is_first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "IS_FIRST", is_first)
+    with Interruption() as interruption:
+        abandoned = pytest.raises(Interrupted) if is_first else nullcontext()
+        with abandoned, interruption.interrupting_immediately():
+            os.kill(os.getpid(), signal.SIGTERM)
+        with pytest.raises(Interrupted):
+            interruption.check_share()
 
 
 def test_ctrl_c_after_another_signal_stops_at_once() -> None:

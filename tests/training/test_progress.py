@@ -27,7 +27,10 @@ from mt.training.step import StepResult
 from mt.training.validation import ValidationResult
 
 RESULT = ValidationResult(
-    2.0, {"bleu": Score("BLEU", 31.5, "tok:13a"), "chrf": Score("chrF2", 55.0, "nc:6")}, ["Ein Hund."]
+    2.0,
+    {"bleu": Score("BLEU", 31.5, "tok:13a"), "chrf": Score("chrF2", 55.0, "nc:6")},
+    ["Ein Hund."],
+    {"web": {"bleu": Score("BLEU", 7.0, "tok:13a")}},
 )
 SAMPLES = [Sample("A dog.", "Ein Hund.", "Der Hund.")]
 
@@ -65,7 +68,7 @@ def test_the_event_file_holds_every_tag(tmp_path: Path, read_curves: Callable[[P
     curves = read_curves(tmp_path / "tensorboard")
     assert set(curves) == {
         "learning/train_loss",
-        *(f"learning/validation_{name}" for name in ("loss", "perplexity", "bleu", "chrf")),
+        *(f"learning/validation_{name}" for name in ("loss", "perplexity", "bleu", "chrf", "bleu_on_web")),
         *(f"train/{name}" for name in ("learning_rate", "gradient_norm", "tokens_per_second")),
         "validation/samples/text_summary",
     }
@@ -129,10 +132,13 @@ def test_the_speed_and_the_time_left_are_those_of_training_alone(
                 progress.validation(state, RESULT)
                 progress.exclude(500.0)
     lines = [message for message in caplog.messages if message.startswith("step")]
-    # Two seconds for each step that is left, whatever came between.
+    # A line in ten seconds at most, and for each step that is left two seconds, whatever came between.
+    assert [int(line.split()[1]) for line in lines[:3]] == [105, 110, 115]
     for line in lines:
-        hours, rest = divmod(2 * (3701 - int(line.split()[1])), 3600)
-        assert line.endswith(f"  {hours}:{rest // 60:02}:{rest % 60:02} left")
+        step = int(line.split()[1])
+        hours, rest = divmod(2 * (3701 - step), 3600)
+        shown = "loss 1.000  learning rate 0.00e+00  5 tokens/s"
+        assert line == f"step {step}  epoch 1  {shown}  {hours}:{rest // 60:02}:{rest % 60:02} left"
     points = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert {point["tokens_per_second"] for point in points if point["kind"] == "train"} == {5.0}
 
@@ -181,9 +187,11 @@ def test_log_lines_where_stderr_is_not_a_terminal(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.INFO, "mt")
-    take_steps(tmp_path, Counters(), 4)
+    take_steps(tmp_path, Counters(), 8)
     assert "validation at step 4: loss 2.000  perplexity 7.389  BLEU 31.50  chrF2 55.00" in caplog.messages
-    assert "BLEU signature: tok:13a" in caplog.messages
+    assert caplog.messages.count("  on web: BLEU 7.00") == 2
+    # In the first validation only.
+    assert caplog.messages.count("BLEU signature: tok:13a") == 1
     assert "  source      A dog.\n  translation Ein Hund.\n  reference   Der Hund." in caplog.messages
     assert "\r" not in capsys.readouterr().err
 
@@ -207,21 +215,27 @@ class Terminal(io.StringIO):
         return True
 
 
+@pytest.mark.parametrize(
+    ("total_steps", "expected"), [(3, r" 67%\|.*\| 2/3 steps, 00:00 left, "), (None, "step 2, ")]
+)
 def test_a_bar_where_stderr_is_a_terminal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    total_steps: int | None,
+    expected: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "mt")
     monkeypatch.setattr("mt.training.progress.SECONDS_BETWEEN_LINES", 0)
     monkeypatch.setattr(tqdm, "__init__", partialmethod(tqdm.__init__, mininterval=0))
     terminal, state = Terminal(), Counters(best_value=31.5)
     monkeypatch.setattr("sys.stderr", terminal)
-    with Progress(RunDirectory(tmp_path), counters=state, total_steps=3, metric="bleu") as progress:
+    run = RunDirectory(tmp_path)
+    with Progress(run, counters=state, total_steps=total_steps, metric="bleu") as progress:
         for _ in range(3):
             progress.step(result_of(state, 2.5))
-    shown = re.split(r"[\r\n]+", terminal.getvalue())
-    second = next(bar for bar in shown if "2/3" in bar)
-    assert re.fullmatch(
-        r"epoch 1   67%\|.*\| 2/3 steps, 00:00 left, best bleu 31\.50, loss 2\.500, [\d,]+ tokens/s *", second
-    )
-    assert "3/3 steps, best" in terminal.getvalue()
+    bars = re.split(r"[\r\n]+", terminal.getvalue())
+    figures = r"best bleu 31\.50, loss 2\.500, [\d,]+ tokens/s *"
+    assert [bar for bar in bars if re.fullmatch(f"epoch 1  {expected}{figures}", bar)]
+    assert total_steps is None or "3/3 steps, best" in terminal.getvalue()
     assert caplog.messages == []  # What the bar shows is not logged as well.
