@@ -22,6 +22,8 @@ VARIANTS: list[dict[str, Any]] = [
     {"share_embeddings": True, "tgt_vocab_size": 11, "tie_output": False},
     {"num_encoder_layers": 3, "num_decoder_layers": 1},
     {"num_encoder_layers": 1, "num_decoder_layers": 4},
+    {"output_bias": True},
+    {"output_bias": True, "tie_output": False},
     {"d_ff": 5},
     {"num_heads": 16},
     {"dropout": 0.3, "attention_dropout": 0.2, "activation_dropout": 0.1},
@@ -39,6 +41,7 @@ def num_parameters(
     bias: bool = True,
     tie_output: bool = True,
     share_embeddings: bool = False,
+    output_bias: bool = False,
     **_without_influence: Any,
 ) -> int:
     d = 16
@@ -48,7 +51,7 @@ def num_parameters(
     encoder = num_encoder_layers * (attention + feed_forward + 2 * norm) + norm_first * norm
     decoder = num_decoder_layers * (2 * attention + feed_forward + 3 * norm) + norm_first * norm
     num_rows = tgt_vocab_size + (not share_embeddings) * src_vocab_size + (not tie_output) * tgt_vocab_size
-    return encoder + decoder + num_rows * d
+    return encoder + decoder + num_rows * d + output_bias * tgt_vocab_size
 
 
 @pytest.mark.parametrize("changes", VARIANTS, ids=str)
@@ -68,11 +71,12 @@ def test_every_variant_has_the_parameters_of_the_formula_and_each_gets_a_gradien
         assert "key.bias" in name or parameter.grad.any(), name
 
 
-def test_linear_weights_are_xavier_uniform(make_model: MakeModel) -> None:
-    model = make_model(d_model=64, d_ff=160, tie_output=False, tgt_vocab_size=50)
+def test_linear_weights_are_xavier_uniform_and_biases_zero(make_model: MakeModel) -> None:
+    model = make_model(d_model=64, d_ff=160, tie_output=False, tgt_vocab_size=50, output_bias=True)
     linears = [module for module in model.modules() if isinstance(module, nn.Linear)]
     assert len(linears) == 2 * (4 + 2) + 2 * (8 + 2) + 1
     for linear in linears:
+        assert linear.bias.eq(0).all()
         bound = math.sqrt(6 / (linear.in_features + linear.out_features))
         weight = linear.weight.detach()
         assert 0.98 * bound < weight.abs().max() <= bound
@@ -96,9 +100,10 @@ def test_all_matrices_start_with_the_standard_deviation_asked_for(make_model: Ma
         assert float(matrix.std()) == pytest.approx(0.02, rel=0.06)
 
 
-def test_words_are_dropped_on_both_sides(make_model: MakeModel) -> None:
-    model = make_model(word_dropout=0.2)
-    assert [side.word_dropout.p for side in (model.src_embedding, model.tgt_embedding)] == [0.2, 0.2]
+def test_words_and_embeddings_are_dropped_on_both_sides(make_model: MakeModel) -> None:
+    model = make_model(word_dropout=0.2, dropout=0.1)
+    sides = model.src_embedding, model.tgt_embedding
+    assert [(side.word_dropout.p, side.dropout.p) for side in sides] == [(0.2, 0.1), (0.2, 0.1)]
 
 
 @torch.no_grad()

@@ -61,6 +61,18 @@ def test_without_dropping_no_random_number_is_drawn(training: bool) -> None:
     assert torch.get_rng_state().equal(state)
 
 
+def test_in_mixed_precision_only_that_of_a_residual_is_float32() -> None:
+    x = torch.ones(3, dtype=torch.bfloat16)
+    for autocast, of_residual, dtype in (
+        (True, True, torch.float32),
+        (True, False, torch.bfloat16),
+        (False, True, torch.bfloat16),
+    ):
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            assert Dropout(0.5, of_residual=of_residual)(x).dtype == dtype
+            assert Dropout(0.5, of_residual=of_residual).eval()(x).dtype == dtype
+
+
 def test_gradient_flows_through_kept_elements_only() -> None:
     x = torch.randn(9, 11, requires_grad=True)
     y = Dropout(0.25)(x)

@@ -47,10 +47,13 @@ def test_every_token_gets_a_gradient_even_pad() -> None:
     assert gradient[:, 0].tolist() == pytest.approx([4 * n for n in [1, 0, 0, 3, 0, 1, 0, 1, 0]])
 
 
-@pytest.mark.parametrize("length", [MAX_LENGTH + 1, MAX_LENGTH + 5])
-def test_position_beyond_the_table_is_refused(length: int) -> None:
-    with pytest.raises(ValueError, match=rf"position {length - 1} .* {MAX_LENGTH}"):
-        make()(torch.ones(1, length, dtype=torch.long))
+def test_positions_are_the_same_when_longer_sentences_come_later() -> None:
+    embedding = Embedding(nn.Embedding(9, D).double(), 5000, 0.0)
+    table = positional_encoding(5000, D).double()
+    for start in (0, 1500, 3, 4998):
+        embedded = embedding(IDS[:, :2], start=start)
+        expected = embedding.tokens(IDS[:, :2]) * math.sqrt(D) + table[start : start + 2]
+        assert embedded.equal(expected)
 
 
 def test_word_dropout_zeroes_whole_tokens_and_keeps_their_positions() -> None:

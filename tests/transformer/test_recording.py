@@ -1,6 +1,5 @@
 """Recorded attention weights against the fused kernel's output, torch's own module, and those of prefixes."""
 
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -10,7 +9,7 @@ from torch import Tensor, nn
 
 from mt.masks import padding_mask, target_mask
 from mt.special_tokens import BOS_ID
-from mt.transformer.attention import MultiHeadAttention, ScaledDotProductAttention
+from mt.transformer.attention import ScaledDotProductAttention
 from mt.transformer.recording import RecordedAttention, recording_attention
 from mt.transformer.transformer import Transformer
 from tests.fixture_types import MakeModel
@@ -54,27 +53,6 @@ def test_weights_times_values_give_the_output_of_the_fused_kernel(
         torch.testing.assert_close(weights @ values, output)
 
 
-def test_weights_equal_those_of_torch_with_copied_weights(
-    make_model: MakeModel,
-    randomise: Callable[[nn.Module], None],
-    copy_attention: Callable[[MultiHeadAttention, nn.MultiheadAttention], None],
-) -> None:
-    model = make_model(num_encoder_layers=1)
-    randomise(model)
-    attention = model.encoder.get_submodule("layers.0.self_attention")
-    assert isinstance(attention, MultiHeadAttention)
-    theirs = nn.MultiheadAttention(16, 2, batch_first=True)
-    copy_attention(attention, theirs)
-    inputs: list[Tensor] = []
-    attention.register_forward_pre_hook(lambda module, args: inputs.append(args[0]))
-    [[weights]] = record_forward(model).encoder_self
-    [x] = inputs
-    _, expected = theirs(
-        x, x, x, key_padding_mask=~SRC_MASK[:, 0, 0], need_weights=True, average_attn_weights=False
-    )
-    torch.testing.assert_close(weights, expected)
-
-
 @NORMS
 def test_rows_sum_to_one_and_masked_keys_get_exactly_zero(norm_first: bool, make_model: MakeModel) -> None:
     recorded = record_forward(make_model(norm_first=norm_first))
@@ -105,6 +83,17 @@ def test_each_prefix_records_the_rows_of_the_whole_target(norm_first: bool, make
             for length, prefix in zip(lengths, kind[layer], strict=True):
                 expected = whole[layer][0][:, :, :length, : prefix.size(-1)]
                 torch.testing.assert_close(prefix, expected, atol=1e-5, rtol=1e-4)
+
+
+def test_a_mask_that_is_only_a_name_is_recorded_as_the_causal_one(make_model: MakeModel) -> None:
+    model, kept = make_model(), []
+    # The last target has no padding.
+    memory = model.encode(SRC_IDS[2:], SRC_MASK[2:])
+    for mask in (TGT_MASK[2:], "causal"):
+        with recording_attention(model) as recorded:
+            model.decode(TGT_IDS[2:], memory, SRC_MASK[2:], mask)  # type: ignore[arg-type]
+        kept.append([weights for [weights] in recorded.decoder_self])
+    torch.testing.assert_close(kept[0], kept[1])
 
 
 def test_recording_changes_no_output_and_ends_with_the_block(make_model: MakeModel) -> None:
