@@ -1,19 +1,16 @@
-"""Beam search against brute force, forced decoding, greedy search and other batches."""
+"""Beam search against brute force, and against a plain loop over one sentence."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
-from typing import Any
 
 import pytest
 import torch
 
 from mt.search.beam import beam_search
-from mt.search.greedy import greedy_search
 from mt.search.hypothesis import Hypothesis
 from mt.search.request import SearchRequest
 from mt.search.strategy import Beam
-from mt.special_tokens import BOS_ID, EOS_ID
+from mt.special_tokens import EOS_ID
 from mt.transformer.transformer import Transformer
 from tests.fixture_types import MakeRequest
 from tests.search.reference import WORDS, forced_score, log_probs_after
@@ -73,33 +70,3 @@ def test_a_narrow_beam_equals_a_plain_loop(
             [each.score for each in expected], abs=1e-4, rel=1e-4
         )
     assert most_finished > size
-
-
-def test_n_best_are_the_same_in_any_batch_order_and_padding(
-    transformer: Transformer, sentences: list[list[int]], make_request: MakeRequest
-) -> None:
-    together = beam_search(transformer, make_request(sentences), Beam(3))
-    backwards = beam_search(transformer, make_request(sentences[::-1], padding=5), Beam(3))[::-1]
-    alone = [beam_search(transformer, make_request([sentence]), Beam(3))[0] for sentence in sentences]
-    for first, second, third in zip(together, backwards, alone, strict=True):
-        for a, b, c in zip(first, second, third, strict=True):
-            assert a.ids == b.ids == c.ids
-            assert a.score == pytest.approx(b.score, abs=1e-4, rel=1e-4) == pytest.approx(c.score, abs=1e-4)
-
-
-def test_a_beam_finds_a_likelier_translation_than_greedy_search(
-    table_model: Callable[..., Any], table_request: MakeRequest
-) -> None:
-    # After BOS, 4 is likelier than 5; but after 4 all tokens are equally likely, and after 5 EOS is certain.
-    low = -20.0
-    table = {
-        BOS_ID: [low, low, low, low, 1.0, 0.9],
-        4: [low, low, low, 0.0, 0.0, 0.0],
-        5: [low, low, low, 9.0, low, low],
-    }
-    model = table_model(table)
-    [greedy] = greedy_search(model, table_request([0], [5]))
-    [[best, *_]] = beam_search(model, table_request([0], [5]), Beam(2, 0.0))
-    assert greedy.ids[0] == 4
-    assert best.ids == [5]
-    assert best.score > greedy.score

@@ -113,16 +113,28 @@ def test_sampling_obeys_the_constraints(
         assert len(set(hypothesis.ids)) == len(hypothesis.ids) - 1
 
 
+@pytest.mark.parametrize("keep_unk", [False, True])
 def test_a_translation_ends_when_no_other_token_is_allowed(
-    table_model: Callable[..., Any], table_request: MakeRequest
+    keep_unk: bool, table_model: Callable[..., Any], table_request: MakeRequest
 ) -> None:
     # Two words, each of which may be written once, but a minimum of eight.
     table = {token: [0.0, 0.0, 0.0, -3.0, 2.0, 1.0] for token in (PAD_ID, UNK_ID, BOS_ID, EOS_ID, 4, 5)}
-    request = table_request([0], [10], constraints=Constraints(min_length=8, no_repeat_ngram=1))
+    constraints = Constraints(min_length=8, no_repeat_ngram=1)
+    request = table_request([0], [10], constraints=constraints, keep_unk=keep_unk)
     [greedy] = greedy_search(table_model(table), request)
+    if keep_unk:
+        # UNK is another word each time.
+        assert (greedy.ids, greedy.finished) == ([4, 5, *[UNK_ID] * 8], False)
+        return
     [beams] = beam_search(table_model(table), request, Beam(3))
     assert (greedy.ids, greedy.finished) == ([4, 5], True)
     assert sorted(list(found.ids) for found in beams) == [[4, 5], [5, 4]]
+
+
+@pytest.mark.parametrize("options", [{"min_length": -1}, {"no_repeat_ngram": -1}])
+def test_numbers_below_zero_are_refused(options: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match=r"must be 0 or above, not .*-1"):
+        Constraints(**options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("eos", "ends"), [(2.0, True), (0.5, False)])

@@ -1,5 +1,7 @@
 """Length limits, and the ranking of hypotheses of different length."""
 
+from typing import Any
+
 import pytest
 
 from mt.search.hypothesis import Hypothesis, cut_off, length_limit
@@ -43,3 +45,17 @@ def test_scores_equal_their_formulas(finished: bool, length: int) -> None:
     assert Beam(1, 0.5, "mean").normalised_score(found) == pytest.approx(-6.0 / length**0.5)
     assert Beam(1, 0.0, "mean").normalised_score(found) == Beam(1, 0.0).normalised_score(found) == -6.0
     assert Beam(1, 1.0).normalised_score(found) == pytest.approx(-6.0 * 6 / (5 + length))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((0,), "size must be at least 1, not 0"),
+        ((1, -0.1), "length_penalty must be finite and at least 0, not -0.1"),
+        ((1, float("inf")), "length_penalty must be finite"),
+        ((1, 1.0, "marian"), "length_normalization must be gnmt or mean, not 'marian'"),
+    ],
+)
+def test_options_of_a_beam_have_bounds(options: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Beam(*options)

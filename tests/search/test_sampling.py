@@ -34,7 +34,7 @@ def chi_square(counts: Counter[Any], expected: dict[Any, float]) -> float:
     return sum((counts[key] - total * p) ** 2 / (total * p) for key, p in expected.items())
 
 
-@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0, 1e300])
 @pytest.mark.parametrize("keep_unk", [False, True])
 def test_frequencies_are_those_of_the_softmax(
     keep_unk: bool, temperature: float, table_model: Callable[..., Any], table_request: MakeRequest
@@ -86,6 +86,9 @@ def test_score_is_the_log_probability_at_temperature_one(
         ({"seed": 2**32}, "seed must be from 0 to 4294967295"),
         ({"top_k": -1}, "top_k must be at least 0"),
         ({"top_p": 1.1}, "0 < top_p <= 1"),
+        ({"top_p": 0.0}, "0 < top_p <= 1"),
+        ({"temperature": math.inf}, "temperature .* above 0, not inf"),
+        ({"seed": -1}, "seed must be from 0 to 4294967295"),
     ],
 )
 def test_options_have_bounds(options: dict[str, Any], message: str) -> None:

@@ -71,3 +71,14 @@ def test_a_translation_without_eos_stops_at_its_limit(
     assert found.score == pytest.approx(expected, abs=1e-5)
     assert not found.finished
     assert len(model.batch_sizes) == limit
+
+
+def test_sentences_that_are_done_leave_the_batch_a_quarter_at_a_time(
+    table_model: Callable[..., Any], table_request: MakeRequest
+) -> None:
+    model = table_model(ENDLESS, SHORT)
+    # The first and the last are done after two tokens, and are a quarter of it; the second after three,
+    # which alone is too few, and the third after four.
+    found = greedy_search(model, table_request([1, 0, 0, 0, 0, 0, 0, 1], [9, 3, 4, 6, 6, 6, 6, 9]))
+    assert [len(each.ids) for each in found] == [1, 3, 4, 6, 6, 6, 6, 1]
+    assert model.batch_sizes == [8, 8, 6, 6, 4, 4]

@@ -1,6 +1,7 @@
 """Encoder and decoder against those of ``torch.nn`` with copied weights; one shape makes all sub-layers."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -8,9 +9,9 @@ from torch import Tensor, nn
 
 from mt.masks import causal_mask, padding_mask, target_mask
 from mt.transformer.attention import MultiHeadAttention, ScaledDotProductAttention
-from mt.transformer.decoder import Decoder, DecoderLayer
-from mt.transformer.encoder import Encoder, EncoderLayer
-from mt.transformer.feed_forward import FeedForward
+from mt.transformer.decoder import Decoder
+from mt.transformer.encoder import Encoder
+from mt.transformer.feed_forward import Activation, FeedForward, feed_forward
 from mt.transformer.kernels.dropout import Dropout
 from mt.transformer.layer import LayerFactory, Residual
 
@@ -30,35 +31,63 @@ SHAPES = pytest.mark.parametrize(
 )
 
 
+ENCODER_PARTS = {
+    "self_attention": "self_attn",
+    "feed_forward.inner": "linear1",
+    "feed_forward.outer": "linear2",
+    "self_attention_residual.norm": "norm1",
+    "feed_forward_residual.norm": "norm2",
+}
+"""The names of the parts of a layer, here and in torch."""
+DECODER_PARTS = ENCODER_PARTS | {
+    "cross_attention": "multihead_attn",
+    "cross_attention_residual.norm": "norm2",
+    "feed_forward_residual.norm": "norm3",
+}
+CopyStack = Callable[[nn.Module, nn.Module, dict[str, str]], None]
+
+
+@pytest.fixture
+def copy_stack(copy_attention: Callable[[MultiHeadAttention, nn.MultiheadAttention], None]) -> CopyStack:
+    """Writes the weights of our two layers and final norm into torch's."""
+
+    def copy(ours: nn.Module, theirs: nn.Module, parts: dict[str, str]) -> None:
+        for number in range(2):
+            for name, their_name in parts.items():
+                part = ours.get_submodule(f"layers.{number}.{name}")
+                their_part = theirs.get_submodule(f"layers.{number}.{their_name}")
+                if isinstance(part, MultiHeadAttention):
+                    assert isinstance(their_part, nn.MultiheadAttention)
+                    copy_attention(part, their_part)
+                else:
+                    their_part.load_state_dict(part.state_dict())
+        if theirs.norm is not None:
+            theirs.get_submodule("norm").load_state_dict(ours.get_submodule("norm").state_dict())
+
+    return copy
+
+
+def sizes(shape: LayerFactory) -> tuple[Any, ...]:
+    """As torch's layers take them, with an epsilon, and with the batch first."""
+    return 16, 4, 24, 0.0, shape.activation, 1e-5, True, shape.norm_first, shape.bias
+
+
+def their_norm(shape: LayerFactory) -> nn.LayerNorm | None:
+    """With post-norm, the last layer already ends with one."""
+    return nn.LayerNorm(16, bias=shape.bias) if shape.norm_first else None
+
+
 @SHAPES
 def test_decoder_equals_that_of_torch(
     shape: LayerFactory,
     randomise: Callable[[nn.Module], None],
-    copy_attention: Callable[[MultiHeadAttention, nn.MultiheadAttention], None],
+    copy_stack: CopyStack,
     assert_equal_gradients: Callable[[Tensor, Tensor, list[Tensor], list[Tensor]], None],
 ) -> None:
     ours = Decoder(shape, 2).eval()
     randomise(ours)
-    theirs = nn.TransformerDecoder(
-        nn.TransformerDecoderLayer(
-            16, 4, 24, 0.0, shape.activation, 1e-5, True, shape.norm_first, shape.bias
-        ),
-        num_layers=2,
-        norm=nn.LayerNorm(16, bias=shape.bias) if shape.norm_first else None,
-    ).eval()
-    for our_layer, their_layer in zip(ours.layers, theirs.layers, strict=True):
-        assert isinstance(our_layer, DecoderLayer)
-        assert isinstance(their_layer, nn.TransformerDecoderLayer)
-        copy_attention(our_layer.self_attention, their_layer.self_attn)
-        copy_attention(our_layer.cross_attention, their_layer.multihead_attn)
-        their_layer.linear1.load_state_dict(our_layer.feed_forward.inner.state_dict())
-        their_layer.linear2.load_state_dict(our_layer.feed_forward.outer.state_dict())
-        their_layer.norm1.load_state_dict(our_layer.self_attention_residual.norm.state_dict())
-        their_layer.norm2.load_state_dict(our_layer.cross_attention_residual.norm.state_dict())
-        their_layer.norm3.load_state_dict(our_layer.feed_forward_residual.norm.state_dict())
-    if theirs.norm is not None:
-        theirs.norm.load_state_dict(ours.norm.state_dict())
-
+    theirs = nn.TransformerDecoder(nn.TransformerDecoderLayer(*sizes(shape)), 2, their_norm(shape)).eval()
+    copy_stack(ours, theirs, DECODER_PARTS)
     x = torch.randn(3, 4, 16, requires_grad=True)
     memory = torch.randn(3, 5, 16, requires_grad=True)
     output = ours(x, memory, padding_mask(SRC_IDS), target_mask(TGT_IDS)).hidden
@@ -70,21 +99,13 @@ def test_decoder_equals_that_of_torch(
         memory_key_padding_mask=SRC_IDS == 0,
     )
     torch.testing.assert_close(output, their_output, atol=2e-5, rtol=1e-4)
+    own = ("feed_forward.inner", "feed_forward.outer", "cross_attention.output")
+    other = ("linear1", "linear2", "multihead_attn.out_proj")
     assert_equal_gradients(
         output,
         their_output,
-        [
-            x,
-            memory,
-            ours.get_parameter("layers.0.feed_forward.inner.weight"),
-            ours.get_parameter("layers.0.cross_attention.output.weight"),
-        ],
-        [
-            x,
-            memory,
-            theirs.get_parameter("layers.0.linear1.weight"),
-            theirs.get_parameter("layers.0.multihead_attn.out_proj.weight"),
-        ],
+        [x, memory, *(ours.get_parameter(f"layers.0.{name}.weight") for name in own)],
+        [x, memory, *(theirs.get_parameter(f"layers.0.{name}.weight") for name in other)],
     )
 
 
@@ -92,74 +113,27 @@ def test_decoder_equals_that_of_torch(
 def test_encoder_equals_that_of_torch(
     shape: LayerFactory,
     randomise: Callable[[nn.Module], None],
-    copy_attention: Callable[[MultiHeadAttention, nn.MultiheadAttention], None],
+    copy_stack: CopyStack,
     assert_equal_gradients: Callable[[Tensor, Tensor, list[Tensor], list[Tensor]], None],
 ) -> None:
     ours = Encoder(shape, 2).eval()
     randomise(ours)
-    theirs = nn.TransformerEncoder(
-        nn.TransformerEncoderLayer(
-            16, 4, 24, 0.0, shape.activation, 1e-5, True, shape.norm_first, shape.bias
-        ),
-        num_layers=2,
-        norm=nn.LayerNorm(16, bias=shape.bias) if shape.norm_first else None,
-        enable_nested_tensor=False,
-    ).eval()
-    for our_layer, their_layer in zip(ours.layers, theirs.layers, strict=True):
-        assert isinstance(our_layer, EncoderLayer)
-        assert isinstance(their_layer, nn.TransformerEncoderLayer)
-        copy_attention(our_layer.self_attention, their_layer.self_attn)
-        their_layer.linear1.load_state_dict(our_layer.feed_forward.inner.state_dict())
-        their_layer.linear2.load_state_dict(our_layer.feed_forward.outer.state_dict())
-        their_layer.norm1.load_state_dict(our_layer.self_attention_residual.norm.state_dict())
-        their_layer.norm2.load_state_dict(our_layer.feed_forward_residual.norm.state_dict())
-    if theirs.norm is not None:
-        theirs.norm.load_state_dict(ours.norm.state_dict())
-
+    layer = nn.TransformerEncoderLayer(*sizes(shape))
+    theirs = nn.TransformerEncoder(layer, 2, their_norm(shape), enable_nested_tensor=False).eval()
+    copy_stack(ours, theirs, ENCODER_PARTS)
     x = torch.randn(3, 5, 16, requires_grad=True)
     mask = padding_mask(SRC_IDS)
     output = ours(x, mask)
     their_output = theirs(x, src_key_padding_mask=~mask[:, 0, 0])
     torch.testing.assert_close(output, their_output, atol=2e-5, rtol=1e-4)
+    own = ("feed_forward.inner", "feed_forward.outer", "self_attention.output")
+    other = ("linear1", "linear2", "self_attn.out_proj")
     assert_equal_gradients(
         output,
         their_output,
-        [
-            x,
-            ours.get_parameter("layers.0.feed_forward.inner.weight"),
-            ours.get_parameter("layers.0.self_attention.output.weight"),
-        ],
-        [
-            x,
-            theirs.get_parameter("layers.0.linear1.weight"),
-            theirs.get_parameter("layers.0.self_attn.out_proj.weight"),
-        ],
+        [x, *(ours.get_parameter(f"layers.0.{name}.weight") for name in own)],
+        [x, *(theirs.get_parameter(f"layers.0.{name}.weight") for name in other)],
     )
-
-
-def test_encoder_without_positions_is_permutation_equivariant() -> None:
-    encoder = Encoder(LayerFactory(16, 4, 24), 2).eval()
-    x = torch.randn(2, 5, 16)
-    order = torch.tensor([3, 1, 4, 0, 2])
-    torch.testing.assert_close(encoder(x[:, order], None), encoder(x, None)[:, order], atol=1e-5, rtol=1e-4)
-
-
-@pytest.mark.parametrize("stack", [Encoder, Decoder])
-def test_final_norm_exists_exactly_with_pre_norm(stack: type[Encoder] | type[Decoder]) -> None:
-    assert isinstance(stack(LayerFactory(8, 2, 16, norm_first=True), 1).norm, nn.LayerNorm)
-    assert not list(stack(LayerFactory(8, 2, 16, norm_first=False), 1).norm.parameters())
-
-
-@pytest.mark.parametrize("norm_first", [True, False])
-def test_bias_false_leaves_no_bias_anywhere(norm_first: bool) -> None:
-    shape = LayerFactory(8, 2, 16, norm_first=norm_first, bias=False)
-    stacks = nn.ModuleList([Encoder(shape, 2), Decoder(shape, 2)])
-    assert not [name for name, _ in stacks.named_parameters() if "bias" in name]
-    shape = LayerFactory(8, 2, 16, norm_first=norm_first, bias=True)
-    stacks = nn.ModuleList([Encoder(shape, 2), Decoder(shape, 2)])
-    for module in stacks.modules():
-        if isinstance(module, nn.Linear | nn.LayerNorm):
-            assert module.bias is not None
 
 
 def test_every_sublayer_has_the_dropout_of_the_shape() -> None:
@@ -173,21 +147,30 @@ def test_every_sublayer_has_the_dropout_of_the_shape() -> None:
         assert shares == [0.2] * num_attentions
 
 
-def test_layers_share_no_weights() -> None:
-    parameters = list(Encoder(LayerFactory(8, 2, 16), 3).parameters())
-    assert len({p.data_ptr() for p in parameters}) == len(parameters)
-
-
 def test_dropout_is_on_the_sublayer_and_never_on_the_residual_path() -> None:
     x = torch.full((100, 8), 3.0)
     output = Residual(8, dropout=0.5, norm_first=True)(x, torch.ones_like)
     assert output.unique().tolist() == [3.0, 5.0]
 
 
-def test_dropout_is_between_the_two_layers_of_the_feed_forward_network() -> None:
-    network = FeedForward(4, 12, dropout=0.3)
+@pytest.mark.parametrize(
+    ("activation", "by_hand"),
+    [
+        ("relu", lambda x: x.clamp(min=0)),
+        ("gelu", lambda x: x * (1 + (x / 2**0.5).erf()) / 2),
+        ("swish", lambda x: x * x.sigmoid()),
+    ],
+)
+def test_dropout_follows_the_activation_of_the_feed_forward_network(
+    activation: Activation, by_hand: Callable[[Tensor], Tensor]
+) -> None:
+    network = FeedForward(4, 12, activation=activation, dropout=0.3)
     x = torch.randn(2, 3, 4)
     torch.manual_seed(5)
     found = network(x)
     torch.manual_seed(5)
-    torch.testing.assert_close(found, network.outer(Dropout(0.3)(network.inner(x).relu())))
+    torch.testing.assert_close(found, network.outer(Dropout(0.3)(by_hand(network.inner(x)))))
+    # So has the plain equation.
+    torch.manual_seed(5)
+    plain = feed_forward(x, network.inner, network.outer, network.activation, Dropout(0.3))
+    torch.testing.assert_close(found, plain)
