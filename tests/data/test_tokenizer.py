@@ -5,7 +5,7 @@ import os
 import random
 import unicodedata
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import tokenizers
@@ -23,8 +23,14 @@ from mt.errors import DataError
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK_ID
 from tests.data.difficult_texts import NASTY
 
+KINDS = ["word", "char", "bpe", "bpe_metaspace"]
+SPELLING = KINDS[1:]
 NO_TEXT = {PAD_ID, UNK_ID, BOS_ID, EOS_ID}
 FULL = TokenizerConfig(min_frequency=1, max_size=10**9)
+
+
+def config(kind: str, **fields: object) -> TokenizerConfig:
+    return TokenizerConfig.model_validate({"kind": kind, "min_frequency": 1, **fields})
 
 
 def fuzzed(num_texts: int) -> list[str]:
@@ -32,15 +38,6 @@ def fuzzed(num_texts: int) -> list[str]:
     generator = random.Random(1)
     pieces = [*sorted(set("".join(NASTY))), *"  \t. ,ab￭▁\ue000中ก", *SPECIAL_TOKENS]
     return ["".join(generator.choices(pieces, k=generator.randrange(25))) for _ in range(num_texts)]
-
-
-def words(tokenizer: Tokenizer) -> list[str]:
-    return tokenizer.tokens(range(tokenizer.size))
-
-
-@pytest.fixture(scope="module")
-def nasty() -> Tokenizer:
-    return train_tokenizer(NASTY, FULL)
 
 
 @pytest.mark.parametrize(
@@ -84,10 +81,10 @@ def test_random_texts_come_back_and_their_words_are_the_text_without_its_spaces(
             assert not set(ids) & NO_TEXT
 
 
-@pytest.mark.parametrize("kind", ["word", "char", "bpe", "bpe_metaspace"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_after_a_load_too_a_declared_special_token_in_text_loses_nothing(kind: str, tmp_path: Path) -> None:
     text = "a</s>b <pad> <s><unk>"
-    made = train_tokenizer([text], TokenizerConfig.model_validate({"kind": kind, "min_frequency": 1}))
+    made = train_tokenizer([text], config(kind))
     plain = tokenizers.Tokenizer.from_str(made.to_json())
     plain.add_special_tokens(list(SPECIAL_TOKENS))
     assert EOS_ID in plain.encode(text).ids
@@ -103,9 +100,8 @@ def test_vocabulary_equals_that_of_the_library_trainer(
     min_frequency: int, max_size: int, lowercase: bool
 ) -> None:
     texts = NASTY + fuzzed(300)
-    ours = train_tokenizer(
-        texts, TokenizerConfig(min_frequency=min_frequency, max_size=max_size, lowercase=lowercase)
-    )
+    fields = TokenizerConfig(min_frequency=min_frequency, max_size=max_size, lowercase=lowercase)
+    ours = train_tokenizer(texts, fields)
     theirs = tokenizers.Tokenizer.from_str(ours.to_json())
     trainer = WordLevelTrainer(
         vocab_size=max_size,
@@ -114,12 +110,9 @@ def test_vocabulary_equals_that_of_the_library_trainer(
         show_progress=False,
     )
     theirs.train_from_iterator(texts, trainer)
-    assert {word: i for i, word in enumerate(words(ours))} == theirs.get_vocab()
-
-
-def test_training_is_deterministic_and_knows_no_order_of_lines() -> None:
-    texts = NASTY + fuzzed(300)
-    assert train_tokenizer(texts, FULL).to_json() == train_tokenizer(texts[::-1], FULL).to_json()
+    assert {word: i for i, word in enumerate(ours.tokens(range(ours.size)))} == theirs.get_vocab()
+    # The order of lines does not matter.
+    assert ours.to_json() == train_tokenizer(texts[::-1], fields).to_json()
 
 
 def test_no_word_frequent_enough_is_an_error() -> None:
@@ -127,61 +120,57 @@ def test_no_word_frequent_enough_is_an_error() -> None:
         train_tokenizer(["a b c"], TokenizerConfig(min_frequency=2, max_size=100))
 
 
-TRUNCATION = {"direction": "Right", "max_length": 1, "strategy": "LongestFirst", "stride": 5}
+SOUND: dict[str, dict[str, Any]] = {
+    kind: json.loads(train_tokenizer(["a b"], config(kind, max_size=300)).to_json())
+    for kind in ("word", "bpe")
+}
+
+
+def changed(kind: str = "word", model: dict[str, object] | None = None, **changes: object) -> bytes:
+    content = SOUND[kind] | changes
+    return json.dumps(content | {"model": content["model"] | (model or {})}).encode()
+
+
 PADDING: dict[str, object] = {"strategy": {"Fixed": 9}, "direction": "Right", "pad_to_multiple_of": None}
 PADDING |= {"pad_id": 4_000_000, "pad_type_id": 0, "pad_token": "x"}
+WRONG = {
+    "missing": (None, r"^cannot read the tokenizer .*tokenizer\.json: No such file"),
+    "empty": (b"", "is damaged"),
+    "cut": (b'{"version": "1.0", "truncation": nul', "is damaged"),
+    "not UTF-8": (b"\xff\xfe\x00", "is damaged"),
+    "nested": (b"[" * 200_000, "is damaged"),
+    "foreign": (
+        tokenizers.Tokenizer(WordLevel({"[UNK]": 0, "<pad>": 1}, unk_token="[UNK]")).to_str().encode(),
+        "is not a tokenizer of mt: it does not begin with",
+    ),
+    # Each of these would end translating in a traceback, or in ids that the model has no row for.
+    "a gap in its ids": (
+        changed(model={"vocab": SOUND["word"]["model"]["vocab"] | {"x": 10**6}}),
+        "its ids are",
+    ),
+    "no UNK": (changed(model={"unk_token": "missing"}), "is damaged .*Missing .UNK."),
+    "dropout": (changed("bpe", model={"dropout": 0.1}), "drops merges at random"),
+    "truncation": (
+        changed(truncation={"direction": "Right", "max_length": 1, "strategy": "LongestFirst", "stride": 5}),
+        "is damaged",
+    ),
+    "padding": (changed(padding=PADDING), "is damaged .*it truncates or pads"),
+    "an unknown part": (changed(pre_tokenizer={"type": "NoSuchThing"}), "is damaged"),
+    # Which makes the library panic.
+    "rules": (changed(normalizer={"type": "Precompiled", "precompiled_charsmap": "AAAA"}), "is damaged"),
+}
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "what"),
-    [
-        ("vocab", {"word": 1_000_000}, "its ids are not"),
-        ("unk_token", "missing", "Missing .UNK."),
-        ("truncation", TRUNCATION, "it truncates or pads"),
-        ("padding", PADDING, "it truncates or pads"),
-        ("pre_tokenizer", {"type": "NoSuchThing"}, "damaged"),
-        # Which makes the library panic.
-        ("normalizer", {"type": "Precompiled", "precompiled_charsmap": "AAAA"}, "damaged"),
-    ],
-)
-def test_a_malicious_file_is_an_error_when_it_is_loaded(
-    nasty: Tokenizer, tmp_path: Path, key: str, value: object, what: str
-) -> None:
-    """Each would end translating in a traceback, or in ids that the model has no row for."""
-    content = json.loads(nasty.to_json())
-    if key == "vocab" and isinstance(value, dict):
-        content["model"]["vocab"] |= value
-    else:
-        (content["model"] if key == "unk_token" else content)[key] = value
-    path = tmp_path / "tokenizer.json"
-    path.write_text(json.dumps(content))
-    with pytest.raises(DataError, match=rf"tokenizer\.json is damaged .*{what}|{what}"):
-        Tokenizer.load(path)
-
-
-FOREIGN = tokenizers.Tokenizer(WordLevel({"[UNK]": 0, "<pad>": 1}, unk_token="[UNK]")).to_str().encode()
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (None, r"cannot read the tokenizer .*tokenizer\.json: No such file"),
-        (b"", "is damaged"),
-        (b'{"version": "1.0", "truncation": nul', "is damaged"),
-        (b"\xff\xfe\x00", "is damaged"),
-        (b"[" * 200_000, "is damaged"),
-        (FOREIGN, "is not a tokenizer of mt: it does not begin with"),
-    ],
-    ids=["missing", "empty", "cut", "not UTF-8", "nested", "foreign"],
-)
-def test_a_file_that_is_not_a_tokenizer_is_an_error(
-    content: bytes | None, message: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("name", WRONG)
+def test_a_file_that_is_not_a_sound_tokenizer_is_an_error(name: str, tmp_path: Path) -> None:
+    content, message = WRONG[name]
     path = tmp_path / "tokenizer.json"
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(DataError, match=message):
         Tokenizer.load(path)
+    (tmp_path / "sound.json").write_bytes(changed())
+    assert Tokenizer.load(tmp_path / "sound.json").size == 6
 
 
 def test_a_folder_or_a_file_larger_than_any_of_ours_is_not_read(tmp_path: Path) -> None:
@@ -193,9 +182,6 @@ def test_a_folder_or_a_file_larger_than_any_of_ours_is_not_read(tmp_path: Path) 
     with pytest.raises(DataError, match=r"is larger than 268,435,456 bytes"):
         Tokenizer.load(path)
 
-
-KINDS = ["word", "char", "bpe", "bpe_metaspace"]
-SPELLING = ["char", "bpe", "bpe_metaspace"]
 
 GERMAN = [
     "Er sagte: „Die Straßenbahn fährt um 7.30 Uhr!“, und lief — wie immer — los.",
@@ -233,10 +219,6 @@ any_text = st.text(
 )
 
 
-def config(kind: str, **fields: object) -> TokenizerConfig:
-    return TokenizerConfig.model_validate({"kind": kind, "min_frequency": 1, **fields})
-
-
 @pytest.fixture(scope="module")
 def trained() -> dict[str, Tokenizer]:
     return {kind: train_tokenizer(SAMPLES * 2, config(kind, max_size=600)) for kind in SPELLING} | {
@@ -258,24 +240,20 @@ def test_any_text_comes_back_whatever_was_trained_on(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_plain_library_gives_the_same_ids_and_text(trained: dict[str, Tokenizer], kind: str) -> None:
-    plain = tokenizers.Tokenizer.from_str(trained[kind].to_json())
-    for text in TEXTS:
-        ids = plain.encode(text).ids
-        assert ids == trained[kind].encode(text)
-        assert plain.decode([BOS_ID, *ids, EOS_ID, PAD_ID]) == normalise_spacing(text)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_loaded_tokenizer_equals_the_saved_one(
+def test_the_saved_file_gives_the_same_ids_and_text_to_mt_and_to_the_plain_library(
     trained: dict[str, Tokenizer], kind: str, tmp_path: Path
 ) -> None:
-    trained[kind].save(tmp_path / "tokenizer.json")
+    made = trained[kind]
+    made.save(tmp_path / "tokenizer.json")
     loaded = Tokenizer.load(tmp_path / "tokenizer.json")
-    assert loaded.to_json() == trained[kind].to_json()
-    one_by_one = [trained[kind].encode(text) for text in TEXTS]
-    assert loaded.encode_batch(TEXTS) == trained[kind].encode_batch(TEXTS) == one_by_one
+    plain = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    assert loaded.to_json() == made.to_json()
     assert loaded.tokens(range(4)) == list(SPECIAL_TOKENS)
+    encoded = made.encode_batch(TEXTS)
+    for text, ids in zip(TEXTS, encoded, strict=True):
+        assert made.encode(text) == plain.encode(text).ids == ids
+        assert plain.decode([BOS_ID, *ids, EOS_ID, PAD_ID]) == normalise_spacing(text)
+    assert loaded.encode_batch(TEXTS) == encoded
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -288,6 +266,22 @@ def test_whatever_a_model_writes_is_one_line(
     text = trained[kind].decode(data.draw(st.lists(ids)))
     assert text == normalise_spacing(text)
     assert len(text.splitlines()) <= 1
+
+
+@pytest.mark.parametrize(
+    ("copies", "text"),
+    [
+        ([], "a <unk>, (<unk>)"),
+        (["New York"], "a New York, (<unk>)"),
+        (["<unk>", "\ue000d ￭x▁"], "a <unk>, (\ue000d ￭x▁)"),
+        (["b", "c", "d"], "a b, (c)"),
+    ],
+)
+def test_each_unknown_word_is_written_as_the_next_copy_or_as_unk(copies: list[str], text: str) -> None:
+    tokenizer = train_tokenizer(["a x, (x)"], FULL)
+    [known] = tokenizer.encode("x")
+    ids = [UNK_ID if i == known else i for i in tokenizer.encode("a x, (x)")]
+    assert tokenizer.decode([BOS_ID, *ids, EOS_ID], copies) == text
 
 
 @pytest.mark.parametrize("kind", KINDS)
