@@ -1,5 +1,6 @@
 """Small checkpoints whose every tensor and value is a function of the step."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -42,6 +43,10 @@ def same(left: dict[str, Tensor], right: dict[str, Tensor]) -> bool:
     )
 
 
+def listing(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> CheckpointStore:
     return CheckpointStore(tmp_path / "checkpoints")
@@ -56,9 +61,10 @@ def save(store: CheckpointStore) -> Callable[..., Checkpoint]:
             step,
             model_of(step),
             training_state_of(step),
-            metrics={"bleu": step / 100},
+            metrics={"bleu": step / 100, "loss": math.nan, "chrf": math.inf},
             environment={"torch": "2", "threads": 2},
             tokenizers={"src": "1", "tgt": "2"},
+            computation={"model.bias": True},
             best=best,
             keep=keep,
         )

@@ -14,11 +14,10 @@ from safetensors.torch import load_file
 from mt.checkpoint.record import Checkpoint, DamagedError, read_record
 from mt.checkpoint.store import CheckpointStore
 from mt.errors import CheckpointError
+from tests.checkpoint.conftest import listing, model_of
 from tests.fixture_types import IsWhole, Save
 
-
-def listing(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
+MODEL = "model.safetensors"
 
 
 def test_a_saved_checkpoint_is_loaded_bit_for_bit(
@@ -27,23 +26,43 @@ def test_a_saved_checkpoint_is_loaded_bit_for_bit(
     saved = save(4000, best=True)
     loaded = CheckpointStore(store.directory).require("latest")
     assert loaded == saved
+    # JSON has no NaN.
     assert (loaded.step, loaded.best, loaded.metrics) == (4000, True, {"bleu": 40.0})
-    assert loaded.environment == {"torch": "2", "threads": 2}
+    assert (loaded.environment, loaded.tokenizers) == ({"torch": "2", "threads": 2}, {"src": "1", "tgt": "2"})
+    assert loaded.computation == {"model.bias": True}
     assert is_whole(loaded)
-    assert {path.name: path.read_bytes() for path in saved.folder.iterdir()} == {
-        path.name: path.read_bytes() for path in save(4000, best=True).folder.iterdir()
-    }
-
-
-def test_the_folder_is_laid_out_as_documented(store: CheckpointStore, save: Save) -> None:
-    folder = save(4000, best=True).folder
+    # The folder is laid out as documented, and the same for the same.
     assert listing(store.directory) == ["best", "latest", "step_0004000"]
     assert {(store.directory / pointer).read_text() for pointer in ("best", "latest")} == {"step_0004000\n"}
-    parts = ["checkpoint.json", "model.safetensors", "training_state.json", "training_state.safetensors"]
-    assert listing(folder) == parts
-    assert load_file(folder / "model.safetensors")["count"].item() == 4000
-    assert json.loads((folder / "training_state.json").read_text())["epoch"] == 3
-    assert load_file(folder / "training_state.safetensors")["optimizer.exp_avg/weight"].shape == (3, 2)
+    contents = {path.name: path.read_bytes() for path in saved.folder.iterdir()}
+    assert set(contents) == {MODEL, "checkpoint.json", "training_state.json", "training_state.safetensors"}
+    assert load_file(saved.folder / MODEL)["count"].item() == 4000
+    assert json.loads(contents["training_state.json"])["epoch"] == 3
+    moments = load_file(saved.folder / "training_state.safetensors")
+    assert moments["optimizer.exp_avg/weight"].shape == (3, 2)
+    again = save(4000, best=True).folder
+    assert {path.name: path.read_bytes() for path in again.iterdir()} == contents
+
+
+def test_an_average_is_beside_the_checkpoints_whose_mean_it_is(store: CheckpointStore, save: Save) -> None:
+    both = [save(2, best=True), save(1)]
+    average = store.save_average(both)
+    assert (average.name, average.step, average.best) == ("average_0000002", 2, False)
+    assert (average.metrics, average.average_of) == ({}, ["step_0000002", "step_0000001"])
+    assert listing(average.folder) == ["checkpoint.json", MODEL]
+    assert store.require("average_0000002") == average
+    weights = store.load_model(average)
+    for name, weight in model_of(1).items():
+        mean = ((weight.double() + model_of(2)[name].double()) / 2).to(weight.dtype)
+        assert weights[name].dtype == weight.dtype
+        assert torch.equal(weights[name], mean)
+    assert (store.names(), store.averages()) == (["step_0000001", "step_0000002"], ["average_0000002"])
+    assert store.traces() == ["latest", "best", "average_0000002"]
+    with pytest.raises(
+        CheckpointError, match="Sound checkpoints: step_0000001, step_0000002, average_0000002"
+    ):
+        store.require("step_0000009")
+    assert [store.last_best(step) for step in (1, 2, 3)] == [None, "step_0000002", "step_0000002"]
 
 
 def test_the_folder_may_be_a_link_to_a_larger_disk(
@@ -141,7 +160,6 @@ def test_a_checkpoint_that_training_removes_while_it_is_read(store: CheckpointSt
 
 
 Damage = Callable[[Path], None]
-MODEL = "model.safetensors"
 PARTS = (MODEL, "training_state.safetensors", "training_state.json", "checkpoint.json")
 
 
@@ -183,7 +201,6 @@ def test_training_names_the_damaged_one_and_readers_never_get_another(
     assert recovered.checkpoint.step == 1
     assert is_whole(recovered.checkpoint)
     assert list(damaged) == ["step_0000002"]
-    assert part in damaged["step_0000002"]
     assert part in damaged["step_0000002"]
     assert store.require("latest") == store.require("best") == recovered.checkpoint
 
@@ -250,38 +267,29 @@ def test_a_newer_format_is_refused_with_the_version_that_reads_it(store: Checkpo
         store.recover()
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"step": "many"},
-        {"metrics": {"bleu": "good"}},
-        {"checksums": {MODEL: 5}},
-        {"checksums": {"../../model.safetensors": "x"}},
-        {"environment": {"note": "x" * 2_000_000}},
-    ],
-)
-def test_a_record_with_the_wrong_fields_is_damaged(
-    store: CheckpointStore, save: Save, changes: dict[str, object]
-) -> None:
-    rewrite_record(save(1).folder, **changes)
-    with pytest.raises(CheckpointError, match="step_0000001 is damaged"):
-        store.load_model(store.require("latest"))
+def test_a_record_with_the_wrong_fields_is_damaged(store: CheckpointStore, save: Save) -> None:
+    wrong: dict[str, list[object]] = {
+        "step": ["many"],
+        "metrics": [{"bleu": "good"}],
+        "checksums": [{MODEL: 5}, {"../../model.safetensors": "x"}],
+        "environment": [{"note": "x" * 2_000_000}],
+    }
+    for field, values in wrong.items():
+        for value in values:
+            rewrite_record(save(1).folder, **{field: value})
+            with pytest.raises(CheckpointError, match="step_0000001 is damaged"):
+                store.load_model(store.require("latest"))
 
 
-@pytest.mark.parametrize(
-    "header",
-    [
-        "{",
-        '{"w": {"dtype": "F32", "shape": [1099511627776], "data_offsets": [0, 4398046511104]}}',
-    ],
-)
-def test_a_file_that_is_not_a_model_is_refused(store: CheckpointStore, save: Save, header: str) -> None:
-    put_weights(save(1), len(header).to_bytes(8, "little") + header.encode())
-    with pytest.raises(CheckpointError, match=r"model\.safetensors is not a model written by mt"):
-        store.load_model(store.require("latest"))
+def test_a_file_that_is_not_a_model_is_refused(store: CheckpointStore, save: Save) -> None:
+    large = '{"w": {"dtype": "F32", "shape": [1099511627776], "data_offsets": [0, 4398046511104]}}'
+    for header in ("{", large):
+        put_weights(save(1), len(header).to_bytes(8, "little") + header.encode())
+        with pytest.raises(CheckpointError, match=r"model\.safetensors is not a model written by mt"):
+            store.load_model(store.require("latest"))
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("-inf")])
+@pytest.mark.parametrize("value", [float("nan"), float("-inf"), float("inf")])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_weights_that_are_not_finite_are_refused_by_name(
     store: CheckpointStore, save: Save, value: float, dtype: torch.dtype

@@ -13,13 +13,10 @@ import pytest
 
 from mt.checkpoint.store import CheckpointStore
 from mt.errors import CheckpointError
+from tests.checkpoint.conftest import listing
 from tests.fixture_types import IsWhole, Save
 
 DISK_CALLS = ("fsync", "rename", "replace", "mkdir", "rmdir", "unlink")
-
-
-def listing(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
 
 
 class Killed(BaseException):
@@ -114,7 +111,13 @@ def test_killed_at_every_point_of_a_save(
     ("code", "step"), [(errno.ENOSPC, 4), (errno.EIO, 3)], ids=["a new step", "a step saved again"]
 )
 def test_refused_by_the_disk_at_every_point_of_a_save(
-    prepare: Callable[[], None], store: CheckpointStore, save: Save, is_whole: IsWhole, step: int, code: int
+    prepare: Callable[[], None],
+    store: CheckpointStore,
+    save: Save,
+    is_whole: IsWhole,
+    step: int,
+    code: int,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     num_only_warned = 0
     for call in range(1, number_of_calls(prepare, save, step) + 1):
@@ -132,6 +135,8 @@ def test_refused_by_the_disk_at_every_point_of_a_save(
         else:
             # The new one is whole, but an old one cannot be removed.
             num_only_warned += 1
+            assert f"which is no longer kept: {os.strerror(code)}" in caplog.text
+            caplog.clear()
             assert store.require("latest").step == store.require("best").step == step
         store.recover()
         assert_nothing_lost(store, is_whole, {store.require(name).step for name in store.names()})
