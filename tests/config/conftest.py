@@ -1,9 +1,23 @@
+"""Config files in an empty folder, and what is said about them."""
+
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-WriteConfig = Callable[[str], Path]
+from mt.config.load import load_config
+from mt.errors import ConfigError
+
+Write = Callable[[str], Path]
+
+DATA = "data:\n  path: builtin:primer\n  src: en\n  tgt: de\n"  # Lines 1 to 4,
+SMALLEST = DATA + "training:\n  max_steps: 10\n"  # ... 5 and 6; what a test appends begins in line 7.
+
+
+def complaint(path: Path, *overrides: str) -> str:
+    with pytest.raises(ConfigError) as raised:
+        load_config(path, overrides)
+    return str(raised.value)
 
 
 @pytest.fixture
@@ -15,7 +29,7 @@ def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def write_config(in_folder: Path) -> WriteConfig:
+def write_config(in_folder: Path) -> Write:
     """Writes its text to ``configs/my.yaml`` and returns that relative path."""
 
     def write(text: str) -> Path:

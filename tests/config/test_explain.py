@@ -1,8 +1,6 @@
 """Each mistake in a config, and the sentence that answers it."""
 
 import re
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -10,18 +8,9 @@ from mt.config.explain import SECTIONS
 from mt.config.load import load_config
 from mt.config.section import kinds_of
 from mt.errors import ConfigError
+from tests.config.conftest import DATA, SMALLEST, Write, complaint
 
-Write = Callable[[str], Path]
-
-DATA = "data:\n  path: builtin:primer\n  src: en\n  tgt: de\n"  # Lines 1 to 4,
-SMALLEST = DATA + "training:\n  max_steps: 10\n"  # ... 5 and 6; what a test appends begins in line 7.
 FIELDS = [(section, key) for section, fields in SECTIONS.items() for key in fields]
-
-
-def complaint(path: Path, *overrides: str) -> str:
-    with pytest.raises(ConfigError) as raised:
-        load_config(path, overrides)
-    return str(raised.value)
 
 
 # What is appended to the smallest config; the line, the key, and what the message says about it.

@@ -1,8 +1,6 @@
 """A config as YAML and back, and what differs between two."""
 
 import random
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from mt.config.config import Config
@@ -10,7 +8,8 @@ from mt.config.explain import SECTIONS
 from mt.config.load import load_config
 from mt.config.located_yaml import plain_scalar
 from mt.config.section import choices
-from mt.config.write import changed_options, config_to_yaml, differences
+from mt.config.write import changed_options, config_to_yaml, differences, with_unset_from
+from tests.config.conftest import Write
 
 BASE: dict[str, dict[str, Any]] = {
     "data": {"path": "builtin:primer", "src": "en", "tgt": "no"},
@@ -69,7 +68,7 @@ def random_config(chance: random.Random) -> Config:
     return with_changes(**changes)
 
 
-def test_a_written_config_loads_back_equal(write_config: Callable[[str], Path]) -> None:
+def test_a_written_config_loads_back_equal(write_config: Write) -> None:
     chance = random.Random(1)
     texts = [with_changes(data__path=text) for text in NASTY_TEXTS]
     for config in [*texts, *(random_config(chance) for _ in range(10))]:
@@ -77,7 +76,7 @@ def test_a_written_config_loads_back_equal(write_config: Callable[[str], Path]) 
             assert load_config(write_config(config_to_yaml(config, comments=comments))) == config
 
 
-def test_changed_options_alone_load_back_to_the_config(write_config: Callable[[str], Path]) -> None:
+def test_changed_options_alone_load_back_to_the_config(write_config: Write) -> None:
     config = with_changes(training__label_smoothing=0.1, model__dropout=0.3)
     recipe = config_to_yaml(config, comments=False, keys=changed_options(config))
     assert recipe == (
@@ -85,6 +84,20 @@ def test_changed_options_alone_load_back_to_the_config(write_config: Callable[[s
         "training:\n  max_steps: 1000\n"
     )
     assert load_config(write_config(recipe)) == config
+
+
+def test_what_a_config_leaves_open_has_the_value_with_which_the_run_began() -> None:
+    begun = with_changes(
+        model__dropout=0.3, training__precision="bf16", training__compile=True, training__log_every_steps=7
+    )
+    resumed = with_unset_from(begun, with_changes(training__seed=2, training__precision="auto"))
+    expected = with_changes(
+        model__dropout=0.3, training__seed=2, training__precision="bf16", training__compile=True
+    )
+    assert resumed == expected
+    given = with_changes(model__dropout=0.1, training__precision="float32")
+    resumed = with_unset_from(begun, given)
+    assert (resumed.model.dropout, resumed.training.precision) == (0.1, "float32")
 
 
 def test_differences_name_field_and_both_values() -> None:

@@ -229,34 +229,29 @@ def test_other_words_are_replaced_with_unk_in_each_epoch_and_batch_and_with_each
 
 
 @pytest.mark.parametrize("kind", ["bpe", "bpe_metaspace"])
-def test_bpe_dropout_cuts_both_sides_differently_in_each_epoch(kind: str, make_config: MakeConfig) -> None:
-    options = (f"tokenizer.kind={kind}", "tokenizer.max_size=400", "tokenizer.min_frequency=1")
+def test_bpe_dropout_of_a_run_cuts_each_side_differently_in_each_epoch_and_with_each_seed(
+    kind: str, make_config: MakeConfig
+) -> None:
+    options = (f"tokenizer.kind={kind}", "tokenizer.max_size=400", "data.max_length=200")
+    plain = make_config(*options, "tokenizer.min_frequency=1")
+    train = load_corpus(plain.data).train
+    tokenizers = make_tokenizers(train, plain)
+    pairs, _ = encode_pairs(train, *tokenizers, max_length=200)
 
     def cuts(share: float, epoch: int, seed: int = 1) -> list[dict[str, list[int]]]:
         """How the text of each source and of each target is cut."""
-        config = make_config(
-            *options, "data.max_length=200", f"training.bpe_dropout={share}", f"training.seed={seed}"
-        )
-        corpus = load_corpus(config.data)
-        tokenizers = make_tokenizers(corpus.train, config)
-        pairs, _ = encode_pairs(corpus.train, *tokenizers, max_length=200)
-        stream = training_batches(config, pairs, tokenizers, None)
-        batches = [stream.batch_of(epoch, number) for number in range(len(stream.epoch(epoch).batches))]
-        sides = zip(*(raw_ids(batch) for batch in batches), strict=True)
-        return [
-            {tokenizer.decode(ids): ids for batch in side for ids in batch}
-            for side, tokenizer in zip(sides, tokenizers, strict=True)
-        ]
+        config = make_config(*options, f"training.bpe_dropout={share}", f"training.seed={seed}")
+        of_epoch = training_batches(config, pairs, tokenizers, None).epoch(epoch).pairs
+        sides = zip((of_epoch.src, of_epoch.tgt), tokenizers, strict=True)
+        return [{tokenizer.decode(ids): ids.tolist() for ids in side} for side, tokenizer in sides]
 
-    plain = cuts(0.0, 0)
-    assert cuts(0.0, 1) == plain
+    assert cuts(0.0, 0) == cuts(0.0, 1)
     assert cuts(0.5, 0) == cuts(0.5, 0)
-    others = [cuts(0.5, 0), cuts(0.5, 1), cuts(0.5, 0, seed=2)]
-    for side in (0, 1):
-        for one, other in combinations([plain, *others], 2):
-            assert one[side].keys() == other[side].keys()
-            num_changed = sum(ids != other[side][text] for text, ids in one[side].items())
-            assert num_changed > 0.3 * len(plain[side])
+    others = [cuts(0.0, 0), cuts(0.5, 0), cuts(0.5, 1), cuts(0.5, 0, seed=2)]
+    for one, other in combinations(others, 2):
+        for ours, theirs in zip(one, other, strict=True):
+            assert ours.keys() == theirs.keys()
+            assert sum(ids != theirs[text] for text, ids in ours.items()) > 0.3 * len(ours)
 
 
 @pytest.mark.parametrize(("kind", "hides_words"), [("word", True), ("bpe", False), ("bpe_metaspace", False)])

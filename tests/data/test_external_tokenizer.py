@@ -30,24 +30,25 @@ def read(path: object, **fields: object) -> Tokenizer:
     return external_tokenizer(config, limit_seconds=1)
 
 
-def byte_level(specials: list[str], **model: Any) -> tokenizers.Tokenizer:
+def trained(
+    tokenizer: tokenizers.Tokenizer, trainer: Any, size: int, special_tokens: list[str], **options: Any
+) -> tokenizers.Tokenizer:
+    options |= {"vocab_size": size, "special_tokens": special_tokens, "show_progress": False}
+    tokenizer.train_from_iterator(TEXTS, trainer(**options))
+    return tokenizer
+
+
+def byte_level(special_tokens: list[str], **model: Any) -> tokenizers.Tokenizer:
     tokenizer = tokenizers.Tokenizer(models.BPE(**model))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
     tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=400,
-        special_tokens=specials,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(TEXTS, trainer)
-    return tokenizer
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    return trained(tokenizer, trainers.BpeTrainer, 400, special_tokens, initial_alphabet=alphabet)
 
 
 def roberta_like() -> tokenizers.Tokenizer:
     """<s>, <pad>, </s>, <unk> and <mask> at 0 to 4, a template, truncation, padding and dropout."""
-    specials = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    tokenizer = byte_level(specials, unk_token="<unk>")
+    tokenizer = byte_level(["<s>", "<pad>", "</s>", "<unk>", "<mask>"], unk_token="<unk>")
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
     )
@@ -69,9 +70,7 @@ def characters_without_unk() -> tokenizers.Tokenizer:
     tokenizer = tokenizers.Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     tokenizer.decoder = decoders.Metaspace()
-    trainer = trainers.BpeTrainer(vocab_size=60, special_tokens=["</s>", "<pad>"], show_progress=False)
-    tokenizer.train_from_iterator(TEXTS, trainer)
-    return tokenizer
+    return trained(tokenizer, trainers.BpeTrainer, 60, ["</s>", "<pad>"])
 
 
 def bert_like() -> tokenizers.Tokenizer:
@@ -79,10 +78,7 @@ def bert_like() -> tokenizers.Tokenizer:
     tokenizer.normalizer = normalizers.BertNormalizer()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece()
-    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    trainer = trainers.WordPieceTrainer(vocab_size=80, special_tokens=specials, show_progress=False)
-    tokenizer.train_from_iterator(TEXTS, trainer)
-    return tokenizer
+    return trained(tokenizer, trainers.WordPieceTrainer, 80, ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
 
 
 def unigram() -> tokenizers.Tokenizer:
@@ -124,6 +120,15 @@ def test_its_tokens_are_those_that_the_library_finds_and_no_text_is_special(
     if not isinstance(theirs.pre_tokenizer, pre_tokenizers.ByteLevel):
         # What is unknown becomes UNK and does not vanish.
         assert UNK in ours.decode(ours.encode("the § dog"))
+
+
+def test_without_a_decoder_tokens_have_spaces_between_them_and_copies_in_place_of_unk(tmp_path: Path) -> None:
+    content = json.loads(bert_like().to_str()) | {"decoder": None}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    ours = read(tmp_path / "tokenizer.json")
+    ids = ours.encode("the § dog")
+    assert ours.decode(ids) == "the <unk> dog"
+    assert ours.decode(ids, ["new cat"]) == "the new cat dog"
 
 
 @pytest.mark.parametrize("dropped", ["\ufeff", "\u0301"])
@@ -168,7 +173,7 @@ def test_something_else_is_an_error(change: Callable[[dict[str, Any]], object], 
         (tmp_path / "tokenizer.json").write_bytes(damaged)
         with pytest.raises(DataError, match=r"tokenizer\.json is not a usable tokenizer"):
             read(tmp_path)
-    for path in (tmp_path / "gone.json", "gone", "~gone/tokenizer.json"):
+    for path in (tmp_path / "gone.json", "gone", "~gone/tokenizer.json", "org/gone.json"):
         with pytest.raises(DataError, match=r"tokenizer\.path: there is no file '.*gone.*It may be a"):
             read(path)
 

@@ -18,14 +18,13 @@ import pytest
 from mt.builtin.primer import primer_pairs
 from mt.builtin.reverse import reverse_pairs
 from mt.config.config import Config
-from mt.config.data import CleaningConfig, DataConfig
+from mt.config.data import CleaningConfig
 from mt.data import corpus
 from mt.data.batches import alignment, dataset
 from mt.data.batches.sampler import Share
 from mt.data.cache import RECIPE_VERSION
 from mt.data.prepare import make_tokenizers
-
-Pairs = list[tuple[str, str]]
+from tests.data.corpora import Pairs, data_config, jsonl, parallel, write
 
 # By the name of the constant, its value, and what is made.
 DIGESTS = {
@@ -82,12 +81,6 @@ def config(**tokenizer_fields: object) -> Config:
 KINDS = {"word": {}, "char": {"max_size": 300}, "bpe": {"max_size": 330}, "bpe_metaspace": {"max_size": 400}}
 
 
-def write_jsonl(path: str, pairs: Iterable[tuple[object, object]]) -> None:
-    Path(path).parent.mkdir(exist_ok=True)
-    lines = [json.dumps({"en": src, "de": tgt}) + "\n" for src, tgt in pairs]
-    Path(path).write_text("".join(lines), encoding="utf-8")
-
-
 def test_reading_and_cleaning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Relative paths, because the report names them.
     monkeypatch.chdir(tmp_path)
@@ -102,14 +95,15 @@ def test_reading_and_cleaning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         ("abc где", "abc gde"), ("abcd", "abcdefghijkl"), ("xyz", "uvw"), ("x" * 60, "y" * 60),
         TEXTS[0], ("short 3", "kurz 3"), ("SHORT 4!", "Kurz 4"),
     ]  # fmt: skip
-    write_jsonl("given/train.jsonl", dirty)
-    write_jsonl("given/dev.jsonl", [("short 5", "kurz 5"), ("", "leer")])
-    write_jsonl(
-        "given/test.jsonl", [("A DOG runs across the field", "ein anderer Hund"), ("short 4", "kurz 4")]
-    )
-    for side, language in enumerate(("en", "de")):
-        lines = "".join(pair[side].strip() + "\n" for pair in many)
-        Path(f"more.{language}.gz").write_bytes(gzip.compress(lines.encode()))
+    given = {
+        "train": dirty,
+        "dev": [("short 5", "kurz 5"), ("", "leer")],
+        "test": [("A DOG runs across the field", "ein anderer Hund"), ("short 4", "kurz 4")],
+    }
+    for split, pairs in given.items():
+        write(Path("given"), {f"{split}.jsonl": jsonl({"en": src, "de": tgt} for src, tgt in pairs)})
+    more = parallel("more", [(src.strip(), tgt.strip()) for src, tgt in many])
+    write(tmp_path, {f"{name}.gz": gzip.compress(str(text).encode()) for name, text in more.items()})
     cleaning = CleaningConfig.model_validate(
         {
             "unicode_form": "NFKC",
@@ -129,8 +123,7 @@ def test_reading_and_cleaning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         ("given", "", cleaning),
         ("more", "", cleaning.model_copy(update={"src_script": "any"})),
     ):
-        fields = {"path": path, "src": "en", "tgt": "de", "mix": mix, "held_out_fraction": 0.1}
-        loaded = corpus.load_corpus(DataConfig.model_validate(fields), how)
+        loaded = corpus.load_corpus(data_config(path, mix=mix, held_out_fraction=0.1), how)
         found += [loaded.train[:], loaded.validation[:], loaded.test[:]]
         found += [loaded.shares, loaded.report.model_dump(mode="json")]
         if path == "given" and not mix:
