@@ -1,8 +1,10 @@
 """Files appear whole or not at all, whatever happens meanwhile; what is read has a largest size."""
 
+import hashlib
 import os
 import pty
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -14,28 +16,38 @@ from pathlib import Path
 
 import pytest
 
-from mt.files import append_line, new_folder, read_bytes, read_text, remove_leftovers, write_atomically
+from mt.files import (
+    append_line,
+    make_folder,
+    new_folder,
+    read_bytes,
+    read_json_lines,
+    read_text,
+    remove_leftovers,
+    sha256,
+    write_atomically,
+)
 
 TEXT = "{\n  äöü\n}\n"
 
 
-def test_a_file_is_read_up_to_its_largest_size(tmp_path: Path) -> None:
+def test_a_file_is_read_up_to_its_largest_size_in_as_much_memory_as_it_takes(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    path.write_bytes(b"12345")
-    assert read_bytes(path, max_bytes=5) == b"12345"
-    for unbounded, why in ((path, "larger than 4 bytes"), (Path("/dev/zero"), "it is a device")):
-        with pytest.raises(OSError, match=why):
-            read_bytes(unbounded, max_bytes=4)
-
-
-def test_reading_takes_as_much_memory_as_the_file_and_not_as_much_as_it_may(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    for content in (b"small", bytes(2**20), bytes(2**20 + 1)):
+    for content in (b"12345", bytes(2**20), bytes(2**20 + 1)):
         path.write_bytes(content)
         tracemalloc.start()
-        assert read_bytes(path, max_bytes=2**30) == content
-        assert tracemalloc.get_traced_memory()[1] < 2**22
+        assert read_bytes(path, max_bytes=2**30) == read_bytes(path, max_bytes=len(content)) == content
+        assert tracemalloc.get_traced_memory()[1] < 2**23
         tracemalloc.stop()
+        with pytest.raises(OSError, match=rf"larger than {len(content) - 1:,} bytes"):
+            read_bytes(path, max_bytes=len(content) - 1)
+        assert sha256(path) == hashlib.sha256(content).hexdigest()
+    with pytest.raises(OSError, match="it is a device"):
+        read_bytes(Path("/dev/zero"), max_bytes=4)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(os.path.relpath(tmp_path / "socket"))
+        with pytest.raises(OSError, match="it is a socket"):
+            read_bytes(tmp_path / "socket", max_bytes=4)
 
 
 def test_text_is_utf_8_without_its_byte_order_mark(tmp_path: Path) -> None:
@@ -101,6 +113,11 @@ def test_an_unfinished_last_line_is_ended_before_another_is_appended(tmp_path: P
         torn.write("tw")
     append_line(file, "three ä")
     assert file.read_text(encoding="utf-8") == "one\ntw\nthree ä\n"
+    # Only whole objects are read back.
+    assert read_json_lines(tmp_path / "none") == []
+    for line in ('{"a": 1}', "[2]", '{"b":', "[" * 100_000, '{"c": null}'):
+        append_line(file, line)
+    assert read_json_lines(file) == [{"a": 1}, {"c": None}]
 
 
 def fill(folder: Path) -> None:
@@ -112,7 +129,8 @@ def fill(folder: Path) -> None:
 def folder(tmp_path: Path) -> Path:
     """A folder with a file, which is to be replaced."""
     folder = tmp_path / "runs" / "folder"
-    folder.mkdir(parents=True)
+    make_folder(folder)
+    make_folder(folder)  # It may be there.
     (folder / "old").write_text("old")
     return folder
 

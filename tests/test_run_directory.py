@@ -44,6 +44,17 @@ def test_a_missing_run_is_explained_by_what_is_there(tmp_path: Path) -> None:
     for path in (tmp_path / "c", tmp_path):
         with pytest.raises(RunError, match=rf"no run in {path}:.*near it: {tmp_path}/a, {tmp_path}/b\."):
             RunDirectory(path).require()
+    # The ten of the most similar names, also in runs/.
+    for number in range(11):
+        make_run(tmp_path / "x" / "runs" / f"{number:x}-run")
+    near = ", ".join(f"{tmp_path}/x/runs/{number}-run" for number in "7012345689")
+    with pytest.raises(RunError, match=rf"near it: {near}\.$"):
+        RunDirectory(tmp_path / "x" / "7-rum").require()
+
+
+def test_the_command_that_adapts_a_run_is_quoted() -> None:
+    command = as_run("runs/my run").adapt_command("my data.en,b")
+    assert command == "mt init --init-from 'runs/my run' --data 'my data.en,b'"
 
 
 def test_its_lock_can_be_taken_once(tmp_path: Path) -> None:
@@ -51,8 +62,11 @@ def test_its_lock_can_be_taken_once(tmp_path: Path) -> None:
     assert not run.path.exists()
     holder = f"process {os.getpid()} on {re.escape(socket.gethostname())}"
     for _ in range(2):
-        with run.lock(), pytest.raises(RunError, match=f"in use by {holder}.*--run"):
-            run.lock().__enter__()
+        assert run.lock_owner() is None
+        with run.lock():
+            assert re.fullmatch(holder, run.lock_owner() or "")
+            with pytest.raises(RunError, match=f"in use by {holder}.*--run"):
+                run.lock().__enter__()
         with pytest.raises(KeyboardInterrupt), run.lock():
             raise KeyboardInterrupt
         assert run.lock_file.read_text() == ""
@@ -71,6 +85,7 @@ def test_another_process_is_named_and_a_killed_one_does_not_block(tmp_path: Path
         process.send_signal(signal.SIGKILL)
         process.wait()
     assert str(process.pid) in run.lock_file.read_text()
+    assert run.lock_owner() is None
     for name in (".corpus.json.partial-0000beef", ".notes"):
         (run.path / name).write_text("{")
     with run.lock():
@@ -119,3 +134,4 @@ def test_the_newest_run_is_the_one_whose_checkpoint_is_newest(tmp_path: Path) ->
     make_run(tmp_path / "d")  # It is the last that was made, but it has nothing to translate with.
     make_run(tmp_path / ".e", checkpoint_time=4_000)
     assert newest_run(tmp_path) == newest
+    assert newest_run(tmp_path, with_checkpoint=False).name == "d"
