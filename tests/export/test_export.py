@@ -70,6 +70,28 @@ def check(loaded: LoadedModel, name: str, pairs: Pairs, folder: Path, number: in
     greedy, beam = export(loaded, library_of(name), pairs, folder, number)
     assert greedy.num_same == greedy.num_sentences
     assert beam.num_same >= (beam.num_sentences - 1 if name == "ctranslate2" else 1)
+    card = (folder / "README.md").read_text()
+    for each in (greedy, beam):
+        bleu = f"{each.our_bleu:.2f} | {each.their_bleu:.2f} ({each.their_bleu - each.our_bleu:+.2f})"
+        assert f"| {each.strategy} | {each.num_sentences} | {each.num_same} | {bleu} |" in card
+    most = f"It reads and writes at most {loaded.config.data.max_length} tokens."
+    assert rf"to {name} in float32 from checkpoint step\_0000001 of the run tiny. {most}" in card
+    loses_copies = loaded.config.copies_words and name == "transformers"
+    assert ("Not in this folder: copying of unknown words" in card) == loses_copies
+
+
+def test_sentences_that_mt_alone_would_split_are_not_compared(
+    make_loaded: MakeLoaded, pairs: Pairs, tmp_path: Path
+) -> None:
+    loaded, library = make_loaded(), library_of("ctranslate2")
+    word = pairs[0][0].split()[0]
+    # Of at most 20 tokens, one is EOS.
+    lengths = ([5, 19, 20, 40], [20, 40])
+    both, too_long = ([" ".join([word] * length) for length in each] for each in lengths)
+    agreements = export(loaded, library, (both, both), tmp_path / "out")
+    assert {each.num_sentences for each in agreements} == {2}
+    with pytest.raises(EngineError, match="no validation sentences to verify the export with"):
+        export(loaded, library, (too_long, too_long), tmp_path / "other")
 
 
 def test_what_only_the_source_has_gets_no_probability(

@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile
@@ -123,6 +123,17 @@ def make_original(folder: Path, pieces: dict[str, Path], seed: int = 1, **shape:
     return Original(folder, model, transformers.MarianTokenizer.from_pretrained(folder))
 
 
+@pytest.fixture(scope="module")
+def published(pieces: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Original:
+    return make_original(tmp_path_factory.mktemp("published") / "original", pieces)
+
+
+@pytest.fixture
+def original(published: Original, tmp_path: Path) -> Original:
+    """One that may be changed."""
+    return replace(published, folder=Path(shutil.copytree(published.folder, tmp_path / "original")))
+
+
 def imported(original: Original, run: Path, src: str | None = None, tgt: str | None = None) -> LoadedModel:
     from mt.export.marian import import_marian
 
@@ -136,6 +147,10 @@ def test_logits_and_tokens_are_those_of_transformers(
 ) -> None:
     original = make_original(tmp_path / "original", pieces, **SHAPES[shape])
     loaded = imported(original, tmp_path / "run")
+    theirs, config = original.model.config, loaded.config
+    assert (config.data.src, config.data.tgt, config.data.max_length) == ("xx", "yy", 40)
+    assert (config.tokenizer.kind, config.tokenizer.shared) == ("imported", shape != "separate vocabularies")
+    assert (config.model.dropout, config.model.d_ff) == (theirs.dropout, theirs.encoder_ffn_dim)
     entry_of = {number: entry for entry, number in original.tokenizer.encoder.items()}
     for text in [*sentences(0, 500), *sentences(1, 480), *ODD]:
         tokens = loaded.src_tokenizer.tokens([*loaded.src_tokenizer.encode(text), EOS_ID])
@@ -201,14 +216,20 @@ def test_an_imported_run_is_adapted_exported_and_imported_again(
     assert not any(name.startswith("encoder.") for name in changed)
     pairs = list(zip(sentences(0, 30), sentences(1, 30), strict=True))
     export_model(adapted, "adapted", pairs, tmp_path / "exported", LIBRARY)
-    again = imported(Original(tmp_path / "exported", None, None), tmp_path / "again", "xx", "yy")
+    exported = Original(tmp_path / "exported", None, None)
+    for only in ("src", "tgt"):
+        with pytest.raises(DataError, match="--src and --tgt"):
+            imported(exported, tmp_path / "again", **{only: "xx"})
+    again = imported(exported, tmp_path / "again", "aa", "bb")
+    assert (again.config.data.src, again.config.data.tgt) == ("aa", "bb")
     assert again.src_tokenizer.to_json() == adapted.src_tokenizer.to_json()
     assert again.model.weights().keys() == after.keys()
     assert all(torch.equal(weight, after[name]) for name, weight in again.model.weights().items())
 
 
-def test_the_fast_way_from_the_hub_to_a_translation(pieces: dict[str, Path], tmp_path: Path) -> None:
-    original = make_original(tmp_path / "original", pieces)
+def test_the_fast_way_from_the_hub_to_a_translation(
+    original: Original, published: Original, tmp_path: Path
+) -> None:
     weights = original.model.state_dict()
     (tmp_path / "original" / "model.safetensors").unlink()
     torch.save(weights, tmp_path / "original" / "pytorch_model.bin")
@@ -221,7 +242,7 @@ def test_the_fast_way_from_the_hub_to_a_translation(pieces: dict[str, Path], tmp
         assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
         assert "org/nothing cannot be loaded" in wrong.stderr
     loaded = load_model(RunDirectory(tmp_path / "run"), "best")
-    direct = imported(make_original(tmp_path / "same", pieces), tmp_path / "direct")
+    direct = imported(published, tmp_path / "direct")
     ours = loaded.model.weights()
     assert all(torch.equal(weight, ours[name]) for name, weight in direct.model.weights().items())
 
@@ -265,20 +286,36 @@ def in_a_bomb(folder: Path) -> None:
             compressed.writestr(part, content)
 
 
-def in_rules(start: int, content: bytes) -> Callable[[Path], None]:
-    """Overwrite a part of the compiled rules of normalisation: the size of a trie, the trie, and texts."""
+def in_pieces(change: Callable[[Any], None]) -> Callable[[Path], None]:
+    """Change the SentencePiece model of the source."""
 
     def write(folder: Path) -> None:
         from sentencepiece import sentencepiece_model_pb2
 
         model = sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined]
         model.ParseFromString((folder / "source.spm").read_bytes())
-        rules = bytearray(model.normalizer_spec.precompiled_charsmap)
-        rules[start : start + len(content)] = content
-        model.normalizer_spec.precompiled_charsmap = bytes(rules)
+        change(model)
         (folder / "source.spm").write_bytes(model.SerializeToString())
 
     return write
+
+
+def with_option(spec: str, name: str, value: int) -> tuple[Callable[[Path], None], str]:
+    def change(model: Any) -> None:
+        setattr(getattr(model, spec), name, value)
+
+    return in_pieces(change), "only unigram models without special options can"
+
+
+def in_rules(start: int, content: bytes) -> Callable[[Path], None]:
+    """Overwrite a part of the compiled rules of normalisation: the size of a trie, the trie, and texts."""
+
+    def change(model: Any) -> None:
+        rules = bytearray(model.normalizer_spec.precompiled_charsmap)
+        rules[start : start + len(content)] = content
+        model.normalizer_spec.precompiled_charsmap = bytes(rules)
+
+    return in_pieces(change)
 
 
 FC1 = "model.encoder.layers.0.fc1.weight"
@@ -324,6 +361,12 @@ WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda folder: (folder / "vocab.json").write_text(json.dumps({str(n): n for n in range(10**6)})),
         "vocab.json: it is larger than|vocab.json has entries of",
     ),
+    "BPE": with_option("trainer_spec", "model_type", 2),
+    "bytes": with_option("trainer_spec", "byte_fallback", 1),
+    "spaces behind words": with_option("trainer_spec", "treat_whitespace_as_suffix", 1),
+    "spaces that count": with_option("normalizer_spec", "remove_extra_whitespaces", 0),
+    "no first space": with_option("normalizer_spec", "add_dummy_prefix", 0),
+    "a piece of a user": (in_pieces(lambda model: setattr(model.pieces[9], "type", 4)), "only unigram"),
     "rules of another size": (in_rules(0, b"\xff" * 4), "source.spm cannot be used"),
     "damaged rules": (in_rules(4, NOISE), "source.spm cannot be used"),
     "rules that are damaged for few characters": (in_rules(144_000, NOISE), "source.spm cannot be used"),
@@ -331,9 +374,8 @@ WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_cannot_be_imported_is_named(name: str, pieces: dict[str, Path], tmp_path: Path) -> None:
+def test_what_cannot_be_imported_is_named(name: str, original: Original, tmp_path: Path) -> None:
     change, message = WRONG[name]
-    original = make_original(tmp_path / "original", pieces)
     change(original.folder)
     with pytest.raises(DataError, match=message):
         imported(original, tmp_path / "run")
@@ -341,9 +383,9 @@ def test_what_cannot_be_imported_is_named(name: str, pieces: dict[str, Path], tm
 
 
 def test_of_two_imports_at_once_one_wins(
-    pieces: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    original: Original, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original, save = make_original(tmp_path / "original", pieces), CheckpointStore.save
+    save = CheckpointStore.save
 
     def save_when_another_has_ended(*arguments: Any, **options: Any) -> Any:
         monkeypatch.undo()
@@ -356,8 +398,7 @@ def test_of_two_imports_at_once_one_wins(
     assert {path.name for path in tmp_path.iterdir()} == {"original", "run"}
 
 
-def test_an_imported_run_is_not_replaced_nor_continued(pieces: dict[str, Path], tmp_path: Path) -> None:
-    original = make_original(tmp_path / "original", pieces)
+def test_an_imported_run_is_not_replaced_nor_continued(original: Original, tmp_path: Path) -> None:
     imported(original, tmp_path / "run")
     with pytest.raises(RunError, match="exists: name another run"):
         imported(original, tmp_path / "run")
