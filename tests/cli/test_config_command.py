@@ -6,12 +6,12 @@ import pytest
 import yaml
 
 from mt.config.config import Config
-from tests.fixture_types import Call
+from tests.fixture_types import Call, Refuse
 
 
-def test_every_option_is_listed_with_its_default_and_documentation(call: Call) -> None:
-    code, out, err = call("config")
-    assert (code, err) == (0, "")
+def test_every_option_is_listed_with_its_default_and_documentation(succeed: Call) -> None:
+    _, out, err = succeed("config")
+    assert err == ""
     listed = yaml.safe_load(out)
     assert list(listed) == list(Config.model_fields)
     text = " ".join(line.strip(" #") for line in out.splitlines())
@@ -26,23 +26,24 @@ def test_every_option_is_listed_with_its_default_and_documentation(call: Call) -
     assert "A whole number of at least 1 or null." in text
 
 
-def test_a_section_or_an_option_alone(call: Call) -> None:
-    assert list(yaml.safe_load(call("config", "schedule")[1])) == ["schedule"]
-    for name in ("schedule.learning_rate", "learning_rate"):
-        assert yaml.safe_load(call("config", name)[1]) == {"schedule": {"learning_rate": 0.001}}
-    assert list(yaml.safe_load(call("config", "every_steps")[1])) == ["validation", "checkpoint"]
-
-
 @pytest.mark.parametrize(
-    ("words", "option"),
-    [("early stopping", "validation.patience"), ("accumulation", "training.num_micro_batches")],
+    ("words", "options"),
+    [
+        ("schedule.learning_rate", {"schedule": ["learning_rate"]}),
+        ("learning_rate", {"schedule": ["learning_rate"]}),
+        ("every_steps", {"validation": ["every_steps"], "checkpoint": ["every_steps"]}),
+        # Words are looked for in names elsewhere and in descriptions.
+        ("early stopping", {"validation": ["patience"]}),
+        ("accumulation", {"training": ["num_micro_batches"]}),
+    ],
 )
-def test_words_are_looked_for_in_names_elsewhere_and_in_descriptions(
-    words: str, option: str, call: Call
+def test_options_are_found_by_name_and_by_words(
+    words: str, options: dict[str, list[str]], succeed: Call
 ) -> None:
-    section, key = option.split(".")
     for arguments in ([words], words.split()):
-        assert list(yaml.safe_load(call("config", *arguments)[1])[section]) == [key]
+        found = yaml.safe_load(succeed("config", *arguments).out)
+        assert {section: list(found[section]) for section in options} == options
+    assert list(yaml.safe_load(succeed("config", "schedule").out)) == ["schedule"]
 
 
 @pytest.mark.parametrize(
@@ -55,8 +56,7 @@ def test_words_are_looked_for_in_names_elsewhere_and_in_descriptions(
         ("data.path.lr", "data.path?"),
     ],
 )
-def test_an_unknown_name_is_answered_with_what_is_meant(name: str, meant: str, call: Call) -> None:
-    code, out, err = call("config", name)
-    assert (code, out) == (2, "")
-    assert err.startswith(f"mt: unknown key '{name}'.")
-    assert meant in err
+def test_an_unknown_name_is_answered_with_what_is_meant(name: str, meant: str, refuse: Refuse) -> None:
+    sentence = refuse("config", name)
+    assert sentence.startswith(f"mt: unknown key '{name}'.")
+    assert meant in sentence

@@ -1,3 +1,5 @@
+"""`mt init` as a shell would call it: the config that it writes, and what it refuses in its own words."""
+
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -7,14 +9,16 @@ import pytest
 from mt.config.load import load_config
 from mt.data.corpus import load_split
 from mt.run_directory import RunDirectory
-from tests.fixture_types import Call
+from tests.fixture_types import Call, Refuse
 
 pytestmark = pytest.mark.usefixtures("steps_of_a_tenth_of_a_second")
+SIDES = ("--src", "en", "--tgt", "de")
 
 
-def test_a_config_is_written_and_can_be_loaded(call: Call, tiny_corpus: Path) -> None:
-    code, out, err = call("init", "--data", tiny_corpus, "--src", "en", "--tgt", "de")
-    assert (code, out) == (0, "")
+def test_a_config_is_written_and_can_be_loaded(succeed: Call, refuse: Refuse, tiny_corpus: Path) -> None:
+    init = ("init", "--data", tiny_corpus)
+    _, out, err = succeed(*init, *SIDES)
+    assert out == ""
     summary = err.splitlines()[-8:-1]
     names = "passes steps model unknown warning warning warning"
     assert [line.split()[0] for line in summary] == names.split()
@@ -22,11 +26,17 @@ def test_a_config_is_written_and_can_be_loaded(call: Call, tiny_corpus: Path) ->
     config = load_config(Path("en-de.yaml"))
     assert (config.data.path, config.data.src, config.data.tgt) == (str(tiny_corpus), "en", "de")
     assert [path.name for path in Path().iterdir()] == ["en-de.yaml"]
-    assert call("init", "--data", tiny_corpus, "--src", "de", "--tgt", "en", "-o", "other.yaml")[0] == 0
-    assert load_config(Path("other.yaml")).data.src == "de"
     # The suggestion can be pasted into a shell.
-    _, _, err = call("init", "--data", tiny_corpus, "--src", "en", "--tgt", "de", "-o", "my own.yaml")
+    err = succeed(*init, "--src", "de", "--tgt", "en", "--minutes", "2", "-o", "my own.yaml").err
     assert err.endswith("mt train --config 'my own.yaml'\n")
+    other = load_config(Path("my own.yaml"))
+    assert (other.data.src, other.data.tgt) == ("de", "en")
+    # At ten steps a second, less six seconds for the start, and a validation of a second.
+    assert 0.9 * 1130 < (other.training.max_steps or 0) <= 1130
+    before = Path("en-de.yaml").read_text()
+    assert "en-de.yaml exists already. Choose another file with --output" in refuse(*init, *SIDES)
+    assert Path("en-de.yaml").read_text() == before
+    assert "nowhere/a.yaml cannot be written" in refuse(*init, *SIDES, "-o", "nowhere/a.yaml")
 
 
 @pytest.mark.parametrize(
@@ -40,35 +50,17 @@ def test_a_config_is_written_and_can_be_loaded(call: Call, tiny_corpus: Path) ->
     ],
 )
 def test_a_table_as_people_have_it(
-    call: Call, tmp_path: Path, name: str, header: str, row: str, options: tuple[str, ...]
+    succeed: Call, tmp_path: Path, name: str, header: str, row: str, options: tuple[str, ...]
 ) -> None:
     corpus = tmp_path / name
     corpus.write_text(header + "".join(row.format(i, i) + "\n" for i in range(300)), encoding="utf-8")
-    code, _, err = call("init", "--data", corpus, "--src", "en", "--tgt", "de", *options, "-o", "c.yaml")
-    assert code == 0, err
+    succeed("init", "--data", corpus, *SIDES, *options, "-o", "c.yaml")
     text = Path("c.yaml").read_text(encoding="utf-8")
     # The words of both sides are told apart by these two.
     data = load_config(Path("c.yaml")).data
     assert load_split(data, "test")[0]["src"].startswith("line")
     assert load_split(data, "test")[0]["tgt"].startswith("Zeile")
     assert ("columns:" in text, "delimiter:" in text) == ("--columns" in options, "--delimiter" in options)
-
-
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        (("--minutes", "0"), "--minutes"),
-        (("--minutes", "1e308"), "--minutes"),
-        (("--columns", "english"), "--columns must be two columns"),
-    ],
-)
-def test_a_budget_that_cannot_be_used(
-    options: tuple[str, ...], named: str, call: Call, tiny_corpus: Path
-) -> None:
-    code, out, err = call("init", "--data", tiny_corpus, "--src", "en", "--tgt", "de", *options)
-    assert (code, out) == (2, "")
-    assert named in err
-    assert not Path("en-de.yaml").exists()
 
 
 @pytest.mark.parametrize(
@@ -81,46 +73,53 @@ def test_a_budget_that_cannot_be_used(
         ("--data c.csv --src en --tgt de --columns a,b", "no column 'a', which --columns names"),
         ("--data c.jsonl --src en --tgt de", "Set --columns text.en,text.de."),
         ("--data c.txt --src en --tgt de", "as --data SOURCE.txt,TARGET.txt, or set --delimiter"),
+        ("--data c.txt --src en --tgt de --minutes 0", "--minutes"),
+        ("--data c.txt --src en --tgt de --minutes 1e308", "--minutes"),
+        ("--data c.txt --src en --tgt de --columns english", "--columns must be two columns"),
     ],
 )
-def test_mistakes_are_explained_in_options_of_the_command(arguments: str, says: str, call: Call) -> None:
+def test_mistakes_are_explained_in_options_of_the_command(arguments: str, says: str, refuse: Refuse) -> None:
     Path("c.csv").write_text("english,german\n")
     Path("c.jsonl").write_text('{"text": {"en": "a dog", "de": "ein Hund"}}\n')
     Path("c.txt").write_text("a dog\n")
-    code, _, err = call("init", *arguments.split())
-    assert code == 2
-    assert says in err
-    assert "data." not in err
+    sentence = refuse("init", *arguments.split())
+    assert says in sentence
+    assert "data." not in sentence
+    assert not Path("en-de.yaml").exists()
 
 
-def test_a_config_names_the_schema_of_the_current_folder(call: Call, tiny_corpus: Path) -> None:
+def test_a_config_names_the_schema_of_the_current_folder(succeed: Call, tiny_corpus: Path) -> None:
     def first_line(output: str) -> str:
-        assert call("init", "--data", tiny_corpus, "--src", "en", "--tgt", "de", "-o", output)[0] == 0
+        succeed("init", "--data", tiny_corpus, *SIDES, "-o", output)
         load_config(Path(output))
         return Path(output).read_text(encoding="utf-8").split("\n")[0]
 
     assert "$schema" not in first_line("without.yaml")
-    Path("mt.schema.json").write_text(call("schema")[1])
+    Path("mt.schema.json").write_text(succeed("schema").out)
     assert first_line("beside.yaml") == "# yaml-language-server: $schema=mt.schema.json"
     Path("configs/mine").mkdir(parents=True)
     assert first_line("configs/mine/below.yaml") == "# yaml-language-server: $schema=../../mt.schema.json"
 
 
 def test_a_run_to_begin_from_gives_its_own_corpus_or_the_languages_of_another(
-    call: Call, trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
+    succeed: Call, trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = trained.config_file.read_text()
     trained.config_file.write_text(text.replace("num_train_pairs: null", "num_train_pairs: 100"))
     asked: list[Any] = []
 
-    def propose(origin: object, data: object, minutes: object) -> SimpleNamespace:
-        asked.append(data)
+    def propose(origin: Any, data: Any, minutes: object) -> SimpleNamespace:
+        asked.append((origin.run, origin.checkpoint, data.num_train_pairs, data.src, data.tgt, minutes))
         return SimpleNamespace(yaml="", summary=[])
 
     monkeypatch.setattr("mt.preflight.adapt.propose_adaptation", propose)
-    assert call("init", "--init-from", trained.path, "-o", "further.yaml")[0] == 0
-    assert call("init", "--init-from", trained.path, "-o", "other.yaml", "--data", "builtin:primer")[0] == 0
-    assert [(data.num_train_pairs, data.src, data.tgt) for data in asked] == [
-        (100, "en", "de"),
-        (None, "en", "de"),
+    for options in (
+        ("--init-from", "tiny"),
+        ("--init-from", "tiny@latest", "-o", "other.yaml", "--data", "builtin:primer", "--minutes", "3"),
+    ):
+        succeed("init", *options)
+    assert asked == [
+        ("runs/tiny", "best", 100, "en", "de", None),
+        ("runs/tiny", "latest", None, "en", "de", 3.0),
     ]
+    assert {path.name for path in Path().glob("*.yaml")} == {"adapted.yaml", "other.yaml"}

@@ -36,9 +36,12 @@ def score(call: Call, trained: RunDirectory) -> Call:
 @pytest.mark.usefixtures("scored_as_in_search")
 def test_the_n_best_of_a_search_are_scored_as_it_scored_them(call: Call, score: Call) -> None:
     lines = ["the dog sees milk.", "Anna buys two red apples."]
-    code, out, _ = call("translate", "--beam", "4", "--n-best", "3", "--precision", "float32", *lines)
-    assert code == 0
-    rows = [line.split("\t") for line in out.splitlines()]
+    mean = ("--length-normalization", "mean", "--length-penalty", "0.5")
+    beam = ("translate", "--beam", "4", "--n-best", "3", "--precision", "float32")
+    rows, of_mean = (
+        [line.split("\t") for line in call(*beam, *options, *lines).out.splitlines()]
+        for options in ((), mean)
+    )
     assert [row[0] for row in rows] == ["1"] * 3 + ["2"] * 3
     assert [row[3] for row in rows][::3] == ["der Hund sieht Milch.", "Anna kauft zwei rote Äpfel."]
     code, out, err = score("".join(f"{lines[int(row[0]) - 1]}\t{row[3]}\n" for row in rows))
@@ -49,12 +52,18 @@ def test_the_n_best_of_a_search_are_scored_as_it_scored_them(call: Call, score: 
         assert float(log_prob) == pytest.approx(float(row[2]), abs=2e-4)
         assert float(perplexity) == pytest.approx(math.exp(-float(row[2]) / int(length)), abs=2e-2)
         assert unknown == "0"
+        # As Wu et al. (2016) normalise it.
+        assert float(row[1]) == pytest.approx(6 * float(row[2]) / (5 + int(length)), abs=2e-4)
         total, num_tokens = total + float(log_prob), num_tokens + int(length)
     summary = re.search(
-        rf"6 translations, {num_tokens} tokens, 0 of them unknown: log-probability (\S+),", err
+        rf"6 translations, {num_tokens} tokens, 0 of them unknown: log-probability (\S+), perplexity (\S+)\n",
+        err,
     )
     assert summary
     assert float(summary[1]) == pytest.approx(total, abs=1e-3)
+    assert float(summary[2]) == pytest.approx(math.exp(-total / num_tokens), abs=1e-3)
+    # Of "der Hund sieht Milch." and EOS.
+    assert float(of_mean[0][1]) == pytest.approx(float(of_mean[0][2]) / 6**0.5, abs=2e-4)
 
 
 def test_unknown_words_are_counted(score: Call) -> None:
