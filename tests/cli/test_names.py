@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mt.run_directory import RunDirectory
-from tests.fixture_types import Call
+from tests.fixture_types import Call, Refuse
 
 
 @pytest.fixture
@@ -32,18 +32,24 @@ def runs(trained: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> Path:
         "init --init-from lr-0.01@latest --minutes 1 --output more.yaml",
     ],
 )
-def test_a_name_stands_for_the_run_of_that_name(command: str, call: Call) -> None:
-    code, _, err = call(*command.split())
-    assert code == 0, err
+def test_a_name_stands_for_the_run_of_that_name(command: str, succeed: Call) -> None:
+    succeed(*command.split())
 
 
 @pytest.mark.parametrize(
     "command",
-    ["translate --run lr-001 Anna", "runs lr-001", "compare tiny lr-001", "init --init-from lr-001"],
+    [
+        "translate --run lr-001 Anna",
+        "translate --run tiny --ensemble lr-001 Anna",
+        "score --run tiny --ensemble lr-001",
+        "runs lr-001",
+        "compare tiny lr-001",
+        "init --init-from lr-001",
+    ],
 )
-def test_a_misspelt_name_gets_its_neighbours(command: str, runs: Path, call: Call) -> None:
-    code, _, err = call(*command.split())
-    assert (code, "Runs near it: runs/lr-0.01, runs/tiny." in err) == (2, True), err
+@pytest.mark.usefixtures("runs")
+def test_a_misspelt_name_gets_its_neighbours(command: str, refuse: Refuse) -> None:
+    assert refuse(*command.split()).endswith("Runs near it: runs/lr-0.01, runs/tiny.")
 
 
 def test_a_path_comes_before_a_name(runs: Path, call: Call) -> None:
@@ -52,7 +58,9 @@ def test_a_path_comes_before_a_name(runs: Path, call: Call) -> None:
     assert call("translate", "--run", "tiny", "Anna")[0] == 2
 
 
-def test_show_describes_a_run_in_its_first_minutes(runs: Path, call: Call) -> None:
+def test_the_newest_run_is_that_with_a_checkpoint_but_show_describes_one_in_its_first_minutes(
+    runs: Path, call: Call
+) -> None:
     begun = runs / "begun"
     begun.mkdir()
     shutil.copy(runs / "tiny" / "config.yaml", begun)

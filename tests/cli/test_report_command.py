@@ -14,11 +14,13 @@ from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
 from tests.fixture_types import Call
 
+REPORT = ("report", "--device", "cpu")
+
 
 def test_the_sentences_shown_are_of_the_validation_split_and_as_the_model_translates_them(
-    trained: RunDirectory, call: Call
+    trained: RunDirectory, succeed: Call
 ) -> None:
-    assert call("report", "--device", "cpu", "--out", "report.html")[0] == 0
+    assert succeed(*REPORT, "--out", "report.html").out == ""
     text = Path("report.html").read_text(encoding="utf-8")
     samples = re.findall(
         r'<dl class="sample"><dt>source</dt><dd>(.*?)</dd>\s*<dt>translation</dt><dd>(.*?)</dd>', text
@@ -30,8 +32,25 @@ def test_the_sentences_shown_are_of_the_validation_split_and_as_the_model_transl
         assert unescape(source) in validation["src"]
         [expected] = translator.translate([unescape(source)])
         assert unescape(translation) == expected
-    assert 'class="mt-attention"' in text
+    assert "From 12 of the 12 sentences of" in text
     assert "Left out" not in text
+    data = re.search(
+        r'class="mt-attention".*?<script type="application/json">(.*?)</script>', text, re.DOTALL
+    )
+    assert data
+    maps = [(each["source"], each["target"]) for each in json.loads(data[1])["sentences"]]
+    # Of three of them; the worst comes first.
+    assert maps[0] == samples[0]
+    assert len({*maps} & {*samples}) == 3
+
+
+def test_a_card_of_few_sentences_or_none(trained: RunDirectory, succeed: Call) -> None:
+    for number in (4, 0):
+        _, card, warnings = succeed(*REPORT, "--format", "md", "--sentences", str(number))
+        assert card.startswith("---\n")
+        assert ("From 4 of the 12 sentences of" in card) == (number == 4)
+        assert ("left out" not in card, warnings) == (True, "run: runs/tiny\n")
+        assert "<script" not in card
 
 
 @pytest.mark.parametrize(
@@ -39,7 +58,7 @@ def test_the_sentences_shown_are_of_the_validation_split_and_as_the_model_transl
     [("corpus", "/?gone"), ("checkpoints", "has no checkpoint"), ("split", "validation .* has changed")],
 )
 def test_what_cannot_be_translated_is_left_out_with_a_warning(
-    gone: str, reason: str, trained: RunDirectory, call: Call
+    gone: str, reason: str, trained: RunDirectory, succeed: Call
 ) -> None:
     if gone == "checkpoints":
         shutil.rmtree(trained.checkpoints_dir)
@@ -50,8 +69,7 @@ def test_what_cannot_be_translated_is_left_out_with_a_warning(
     else:
         config = re.sub(r"^  path: .*corpus.*$", "  path: /gone", trained.config_file.read_text(), flags=re.M)
         trained.config_file.write_text(config)
-    code, page, warnings = call("report", "--device", "cpu", "--run", trained.path)
-    assert code == 0
+    _, page, warnings = succeed(*REPORT, "--run", trained.path)
     assert re.search(f"Translations and attention are left out: .*{reason}", page)
     assert re.search(f"^warning: .* left out: .*{reason}", warnings, re.MULTILINE)
     assert "<svg" in page

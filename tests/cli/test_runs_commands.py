@@ -1,19 +1,17 @@
-"""`mt runs`, `mt show` and `mt report` as a user calls them."""
+"""`mt runs` and `mt show` as a user calls them."""
 
 import json
 import logging
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from statistics import median
 
 import pytest
 
 from mt.run_directory import RunDirectory
-from tests.fixture_types import MakeConfig
+from tests.fixture_types import Call, MakeConfig, TrainUntil
 
-Call = Callable[..., Any]
 GOLDEN = Path(__file__).parent.parent / "golden"
 TITLE = "\x1b]0;owned\x07"
 
@@ -26,30 +24,28 @@ def two_runs() -> None:
 
 
 @pytest.mark.usefixtures("two_runs")
-def test_all_runs_are_listed_with_state_step_and_score(call: Call) -> None:
-    code, out, err = call("runs")
-    assert (code, err) == (0, "")
-    head, done, half, *_ = out.splitlines()
-    assert re.split(r"  +", head)[:5] == ["name", "state", "step", "best BLEU", "test BLEU"]
-    assert re.split(r"  +", done)[:5] == ["done", "finished", "600", "100.00", "-"]
-    assert re.split(r"  +", half)[:3] == ["half", "stopped", "605"]
-
-
-@pytest.mark.usefixtures("two_runs")
-def test_runs_that_are_named_are_compared(call: Call) -> None:
-    out = call("runs", "runs/done", "runs/half").out
-    head, done, half, *_ = (re.split(r"  +", line) for line in out.splitlines())
-    assert (done[0], half[0]) == ("runs/done", "runs/half")
-    column = head.index("ema_decay")
-    assert (done[column], half[column]) == ("null", "0.9")
-    assert "d_model" not in head
+def test_all_runs_or_those_that_are_named_are_listed_with_their_figures(succeed: Call) -> None:
+    metrics = map(json.loads, Path("runs/done/metrics.jsonl").read_text().splitlines())
+    speed = median([line["tokens_per_second"] for line in metrics if line["kind"] == "train"][-20:])
+    for paths, prefix in ((), ""), (("runs/done", "runs/half"), "runs/"):
+        _, out, err = succeed("runs", *paths)
+        assert err == ""
+        head, done, half = (re.split(r"  +", line) for line in out.splitlines())
+        assert head[:5] == ["name", "state", "step", "best BLEU", "test BLEU"]
+        assert done[:5] == [f"{prefix}done", "finished", "600", "100.00", "-"]
+        assert half[:3] == [f"{prefix}half", "stopped", "605"]
+        column = head.index("ema_decay")
+        assert (done[column], half[column]) == ("null", "0.9")
+        assert "d_model" not in head
+        assert head[-3:] == ["epochs", "tokens", "tokens/s"]
+        assert done[-3:] == ["200", "82.8k", f"{speed:,.0f}"]
 
 
 def test_a_sweep_shows_its_option_its_test_scores_and_the_mean_over_seeds(
-    call: Call, trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
+    call: Call, succeed: Call, trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Copies of a run, as if each had been trained with its config."""
-    assert call("evaluate", "--run", trained.path, "--scores-only").code == 0
+    succeed("evaluate", "--run", trained.path, "--scores-only")
     config = trained.config_file.read_text()
     for name, rate, seed in (("a", "0.01", 1), ("b", "0.02", 1), ("c", "0.02", 2)):
         shutil.copytree(trained.path, f"sweep/{name}")
@@ -69,9 +65,15 @@ def test_a_sweep_shows_its_option_its_test_scores_and_the_mean_over_seeds(
     assert float(bleu) > 0
     assert rows[-1].startswith("2 seeds (sweep/b, sweep/c): best BLEU ")
     assert rows[-1].endswith(f"test BLEU {float(bleu) + 1:.2f} ± 1.41")
-    for column in ("learning_rate", "schedule.learning_rate"):
-        first, *_ = call("runs", "sweep", "--sort", column).out.splitlines()[1:]
-        assert first.startswith("sweep/b")
+    for column, order in (
+        ("learning_rate", "bca"),
+        ("schedule.learning_rate", "bca"),
+        ("test BLEU", "cab"),
+        ("best bleu", "abc"),
+        ("name", "abc"),
+    ):
+        rows = succeed("runs", "sweep", "--sort", column).out.splitlines()[1:4]
+        assert [row[len("sweep/")] for row in rows] == [*order]
     assert "only name" in call("runs", "sweep", "--sort", "colour").err
     monkeypatch.setenv("COLUMNS", "50")
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
@@ -88,19 +90,8 @@ def test_a_damaged_run_is_named_and_does_not_keep_the_others_from_being_listed(c
     assert re.search(r"^done +finished", out, re.MULTILINE)
 
 
-@pytest.mark.parametrize(
-    "command", [("runs",), ("runs", "here"), ("show", "here"), ("report", "--run", "here")]
-)
-def test_without_a_run_one_sentence_says_so(call: Call, command: tuple[str, ...]) -> None:
-    Path("here").mkdir()
-    code, out, err = call(*command)
-    assert (code, out) == (2, "")
-    assert "mt init" in err
-    assert "Traceback" not in err
-
-
 def test_a_story_tells_of_corpus_resuming_killing_and_evaluations(
-    call: Call, train_until: Callable[..., Any], make_config: MakeConfig, caplog: pytest.LogCaptureFixture
+    succeed: Call, train_until: TrainUntil, make_config: MakeConfig, caplog: pytest.LogCaptureFixture
 ) -> None:
     # As `mt train` logs.
     caplog.set_level(logging.INFO, logger="mt")
@@ -109,9 +100,9 @@ def test_a_story_tells_of_corpus_resuming_killing_and_evaluations(
     train_until(config, path, step=5, crash=True)
     train_until(config, path, step=7)
     train_until(config, path)
-    assert call("evaluate", "--scores-only", "--device", "cpu").code == 0
-    code, out, err = call("show")
-    assert (code, err) == (0, "")
+    succeed("evaluate", "--scores-only", "--device", "cpu")
+    _, out, err = succeed("show")
+    assert err == ""
     corpus = json.loads(RunDirectory(path).corpus_file.read_text())
     too_long = corpus["dropped_in_training"]["too long"]
     assert too_long > 0

@@ -1,5 +1,7 @@
 """`mt serve` as a shell would call it: what it refuses, and what it serves. How it serves: tests/serving."""
 
+import json
+import re
 import shutil
 import socket
 import sys
@@ -10,11 +12,11 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+import mt.serving
 from mt.run_directory import RunDirectory
 from mt.serving import app as service
-from tests.cli.conftest import Ended
+from tests.fixture_types import Call, Ended
 
-Call = Callable[..., Ended]
 Ask = Callable[[TestClient], object]
 
 
@@ -57,6 +59,20 @@ def test_a_token_that_no_header_can_hold_is_refused(content: str, call: Call, tr
     Path("token").write_text(content, encoding="utf-8")
     refused(call("serve", "--run", trained.path, "--token-file", "token"), "token file token", "ASCII")
     refused(call("serve", "--run", trained.path, "--token-file", "none"), "none: No such file")
+
+
+def test_the_log_and_who_may_use_the_service_are_as_they_are_asked_for(
+    succeed: Call, trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services: list[service.Service] = []
+    monkeypatch.setattr(service, "serve", lambda served, listening: services.append(served))
+    serve = ("serve", "--run", trained.path, "--port", "0", "--verbose")
+    assert re.search(r"^\S+ loading .*tiny\n\S+ tiny: engine: torch, ", succeed(*serve).err)
+    more = ("--log-format", "json", "--log-texts", "--allow-origin", "https://a.example")
+    lines = [json.loads(line) for line in succeed(*serve, *more).err.splitlines()]
+    assert (lines[0]["level"], lines[0]["message"]) == ("info", f"loading {trained.path}")
+    assert [each.logs_texts for each in services] == [False, True]
+    assert [list(each.origins) for each in services] == [[], ["https://a.example"]]
 
 
 def test_an_exported_folder_is_served_as_the_run_beside_it(
@@ -123,6 +139,8 @@ def test_who_may_ask(call: Call, trained: RunDirectory, served: Callable[[Ask], 
 def test_a_missing_package_is_named_with_its_extra(
     package: str, call: Call, trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # So that the package has its modules again afterwards.
+    monkeypatch.setattr(mt, "serving", mt.serving)
     for name in [name for name in sys.modules if name.startswith(("mt.serving", f"{package}."))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)

@@ -191,8 +191,14 @@ def test_the_limits_of_the_command_are_those_of_the_service(
     client = TestClient(served[0].app(), headers={"Authorization": "Bearer s3cret"})
     assert "may have 9" in client.post("/translate", json={"text": "a" * 10}).json()["error"]
     monkeypatch.setattr(served[0].runs[0].translator, "n_best", gate)
-    late = client.post("/translate", json={"text": "a"})
-    assert (late.status_code, "longer than 1 seconds" in late.json()["error"]) == (503, True)
+    with ThreadPoolExecutor(1) as other:
+        late = other.submit(client.post, "/translate", json={"text": "a"})
+        assert gate.entered.wait(60)
+        assert client.post("/translate", json={"texts": ["b", "c"]}).status_code == 429
+    assert (late.result().status_code, "longer than 1 seconds" in late.result().json()["error"]) == (
+        503,
+        True,
+    )
 
 
 def test_with_a_token_only_its_holders_get_translations(batched: BatchedTranslator) -> None:
