@@ -96,10 +96,15 @@ def test_a_run_is_chosen_by_its_name_or_its_languages(translator: ModelTranslato
     client = client_of(*runs)
     for chosen, name in (({"run": "other"}, "other"), ({"src": "en"}, "tiny"), ({"tgt": "en"}, "other")):
         assert client.post("/translate", json={"text": "x", **chosen}).json()["run"] == name
-    for chosen in ({}, {"run": "third"}, {"run": "tiny", "src": "de"}):
+    for chosen, problem in (
+        ({}, "several runs match: choose one"),
+        ({"run": "third"}, "there is no such run"),
+        ({"run": "tiny", "src": "de"}, "there is no such run"),
+    ):
         refused = client.post("/translate", json={"text": "x", **chosen})
         assert refused.status_code == 422
-        assert "tiny (en to de), other (de to en)" in refused.json()["error"]
+        assert refused.json()["error"] == f"{problem}. The runs are tiny (en to de), other (de to en)."
+    assert client.post("/translate", json={"text": "x", "tgt": "en"}).json()["src"] == "de"
 
 
 BAD_BODIES = {
@@ -183,6 +188,8 @@ def test_the_limits_of_the_command_are_those_of_the_service(
 ) -> None:
     served: list[Any] = []
     monkeypatch.setattr("mt.serving.app.serve", lambda service, listening: served.append(service))
+    made = Mock(wraps=BatchedTranslator)
+    monkeypatch.setattr("mt.serving.batching.BatchedTranslator", made)
     (tmp_path / "token").write_text("s3cret\n")
     token = ["--token-file", str(tmp_path / "token")]
     limits = ["--timeout", "1", "--max-text", "9", "--max-queue", "2", *token]
@@ -191,14 +198,9 @@ def test_the_limits_of_the_command_are_those_of_the_service(
     client = TestClient(served[0].app(), headers={"Authorization": "Bearer s3cret"})
     assert "may have 9" in client.post("/translate", json={"text": "a" * 10}).json()["error"]
     monkeypatch.setattr(served[0].runs[0].translator, "n_best", gate)
-    with ThreadPoolExecutor(1) as other:
-        late = other.submit(client.post, "/translate", json={"text": "a"})
-        assert gate.entered.wait(60)
-        assert client.post("/translate", json={"texts": ["b", "c"]}).status_code == 429
-    assert (late.result().status_code, "longer than 1 seconds" in late.result().json()["error"]) == (
-        503,
-        True,
-    )
+    late = client.post("/translate", json={"text": "a"})
+    assert (late.status_code, "longer than 1 seconds" in late.json()["error"]) == (503, True)
+    assert made.call_args.kwargs == {"max_waiting": 2}
 
 
 def test_with_a_token_only_its_holders_get_translations(batched: BatchedTranslator) -> None:
@@ -242,14 +244,20 @@ def test_texts_are_in_the_log_only_if_asked_for(
         client_of(batched).post("/translate", json={"text": text, "beam": 0})
     first, second = (record.facts for record in caplog.records if hasattr(record, "facts"))
     assert (first["path"], first["status"], first["run"], first["texts"]) == ("/translate", 200, "tiny", 1)
+    assert (first["client"], first["method"]) == ("testclient", "POST")
     assert (first["unknown"], first["copied"]) == (3, 0)
     assert (second["status"], second["reason"].partition(":")[0]) == (422, "body.beam")
     assert "buys" not in caplog.text
+    with caplog.at_level(logging.INFO, "mt"):
+        client_of(batched, logs_texts=True).post("/translate", json={"text": text})
+    assert r"Anna buys \x1b[31m milk. -> Anna kauft" in caplog.text
+    caplog.clear()
     with caplog.at_level(logging.DEBUG, "mt"):
         client_of(batched).get("/health")
+        client_of(batched).get("/metrics")
         client_of(batched).put("/health")
         # What is asked for every few seconds has a line only if it is refused.
-        assert [record.facts["status"] for record in caplog.records[2:] if hasattr(record, "facts")] == [405]
+        assert [record.facts["status"] for record in caplog.records if hasattr(record, "facts")] == [405]
         client_of(batched, logs_texts=True).post("/translate", json={"text": text})
     assert "Anna buys \\x1b[31m milk. -> " in caplog.text
 
@@ -259,17 +267,21 @@ def test_log_lines_are_for_people_or_for_programs() -> None:
     at, *rest = LogHandler("text").format(record).split(" ")
     assert datetime.fromisoformat(at).tzinfo is not None
     assert " ".join(rest) == "warning: a \\x1b[31m text"
+    plain = logging.LogRecord("mt", logging.INFO, "", 0, "all is well", (), None)
+    assert LogHandler("text").format(plain).partition(" ")[2] == "all is well"
     line = json.loads(LogHandler("json").format(record))
     assert (line["level"], line["message"]) == ("warning", "a \x1b[31m text")
     record.facts = {"status": 200}
     assert json.loads(LogHandler("json").format(record))["status"] == 200
 
 
-def test_metrics_add_up_to_the_requests(client: TestClient) -> None:
-    for _ in range(3):
-        assert client.post("/translate", json={"texts": [SENTENCE, "milk."]}).status_code == 200
-    client.post("/translate", json={"text": SENTENCE, "beam": 0})
-    client.get("/health")
+def test_metrics_add_up_to_the_requests(client: TestClient, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "mt"):
+        for _ in range(3):
+            assert client.post("/translate", json={"texts": [SENTENCE, "milk."]}).status_code == 200
+        client.post("/translate", json={"text": SENTENCE, "beam": 0})
+        client.get("/health")
+    milliseconds = [record.facts["milliseconds"] for record in caplog.records if hasattr(record, "facts")]
     metrics = dict(
         line.rsplit(" ", 1) for line in client.get("/metrics").text.splitlines() if not line.startswith("#")
     )
@@ -279,6 +291,7 @@ def test_metrics_add_up_to_the_requests(client: TestClient) -> None:
         ('mt_batch_texts_sum{run="tiny"}', 6), ('mt_batch_texts_count{run="tiny"}', 3),
     ):  # fmt: skip
         assert float(metrics[name]) == value, name
+    assert float(metrics["mt_request_seconds_sum"]) == pytest.approx(sum(milliseconds) / 1000, abs=1e-3)
 
 
 def test_pages_of_other_sites_may_use_it_if_they_are_allowed(batched: BatchedTranslator) -> None:

@@ -66,13 +66,15 @@ def test_what_waits_with_the_same_settings_is_searched_together(
         for texts, beam in ((["a"] * 5, 1), (["b"] * 5, 1), (["c"], 4), (["d"] * 2, 1), (["e"], 4)):
             answers.append(start(batched.translate(texts, asked(beam))))
         answers.append(start(batched.translate(["f"], asked(4, n_best=2))))
+        # As many characters as a batch may have, and so too many beside others.
+        answers.append(start(batched.translate([64 * 8 * "g"], asked())))
         await asyncio.sleep(0)
-        assert waiting(batched) == 15
+        assert waiting(batched) == 16
         gate.opened.set()
-        assert [len(results) for results in await asyncio.gather(*answers)] == [1, 5, 5, 1, 2, 1, 1]
+        assert [len(results) for results in await asyncio.gather(*answers)] == [1, 5, 5, 1, 2, 1, 1, 1]
 
     asyncio.run(ask())
-    assert ["".join(texts) for texts in gate.searched] == ["Anna", "aaaaabbbbbdd", "ce", "f"]
+    assert ["".join(texts) for texts in gate.searched] == ["Anna", "aaaaabbbbbdd", "ce", "f", 512 * "g"]
 
 
 @pytest.mark.parametrize("engine", ["torch", "ctranslate2"])

@@ -51,6 +51,8 @@ def test_a_signal_ends_it_at_the_next_step_of_a_search(
                     client.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n{sent}".encode())
                 with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=60) as answer:
                     assert json.load(answer)["status"] == "ok"
+                assert answer.headers["Cache-Control"] == "no-store"
+                assert answer.headers["X-Content-Type-Options"] == "nosniff"
                 while "searching in" not in process.stderr.readline():
                     pass
                 process.send_signal(number)
