@@ -82,10 +82,8 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path / "mt"
 
 
-def set_up(
-    checkout: Path, extras: str = "", **environment: str | Path
-) -> tuple[int, list[str], set[str], str]:
-    """The exit code, what python was asked for, the environments that were installed into, and stderr."""
+def set_up(checkout: Path, extras: str = "", **environment: Path) -> tuple[int, list[str], str]:
+    """The exit code, what python was asked for, and stderr."""
     log = checkout.parent / "log"
     log.write_text("")
     outside = {key: value for key, value in os.environ.items() if key not in ("VIRTUAL_ENV", "MT_VENV")}
@@ -97,92 +95,74 @@ def set_up(
         capture_output=True,
         text=True,
     )
-    lines = log.read_text().splitlines()
-    installed = {line.split("/bin/python ")[0] for line in lines if "/bin/python -m pip install" in line}
-    return done.returncode, lines, installed, done.stderr
+    return done.returncode, log.read_text().splitlines(), done.stderr
 
 
-def test_the_hashes_are_checked_and_torch_comes_last_of_the_packages(checkout: Path) -> None:
-    code, log, _, err = set_up(checkout, "[dev]")
-    assert code == 0, err
+def test_setup_installs_what_is_pinned_where_it_is_told_to_and_once(checkout: Path, tmp_path: Path) -> None:
+    def installed_into(extras: str = "", **environment: Path) -> set[str]:
+        code, log, err = set_up(checkout, extras, **environment)
+        assert code == 0, err
+        return {line.split("/bin/python ")[0] for line in log if "/bin/python -m pip install" in line}
+
+    own = checkout / ".venv"
+    # What `python -m venv` leaves behind where it cannot install pip: it is made again.
+    (own / "bin").mkdir(parents=True)
+    (own / "pyvenv.cfg").touch()
+    code, log, _ = set_up(checkout, "[dev]")
+    assert code == 0
     installs = [line.split(" --disable-pip-version-check ")[1] for line in log if " pip " in line]
     assert installs == ["--require-hashes -r FILE", "-r FILE", "--no-deps --no-build-isolation -e ."]
     packages = [line.split("==")[0] for line in log if "==" in line]
     assert {"numpy", "pytest"} < set(packages)
     assert packages[-1] == "torch"
-
-
-def test_an_active_environment_of_something_else_is_left_alone(checkout: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    (other / "bin").mkdir(parents=True)
-    code, _, installed, err = set_up(checkout, VIRTUAL_ENV=other)
-    assert (code, installed) == (0, {str(checkout / ".venv")})
-    assert list(other.rglob("*")) == [other / "bin"]
-    assert f"MT_VENV={other} " in err
-    code, _, installed, _ = set_up(checkout, MT_VENV=tmp_path / "named")
-    assert (code, installed) == (0, {str(tmp_path / "named")})
-
-
-def test_a_folder_that_is_not_an_environment_is_not_made_one(checkout: Path, tmp_path: Path) -> None:
-    (tmp_path / "photos").mkdir()
-    (tmp_path / "photos" / "1.jpg").touch()
-    code, log, _, err = set_up(checkout, MT_VENV=tmp_path / "photos")
-    assert (code, log) == (2, [])
-    assert "photos is not a virtual environment" in err
-    assert [file.name for file in (tmp_path / "photos").iterdir()] == ["1.jpg"]
-
-
-def test_it_installs_again_when_it_was_left_half_made_or_versions_change(checkout: Path) -> None:
-    # What `python -m venv` leaves behind where it cannot install pip.
-    environment = checkout / ".venv"
-    (environment / "bin").mkdir(parents=True)
-    (environment / "pyvenv.cfg").touch()
-    shutil.copy(checkout.parent / "python", environment / "bin" / "python")
-    assert set_up(checkout)[2] == {str(environment)}
-    assert set_up(checkout)[2] == set()
-    stamp = environment / ".mt-installed"
-    files = [checkout / name for name in ("pyproject.toml", "constraints.txt")]
+    assert [installed_into("[dev]"), installed_into("pictures serve")] == [set(), {str(own)}]
+    # Each file in turn is newer than what is installed, and the other one older.
+    stamp, files = own / ".mt-installed[dev]", [checkout / "pyproject.toml", checkout / "constraints.txt"]
     for changed in files:
-        # Newer than what is installed, and the other file older.
         for seconds, path in ((1, files[0]), (1, files[1]), (2, stamp), (3, changed)):
             os.utime(path, (seconds, seconds))
-        assert set_up(checkout)[2] == {str(environment)}
-
-
-def test_extras_are_words_and_a_copy_in_place_of_the_checkout_is_noticed(checkout: Path) -> None:
-    unknown = set_up(checkout, "picture")
-    assert (unknown[0], "no extra 'picture'" in unknown[3]) == (2, True)
-    assert set_up(checkout, "pictures serve")[0] == 0
-    assert (checkout / ".venv/.mt-installed[pictures][serve]").exists()
-    copy = checkout / ".venv/lib/python3.12/site-packages/mt"
+        assert installed_into("[dev]") == {str(own)}
+    copy = own / "lib/python3.12/site-packages/mt"
     copy.mkdir(parents=True)
-    code, log, _, err = set_up(checkout, "pictures serve")
+    code, log, err = set_up(checkout, "[dev]")
     assert (code, log[-1].endswith(" -e ."), f"{copy} is a copy of mt" in err) == (0, True, True)
+    # An active environment is of something else, unless it is named.
+    (tmp_path / "other").mkdir()
+    assert installed_into("serve", VIRTUAL_ENV=tmp_path / "other") == {str(own)}
+    assert f"MT_VENV={tmp_path / 'other'} " in set_up(checkout, VIRTUAL_ENV=tmp_path / "other")[2]
+    assert installed_into(MT_VENV=tmp_path / "other") == {str(tmp_path / "other")}
+
+
+def test_setup_refuses_an_unknown_extra_and_a_folder_that_is_not_an_environment(checkout: Path) -> None:
+    code, _, err = set_up(checkout, "picture")
+    assert (code, "no extra 'picture'" in err) == (2, True)
+    photos = checkout.parent / "photos"
+    photos.mkdir()
+    (photos / "1.jpg").touch()
+    code, log, err = set_up(checkout, MT_VENV=photos)
+    assert (code, log, "photos is not a virtual environment" in err) == (2, [], True)
+    assert [file.name for file in photos.iterdir()] == ["1.jpg"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "end"),
     [
-        (["--all", "--as", "avx2", "tests/search"], 0, "python avx2 AVX2 -m pytest -n auto {} tests/search"),
-        (["--as", "baseline"], 0, "python default GENERIC -m pytest -n auto {} -m not slow"),
-        (["--as", "zen"], 2, "scripts/test --as takes baseline, avx2 or avx512."),
+        ("--all --as avx2 tests/search", 0, "python avx2 AVX2 -m pytest -n auto {} tests/search"),
+        ("--as baseline", 0, "python default GENERIC -m pytest -n auto {} -m not slow"),
+        ("--as zen", 2, "scripts/test --as takes baseline, avx2 or avx512."),
     ],
 )
-def test_a_lesser_processor_can_be_asked_for(
-    arguments: list[str], code: int, end: str, tmp_path: Path
-) -> None:
+def test_a_lesser_processor_can_be_asked_for(arguments: str, code: int, end: str, tmp_path: Path) -> None:
     """The set-up does nothing, and each program prints what it sees."""
-    scripts, programs = tmp_path / "scripts", tmp_path / "bin"
-    for folder in scripts, programs:
-        folder.mkdir()
-    shutil.copy(ROOT / "scripts/test", scripts)
-    (scripts / "setup").touch()
+    (tmp_path / "scripts").mkdir()
+    shutil.copy(ROOT / "scripts/test", tmp_path / "scripts")
+    (tmp_path / "scripts/setup").touch()
     for name in ("ruff", "mypy", "python"):
-        program = programs / name
+        program = tmp_path / name
         program.write_text(f'#!/bin/sh\necho {name} "$ATEN_CPU_CAPABILITY" "$CT2_FORCE_CPU_ISA" "$@"\n')
         program.chmod(0o755)
-    environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
-    command = ["bash", str(scripts / "test"), *arguments]
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    command = ["bash", str(tmp_path / "scripts/test"), *arguments.split()]
     done = subprocess.run(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
