@@ -23,12 +23,16 @@ def new_corpus(tiny_corpus: Path, tmp_path: Path) -> Path:
     return folder
 
 
-def proposed(tmp_path: Path, run: RunDirectory, data: Path | None = None) -> tuple[Config, str]:
+def proposed(
+    tmp_path: Path, run: RunDirectory, data: Path | None = None, minutes: float | None = 0.5
+) -> tuple[Config, str]:
     trained = load_config(run.config_file)
     old, origin = trained.data, trained.init_from.model_copy(update={"run": str(run.path)})
     corpus = old if data is None else DataConfig(path=str(data), src=old.src, tgt=old.tgt)
-    proposal = propose_adaptation(origin, corpus, 0.5)
-    assert len(proposal.summary) == 6
+    proposal = propose_adaptation(origin, corpus, minutes)
+    names = "from passes steps unknown warning warning"
+    assert [line.split()[0] for line in proposal.summary] == names.split()
+    assert proposal.summary[0].startswith(f"from     {run.path}@step_0000")
     file = tmp_path / "adapted.yaml"
     file.write_text(proposal.yaml)
     return load_config(file), proposal.yaml
@@ -52,11 +56,15 @@ def test_new_data_is_mixed_with_the_old_which_is_scored_too(
 
 
 def test_the_same_data_trains_further(trained: RunDirectory, tmp_path: Path) -> None:
-    # It was trained on a GPU, and is not adapted there.
+    # It was trained on a GPU, and is not adapted there; nor does it end as it did.
     text = trained.config_file.read_text()
     text = text.replace("precision: float32", "precision: fp16").replace("compile: false", "compile: true")
+    text = text.replace("patience: null", "patience: 3").replace("max_epochs: null", "max_epochs: 50")
     trained.config_file.write_text(text)
-    config, _ = proposed(tmp_path, trained)
+    config, text = proposed(tmp_path, trained, minutes=None)
+    assert "This budget is a proposal." in text
+    assert (config.validation.patience, config.training.max_epochs) == (None, None)
+    assert config.training.max_steps
     assert (config.data.mix, config.tokenizer.extend) == (None, False)
     assert config.data.path == load_config(trained.config_file).data.path
     assert (config.training.precision, config.training.compile) == ("mixed", "auto")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from mt.data.prepare import prepare
+from mt.display import size
 from mt.errors import DataError, MtError, RunError
 from mt.preflight.check import Conclusion, Section, preflight
 from mt.run_directory import RunDirectory
@@ -51,32 +52,69 @@ def words_of(file: Path) -> list[str]:
     return re.findall(r"\w+|[^\w\s]", file.read_text(encoding="utf-8"))
 
 
+def token_lengths(file: Path) -> list[int]:
+    """With EOS."""
+    lines = file.read_text(encoding="utf-8").splitlines()
+    return [len(re.findall(r"\w+|[^\w\s]", line)) + 1 for line in lines]
+
+
 def test_figures_by_hand(check: Check, tiny_corpus: Path, tmp_path: Path) -> None:
     report = check()
     assert list(report.sections) == [
-        *("run", "corpus", "vocabulary", "lengths", "model", "memory", "time", "disk")
+        "run",
+        "corpus",
+        "vocabulary",
+        "lengths",
+        "model",
+        "memory",
+        "time",
+        "disk",
     ]
     assert report["run"].summary == "runs/tiny, which is new, on cpu in float32"
     assert report.conclusion.verdict == "This run can begin."
     assert report["corpus"].summary == "160 training pairs and 0 dropped, 12 validation, 22 test"
     known = {side: set(words_of(tiny_corpus / f"train.{side}")) for side in ("en", "de")}
-    entries = f"{len(known['en']) + 4} source and {len(known['de']) + 4} target entries"
-    assert report["vocabulary"].summary.startswith(entries)
+    fewest = 10**9
     for split in ("validation", "test"):
         for name, side in (("sources", "en"), ("targets", "de")):
             # One of them is the zebra.
             num_words = len(words_of(tiny_corpus / f"{split}.{side}"))
+            fewest = min(fewest, num_words)
             assert report.detail("vocabulary", f"{split} {name}") == f"1 of {num_words} words unknown"
-    sample = (tiny_corpus / "validation.en").read_text(encoding="utf-8").splitlines()[0]
-    assert ("source", sample) in report["vocabulary"].details
-    assert ("decoded", sample) in report["vocabulary"].details
-    lines = (tiny_corpus / "train.en").read_text(encoding="utf-8").splitlines()
-    lengths = [len(re.findall(r"\w+|[^\w\s]", line)) + 1 for line in lines]
-    assert report["lengths"].summary.startswith(f"{sum(lengths) / 160:.1f} source and ")
-    assert report.detail("lengths", "95 % of sources") == f"up to {sorted(lengths)[151]} tokens"
-    assert "for 12 steps" in report["time"].summary
-    assert "limited by training.max_steps" in report["time"].summary
-    assert report.detail("disk", "checkpoints").startswith("4, and each new best")
+    assert report["vocabulary"].summary == (
+        f"{len(known['en']) + 4} source and {len(known['de']) + 4} target entries; "
+        f"up to {1 / fewest:.1%} of the held-out words are unknown"
+    )
+    for name, side in (("source", "en"), ("target", "de")):
+        sample = (tiny_corpus / f"validation.{side}").read_text(encoding="utf-8").splitlines()[0]
+        assert (name, sample) in report["vocabulary"].details
+        assert ("decoded", sample) in report["vocabulary"].details
+        assert [key for key, _ in report["vocabulary"].details].count(name) == 3
+    lengths = {side: token_lengths(tiny_corpus / f"train.{side}") for side in ("en", "de")}
+    means = {side: sum(counts) / 160 for side, counts in lengths.items()}
+    assert report["lengths"].summary == (
+        f"{means['en']:.1f} source and {means['de']:.1f} target tokens on average, with EOS; "
+        f"{max(*lengths['en'], *lengths['de'])} in the longest sentence"
+    )
+    for name, side in (("sources", "en"), ("targets", "de")):
+        assert report.detail("lengths", f"95 % of {name}") == f"up to {sorted(lengths[side])[151]} tokens"
+    num_long = sum(max(pair) > 8 for pair in zip(*lengths.values(), strict=True))
+    assert check("data.max_length=8").detail("lengths", "dropped as too long") == f"{num_long} training pairs"
+    num_parameters = sum(int(number.replace(",", "")) for _, number in report["model"].details)
+    assert report["model"].summary == f"{num_parameters:,} parameters"
+    # In float32; Adam has two moments of each parameter.
+    for name, count in (("weights", 1), ("gradients", 1), ("moments", 2)):
+        assert report.detail("memory", name) == size(4 * count * num_parameters)
+    assert report["memory"].summary.endswith(" at the peak of a step on the largest batch")
+    assert re.fullmatch(r"\S+ for 12 steps, limited by training\.max_steps", report["time"].summary)
+    assert report.detail("time", "step") == "2 x 100 tokens"
+    [(num_steps, passes)] = re.findall(r"^(\d+) steps; ([\d.]+) in all$", report.detail("time", "epoch"))
+    assert int(num_steps) * float(passes) == pytest.approx(12, rel=0.1)
+    assert report.detail("time", "3 validations")
+    # Weights and moments; the checkpoints that are kept, the best, and the one that is being saved.
+    one = 12 * num_parameters
+    assert report.detail("disk", "checkpoints") == f"4, and each new best; {size(one)} each"
+    assert report["disk"].summary.startswith(f"up to {size(5 * one)} of checkpoints; ")
     # Each fact is said once.
     summaries = [section.summary for section in report.sections.values()]
     details = list(chain.from_iterable(section.details for section in report.sections.values()))
@@ -98,6 +136,8 @@ def test_empty_targets_are_warned_of_and_leaked_pairs_unless_they_are_removed(
     targets.write_text("".join(f"{line}\n" for line in [lines[0], "", *lines[2:4], " ", *lines[5:]]))
     for options, is_due in (([], True), (["cleaning.remove_leaks=true"], False)):
         report = check(f"data.path={corpus}", *options)
+        pairs, dropped = re.findall(r"^(\d+) training pairs and (\d+) dropped, ", report["corpus"].summary)[0]
+        assert (int(pairs) + int(dropped), int(dropped) > 0) == (161, not is_due)
         assert any("remove_leaks: true" in warning for warning in report.conclusion.warnings) == is_due
         [warning] = [warning for warning in report.conclusion.warnings if "cannot be scored" in warning]
         assert re.search(r"validation split .* 2 empty targets, the first in pair 2", warning)
@@ -123,7 +163,17 @@ def test_an_existing_run_shows_how_much_is_done(
     assert after == pytest.approx(before * (4 - num_saved) / 4, rel=0.05)
     finished = check("training.max_steps=4", "data.path=/nowhere")
     assert list(finished.sections) == ["run"]
-    assert "(training.max_steps (4) reached): to train longer, raise" in finished.conclusion.verdict
+    reason = "This run is finished (training.max_steps (4) reached): to train longer, raise that limit"
+    assert finished.conclusion.verdict == f"{reason}."
+    cosine = (
+        "schedule.kind=cosine",
+        "schedule.total_steps=4",
+        "schedule.warmup_steps=1",
+        "training.max_steps=4",
+    )
+    run_training(make_config(*cosine), RunDirectory(tmp_path / "runs" / "ended"))
+    verdict = check(*cosine, run="runs/ended").conclusion.verdict
+    assert verdict == f"{reason} and schedule.total_steps in a new run."
 
 
 DUE = [
@@ -148,35 +198,25 @@ def test_warnings_that_are_due(check: Check, overrides: list[str], sentence: str
     assert any(sentence in warning for warning in check(*overrides).conclusion.warnings)
 
 
-def change_corpus(run: RunDirectory, corpus: Path) -> None:
-    for language in ("en", "de"):
-        with (corpus / f"train.{language}").open("a", encoding="utf-8") as file:
-            file.write("one more\n")
+def spoil(what: str, run: RunDirectory, corpus: Path) -> None:
+    if what == "corpus":
+        for language in ("en", "de"):
+            with (corpus / f"train.{language}").open("a", encoding="utf-8") as file:
+                file.write("one more\n")
+    elif what == "config":
+        run.config_file.write_text(run.config_file.read_text().replace("d_model: 16", "d_model: 32"))
+    elif what == "checkpoints":
+        shutil.rmtree(run.checkpoints_dir)
+    elif what == "tokenizer":
+        run.src_tokenizer_file.unlink()
+    else:
+        for record in run.checkpoints_dir.glob("*/checkpoint.json"):
+            record.write_text("{}")
 
 
-def change_config(run: RunDirectory, corpus: Path) -> None:
-    text = run.config_file.read_text()
-    run.config_file.write_text(text.replace("d_model: 16", "d_model: 32"))
-
-
-def remove_checkpoints(run: RunDirectory, corpus: Path) -> None:
-    shutil.rmtree(run.checkpoints_dir)
-
-
-def remove_tokenizer(run: RunDirectory, corpus: Path) -> None:
-    run.src_tokenizer_file.unlink()
-
-
-def damage_records(run: RunDirectory, corpus: Path) -> None:
-    for record in run.checkpoints_dir.glob("*/checkpoint.json"):
-        record.write_text("{}")
-
-
-@pytest.mark.parametrize(
-    "spoil", [change_corpus, change_config, remove_checkpoints, remove_tokenizer, damage_records]
-)
+@pytest.mark.parametrize("what", ["corpus", "config", "checkpoints", "tokenizer", "records"])
 def test_what_keeps_training_from_resuming_keeps_the_check_from_passing(
-    spoil: Callable[[RunDirectory, Path], None],
+    what: str,
     check: Check,
     make_config: MakeConfig,
     tiny_corpus: Path,
@@ -186,7 +226,7 @@ def test_what_keeps_training_from_resuming_keeps_the_check_from_passing(
     # In the same words, with the same path.
     run = RunDirectory(Path("runs/tiny"))
     run_training(make_config("training.max_steps=4", f"data.path={corpus}"), run)
-    spoil(run, corpus)
+    spoil(what, run, corpus)
     with pytest.raises(MtError) as checking:
         check(f"data.path={corpus}")
     with pytest.raises(MtError) as training:
@@ -201,12 +241,13 @@ def test_a_diverging_trial_ends_with_a_sentence(check: Check) -> None:
 
 
 def test_a_full_disk(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = 12 * sum(int(number.replace(",", "")) for _, number in check()["model"].details)
+    needed = 5 * 12 * sum(int(number.replace(",", "")) for _, number in check()["model"].details)
     disk = shutil.disk_usage(".")
-    for free, is_due in ((4 * one, True), (9 * one, False)):
+    for free, is_due in ((needed - 1, True), (needed, False)):
         monkeypatch.setattr(shutil, "disk_usage", lambda path, free=free: disk._replace(free=free))
         warnings = check().conclusion.warnings
-        assert any("the checkpoints to come take up to" in warning for warning in warnings) == is_due
+        said = f"take up to {size(needed)}, but only {size(free)} are free where runs/tiny will be"
+        assert any(said in warning for warning in warnings) == is_due
 
 
 def test_a_run_without_a_validation_loss_to_choose_by_is_refused(

@@ -65,10 +65,8 @@ def test_parameters_by_hand(make_config: MakeConfig) -> None:
 def test_the_pace_of_a_part_is_scaled_to_the_whole(make_config: MakeConfig, text: ExaminedCorpus) -> None:
     config = make_config()
     part = replace(text, scale=2.0, validation_scale=3.0)
-    whole, scaled = (
-        Trial(Sample(config, examined, encode(config, text)[0], 5.0)).pace((1e-3, 1e-4))
-        for examined in (text, part)
-    )
+    trials = [Trial(Sample(config, examined, encode(config, text)[0], 5.0)) for examined in (text, part)]
+    whole, scaled = (trial.pace((1e-3, 1e-4)) for trial in trials)
     assert scaled.steps_per_epoch == 2 * whole.steps_per_epoch
     assert scaled.target_tokens_per_epoch == 2 * whole.target_tokens_per_epoch
     tokens_per_step = whole.target_tokens_per_epoch / whole.steps_per_epoch
@@ -77,9 +75,11 @@ def test_the_pace_of_a_part_is_scaled_to_the_whole(make_config: MakeConfig, text
     # Each target with EOS, in a forward pass and in a search.
     validated = sum(len(text.tokenizers[1].encode(line)) + 1 for line in text.evaluation["validation"]["tgt"])
     assert whole.validation_seconds == pytest.approx(VALIDATION_PASSES * validated * 1e-4)
-    assert whole.checkpoint_seconds > 0
+    # At 300 MB a second.
+    assert whole.checkpoint_seconds == pytest.approx(trials[0].size.saved_bytes / 300e6)
+    assert whole.num_parameters == trials[0].size.num_parameters
     # Converting the best checkpoint comes last.
-    assert whole.start_seconds > 5.0
+    assert whole.start_seconds == scaled.start_seconds == pytest.approx(5.0 + 3.5 * validated * 1e-4)
 
 
 def test_a_forward_pass_is_timed_by_the_token(

@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import yaml
 
 from mt.config.config import Config
 from mt.config.data import DataConfig
@@ -65,6 +66,10 @@ def test_it_says_what_it_saw_and_what_each_option_means(tiny_corpus: Path) -> No
             assert before.lstrip().startswith("#"), line
     names = "passes steps model unknown warning warning warning"
     assert [line.split()[0] for line in summary] == names.split()
+    model = yaml.safe_load(text)["model"]
+    layers = f"{model['num_encoder_layers']} + {model['num_decoder_layers']}"
+    assert summary[2].endswith(f" parameters: {layers} layers of width {model['d_model']}")
+    assert all(" ".join(line.split()) in text.replace("\n# ", " ") for line in summary[:3])
 
 
 @pytest.mark.parametrize("character", ["\u2028", "\x85", "\x1b", "\n", "#"])
@@ -165,6 +170,19 @@ def test_a_check_does_not_warn_of_what_is_proposed(
     warnings = preflight(config, RunDirectory(tmp_path / "run"), lambda section: None).warnings
     # It may warn of times on this machine, which the proposal did not measure.
     assert [warning for warning in warnings if "of the run's time" not in warning] == []
+
+
+def test_where_no_target_has_four_words_chrf_is_chosen_and_bleu_is_warned_of(tmp_path: Path) -> None:
+    for split in ("train", "validation", "test"):
+        write_rows(
+            tmp_path / f"{split}.jsonl", [(f"a dog {number}", f"ein Hund {number}") for number in range(200)]
+        )
+    assert "Metric: chrF, because BLEU counts sequences of four words" in proposed(tmp_path)
+    assert proposed_config(tmp_path, tmp_path).validation.metric == "chrf"
+    for metric in ("bleu", "chrf"):
+        config = proposed_config(tmp_path, tmp_path, "training.device=cpu", f"validation.metric={metric}")
+        warnings = preflight(config, RunDirectory(tmp_path / "run"), lambda section: None).warnings
+        assert any("BLEU is 0 for any translation" in warning for warning in warnings) == (metric == "bleu")
 
 
 @pytest.mark.parametrize(

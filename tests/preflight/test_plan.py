@@ -90,7 +90,8 @@ def test_the_run_takes_the_given_minutes_and_is_timed_once(
 ) -> None:
     config, text = propose(tiny_corpus, tmp_path, minutes=minutes)
     assert 0.97 * 60 * minutes <= seconds_of(config) <= 60 * minutes
-    assert f"steps    {config.training.max_steps:,} of" in text
+    assert f"steps    {config.training.max_steps:,} of {config.training.batch_tokens:,} tokens" in text
+    assert f"about {seconds_of(config) / 60:.1f} minutes on this machine" in text
     assert config.training.max_steps == config.schedule.total_steps
     assert num_validations(config) * (VALIDATION + CHECKPOINT) <= max(2.5, 0.05 * 60 * minutes)
     [_] = timed
@@ -136,6 +137,14 @@ def test_too_small_a_budget_gets_the_smallest_run_and_a_warning_of_its_time(
     config, text = propose(tiny_corpus, tmp_path, minutes=float(needed))
     assert (config.training.max_steps or 0) >= FEWEST_STEPS
     assert "too few" not in text
+
+
+@pytest.mark.usefixtures("timed")
+def test_too_large_a_budget_is_not_used_up(tiny_corpus: Path, tmp_path: Path) -> None:
+    config, text = propose(tiny_corpus, tmp_path, minutes=10_000)
+    assert "The run ends after 1,000 passes over the corpus, before the budget is used up" in text
+    assert float(text.partition("passes   ")[2].split()[0]) == pytest.approx(1000, rel=1e-3)
+    assert config.training.max_steps == config.schedule.total_steps
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from mt.preflight.rule import (
     num_subwords,
     prefers_words,
     relative_cost,
+    sensible_minutes,
     warmup_steps,
 )
 from mt.training.schedule import learning_rate
@@ -95,6 +96,15 @@ def test_settings_grow_with_the_budget_and_regularisation_with_the_passes(
     is_wider = twice["d_model"] > options["d_model"]
     assert twice["dropout"] >= options["dropout"] or is_wider
     assert twice["r_drop"] >= options["r_drop"] or is_wider
+
+
+@pytest.mark.parametrize(
+    ("corpus_tokens", "rate", "minutes"),
+    # 45 passes at most, 25 over 400,000 tokens, and three at least; above four hours, whole hours.
+    [(1000, 1500, 1), (40_000, 1000, 30), (400_000, 1000, 180), (4e9, 1e6, 240), (4e9, 1e5, 2040)],
+)
+def test_a_budget_suits_the_corpus_and_is_round(corpus_tokens: float, rate: float, minutes: float) -> None:
+    assert sensible_minutes(corpus_tokens, rate) == minutes
 
 
 @pytest.mark.parametrize("corpus_tokens", [70_000, 400_000, 3_500_000, 8_000_000, 25_000_000])

@@ -10,7 +10,7 @@ from mt.data.batches.stream import training_batches
 from mt.data.corpus import load_corpus
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.tokenizers.train import train_tokenizer
-from mt.preflight.check import warn_of_schedule
+from mt.preflight.check import warn_of_schedule, warn_of_validation
 from mt.preflight.plan import plan_run
 from mt.preflight.text import Unknown, count_unknown, encode, examine, num_running_words
 from mt.preflight.trial import Pace
@@ -68,6 +68,12 @@ def test_a_run_by_arithmetic(make_config: MakeConfig) -> None:
     )
     assert plan_run(at_epochs, PACE).num_checkpoints == 5
     assert (run.validating_seconds, run.seconds) == (9, 10 + 60 + 9 + 3)
+    assert list(warn_of_validation(run)) == []
+    often = plan_run(make_config("training.max_steps=120", "validation.every_steps=4"), PACE)
+    # 30 validations of 3 seconds, 60 seconds of steps, 10 for the start, 40 checkpoints of a second.
+    assert often.seconds == 90 + 60 + 10 + 40
+    [warning] = warn_of_validation(often)
+    assert warning.startswith("45% of the run's time goes into 30 validations. Raise validation.every_steps")
 
 
 @pytest.mark.parametrize(
