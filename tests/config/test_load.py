@@ -14,8 +14,18 @@ from mt.config.write import changed_options, config_to_yaml
 from mt.display import visible
 from mt.errors import ConfigError
 from tests.config.conftest import SMALLEST, Write, complaint
-from tests.golden.make import CONFIG, GOLDEN
 
+GOLDEN = Path(__file__).parent.parent / "golden"
+# Of the finished golden run.
+CONFIG = """\
+data: {path: corpus, src: en, tgt: de, max_length: 12}
+tokenizer: {min_frequency: 1}
+model: {d_model: 8, num_heads: 2, d_ff: 16, num_encoder_layers: 1, num_decoder_layers: 1, dropout: 0.01}
+schedule: {learning_rate: 0.02, warmup_steps: 20}
+training: {device: cpu, max_steps: 600, batch_tokens: 200, log_every_steps: 100}
+validation: {every_steps: 600, num_samples: 1}
+checkpoint: {every_steps: 600, keep: 1}
+"""
 VALID = Config.model_validate(
     {"data": {"path": "builtin:primer", "src": "en", "tgt": "de"}, "training": {"max_steps": 10}}
 )
