@@ -10,32 +10,18 @@ import json
 import os
 import secrets
 import shutil
-import stat
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from itertools import islice
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from mt import system
 
-_BLOCK_BYTES = 2**20
-_SPECIAL = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device"}
-
-
-def special_file(path: Path) -> str | None:
-    """What has this path but is no file or folder, such as ``a pipe``."""
-    return _SPECIAL.get(stat.S_IFMT(path.stat().st_mode)) if path.exists() else None
-
 
 def read_bytes(path: Path, *, max_bytes: int) -> bytes:
-    """The content of a file, or of a pipe; of a device, reading might never end."""
-    if (special := special_file(path)) not in (None, "a pipe"):
-        raise OSError(errno.EINVAL, f"it is {special}, not a file", str(path))
+    """The content of a file that has at most so many bytes; of a device, reading might never end."""
     with path.open("rb") as file:
-        # In blocks, because reading reserves memory for as much as it is asked for.
-        blocks = iter(lambda: file.read(_BLOCK_BYTES), b"")
-        content = b"".join(islice(blocks, max_bytes // _BLOCK_BYTES + 1))
+        content = file.read(max_bytes + 1)
     if len(content) > max_bytes:
         raise OSError(errno.EFBIG, f"it is larger than {max_bytes:,} bytes", str(path))
     return content
@@ -121,43 +107,34 @@ def make_folder(path: Path) -> None:
 
 
 @contextmanager
-def new_folder(folder: Path, *, replaces: bool = True) -> Iterator[Path]:
-    """An empty folder to fill in a ``with`` block, which then becomes ``folder``, in place of an old one.
-
-    Raises:
-        FileExistsError: If it must not replace what another process has made meanwhile.
-    """
+def new_folder(folder: Path) -> Iterator[Path]:
+    """An empty folder to fill in a ``with`` block, which then becomes ``folder``, in place of an old one."""
     remove_leftovers(folder.parent, folder.name)
     # After a kill between the two renames, `remove_leftovers` renames it back.
     hidden, aside = _hidden(folder), folder.with_name(f".{folder.name}.aside")
     hidden.mkdir()
-    with ExitStack() as stack:
-        # When the lock, by which others know that it is being filled, is released.
-        stack.callback(remove_leftovers, folder.parent, folder.name)
-        with suppress(OSError):
-            stack.enter_context(locked(hidden, shared=True))
+    try:
         yield hidden
         for path in (*hidden.rglob("*"), hidden):
             sync(path)
         if folder.exists():
-            if not replaces:
-                raise FileExistsError(errno.EEXIST, "another process has made it meanwhile", str(folder))
             folder.rename(aside)
         hidden.rename(folder)
         sync(folder.parent)
+    finally:
+        remove_leftovers(folder.parent, folder.name)
 
 
 @contextmanager
-def locked(folder: Path, *, shared: bool = False, waits: bool = True) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[None]:
     """Hold a lock on ``folder``; it is released when the process ends, however it ends.
 
     Raises:
-        BlockingIOError: If another process holds one and this one does not wait.
-        OSError: If the file system has no locks for folders; many network file systems have shared ones only.
+        OSError: If the file system has no locks for folders, as many network file systems.
     """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        system.lock(descriptor, shared=shared, waits=waits)
+        system.lock(descriptor)
         yield
     finally:
         os.close(descriptor)
@@ -180,19 +157,10 @@ def remove_leftovers(folder: Path, name: str = "*") -> None:
         aside.rename(_hidden(replaced) if replaced.exists() else replaced)
         sync(folder)
     for path in list(folder.glob(f".{name}.partial-*")):
-        if not path.is_dir():
-            path.unlink()
-        elif not _is_being_filled(path):
+        if path.is_dir():
             shutil.rmtree(path)
-
-
-def _is_being_filled(folder: Path) -> bool:
-    """Whether a living process fills it; where there are no locks, it is taken for a leftover."""
-    try:
-        with locked(folder, waits=False):
-            return False
-    except OSError as error:
-        return isinstance(error, BlockingIOError)
+        else:
+            path.unlink()
 
 
 def _hidden(path: Path) -> Path:

@@ -17,7 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TypeVar
 
-from mt.files import locked, make_folder, remove_folder_atomically, sha256
+from mt.files import make_folder, remove_folder_atomically, sha256
 
 LOG = logging.getLogger(__name__)
 
@@ -29,8 +29,8 @@ RECIPE_VERSION = 3
 MANY_PAIRS = 50_000
 """What is computed of fewer pairs is computed again each time."""
 
-_MOST_DAYS = 30
-"""Entries that were not opened for longer are removed."""
+_MOST_DAYS, _MOST_DAYS_UNFINISHED = 30, 1
+"""Entries that were not opened, or written to, for longer are removed."""
 _RECORD = "entry.json"
 
 
@@ -69,14 +69,8 @@ def _make(
     entry: Path, key: object, fill: Callable[[Path], int], load: Callable[[Path], T], parent: Path | None
 ) -> T:
     """Fill a temporary folder, and let it become the entry unless another process was faster."""
-    with (
-        tempfile.TemporaryDirectory(prefix=f".{entry.name}.making-", dir=parent) as partial,
-        contextlib.ExitStack() as stack,
-    ):
+    with tempfile.TemporaryDirectory(prefix=f".{entry.name}.making-", dir=parent) as partial:
         folder = Path(partial)
-        # Not every file system has locks. Over NFS, what is open for reading cannot be locked exclusively.
-        with contextlib.suppress(OSError):
-            stack.enter_context(locked(folder, shared=True))
         is_kept = fill(folder) > MANY_PAIRS
         # What is mapped stays mapped, whatever becomes of the names of its files.
         result = load(folder)
@@ -108,10 +102,9 @@ def _is_intact(entry: Path, key: object) -> bool:
 def _remove_unused(folder: Path) -> None:
     """Remove entries that were not opened for long, and what killed processes left."""
     for path in folder.iterdir():
+        # What another process removes meanwhile needs no removing.
         with contextlib.suppress(OSError):
             newest = max(file.stat().st_mtime for file in (path, *path.iterdir()))
-            if time.time() - newest > _MOST_DAYS * 24 * 3600:
+            most_days = _MOST_DAYS_UNFINISHED if path.name.startswith(".") else _MOST_DAYS
+            if time.time() - newest > most_days * 24 * 3600:
                 remove_folder_atomically(path)
-            elif path.name.startswith("."):
-                with locked(path, waits=False):
-                    remove_folder_atomically(path)

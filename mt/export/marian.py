@@ -117,7 +117,7 @@ def import_marian(source: str, run: RunDirectory, *, src: str | None, tgt: str |
         if odd := [name for name, weight in ours.items() if not weight.isfinite().all()]:
             raise ValueError(f"{odd[0]} contains NaN or infinite values")
     make_folder(run.path.absolute().parent)
-    with new_folder(run.path.absolute(), replaces=False) as partial:
+    with new_folder(run.path.absolute()) as partial:
         made = RunDirectory(partial)
         made.config_file.write_text(config_to_yaml(config), encoding="utf-8")
         sides["src"].tokenizer.save(made.src_tokenizer_file)

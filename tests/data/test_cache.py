@@ -3,8 +3,6 @@
 import errno
 import json
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
@@ -155,34 +153,15 @@ def test_only_what_is_unused_is_removed() -> None:
     assert not_ours.exists()
 
 
-def test_what_a_killed_process_left_is_removed_at_the_next_use_and_what_is_being_made_is_not() -> None:
-    making = """
-import sys, time
-from mt.data.cache import cached
-
-def fill(folder):
-    (folder / "text").write_text("half")
-    print("begun", flush=True)
-    sys.stdin.read()
-    return 100_000
-
-cached(sys.argv[1], fill, lambda folder: None)
-"""
-    busy, killed = (
-        subprocess.Popen([sys.executable, "-c", making, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        for name in ("busy", "killed")
-    )
-    with busy, killed:
-        for process in (busy, killed):
-            assert process.stdout is not None
-            assert process.stdout.readline() == b"begun\n"
-        killed.kill()
-        killed.wait()
-        get(KEY, "text")
-        assert len(entries()) == 2
-        busy.communicate()
-    assert busy.returncode == 0
-    assert [path.name[0] == "." for path in entries()] == [False, False]
+def test_what_a_killed_process_left_is_removed_after_a_day() -> None:
+    get(KEY, "text")
+    for name, num_hours in ((".old.making-x", 25), (".new.making-y", 23)):
+        folder = cache_folder() / "data" / name
+        folder.mkdir()
+        left = time.time() - num_hours * 3600
+        os.utime(folder, (left, left))
+    get({}, "more")
+    assert [path.name for path in entries() if path.name[0] == "."] == [".new.making-y"]
 
 
 def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

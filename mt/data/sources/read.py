@@ -6,18 +6,17 @@ A row has its sentences in two columns, or in two fields of a column ``translati
 import csv
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice, zip_longest
 from pathlib import Path
-from shlex import quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from mt.config.data import DataConfig
 from mt.config.sources import Delimiter, are_positions, parse_columns
 from mt.data.chunks import parts_of
 from mt.data.sources.source import BadRow, NumberedPair, Part, did_you_mean, listed
-from mt.data.sources.text import MAX_LINE_BYTES, check_is_file, text_lines, unreadable
+from mt.data.sources.text import MAX_LINE_BYTES, text_lines, unreadable
 from mt.display import shown
 from mt.errors import DataError
 
@@ -50,22 +49,12 @@ def table_format(path: Path, delimiter: Delimiter = "auto") -> str | None:
 
 def table_part(path: Path, config: DataConfig) -> Part:
     """A file that has a `table_format`, with the columns that ``config`` names."""
-    kind = table_format(path, config.delimiter)
-
-    def pairs() -> Iterator[NumberedPair]:
-        if kind == ".parquet":
-            return row_pairs(_parquet_rows(path, config), config, shown(path))
-        if kind in (".json", ".jsonl"):
-            return row_pairs(_json_rows(path, config), config, shown(path))
-        return _delimited_pairs(path, config, is_quoted=kind == ".csv")
-
-    return Part(shown(path), "row" if kind in (".json", ".parquet") else "line", pairs, (path,))
+    unit, read = _FORMATS[str(table_format(path, config.delimiter))]
+    return Part(shown(path), unit, partial(read, path, config), (path,))
 
 
 def parallel_part(src_path: Path, tgt_path: Path) -> Part:
     """Two text files, where line n of one translates line n of the other."""
-    for path in (src_path, tgt_path):
-        check_is_file(path)
     pairs = partial(_parallel_pairs, src_path, tgt_path)
     return Part(f"{shown(src_path)} and {shown(tgt_path)}", "line", pairs, (src_path, tgt_path))
 
@@ -75,60 +64,54 @@ def columns_of(config: DataConfig) -> tuple[str, str]:
     return parse_columns(config.columns) if config.columns else (config.src, config.tgt)
 
 
-def find_columns(names: Sequence[str], config: DataConfig, where: str, advice: str = "") -> tuple[str, str]:
-    """Both columns, or their fields in `NESTED`, if ``names`` has each once; ``advice`` ends the error."""
+def check_columns(names: Sequence[str], config: DataConfig, where: str, advice: str) -> None:
+    """Check that ``names`` has both columns, each once; ``advice`` ends the error."""
     options = ("data.columns",) * 2 if config.columns else ("data.src", "data.tgt")
-    columns = columns_of(config)
-    prefix = f"{NESTED}."
-    if columns[0] in names or not any(name.startswith(prefix) for name in names):
-        prefix = ""
-    names = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
-    known = set(names)
-    for option, name in zip(options, columns, strict=True):
+    for option, name in zip(options, columns_of(config), strict=True):
         if name not in names:
-            nested = [[field.removesuffix(name) + column for column in columns] for field in names]
-            meant = next((",".join(both) for both in nested if known.issuperset(both)), None)
-            meant = f": {meant}" if meant else " to the two that have the sentences"
-            remedy = f" Set data.columns{meant}." if len(names) > 1 else ""
+            remedy = " Set data.columns to the two that have the sentences." if len(names) > 1 else ""
             raise DataError(
                 f"{where} has no column {name!r}, which {option} names; its columns are {listed(names)}."
                 f"{did_you_mean(name, names)}{remedy}{advice}"
             )
         if names.count(name) > 1:
             raise DataError(f"{where} has several columns {name!r}: rename all but one of them.")
-    return prefix + columns[0], prefix + columns[1]
 
 
 def needed_columns(names: Sequence[str], config: DataConfig) -> list[str]:
     """The columns to read of a table whose columns have these ``names``; all of them if some are missing."""
-    candidates = ((name, name.partition(".")[0], NESTED) for name in columns_of(config))
-    needed = [next((name for name in several if name in names), None) for several in candidates]
-    return [*names] if None in needed else [name for name in names if name in needed]
+    needed = []
+    for column in columns_of(config):
+        needed += [name for name in (column, column.partition(".")[0], NESTED) if name in names][:1]
+    return [name for name in names if name in needed or len(needed) < 2]
 
 
 def row_pairs(
     rows: Iterable[tuple[int, Row | BadRow]], config: DataConfig, where: str
 ) -> Iterator[NumberedPair]:
-    """The sentence pairs of numbered rows. The first row with text sets the shape; missing text is None."""
+    """The sentence pairs of numbered rows. The first row with text must have both; missing text is None."""
     src, tgt = columns_of(config)
-    are_known = False
+    are_checked = False
     for number, row in rows:
         if isinstance(row, BadRow):
             yield number, row, None
             continue
         fields = _fields(row)
-        if not are_known and (src in fields or row.get(NESTED, "") is not None):
-            src, tgt = find_columns([*fields], config, where, _about_lists(fields, where))
-            are_known = True
+        if not are_checked and row.get(NESTED, "") is not None:
+            check_columns([*fields], config, where, _about_lists(fields, where))
+            are_checked = True
         yield number, fields.get(src), fields.get(tgt)
 
 
 def _fields(row: Row) -> dict[str, object]:
-    """The columns of a row, and the fields in them, such as ``text.en``."""
+    """The columns of a row, the fields in them, such as ``text.en``, and those of `NESTED` as columns."""
     fields = dict(row)
     for name, value in row.items():
         if isinstance(value, Mapping):
-            fields |= {f"{name}.{key}": field for key, field in _fields(value).items()}
+            for key, field in _fields(value).items():
+                fields[f"{name}.{key}"] = field
+                if name == NESTED:
+                    fields.setdefault(key, field)
     return fields
 
 
@@ -172,48 +155,44 @@ def _parallel_pairs(src_path: Path, tgt_path: Path) -> Iterator[NumberedPair]:
         yield number, src, tgt
 
 
-def _json_rows(path: Path, config: DataConfig) -> Iterator[tuple[int, Row | BadRow]]:
+def _json_pairs(path: Path, config: DataConfig) -> Iterator[NumberedPair]:
+    return row_pairs(_json_rows(path), config, shown(path))
+
+
+def _json_rows(path: Path) -> Iterator[tuple[int, Row | BadRow]]:
     """An object on each line, or one list of objects."""
     begin = [*islice((line for _, line in text_lines(path) if line.strip()), 2)]
     first = _parsed(begin[0]) if begin else {}
-    if len(begin) == 1:
-        _check_has_rows(first, columns_of(config), path)
-    if not isinstance(first, dict) and (rows := _whole(path, config)) is not None:
-        yield from enumerate(map(_object, rows), start=1)
+    whole = None
+    if not isinstance(first, dict) or (len(begin) == 1 and not _may_be_row(first)):
+        whole = _parsed(_whole_text(path))
+    if isinstance(whole, dict):
+        advice = _about_lists(whole, shown(path))
+        raise DataError(
+            f"{shown(path)} is one JSON object, not a list of rows: write it by rows, as pandas does with "
+            f"orient='records'.{advice}"
+        )
+    if isinstance(whole, list):
+        yield from enumerate(map(_object, whole), start=1)
         return
     for number, line in text_lines(path):
         if line.strip():
             yield number, _object(_parsed(line))
 
 
-def _whole(path: Path, config: DataConfig) -> list[object] | None:
-    """The list that all lines are together; None if they are no list, or too many."""
+def _may_be_row(value: Row) -> bool:
+    return NESTED in value or any(isinstance(field, str) for field in value.values())
+
+
+def _whole_text(path: Path) -> str:
+    """All lines; nothing if they are too many to be read at once."""
     lines, num_characters = [], 0
     for _, line in text_lines(path):
         lines.append(line)
         num_characters += len(line)
         if num_characters > MAX_LINE_BYTES:
-            return None
-    value = _parsed("\n".join(lines))
-    if isinstance(value, dict):
-        _check_has_rows(value, columns_of(config), path)
-        advice = _about_lists(value, shown(path))
-        raise DataError(f"{shown(path)} is one JSON object, not a list of rows.{advice}")
-    return value if isinstance(value, list) else None
-
-
-def _check_has_rows(value: object, columns: tuple[str, str], path: Path) -> None:
-    """Refuse an object that has a list, or an object, for each column, as pandas writes it."""
-    inside = {f'."{name}"': field for name, field in value.items()} if isinstance(value, dict) else {}
-    for place, table in {".": value, **inside}.items():
-        if isinstance(table, dict) and all(isinstance(table.get(name), dict | list) for name in columns):
-            src, tgt = columns
-            program = f'[[."{src}"[]], [."{tgt}"[]]] | transpose[] | {{"{src}": .[0], "{tgt}": .[1]}}'
-            file = quote(shown(path))
-            raise DataError(
-                f"{shown(path)} has columns, not rows. Write it by rows, with pandas as orient='records', or "
-                f"with jq -c '{place} | {program}' {file} > {file}l."
-            )
+            return ""
+    return "\n".join(lines)
 
 
 def _parsed(text: str) -> object:
@@ -228,7 +207,7 @@ def _object(value: object) -> Row | BadRow:
     return value if isinstance(value, dict | BadRow) else BadRow(reason, type(value).__name__)
 
 
-def _parquet_rows(path: Path, config: DataConfig) -> Iterator[tuple[int, Row | BadRow]]:
+def _parquet_pairs(path: Path, config: DataConfig) -> Iterator[NumberedPair]:
     # Only here, because importing it takes a third of the time in which a mistake in a text file is found.
     import pyarrow.parquet
 
@@ -236,46 +215,32 @@ def _parquet_rows(path: Path, config: DataConfig) -> Iterator[tuple[int, Row | B
         # Opened here, because pyarrow takes some names for addresses.
         with path.open("rb") as opened, pyarrow.parquet.ParquetFile(opened) as file:
             needed = needed_columns(file.schema_arrow.names, config)
-            yield from arrow_rows(file.iter_batches(batch_size=ROWS_AT_ONCE, columns=needed))
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{shown(path)}: the name of a column is not UTF-8 ({error}). Write the table again."
-        ) from None
-    except (pyarrow.ArrowException, OSError) as error:
+            batches = file.iter_batches(batch_size=ROWS_AT_ONCE, columns=needed)
+            yield from row_pairs(arrow_rows(batches), config, shown(path))
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise unreadable(path, error) from None
 
 
-def _delimited_pairs(path: Path, config: DataConfig, *, is_quoted: bool) -> Iterator[NumberedPair]:
+def _delimited_pairs(path: Path, config: DataConfig, *, is_quoted: bool = False) -> Iterator[NumberedPair]:
     """The pairs of lines of cells; columns are named by the first line, or numbered. ``NA`` is text."""
-    columns = columns_of(config)
+    columns, delimiter = columns_of(config), config.delimiter
+    are_numbers = config.columns is not None and are_positions(*columns)
     # A line that ends in \r\r\n may consist of a line end alone.
     begin = next((line for _, line in text_lines(path) if line.strip("\r")), "")
-    are_numbers = config.columns is not None and are_positions(*columns)
-    delimiter = config.delimiter
     # Excel's own line above the names.
-    named = [name for name, character in CHARACTERS.items() if begin.strip('"') == f"sep={character}"]
-    if named:
-        delimiter = named[0]
-    elif delimiter == "auto":
+    num_before = int(begin.strip('"').startswith("sep="))
+    if delimiter == "auto":
         usual: Delimiter = "comma" if is_quoted else "tab"
-        delimiter = usual if are_numbers else _guess(begin, columns, usual)
+        delimiter = usual if are_numbers and not num_before else _guess(begin, columns, usual)
     rows = _rows_of_cells(path, delimiter, is_quoted=is_quoted)
-    begin_rows = [*islice(rows, len(named), len(named) + 2)]
+    begin_rows = [*islice(rows, num_before, num_before + 2)]
     if not begin_rows:
         return
     names = [cell.strip() for cell in begin_rows[0][1]]
-    advice = ""
-    begins = [cell for cell in begin_rows[-1][1] if cell.startswith("{")]
-    if any(columns[0] in cell and columns[1] in cell for cell in begins):
-        advice = " A cell has both sides as one text: export the table as JSON lines or parquet."
-    others = [name for name, character in CHARACTERS.items() if character in begin and name != delimiter]
-    if others:
-        advice += f" The first line was split at each {delimiter}; data.delimiter may be {', '.join(others)}."
     if are_numbers:
         names = [str(i + 1) for i in range(len(names))]
-    elif len(names) > 1:
-        advice += " If the first line is already a pair, give numbers: data.columns: 1,2."
-    src_index, tgt_index = map(names.index, find_columns(names, config, shown(path), advice))
+    check_columns(names, config, shown(path), _about_cells(begin, begin_rows[-1][1], columns, delimiter))
+    src_index, tgt_index = map(names.index, columns)
     for number, row in chain(begin_rows if are_numbers else begin_rows[1:], rows):
         if len(row) != len(names):
             how_many = "fewer" if len(row) < len(names) else "more"
@@ -283,6 +248,19 @@ def _delimited_pairs(path: Path, config: DataConfig, *, is_quoted: bool) -> Iter
             yield number, BadRow(f"there are {how_many} cells than in the first line", detail), None
         else:
             yield number, row[src_index], row[tgt_index]
+
+
+def _about_cells(begin: str, cells: Sequence[str], columns: Sequence[str], delimiter: Delimiter) -> str:
+    """What may help if the first line does not have the columns."""
+    if any(cell.startswith("{") and columns[0] in cell and columns[1] in cell for cell in cells):
+        return " A cell has both sides as one text: export the table as JSON lines or parquet."
+    others = [name for name, character in CHARACTERS.items() if character in begin and name != delimiter]
+    advice = ""
+    if others:
+        advice = f" The first line was split at each {delimiter}; data.delimiter may be {', '.join(others)}."
+    if len(cells) > 1 and not are_positions(*columns):
+        advice += " If the first line is already a pair, give numbers: data.columns: 1,2."
+    return advice
 
 
 def _guess(line: str, columns: Sequence[str], usual: Delimiter) -> Delimiter:
@@ -322,3 +300,14 @@ def _rows_of_cells(path: Path, delimiter: Delimiter, *, is_quoted: bool) -> Iter
             f"{shown(path)}, line {number}: the row that begins here is not valid CSV ({error}); "
             f"inside a quoted cell each quotation mark must be doubled. A .tsv file needs no quoting."
         ) from None
+
+
+# Whether rows are lines, and what reads them.
+_FORMATS: dict[str, tuple[Literal["line", "row"], Callable[[Path, DataConfig], Iterator[NumberedPair]]]] = {
+    ".jsonl": ("line", _json_pairs),
+    ".json": ("row", _json_pairs),
+    ".csv": ("line", partial(_delimited_pairs, is_quoted=True)),
+    ".tsv": ("line", _delimited_pairs),
+    ".txt": ("line", _delimited_pairs),
+    ".parquet": ("row", _parquet_pairs),
+}

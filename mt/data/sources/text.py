@@ -11,12 +11,10 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from shlex import quote
-from statistics import mode
 from typing import Literal
 
 from mt.display import shown
 from mt.errors import DataError
-from mt.files import special_file
 from mt.system import wait_for_input
 
 Holds = Literal["rows", "pairs", "sentences"]
@@ -26,7 +24,7 @@ STDIN = 0
 STDIN_NAME = "standard input"
 GZIP = b"\x1f\x8b"
 # The most that is read into memory at once: a line, or the one list of a .json file. Without a limit, a few
-# megabytes of gzip that unpack to one line of many gigabytes, or a device, would take up all the memory.
+# megabytes of gzip that unpack to one line of many gigabytes would take up all the memory.
 MAX_LINE_BYTES = 2**28
 MAX_SENTENCE_BYTES = 10_000_000
 
@@ -39,20 +37,16 @@ _TO_MESSAGES = "take out the texts: msgcat --no-wrap {0} | sed -n 's|^msgid \"\\
 _TO_SUBTITLES = "take out the text: tr -d '\\r' < {0} | grep -vE '^([0-9]*|WEBVTT.*)$|-->' > {0}.txt"
 _TO_UNTIMED = "take out the times: sed -E 's/^\\[[^]]*\\] *//' {0} > {0}.txt"
 _TO_DIALOGUE = "take out the text: sed -nE 's/^Dialogue: ([^,]*,){{9}}//p' {0} > {0}.txt"
-_TO_FIRST_CELLS = "import csv, sys; [print(row[0]) for row in csv.reader(sys.stdin, delimiter='{}')]"
 _TO_TABLE = (
-    'make a table of it, with its languages in data.columns=1,2: python3 -c "import sys, '
-    "xml.etree.ElementTree as E; [print(*(' '.join(' '.join(s.itertext()).split()) for s in "
-    "tu.iter('seg')), sep='\\t') for tu in E.parse(sys.argv[1]).iter('tu')]\" {0} > {0}.tsv"
+    "make a table of it, with its languages in data.columns=1,2: "
+    "sed -n 's|.*<seg[^>]*>\\(.*\\)</seg>.*|\\1|p' {0} | paste - - > {0}.tsv"
 )
 # What begins like this is not text, whatever its name; and what to do.
 _NOT_TEXT = {
     rb"PK\x03\x04(?s:.*)" + _OFFICE_MARKS: _OFFICE,
     rb"\{\\rtf|%PDF-|\xd0\xcf\x11\xe0": _OFFICE,
     rb"PK\x03\x04": ("a zip archive", "unpack it with unzip {0}"),
-    rb"BZh91AY&SY": ("packed with bzip2", "unpack it with bunzip2 {0}"),
-    rb"\xfd7zXZ": ("packed with xz", "unpack it with unxz {0}"),
-    rb"\x28\xb5\x2f\xfd": ("packed with zstd", "unpack it with unzstd {0}"),
+    rb"BZh91AY&SY|\xfd7zXZ|\x28\xb5\x2f\xfd": ("packed", "unpack it with bunzip2, unxz or unzstd {0}"),
     rb"PAR1\x15": ("a parquet file", "give it the extension .parquet"),
     rb"\xff\xfe|\xfe\xff": ("in UTF-16", "convert it with iconv -f UTF-16 -t UTF-8 {0}"),
     rb"([^\0]\0){4}": ("in UTF-16", "convert it with iconv -f UTF-16LE -t UTF-8 {0}"),
@@ -71,17 +65,8 @@ _NOT_TEXT = {
 _JSON = _START + rb'(\[?\s*\{\s*"[^"\n]*"\s*:|\[\s*"([^"\\\n]|\\.)*"\s*,\s*")'
 
 
-def check_is_file(path: Path) -> None:
-    """Refuse a pipe or a device, because a corpus is read several times."""
-    if special := special_file(path):
-        raise DataError(
-            f"{shown(path)} is {special}, and a corpus is read more than once: write it into a file first."
-        )
-
-
 def text_lines(path: Path, holds: Holds = "rows") -> Iterator[tuple[int, str]]:
     """The lines of a file of a corpus, numbered from 1; those that are not UTF-8 have lone surrogates."""
-    check_is_file(path)
     return enumerate(lines_of(path, holds, keep_bad=True), start=1)
 
 
@@ -117,12 +102,7 @@ def lines_of(file: Path | None, holds: Holds = "sentences", *, keep_bad: bool = 
                     line = content.decode(errors="surrogateescape")
                     if not keep_bad and (reason := why_not_text(line, name, number)):
                         raise DataError(reason)
-                    if number > 1:
-                        yield line
-                        continue
-                    line = line.removeprefix("\ufeff")
-                    # A file without a line feed may have the line ends of old Macs.
-                    yield from [line] if raw.endswith(b"\n") else line.split("\r")
+                    yield line.removeprefix("\ufeff") if number == 1 else line
     except (OSError, EOFError, zlib.error) as error:
         raise unreadable(file or STDIN_NAME, error) from error
 
@@ -154,18 +134,9 @@ def _not_text(head: bytes, holds: Holds) -> tuple[str, str] | None:
             return fault
     if holds != "rows" and re.match(_JSON, head):
         return "JSON", "take out a field, such as text: jq -r .text {0} > {0}.txt"
-    if holds != "sentences":
-        return None
-    # What separates the columns in most lines; the last line may be cut.
-    lines = [line for line in re.split(r"[\r\n]+", head.decode(errors="replace"))[:-1] if line.strip()]
-    for delimiter in "\t,;":
-        # Sentences have commas and semicolons, too: a table without tabs is known by its header of names.
-        names = rf"[a-z][\w ]*(?:{delimiter}[a-z][\w ]*)+"
-        is_named = lines and re.fullmatch(names, lines[0].strip(), re.ASCII | re.IGNORECASE)
-        widths = [len([cell for cell in line.split(delimiter) if cell.strip()]) for line in lines]
-        is_table = len(lines) >= 2 and mode(widths) > 1 and widths.count(mode(widths)) > 0.8 * len(lines)
-        if is_table and (delimiter == "\t" or is_named):
-            command = "cut -f 1" if delimiter == "\t" else f'python3 -c "{_TO_FIRST_CELLS.format(delimiter)}"'
-            remedy = f"take out one, such as the first: {command} < {{0}} > {{0}}.txt"
-            return "a table of several columns", remedy
+    # The last line may be cut.
+    lines = [line for line in head.decode(errors="replace").split("\n")[:-1] if line.strip()]
+    num_rows = sum("\t" in line.strip() for line in lines)
+    if holds == "sentences" and len(lines) >= 2 and num_rows > 0.8 * len(lines):
+        return "a table of several columns", "take out one, such as the first: cut -f 1 < {0} > {0}.txt"
     return None
