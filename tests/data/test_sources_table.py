@@ -139,8 +139,6 @@ REFUSED: list[tuple[Files, str, dict[str, str], str]] = [
     ({"train.en": "", "train.de": "b\n" * 3}, "", {}, r"en has 0 lines and .*de has 3: line n"),
     *[(Files({"train.en": "a\n", "other.de": "b\n"}), name, NONE, r"train\.en has no counterpart")
       for name in ("", "train", "train.en")],
-    (SPLITS | {"dev.jsonl": ROW}, "", {},
-     r"validation split more than once: .*dev\.jsonl or .*validation\.jsonl"),
     (SPLITS | {"train.csv": "en,de\n"}, "", {},
      r"train split more than once: .*train\.csv or .*train\.jsonl"),
     ({"x.en": "a" * 10_000_001, "x.de": "b"}, "x", {}, r"x\.en, line 1 is longer than 10,000,000 bytes"),

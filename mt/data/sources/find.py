@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from mt.builtin.primer import MAX_TRAIN_PAIRS, primer_pairs
 from mt.builtin.reverse import reverse_pairs
@@ -13,7 +14,6 @@ from mt.config.data import IMPORTED, DataConfig
 from mt.config.sources import parse_mix
 from mt.data.sources.read import TABLE_FORMATS, parallel_part, table_format, table_part
 from mt.data.sources.source import (
-    OTHER_SETS,
     SPLIT_NAMES,
     NumberedPair,
     Part,
@@ -37,47 +37,56 @@ BUILT_IN: dict[str, tuple[int, Callable[[str, int], Iterator[tuple[str, str]]]]]
 }
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
-# Names from before Hub ids had a namespace, which tutorials still use.
-LEGACY_NAMES = {
-    "opus_books": "Helsinki-NLP/opus_books",
-    "opus100": "Helsinki-NLP/opus-100",
-    "opus-100": "Helsinki-NLP/opus-100",
-    "iwslt2017": "IWSLT/iwslt2017",
-    "multi30k": "bentrevett/multi30k",
-    **{f"wmt{year}": f"wmt/wmt{year}" for year in range(14, 20)},
-}
-
 # train.jsonl, train.csv.gz, or a shard of a large table: train-00000-of-00003.parquet
 TABLE_NAME = re.compile(r"(?P<split>.+?)(-\d+-of-\d+)?(?P<suffix>\.\w+?(\.gz)?)")
 
-FoundSource = tuple[DataConfig, float, Source]
-"""The config that names a source, its weight, and the source."""
+
+class FoundSource(NamedTuple):
+    """A source, and what the config says of it."""
+
+    config: DataConfig
+    """As if it were alone."""
+    weight: float
+    source: Source
 
 
-def find_sources(config: DataConfig, *, fast: bool = False) -> list[FoundSource]:
-    """The source that ``data.path`` names, and those of ``data.mix``; if ``fast``, without the Hub's."""
+def find_sources(config: DataConfig, *, include_hub: bool = True) -> list[FoundSource]:
+    """The source that ``data.path`` names, and those of ``data.mix``, perhaps without those on the Hub."""
     alone = config.model_copy(update={"mix": None})
     own = {"name": None, "revision": None, "columns": None, "delimiter": "auto", "num_train_pairs": None}
+    sources = [(1.0, alone)]
+    for weight, fields in parse_mix(config.mix or ""):
+        sources.append((weight, alone.model_copy(update=own | fields)))
     found: list[FoundSource] = []
-    for number, (weight, fields) in enumerate([(1.0, {}), *parse_mix(config.mix or "")]):
-        source_config = alone.model_copy(update=own | fields) if number else alone
+    for number, (weight, source_config) in enumerate(sources):
         try:
-            if not (fast and _hub_id(source_config) and not _on_disk(source_config)):
-                found.append((source_config, weight, find_source(source_config)))
+            source = find_source(source_config) if include_hub else _local_source(source_config)
         except (ConfigError, DataError) as error:
             raise (type(error)(f"data.mix, {source_config.path}: {error}") if number else error) from None
+        if source:
+            found.append(FoundSource(source_config, weight, source))
     return found
 
 
 def check_sources(config: DataConfig) -> None:
     """Find a wrong path or column in a moment: read the first pair of each split that is on disk."""
-    for _, _, source in find_sources(config, fast=True):
+    for _, _, source in find_sources(config, include_hub=False):
         for first, *_ in source.splits.values():
             next(first.pairs(), None)
 
 
 def find_source(config: DataConfig) -> Source:
     """The corpus that ``config.path`` names; files on disk are preferred to the Hub."""
+    if source := _local_source(config):
+        return source
+    # Only here, because importing `datasets` is slow, and files need nothing of it.
+    from mt.data.sources.hub import hub_source
+
+    return hub_source(config)
+
+
+def _local_source(config: DataConfig) -> Source | None:
+    """The built-in corpus, or that on disk, which ``config.path`` names; None if it may be on the Hub."""
     path = config.path
     if config.src == config.tgt:
         raise ConfigError(f"data.src and data.tgt are both {config.src!r}: name the two languages.")
@@ -85,29 +94,19 @@ def find_source(config: DataConfig) -> Source:
         raise DataError("the run was imported and has no corpus of its own: name one with --data.")
     if path.startswith(PREFIX):
         return _built_in(config)
-    if source := _on_disk(config):
+    source = _on_disk(config)
+    if source or (may_be_hub_id(path) and table_format(Path(path), config.delimiter) is None):
         return source
-    if hub_id := _hub_id(config):
-        # Only here, because importing `datasets` is slow, and files need nothing of it.
-        from mt.data.sources.hub import hub_source
-
-        return hub_source(hub_id, config)
     missing = next((str(file) for file in _two_paths(path) if not file.exists()), path)
     beside = named_path(missing).parent
     neighbours = sorted(beside.iterdir()) if beside.is_dir() else []
-    known = [*(str(file).removesuffix(f".{config.src}") for file in neighbours), *LEGACY_NAMES]
+    known = [str(file).removesuffix(f".{config.src}") for file in neighbours]
     raise DataError(
         f"data.path: there is no file or folder {missing!r}, nor {missing}.{config.src} with "
         f"{missing}.{config.tgt}. It may be a folder, a file, a pattern such as part-*.jsonl, two text "
         f"files as in en.txt,de.txt, a Hub id such as bentrevett/multi30k, or {', '.join(BUILT_IN)}."
         f"{did_you_mean(missing, known)}"
     )
-
-
-def _hub_id(config: DataConfig) -> str | None:
-    """The Hub id that ``config.path`` may be; None if it cannot."""
-    is_table = table_format(Path(config.path), config.delimiter) is not None
-    return LEGACY_NAMES.get(config.path, config.path if may_be_hub_id(config.path) and not is_table else None)
 
 
 def may_be_hub_id(text: str) -> bool:
@@ -121,15 +120,17 @@ def _on_disk(config: DataConfig) -> Source | None:
     try:
         if path.is_dir():
             return Source("folder", _folder_splits(path, config))
-        if two_paths and all(file.exists() for file in two_paths):
+        if path.is_file():
+            parts = [_part(path, config)]
+        elif two_paths and all(file.is_file() for file in two_paths):
             if table := next(filter(table_format, two_paths), None):
                 raise DataError(f"data.path: {table} is a table, which has both sides: give it alone.")
             parts = [parallel_part(*two_paths)]
-        elif not path.is_file() and (parallel := _parallel(str(path), config)):
+        elif parallel := _parallel(str(path), config):
             parts = [parallel]
         else:
             # Not Path.glob: that also matches hidden files, and refuses patterns that a shell accepts.
-            matches = [path] if path.is_file() else sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207
+            matches = sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207
             parts = [_part(Path(match), config) for match in matches]
     except OSError as error:
         raise unreadable(config.path, error) from None
@@ -192,24 +193,23 @@ def _named_splits(folder: Path, config: DataConfig) -> dict[Split, list[Part]]:
         from mt.data.sources.hub import saved_splits
 
         return saved_splits(folder, config)
-    files = sorted(file for file in folder.iterdir() if file.is_file())
+    # The shards of each table, or a parallel text, by the name in lower case and by the form.
+    named: dict[str, dict[str, dict[str, Part]]] = {
+        name: {} for names in SPLIT_NAMES.values() for name in names
+    }
+    for file in sorted(file for file in folder.iterdir() if file.is_file()):
+        stem, suffix = _stem_and_suffix(file, config)
+        if stem.lower() in named:
+            part = _part(file, config)
+            named[stem.lower()].setdefault(stem + suffix, {})[part.where] = part
     splits: dict[Split, list[Part]] = {}
     for split, names in SPLIT_NAMES.items():
-        forms: dict[str, list[Part]] = {}
-        for file in files:
-            stem, suffix = _stem_and_suffix(file, config)
-            if stem.lower() not in names:
-                continue
-            if suffix:
-                forms.setdefault(stem + suffix, []).append(table_part(file, config))
-            elif parallel := _parallel(f"{folder / stem}", config):
-                forms[stem] = [parallel]
-        forms = {form: forms[form] for form in forms if not form.lower().startswith(OTHER_SETS)} or forms
+        forms = next((named[name] for name in names if named[name]), {})
         if len(forms) > 1:
-            where = " or ".join(parts[0].where for parts in forms.values())
+            where = " or ".join(next(iter(parts)) for parts in forms.values())
             raise DataError(f"{shown(folder)} contains the {split} split more than once: keep only {where}.")
         for parts in forms.values():
-            splits[split] = parts
+            splits[split] = [*parts.values()]
     return splits
 
 
@@ -227,24 +227,23 @@ def _stem_and_suffix(file: Path, config: DataConfig) -> tuple[str, str]:
 
 def unread_files(config: DataConfig) -> Iterator[str]:
     """A sentence for each corpus that is in the folder of another, but is none of its splits."""
-    for source_config, _, source in find_sources(config, fast=True):
+    for source_config, _, source in find_sources(config, include_hub=False):
+        if source.kind != "folder":
+            continue
         read = {file for parts in source.splits.values() for part in parts for file in part.files}
-        folders = {file.parent for file in read} if source.kind == "folder" else set[Path]()
         free = [split for split in SPLIT_NAMES if split not in source.splits]
-        for file in sorted(file for folder in folders for file in folder.iterdir() if file.is_file()):
-            if file in read or file.suffix == ".json" or not any(_stem_and_suffix(file, source_config)):
+        for file in sorted(file for folder in {file.parent for file in read} for file in folder.iterdir()):
+            if file in read or file.suffix == ".json" or not file.is_file():
                 continue
-            try:
+            with suppress(DataError):
                 part = _part(file, source_config)
                 _, *first = next(part.pairs(), (0, None))
-            except DataError:
-                continue
-            if all(isinstance(text, str) for text in first):
-                read.update(part.files)
-                stem, suffix = _stem_and_suffix(file, source_config)
-                names = " or ".join(f"{split}{suffix}" for split in free)
-                remedy = f"name it {names}" if names else "score it with mt evaluate --data"
-                yield f"{shown(file if suffix else file.with_name(stem))} is not read: {remedy}."
+                if all(isinstance(text, str) for text in first):
+                    read.update(part.files)
+                    stem, suffix = _stem_and_suffix(file, source_config)
+                    names = " or ".join(f"{split}{suffix}" for split in free)
+                    remedy = f"name it {names}" if names else "score it with mt evaluate --data"
+                    yield f"{shown(file if suffix else file.with_name(stem))} is not read: {remedy}."
 
 
 def _parallel(stem: str, config: DataConfig) -> Part | None:
@@ -279,11 +278,11 @@ def _built_in(config: DataConfig) -> Source:
         raise DataError(
             f"{PRIMER} has {MAX_TRAIN_PAIRS:,} training pairs, but no more: lower data.num_train_pairs."
         )
-    swapped = path == PRIMER and config.src == "de"
+    is_swapped = path == PRIMER and config.src == "de"
 
-    def numbered(split: Split) -> Iterator[NumberedPair]:
+    def pairs(split: Split) -> Iterator[NumberedPair]:
         for number, (src, tgt) in enumerate(generate(split, sizes[split]), start=1):
-            yield (number, tgt, src) if swapped else (number, src, tgt)
+            yield (number, tgt, src) if is_swapped else (number, src, tgt)
 
-    parts = {split: [Part(f"{path}, {split}", "row", partial(numbered, split))] for split in sizes}
+    parts = {split: [Part(f"{path}, {split}", "row", partial(pairs, split))] for split in sizes}
     return Source("built-in", parts)

@@ -13,14 +13,12 @@ from mt.files import sha256
 
 Split = Literal["train", "validation", "test"]
 
-# Names of files and Hub splits, in any case, the usual one first.
+# Names of files and Hub splits, in any case: of several, the first is read.
 SPLIT_NAMES: dict[Split, tuple[str, ...]] = {
     "train": ("train", "training"),
     "validation": ("validation", "valid", "val", "dev", "development", "eval"),
     "test": ("test", "testing", "devtest"),
 }
-# Names that, beside another of their split, mean one more set.
-OTHER_SETS = ("training", "development", "eval", "testing", "devtest")
 
 # The number of the line or row, counted from 1, the source and the target. The last two are not
 # checked yet: missing text is None, and a JSON file may contain a number instead of text.
