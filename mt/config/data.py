@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from mt.config.section import Section, may_change
+from mt.config.section import Count, CountOrNone, Section, Text, TextOrNone, changeable, may_change
 from mt.config.sources import Delimiter, parse_columns, parse_mix
 from mt.special_tokens import SPECIAL_TOKENS
 
@@ -24,31 +24,31 @@ Invisible = Literal["keep", "drop"]
 class DataConfig(Section):
     """Where the sentence pairs come from."""
 
-    path: str = Field(min_length=1, json_schema_extra=may_change)
+    path: Text = Field(json_schema_extra=may_change)
     """Folder, file, pattern (part-*.csv), two files (en.txt,de.txt), Hub id, or name of a built-in corpus."""
 
     name: str | None = None
     """The configuration of a Hub corpus that has several, such as en-it."""
 
-    revision: str | None = Field(default=None, json_schema_extra=may_change)
+    revision: str | None = changeable(None)
     """The commit, branch or tag of a Hub corpus; null takes the newest and records its commit."""
 
-    src: str = Field(min_length=1)
+    src: Text
     """The source language: the name of its column, or the extension of its file, as in train.en."""
 
-    tgt: str = Field(min_length=1)
+    tgt: Text
     """The target language, likewise."""
 
-    columns: str | None = Field(default=None, json_schema_extra=may_change)
+    columns: str | None = changeable(None)
     """The two columns if not named after the languages, such as english,german; 1,2 if there is no header."""
 
-    delimiter: Delimiter = Field(default="auto", json_schema_extra=may_change)
+    delimiter: Delimiter = changeable("auto")
     """Column separator of .csv, .tsv and, unless auto, .txt files; auto detects it in the header line."""
 
     mix: str | None = None
     """More training data, a source per line: path weight= name= src= tgt=. Paths may change on resuming."""
 
-    num_train_pairs: int | None = Field(default=None, ge=1)
+    num_train_pairs: CountOrNone = None
     """Use the first N training pairs of data.path; null: all, or the usual number of a built-in corpus."""
 
     held_out_fraction: float = Field(default=0.02, gt=0, lt=0.5)
@@ -83,10 +83,10 @@ class CleaningConfig(Section):
     skip_bad_rows: bool = False
     """Drop rows that cannot be read, such as those with too few cells, instead of asking to correct them."""
 
-    min_characters: int = Field(default=1, ge=1)
+    min_characters: Count = 1
     """Drop pairs with fewer characters on a side, not counting spaces around the text."""
 
-    max_characters: int | None = Field(default=None, ge=1)
+    max_characters: CountOrNone = None
     """Drop pairs with more characters on a side; null keeps them (data.max_length counts tokens)."""
 
     max_length_ratio: float | None = Field(default=None, gt=1)
@@ -117,13 +117,13 @@ class TokenizerConfig(Section):
     kind: Literal["word", "char", "bpe", "bpe_metaspace", "file", "imported"] = "word"
     """Words, characters, subwords (of bytes or characters), a tokenizer.json, or those of an import."""
 
-    path: str | None = Field(default=None, min_length=1)
+    path: TextOrNone = None
     """For kind file: a tokenizer.json, or the Hub id of a model that has one, such as google-t5/t5-small."""
 
     lowercase: bool = False
     """Lower-case all text first; the model then cannot write capital letters."""
 
-    min_frequency: int = Field(default=2, ge=1)
+    min_frequency: Count = 2
     """Words that occur less often are unknown; subwords that do are split into smaller ones."""
 
     max_size: int = Field(default=32_000, gt=len(SPECIAL_TOKENS))
@@ -135,7 +135,7 @@ class TokenizerConfig(Section):
     extend: bool = False
     """Add the words (min_frequency) or characters that init_from.run does not know, behind its own."""
 
-    max_lines: int = Field(default=10_000_000, ge=1)
+    max_lines: Count = 10_000_000
     """Build the vocabulary from at most this many training pairs, spread evenly over the corpus."""
 
     @model_validator(mode="after")

@@ -1,6 +1,10 @@
 """Turns pydantic's errors about a config into sentences: location, key, the value given, what is accepted."""
 
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
@@ -8,7 +12,6 @@ from pydantic_core import ErrorDetails
 
 from mt.config.config import Config
 from mt.config.located_yaml import MAX_SHOWN, KeyPath, Location
-from mt.config.section import accepted, choices, closest, kinds_of
 from mt.config.synonyms import MEANINGS
 from mt.display import one_line
 
@@ -16,6 +19,16 @@ SECTIONS: dict[str, dict[str, FieldInfo]] = {
     name: field.annotation.model_fields for name, field in Config.model_fields.items() if field.annotation
 }
 """The fields of each section, by its name."""
+
+
+_KINDS: dict[Any, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+_BOUNDS = {
+    "gt": "above {}",
+    "ge": "of at least {}",
+    "lt": "below {}",
+    "le": "at most {}",
+    "min_length": "that is not empty",
+}
 
 
 def explain(error: ValidationError, locations: dict[KeyPath, Location], file: str) -> str:
@@ -88,3 +101,41 @@ def _hint(field: FieldInfo, given: object, written: str) -> str:
         return f" Put it in quotes: '{written}'."
     meant = closest(given, choices(field)) if isinstance(given, str) else None
     return f" Did you mean {meant}?" if meant else ""
+
+
+def accepted(field: FieldInfo) -> str:
+    """The values that a field accepts, such as 'a whole number of at least 1 or null'."""
+    kinds = kinds_of(field)
+    if words := choices(field):
+        what = " or ".join(words) if len(words) == 2 else f"one of {', '.join(words)}"
+    else:
+        what = next(_KINDS[kind] for kind in kinds if kind is not NoneType)
+    bounds = [
+        words.format(getattr(mark, name))
+        for mark in field.metadata
+        for name, words in _BOUNDS.items()
+        if hasattr(mark, name)
+    ]
+    what += f" {' and '.join(bounds)}" if bounds else ""
+    return f"{what} or null" if NoneType in kinds else what
+
+
+def choices(field: FieldInfo) -> tuple[str, ...]:
+    """The words that a field accepts; empty if it accepts other values."""
+    words = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
+    return tuple(word if isinstance(word, str) else str(word).lower() for word in words)
+
+
+def kinds_of(field: FieldInfo) -> tuple[Any, ...]:
+    """The types that a field accepts: one, or one and None."""
+    return (field.annotation,) if choices(field) else get_args(field.annotation) or (field.annotation,)
+
+
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """The most similar of ``known``, or else one that begins with ``word`` or is its beginning."""
+    spellings = {name.lower(): name for name in known if name}
+    word = word.lower()
+    similar = get_close_matches(word, spellings, n=1)
+    if len(word) > 1:
+        similar += [name for name in spellings if name.startswith(word) or word.startswith(name)]
+    return spellings[similar[0]] if similar else None

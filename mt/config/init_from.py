@@ -2,9 +2,9 @@
 
 from typing import Self
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
-from mt.config.section import Section, may_change
+from mt.config.section import Section, Text, TextOrNone, changeable
 
 PARTS = ("encoder", "decoder", "src_embedding", "tgt_embedding", "output")
 
@@ -12,16 +12,16 @@ PARTS = ("encoder", "decoder", "src_embedding", "tgt_embedding", "output")
 class InitFromConfig(Section):
     """The run that this one begins from: with its weights, tokenizers and shape, and a new optimizer."""
 
-    run: str | None = Field(default=None, min_length=1)
+    run: TextOrNone = None
     """The run directory of the model to begin from, such as runs/general; null: random weights."""
 
-    checkpoint: str = Field(default="best", min_length=1, json_schema_extra=may_change)
+    checkpoint: Text = changeable("best")
     """Its checkpoint: best, latest or a name; training writes the name here."""
 
-    parts: str | None = Field(default=None, min_length=1)
+    parts: TextOrNone = None
     """Only these of encoder, decoder, src_embedding, tgt_embedding and output, with commas; null: all."""
 
-    sha256: str | None = Field(default=None, min_length=1, json_schema_extra=may_change)
+    sha256: TextOrNone = changeable(None)
     """The checksum of the weights, which training writes here."""
 
     @property

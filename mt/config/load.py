@@ -7,9 +7,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from mt.config.config import Config
-from mt.config.explain import SECTIONS, explain
+from mt.config.explain import SECTIONS, closest, explain, kinds_of
 from mt.config.located_yaml import MAX_SHOWN, KeyPath, Location, plain_scalar, read_yaml
-from mt.config.section import closest, kinds_of
 from mt.display import one_line, shown
 from mt.errors import ConfigError
 from mt.files import read_text

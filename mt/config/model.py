@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from mt.config.section import Section
+from mt.config.section import Count, Fraction, Section
 
 
 class ModelConfig(Section):
@@ -13,7 +13,7 @@ class ModelConfig(Section):
     d_model: int = Field(default=256, ge=2)
     """Width of the embeddings and hidden states."""
 
-    num_heads: int = Field(default=4, ge=1)
+    num_heads: Count = 4
     """Attention heads; d_model must be a multiple of it."""
 
     num_encoder_layers: int = Field(default=3, ge=1, le=1000)
@@ -22,19 +22,19 @@ class ModelConfig(Section):
     num_decoder_layers: int = Field(default=3, ge=1, le=1000)
     """Layers of the decoder, which writes the target."""
 
-    d_ff: int = Field(default=1024, ge=1)
+    d_ff: Count = 1024
     """Inner width of the position-wise feed-forward network; the paper's is 4 times d_model."""
 
-    dropout: float = Field(default=0.1, ge=0, lt=1)
+    dropout: Fraction = 0.1
     """Dropout probability after each sub-layer and on the embeddings (section 5.4)."""
 
-    attention_dropout: float = Field(default=0.0, ge=0, lt=1)
+    attention_dropout: Fraction = 0.0
     """Dropout probability on the attention weights; the paper has none there."""
 
-    activation_dropout: float = Field(default=0.0, ge=0, lt=1)
+    activation_dropout: Fraction = 0.0
     """Dropout probability between the two feed-forward layers; the paper has none there."""
 
-    word_dropout: float = Field(default=0.0, ge=0, lt=1)
+    word_dropout: Fraction = 0.0
     """Fraction of tokens on both sides whose embedding is zeroed (Gal and Ghahramani 2016); paper: none."""
 
     activation: Literal["relu", "gelu", "swish"] = "relu"

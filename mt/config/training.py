@@ -4,10 +4,17 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from mt.config.section import Section, may_change
-
-# Torch takes these numbers in float32, and Muon multiplies the learning rate by the square root of the width.
-_TOO_LARGE = 1e35
+from mt.config.section import (
+    Count,
+    CountOrNone,
+    Fraction,
+    Positive,
+    Section,
+    TextOrNone,
+    Weight,
+    changeable,
+    may_change,
+)
 
 
 class ScheduleConfig(Section):
@@ -16,16 +23,16 @@ class ScheduleConfig(Section):
     kind: Literal["noam", "inverse_sqrt", "cosine", "constant"] = "inverse_sqrt"
     """The shape after the warm-up; noam is the paper's, with a peak that depends on d_model (section 5.3)."""
 
-    learning_rate: float = Field(default=1e-3, gt=0, lt=_TOO_LARGE)
+    learning_rate: Positive = 1e-3
     """The peak at the end of the warm-up; ignored by noam, which computes its own."""
 
-    factor: float = Field(default=1.0, gt=0, lt=_TOO_LARGE)
+    factor: Positive = 1.0
     """Multiplies the learning rate of noam; ignored by the other kinds."""
 
     warmup_steps: int = Field(default=1000, ge=0)
     """Steps over which the learning rate rises linearly from zero; noam needs at least 1."""
 
-    total_steps: int | None = Field(default=None, ge=1)
+    total_steps: CountOrNone = None
     """The step at which cosine reaches zero; ignored by the other kinds."""
 
     @model_validator(mode="after")
@@ -44,7 +51,7 @@ class TrainingConfig(Section):
     seed: int = Field(default=1, ge=0, lt=10**18)  # torch takes no seed of 2**64.
     """Random seed of weights, dropout and the order of the data."""
 
-    device: Literal["auto", "cpu", "cuda", "mps"] = Field(default="auto", json_schema_extra=may_change)
+    device: Literal["auto", "cpu", "cuda", "mps"] = changeable("auto")
     """auto uses CUDA if available, else Apple's MPS, else the CPU."""
 
     precision: Literal["auto", "mixed", "float32", "bf16", "fp16"] = "auto"
@@ -56,40 +63,40 @@ class TrainingConfig(Section):
     compile: Literal["auto", True, False] = "auto"
     """Compile the layers with torch.compile, on CUDA only; auto does so in runs of 10,000 steps or more."""
 
-    batch_tokens: int = Field(default=4096, ge=1)
+    batch_tokens: Count = 4096
     """Batch size in tokens of the longer side, including padding."""
 
-    num_micro_batches: int = Field(default=1, ge=1)
+    num_micro_batches: Count = 1
     """Batches whose gradients are accumulated into one step."""
 
-    label_smoothing: float = Field(default=0.1, ge=0, lt=1)
+    label_smoothing: Fraction = 0.1
     """Probability spread evenly over the whole vocabulary (section 5.4)."""
 
-    guided_alignment: float = Field(default=0.0, ge=0, lt=_TOO_LARGE)
+    guided_alignment: Weight = 0.0
     """Weight of the alignment loss (Chen et al. 2016); with tokenizer.kind word, unknown words are copied."""
 
-    unknown_share: float = Field(default=0.2, ge=0, lt=1)
+    unknown_share: Fraction = 0.2
     """With guided_alignment of words: fraction of pairs in which a word becomes UNK on both sides."""
 
-    r_drop: float = Field(default=0.0, ge=0, lt=_TOO_LARGE)
+    r_drop: Weight = 0.0
     """Weight of the R-Drop loss (Liang et al. 2021), such as 5; doubles the time of a step; 0: off."""
 
-    bpe_dropout: float = Field(default=0.0, ge=0, lt=1)
+    bpe_dropout: Fraction = 0.0
     """Fraction of BPE merges skipped in training (Provilkov et al. 2020), such as 0.1; 0: off."""
 
     muon: bool = False
     """Update the layers' matrices with Muon (Jordan et al. 2024): slower steps, but fewer are needed."""
 
-    adam_beta1: float = Field(default=0.9, ge=0, lt=1)
+    adam_beta1: Fraction = 0.9
     """Decay rate of Adam's moving average of the gradient."""
 
-    adam_beta2: float = Field(default=0.98, ge=0, lt=1)
+    adam_beta2: Fraction = 0.98
     """Decay rate of Adam's moving average of the squared gradient."""
 
     adam_epsilon: float = Field(default=1e-9, ge=1e-30)
     """Added to Adam's denominator to avoid division by zero."""
 
-    weight_decay: float = Field(default=0.0, ge=0, lt=_TOO_LARGE)
+    weight_decay: Weight = 0.0
     """Weight decay of AdamW and Muon, times the learning rate; norms, biases and embeddings are exempt."""
 
     clip_norm: float | None = Field(default=1.0, gt=0)
@@ -98,22 +105,22 @@ class TrainingConfig(Section):
     ema_decay: float | None = Field(default=None, gt=0, lt=1)
     """Validate and save a moving average of the weights with this decay, such as 0.999; null: no average."""
 
-    freeze: str | None = Field(default=None, min_length=1)
+    freeze: TextOrNone = None
     """Patterns of the names of weights that stay as they are, with commas, such as encoder.*; null: none."""
 
-    max_steps: int | None = Field(default=None, ge=1, json_schema_extra=may_change)
+    max_steps: CountOrNone = changeable(None)
     """Stop after this many steps."""
 
-    max_epochs: int | None = Field(default=None, ge=1, json_schema_extra=may_change)
+    max_epochs: CountOrNone = changeable(None)
     """Stop after this many passes over the training split."""
 
     max_minutes: float | None = Field(default=None, gt=0, lt=10**9, json_schema_extra=may_change)
     """Stop after this many minutes of training, including those before a resume."""
 
-    max_skipped_steps: int = Field(default=20, ge=1, json_schema_extra=may_change)
+    max_skipped_steps: Count = changeable(20)
     """Stop after this many steps in a row with a NaN or infinite gradient, which are skipped."""
 
-    log_every_steps: int = Field(default=20, ge=1, json_schema_extra=may_change)
+    log_every_steps: Count = changeable(20)
     """Steps between log entries, which are also the points of the training curves."""
 
     @property
@@ -125,33 +132,33 @@ class TrainingConfig(Section):
 class ValidationConfig(Section):
     """How the model is validated while it trains."""
 
-    every_steps: int = Field(default=500, ge=1, json_schema_extra=may_change)
+    every_steps: Count = changeable(500)
     """Steps between two validations; there is always one at the end."""
 
-    every_epochs: int | None = Field(default=None, ge=1, json_schema_extra=may_change)
+    every_epochs: CountOrNone = changeable(None)
     """Validate at the end of every Nth epoch, such as 1, in place of every_steps; null: every_steps."""
 
     metric: Literal["bleu", "chrf", "loss"] = "bleu"
     """The metric that decides which checkpoint is the best, and when to stop early."""
 
-    patience: int | None = Field(default=None, ge=1, json_schema_extra=may_change)
+    patience: CountOrNone = changeable(None)
     """Stop after this many validations without improvement; null: never."""
 
     num_samples: int = Field(default=4, ge=0, json_schema_extra=may_change)
     """Validation sentences whose translations are shown."""
 
-    batch_sentences: int = Field(default=384, ge=1, json_schema_extra=may_change)
+    batch_sentences: Count = changeable(384)
     """Maximum number of sentences translated at once; fewer if they are long."""
 
 
 class CheckpointConfig(Section):
     """How the run is saved."""
 
-    every_steps: int = Field(default=500, ge=1, json_schema_extra=may_change)
+    every_steps: Count = changeable(500)
     """Steps between two checkpoints; each new best and the last step are saved as well."""
 
-    every_epochs: int | None = Field(default=None, ge=1, json_schema_extra=may_change)
+    every_epochs: CountOrNone = changeable(None)
     """Also save at the end of every Nth epoch, such as 1; null: only every every_steps steps."""
 
-    keep: int = Field(default=3, ge=1, json_schema_extra=may_change)
+    keep: Count = changeable(3)
     """How many of the newest checkpoints to keep; the best one is always kept."""

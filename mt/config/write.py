@@ -9,9 +9,9 @@ import yaml
 from pydantic.fields import FieldInfo
 
 from mt.config.config import Config
-from mt.config.explain import SECTIONS, unknown_key
+from mt.config.explain import SECTIONS, accepted, choices, unknown_key
 from mt.config.located_yaml import Scalar
-from mt.config.section import accepted, choices, may_change
+from mt.config.section import may_change
 from mt.config.sources import MixedSource, parse_mix
 from mt.config.synonyms import MEANINGS
 from mt.errors import ConfigError

@@ -4,9 +4,8 @@ import re
 
 import pytest
 
-from mt.config.explain import SECTIONS
+from mt.config.explain import SECTIONS, kinds_of
 from mt.config.load import load_config
-from mt.config.section import kinds_of
 from mt.errors import ConfigError
 from tests.config.conftest import DATA, SMALLEST, Write, complaint
 

@@ -9,9 +9,8 @@ import yaml
 from pydantic import ValidationError
 
 from mt.config.config import Config
-from mt.config.explain import SECTIONS
+from mt.config.explain import SECTIONS, choices
 from mt.config.located_yaml import plain_scalar, read_yaml
-from mt.config.section import choices
 
 ROOT = Path(__file__).parents[2]
 SMALLEST: dict[str, Any] = {

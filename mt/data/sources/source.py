@@ -7,7 +7,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from mt.config.section import closest
+from mt.config.explain import closest
 from mt.data.sources.text import unreadable
 from mt.files import sha256
 
