@@ -71,10 +71,6 @@ def read_yaml(text: str, where: Callable[[int], str]) -> tuple[object, dict[KeyP
         mark = error.problem_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
         problem = f"{', '.join(filter(None, (error.context, error.problem)))}, at column {column}"
-        if "escape character" in problem:
-            problem = (
-                f"in double quotes, the backslash at column {column} must be doubled, or use single quotes"
-            )
         if mark and text[mark.index : mark.index + 1] == "\t":
             problem = f"there is a tab at column {column}, but only spaces indent"
     except (yaml.YAMLError, ValueError) as error:  # For characters that YAML does not allow.

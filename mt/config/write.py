@@ -59,29 +59,27 @@ def _is_about(option: str, words: str) -> bool:
 
 def all_options(config: Config) -> dict[str, str]:
     """The value of every option, as YAML, by its full name, such as ``model.d_model``."""
-    return {name: _scalar(attrgetter(name)(config)) for name in _OPTIONS}
+    return {name: _scalar(value) for name, value in _values(config).items()}
 
 
 def changed_options(config: Config) -> set[str]:
     """The full names of the options that have no default, or another value."""
-    return {
-        name
-        for name, field in _OPTIONS.items()
-        if field.is_required() or attrgetter(name)(config) != field.default
-    }
+    return {name for name, value in _values(config).items() if value != _OPTIONS[name].default}
+
+
+def _values(config: Config) -> dict[str, Scalar]:
+    return {name: attrgetter(name)(config) for name in _OPTIONS}
 
 
 def with_unset_from(old: Config, new: Config) -> Config:
     """``new`` with the values of ``old`` for options that it leaves open and that may not change."""
     sections = {}
     for name, fields in SECTIONS.items():
-        section = getattr(new, name)
-        kept = {
-            key: getattr(getattr(old, name), key)
-            for key, field in fields.items()
-            if (key not in section.model_fields_set or _is_open(field, getattr(section, key)))
-            and field.json_schema_extra is not may_change
-        }
+        section, kept = getattr(new, name), {}
+        for key, field in fields.items():
+            is_unset = key not in section.model_fields_set or _is_open(field, getattr(section, key))
+            if is_unset and field.json_schema_extra is not may_change:
+                kept[key] = getattr(getattr(old, name), key)
         sections[name] = section.model_copy(update=kept)
     return new.model_copy(update=sections)
 
@@ -89,8 +87,9 @@ def with_unset_from(old: Config, new: Config) -> Config:
 def differences(old: Config, new: Config) -> list[str]:
     """What keeps a run of ``old`` from being resumed with ``new``, such as 'training.seed: 1 -> 2'."""
     lines: list[str] = []
-    for name, field in _OPTIONS.items():
-        before, after = map(attrgetter(name), (old, new))
+    values = _values(new)
+    for name, before in _values(old).items():
+        field, after = _OPTIONS[name], values[name]
         # The text of the corpus is compared when it is loaded, wherever it is now.
         is_moved = name == "data.mix" and _without_paths(before) == _without_paths(after)
         is_open = _is_open(field, before) or _is_open(field, after)
@@ -106,12 +105,12 @@ def _is_open(field: FieldInfo, value: Scalar) -> bool:
 
 def fixed_options(config: Config) -> dict[str, Scalar]:
     """The options of tokenizer, model, schedule and training that cannot change while a run is trained."""
-    sections = ("tokenizer.", "model.", "schedule.", "training.")
-    return {
-        name: attrgetter(name)(config)
-        for name, field in _OPTIONS.items()
-        if name.startswith(sections) and field.json_schema_extra is not may_change
-    }
+    fixed = {}
+    for name, value in _values(config).items():
+        is_of_model = name.startswith(("tokenizer.", "model.", "schedule.", "training."))
+        if is_of_model and _OPTIONS[name].json_schema_extra is not may_change:
+            fixed[name] = value
+    return fixed
 
 
 def _document(values: Mapping[str, str], documentation: Callable[[FieldInfo], str] | None) -> str:

@@ -1,13 +1,12 @@
 """Reads ``data.path`` and ``data.mix`` into three splits of checked and cleaned sentence pairs."""
 
 import copy
-import errno
 import hashlib
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import compress
+from itertools import compress, count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal, NamedTuple, Self
@@ -87,14 +86,12 @@ class PairTable(NamedTuple):
 
     def load(self) -> datasets.Dataset:
         """The pairs, memory-mapped."""
-        return load_table(self.file, num_pairs=self.num_pairs, fingerprint=self.fingerprint)
+        return load_tables([self.file], self.fingerprint)
 
 
-def load_table(*files: Path, num_pairs: int, fingerprint: str) -> datasets.Dataset:
+def load_tables(files: Sequence[Path], fingerprint: str) -> datasets.Dataset:
     """The pairs of tables, memory-mapped; `datasets` would read all of them for a fingerprint."""
     table = pa.concat_tables(pa.ipc.open_stream(pa.memory_map(str(file))).read_all() for file in files)
-    if len(table) != num_pairs:
-        raise OSError(errno.EIO, f"{len(table):,} of {num_pairs:,} pairs can be read", str(files[0]))
     return datasets.Dataset(table, fingerprint=fingerprint)
 
 
@@ -121,21 +118,13 @@ def load_split(config: DataConfig, split: Split, cleaning: CleaningConfig = NO_C
 
 
 def other_validation_splits(config: DataConfig) -> dict[str, datasets.Dataset]:
-    """The validation splits of the sources in ``data.mix``, by the last parts of their paths."""
-    found = [found for found in find_sources(config)[1:] if "validation" in found[2].splits]
-    names = _short_names([Path(mixed.path.rpartition(":")[2]).parts for mixed, _, _ in found])
-    parts = (source.splits["validation"] for _, _, source in found)
-    return dict(zip(names, map(load_parts, parts), strict=True))
-
-
-def _short_names(paths: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    """The last part of each path, or as many as tell it from the others; equal paths are numbered."""
-    for i, path in enumerate(paths):
-        others = [other for other in paths if other != path]
-        lengths = (n for n in range(1, len(path)) if all(other[-n:] != path[-n:] for other in others))
-        name = str(Path(*path[-next(lengths, len(path)) :]))
-        num_before = paths[:i].count(path)
-        yield f"{name} ({num_before + 1})" if num_before else name
+    """The validation splits of the sources in ``data.mix``, each by the first of its names that is free."""
+    splits: dict[str, datasets.Dataset] = {}
+    for (mixed, _, source), number in zip(find_sources(config)[1:], count(2)):
+        if parts := source.splits.get("validation"):
+            names = Path(mixed.path.rpartition(":")[2]).name, mixed.path, f"{mixed.path} ({number})"
+            splits[next(name for name in names if name not in splits)] = load_parts(parts)
+    return splits
 
 
 def _key(sources: Sequence[FoundSource], cleaning: CleaningConfig) -> object:
@@ -153,18 +142,19 @@ def _key(sources: Sequence[FoundSource], cleaning: CleaningConfig) -> object:
 
 def _load(folder: Path) -> Corpus:
     report = CorpusReport.model_validate_json((folder / _REPORT_FILE).read_bytes())
-    files: dict[Split, list[Path]] = {split: [folder / f"{split}.arrow"] for split in EVALUATION_SPLITS}
-    files["train"] = [folder / f"train-{number}.arrow" for number in range(len(report.sources))]
-    splits = {
-        split: load_table(*files[split], num_pairs=recorded.pairs, fingerprint=recorded.fingerprint)
-        for split, recorded in report.splits.items()
-    }
+    splits = {}
+    for split, recorded in report.splits.items():
+        files = [folder / f"{split}.arrow"]
+        if split == "train":
+            files = [folder / f"train-{number}.arrow" for number in range(len(report.sources))]
+        splits[split] = load_tables(files, recorded.fingerprint)
     return Corpus(**splits, report=report)
 
 
 def _read(sources: Sequence[FoundSource], cleaning: CleaningConfig, folder: Path) -> CorpusReport:
     """Read and clean all splits, into files that `_load` opens."""
-    (config, _, own), cleaner = sources[0], Cleaner(cleaning)
+    config, _, own = sources[0]
+    cleaner = Cleaner(cleaning)
     carved: dict[Split, list[Pair]] = {split: [] for split in EVALUATION_SPLITS if split not in own.splits}
     trains: list[PairTable] = []
     for number, found in enumerate(sources):
@@ -195,14 +185,14 @@ def _read(sources: Sequence[FoundSource], cleaning: CleaningConfig, folder: Path
             cleaner.dropped.add("the pair is in validation or test", [*pairs_of(train.select(leaked))])
             is_kept = np.isin(np.arange(len(train)), leaked, invert=True)
             table = PairTable.write(table.file, compress(pairs_of(train), is_kept))
-        named = config.model_dump(include={"path", "name", "src", "tgt"})
-        named |= {"kind": source.kind, "revision": source.splits["train"][0].commit, "weight": weight}
-        reports.append(SourceReport(**named, pairs=table.num_pairs, fingerprint=table.fingerprint))
+        parts = source.splits["train"]
         if not table.num_pairs:
-            where = ", ".join(part.where for part in source.splits["train"])
             reasons = cleaner.dropped.most_frequent_first().items()
-            rows_dropped = ", ".join(f"in {counted(count, 'row')} {reason}" for reason, count in reasons)
-            raise DataError(f"No pair of {where} can be trained on: {rows_dropped or 'there are no rows'}.")
+            why = ", ".join(f"in {counted(number, 'row')} {reason}" for reason, number in reasons)
+            where = ", ".join(_names(parts))
+            raise DataError(f"No pair of {where} can be trained on: {why or 'there are no rows'}.")
+        named = config.path, source.kind, config.name, config.src, config.tgt
+        reports.append(SourceReport(*named, parts[0].commit, weight, table.num_pairs, table.fingerprint))
     return _report(sources, reports, held_out, cleaner, leaks)
 
 
@@ -240,8 +230,12 @@ def load_parts(parts: Sequence[Part]) -> datasets.Dataset:
 def _held_out(file: Path, parts: Sequence[Part]) -> PairTable:
     table = PairTable.write(file, checked_pairs(parts))
     if not table.num_pairs:
-        raise DataError(f"{', '.join(part.where for part in parts)} is empty.")
+        raise DataError(f"{', '.join(_names(parts))} is empty.")
     return table
+
+
+def _names(parts: Sequence[Part]) -> list[str]:
+    return [part.where for part in parts]
 
 
 def _report(
@@ -258,7 +252,7 @@ def _report(
     splits: dict[Split, SplitReport] = {
         "train": SplitReport(
             origin,
-            [part.where for _, _, source in found for part in source.splits["train"]],
+            [name for _, _, source in found for name in _names(source.splits["train"])],
             sum(source.pairs for source in sources),
             hashlib.blake2b(joined.encode(), digest_size=8).hexdigest() if sources[1:] else joined,
             dropped,
@@ -266,9 +260,11 @@ def _report(
         )
     }
     for split, table in held_out.items():
-        parts = own.splits.get(split)
-        where = [part.where for part in parts or own.splits["train"]]
-        splits[split] = SplitReport(origin if parts else "carved", where, table.num_pairs, table.fingerprint)
+        is_given = split in own.splits
+        where = _names(own.splits[split if is_given else "train"])
+        splits[split] = SplitReport(
+            origin if is_given else "carved", where, table.num_pairs, table.fingerprint
+        )
     return CorpusReport(
         sources=sources, splits=splits, leaks=leaks.report(), leaks_removed=cleaner.config.remove_leaks
     )

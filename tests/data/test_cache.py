@@ -301,14 +301,6 @@ def test_ids_that_a_full_disk_does_not_take_are_an_error(tmp_path: Path) -> None
         dataset.write_pairs(tmp_path, sentence, tokenizer, tokenizer, max_length=9, shares=())
 
 
-def test_a_table_that_lost_its_end_is_an_error(tmp_path: Path) -> None:
-    table = PairTable.write(tmp_path / "table", [(f"{i}", "x") for i in range(40)])
-    PairTable.write(tmp_path / "half", [(f"{i}", "x") for i in range(20)])
-    (tmp_path / "half").replace(table.file)
-    with pytest.raises(OSError, match="20 of 40 pairs"):
-        table.load()
-
-
 @pytest.fixture
 def prepared(tmp_path: Path) -> Callable[[Config], Prepared]:
     """Prepares a config in a run directory of its own."""

@@ -34,10 +34,6 @@ class Cleaner:
 
     def clean(self, pairs: Pairs) -> Pairs:
         """The pairs that are kept, in order and in the form of the config."""
-        if most := self.config.max_characters:
-            # First of all, because the rest takes time; what is rewritten is not that much shorter.
-            fits = np.array([max(len(src.strip()), len(tgt.strip())) <= 10 * most for src, tgt in pairs])
-            pairs = self._keep(pairs, fits, f"a side has over {most:,} characters")
         form = TextForm.of(self.config)
         sides = [form.rewrite(pair[side] for pair in pairs) for side in (0, 1)]
         pairs = list(zip(*sides, strict=True))

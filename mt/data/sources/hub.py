@@ -60,10 +60,12 @@ def _splits(
 ) -> dict[Split, list[Part]]:
     splits: dict[Split, list[Part]] = {}
     for split, names in SPLIT_NAMES.items():
-        for dataset in [loaded[candidate] for candidate in names if candidate in loaded][:1]:
+        name = next((name for name in names if name in loaded), None)
+        if name is not None:
             where = f"the {split} split of {corpus}"
-            files = () if commit else tuple(Path(file["filename"]) for file in dataset.cache_files)
-            splits[split] = [Part(where, "row", partial(_pairs, dataset, config, where), files, commit)]
+            files = () if commit else tuple(Path(file["filename"]) for file in loaded[name].cache_files)
+            pairs = partial(_pairs, loaded[name], config, where)
+            splits[split] = [Part(where, "row", pairs, files, commit)]
     return splits
 
 
