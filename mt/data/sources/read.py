@@ -124,20 +124,10 @@ def _about_lists(row: Row, where: str) -> str:
     return f" There are lists in {listed(lists)}: give each pair a row of its own." if lists else ""
 
 
-def arrow_rows(batches: "Iterable[pa.Table | pa.RecordBatch]") -> Iterator[tuple[int, Row | BadRow]]:
+def arrow_rows(batches: "Iterable[pa.Table | pa.RecordBatch]") -> Iterator[tuple[int, Row]]:
     """The rows of Arrow tables, numbered from 1."""
     parts = chain.from_iterable(map(parts_of, batches))
-    return enumerate(chain.from_iterable(map(_python_rows, parts)), start=1)
-
-
-def _python_rows(batch: "pa.Table | pa.RecordBatch") -> list[Row | BadRow]:
-    """The rows as dicts; only now does Arrow notice a text that is not UTF-8, or a date beyond Python's."""
-    try:
-        return [*batch.to_pylist()]
-    except (ValueError, OverflowError) as error:
-        if len(batch) == 1:
-            return [BadRow("the text is not UTF-8", str(error))]
-        return [row for i in range(len(batch)) for row in _python_rows(batch.slice(i, 1))]
+    return enumerate(chain.from_iterable(part.to_pylist() for part in parts), start=1)
 
 
 def _parallel_pairs(src_path: Path, tgt_path: Path) -> Iterator[NumberedPair]:

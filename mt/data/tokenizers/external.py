@@ -52,10 +52,7 @@ def _make_ours(content: dict[str, Any], *, lowercase: bool) -> None:
     names = [*numbers] if is_scored else sorted(numbers, key=numbers.__getitem__)
     unknown = model.get("unk_token") if model.get("unk_id") is None else model["vocab"][model["unk_id"]][0]
     added = sorted(content.get("added_tokens") or [], key=lambda token: token["id"])
-    merges = [each.split(" ") if isinstance(each, str) else each for each in model.get("merges") or []]
-    needed = {entry for left, right in merges for entry in (left, right, left + right)}
-    special = {token["content"] for token in added if token["special"]} - needed
-    left_out = {*SPECIAL_TOKENS, unknown, *special}
+    left_out = {*SPECIAL_TOKENS, unknown, *(token["content"] for token in added if token["special"])}
     names = [*SPECIAL_TOKENS, *(name for name in names if name not in left_out)]
     ids = {name: i for i, name in enumerate(names)}
     if is_scored:
