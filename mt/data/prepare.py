@@ -11,7 +11,7 @@ import numpy as np
 from tokenizers import normalizers
 
 from mt.config.config import Config
-from mt.data.batches.alignment import Places, align
+from mt.data.batches.alignment import SrcPositions, align
 from mt.data.batches.dataset import DropCounts, encode_pairs
 from mt.data.batches.pairs import EncodedPairs
 from mt.data.chunks import pairs_of, tables_of
@@ -44,7 +44,7 @@ class Prepared:
     validation: EncodedPairs
     other_validation: dict[str, datasets.Dataset]
     """The validation splits of ``data.mix``, which are scored as well, by name."""
-    places: Places | None
+    src_positions: SrcPositions | None
     """The source position of each target token of ``train``, if the model learns it."""
 
 
@@ -87,8 +87,8 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool) -> Prepared:
     level = logging.WARNING if corpus.report.has_leaked else logging.INFO
     LOG.log(level, "%s", corpus.report.leak_sentence)
     other_validation = other_validation_splits(config.data)
-    places = align(train) if config.training.guided_alignment else None
-    return Prepared(corpus, tokenizers, train, validation, other_validation, places)
+    src_positions = align(train) if config.training.guided_alignment else None
+    return Prepared(corpus, tokenizers, train, validation, other_validation, src_positions)
 
 
 def make_tokenizers(pairs: datasets.Dataset, config: Config) -> tuple[Tokenizer, Tokenizer]:

@@ -100,8 +100,8 @@ def preflight(
     pairs, dropped = encode(config, text)
     src_lengths, tgt_lengths = lengths(text)
     show(_length_section(text, src_lengths, tgt_lengths, dropped))
-    places = align(pairs) if config.training.guided_alignment else None
-    sample = Sample(config, text, pairs, FIXED_SECONDS + time.perf_counter() - started, places)
+    src_positions = align(pairs) if config.training.guided_alignment else None
+    sample = Sample(config, text, pairs, FIXED_SECONDS + time.perf_counter() - started, src_positions)
     with explain_out_of_memory():
         trial = Trial(sample)
         parts = [(name, f"{number:,}") for name, number in trial.size.parts.items()]

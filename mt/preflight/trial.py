@@ -12,7 +12,7 @@ import torch
 
 from mt import display, system
 from mt.config.config import Config
-from mt.data.batches.alignment import Places, align
+from mt.data.batches.alignment import SrcPositions, align
 from mt.data.batches.batch import Batch
 from mt.data.batches.dataset import encode_pairs
 from mt.data.batches.pairs import EncodedPairs
@@ -119,7 +119,7 @@ class Sample:
     pairs: EncodedPairs
     start_seconds: float
     """The time of a run before its first step and after its last."""
-    places: Places | None = None
+    src_positions: SrcPositions | None = None
     """The source position of each target token; None without guided alignment."""
 
     @property
@@ -146,7 +146,7 @@ class Trial:
         self.size = ModelSize.of(model, config)
         self.size.check_fits(device)
         precision = Precision(config.training.precision, device, tf32=config.training.tf32)
-        self.batches = training_batches(config, sample.pairs, text.tokenizers, sample.places)
+        self.batches = training_batches(config, sample.pairs, text.tokenizers, sample.src_positions)
         self._train_state = new_train_state(model.to(device), config, precision)
         self.peak_rate = peak_rate(self._train_state.objective, device)
         self._sample, self._device = sample, device
@@ -225,10 +225,10 @@ def take_sample(corpus: Corpus, config: Config, load_seconds: float) -> Sample:
     max_length = max(32, 16 * math.ceil(fits_most / 16))
     encoding = time.perf_counter()
     pairs, _ = encode_pairs(text.train, *text.tokenizers, max_length=max_length, shares=text.shares)
-    places = align(pairs) if config.training.guided_alignment else None
+    src_positions = align(pairs) if config.training.guided_alignment else None
     encode_seconds = (time.perf_counter() - encoding) * text.scale
     start_seconds = FIXED_SECONDS + load_seconds + encoding - started + encode_seconds
-    return Sample(update(config, data={"max_length": max_length}), text, pairs, start_seconds, places)
+    return Sample(update(config, data={"max_length": max_length}), text, pairs, start_seconds, src_positions)
 
 
 def measure(sample: Sample, token_seconds: tuple[float, float] | None = None) -> Pace:

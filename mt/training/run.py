@@ -213,7 +213,7 @@ def prepared_session(
             "fast with TF32. In a new run, set training.precision to mixed, or training.tf32 to true."
         )
     fix_threads_and_malloc()
-    batches = training_batches(config, prepared.train, tokenizers, prepared.places)
+    batches = training_batches(config, prepared.train, tokenizers, prepared.src_positions)
     # Preparing an epoch may take longer than a step is allowed to.
     distributed.barrier_after(lambda: batches.epoch(state.counters.epoch))
     # About so many; epochs differ by a few steps.

@@ -214,7 +214,7 @@ def test_other_words_are_replaced_with_unk_in_each_epoch_and_batch_and_with_each
             batch_tokens=300,
             num_micro_batches=1,
             seed=seed,
-            places=np.concatenate([np.arange(length, dtype=np.int16) for length in lengths]),
+            src_positions=np.concatenate([np.arange(length, dtype=np.int16) for length in lengths]),
             unknown_share=0.5,
         )
         of_step = stream.take((epoch, batch)).micro_batches[0]
@@ -266,7 +266,7 @@ def test_subwords_are_aligned_like_words_but_never_unknown(
     )
     prepared = prepare(config, RunDirectory(tmp_path), resuming=False)
     tokenizers = prepared.tokenizers
-    stream = training_batches(config, prepared.train, tokenizers, prepared.places)
+    stream = training_batches(config, prepared.train, tokenizers, prepared.src_positions)
     batch = stream.take((0, 0))[0][0]
     assert batch.alignment is not None
     assert (batch.alignment >= 0).any()

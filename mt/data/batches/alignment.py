@@ -23,7 +23,7 @@ NONE = -1
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
-Places = npt.NDArray[np.int16]
+SrcPositions = npt.NDArray[np.int16]
 
 # How strongly the prior prefers the diagonal, and the share of words without counterpart (fast_align).
 _TENSION = 4.0
@@ -41,7 +41,7 @@ class Lexicon:
     """Translation probabilities of the W pairs of words that are seen in the same sentence pair."""
 
     keys: Integers
-    """``(W,)`` sorted, one number for each pair of words."""
+    """``(W,)`` sorted, a number for each pair of words: source id times `tgt_vocab_size` plus target id."""
     tgt_given_src: Floats
     src_given_tgt: Floats
     tgt_vocab_size: int
@@ -66,24 +66,24 @@ class Lexicon:
             )
         return cls(keys, tgt_given_src, src_given_tgt, tgt_vocab_size, no_counterpart)
 
-    def align(self, pairs: EncodedPairs, indices: Integers) -> Places:
+    def align(self, pairs: EncodedPairs, indices: Integers) -> SrcPositions:
         """The source position of each target token of the pairs at ``indices``, concatenated, or NONE."""
         grid = _Grid.of(pairs, indices)
         keys = grid.keys(self.tgt_vocab_size)
-        found = np.searchsorted(self.keys, keys).clip(max=len(self.keys) - 1)
-        is_known = (self.keys[found] == keys) & (grid.tgt_ids < self.tgt_vocab_size)[grid.tgt]
+        index = np.searchsorted(self.keys, keys).clip(max=len(self.keys) - 1)
+        is_known = (self.keys[index] == keys) & (grid.tgt_ids < self.tgt_vocab_size)[grid.tgt]
         posterior = grid.posterior(
-            self.tgt_given_src[found] * is_known, self.src_given_tgt[found] * is_known, self.no_counterpart
+            self.tgt_given_src[index] * is_known, self.src_given_tgt[index] * is_known, self.no_counterpart
         )
         best = np.maximum.reduceat(posterior, grid.starts)
         is_best = np.flatnonzero((posterior == best[grid.tgt]) & (posterior >= _LEAST_POSTERIOR**2))
         is_best = is_best[::-1]  # Of equally good cells, the first is assigned last, and stays.
-        places = np.full(len(best), NONE, dtype=np.int16)
-        places[grid.tgt[is_best]] = is_best - grid.starts[grid.tgt[is_best]]
-        return places
+        src_positions = np.full(len(best), NONE, dtype=np.int16)
+        src_positions[grid.tgt[is_best]] = is_best - grid.starts[grid.tgt[is_best]]
+        return src_positions
 
 
-def align(pairs: EncodedPairs) -> Places:
+def align(pairs: EncodedPairs) -> SrcPositions:
     """The source position of each target token, or NONE, in the layout of ``pairs.tgt.ids``; it is cached."""
     digest = hashlib.blake2b(digest_size=16)
     for array in (pairs.src.ids, pairs.src.lengths, pairs.tgt.ids, pairs.tgt.lengths):
@@ -91,16 +91,16 @@ def align(pairs: EncodedPairs) -> Places:
 
     def fill(folder: Path) -> int:
         blocks = _aligned(pairs, Lexicon.learn(pairs))
-        with (folder / "places").open("wb") as file:
-            for places in track(blocks, "aligning", unit="words", total=len(pairs.tgt.ids), size=len):
-                file.write(places.data)
+        with (folder / "src_positions").open("wb") as file:
+            for src_positions in track(blocks, "aligning", unit="words", total=len(pairs.tgt.ids), size=len):
+                file.write(src_positions.data)
         return len(pairs)
 
-    key = {"what": "alignment", "ids": digest.hexdigest()}
-    return cached(key, fill, lambda folder: mapped(folder / "places", np.int16))
+    key = {"what": "source positions", "ids": digest.hexdigest()}
+    return cached(key, fill, lambda folder: mapped(folder / "src_positions", np.int16))
 
 
-def _aligned(pairs: EncodedPairs, lexicon: Lexicon) -> Iterator[Places]:
+def _aligned(pairs: EncodedPairs, lexicon: Lexicon) -> Iterator[SrcPositions]:
     """The positions for several pairs at a time."""
     ends = _num_cells(pairs).cumsum()
     cuts = np.searchsorted(ends, np.arange(_CELLS_AT_A_TIME, ends[-1], _CELLS_AT_A_TIME))
@@ -135,16 +135,16 @@ class _Grid:
         src, tgt = pairs.select(indices)
         src_lengths, tgt_lengths = np.diff(src.offsets), np.diff(tgt.offsets)
         # For each target token: its position, and the start and length of its source.
-        tgt_place = _count_up(tgt_lengths)
+        tgt_position = _count_up(tgt_lengths)
         src_start = np.repeat(src.offsets[:-1], tgt_lengths)
         src_length = np.repeat(src_lengths, tgt_lengths)
         # For each cell:
         tgt_of_cell = np.repeat(np.arange(len(src_length)), src_length)
-        src_place = _count_up(src_length)
-        tgt_share = (tgt_place + 0.5) / np.repeat(tgt_lengths, tgt_lengths)
-        off_diagonal = (src_place + 0.5) / src_length[tgt_of_cell] - tgt_share[tgt_of_cell]
+        src_position = _count_up(src_length)
+        tgt_share = (tgt_position + 0.5) / np.repeat(tgt_lengths, tgt_lengths)
+        off_diagonal = (src_position + 0.5) / src_length[tgt_of_cell] - tgt_share[tgt_of_cell]
         return cls(
-            src_start[tgt_of_cell] + src_place,
+            src_start[tgt_of_cell] + src_position,
             tgt_of_cell,
             np.exp(-_TENSION * np.abs(off_diagonal)),
             np.cumsum(src_length) - src_length,

@@ -108,7 +108,7 @@ def pad(sentences: Sentences, *, first: int | None = None, last: int | None = No
     return padded
 
 
-def collate(src: Sentences, tgt: Sentences, places: Sentences | None = None) -> Batch:
+def collate(src: Sentences, tgt: Sentences, src_positions: Sentences | None = None) -> Batch:
     """Pad, shift and mask sentence pairs: at each position, the decoder reads a token and predicts the next.
 
     The pairs ``[5, 6] [8]`` and ``[7] [9, 10, 11]`` become
@@ -117,14 +117,14 @@ def collate(src: Sentences, tgt: Sentences, places: Sentences | None = None) -> 
         5  6    EOS      BOS  8    PAD  PAD    8  EOS  PAD  PAD
         7  EOS  PAD      BOS  9    10   11     9  10   11   EOS
 
-    ``places`` has for each target token the position of the source token that it translates, or -1.
+    ``src_positions`` has for each target token the position of the source token that it translates, or -1.
     """
     src, tgt = _encoded(src), _encoded(tgt)
     src_ids, alignment = pad(src, last=EOS_ID), None
-    if places is not None:
+    if src_positions is not None:
         # EOS is aligned with EOS. `pad` fills with 0, so positions count from 1 in it: padding becomes -1.
-        rows = zip(src, places, strict=True)
-        alignment = pad([[*(place + 1 for place in row), len(ids) + 1] for ids, row in rows]) - 1
+        rows = zip(src, src_positions, strict=True)
+        alignment = pad([[*(position + 1 for position in row), len(ids) + 1] for ids, row in rows]) - 1
     return Batch(
         src_ids=src_ids,
         src_mask=padding_mask(src_ids),

@@ -63,8 +63,8 @@ class BpeDropout:
         symbols = spelt.ids.astype(np.int64)
         sentence = np.repeat(np.repeat(np.arange(len(lengths)), lengths), spelt.lengths - 1)
         begins_word = _begin_pieces(self._library, symbols) | (np.diff(sentence, prepend=-1) > 0)
-        merged, places = self._merge(symbols, np.cumsum(begins_word), generator)
-        new_lengths = np.bincount(sentence[places], minlength=len(lengths))
+        merged, positions = self._merge(symbols, np.cumsum(begins_word), generator)
+        new_lengths = np.bincount(sentence[positions], minlength=len(lengths))
         new_and_old = EncodedSentences(
             np.concatenate([merged, tokens]).astype(np.int32),
             np.concatenate([new_lengths, lengths]).astype(np.int32) + np.int32(1),
@@ -74,7 +74,7 @@ class BpeDropout:
 
     def _merge(self, symbols: _Array, words: _Array, generator: np.random.Generator) -> tuple[_Array, _Array]:
         """The symbols after merging, in order, and the position that each had in ``symbols``."""
-        places = np.arange(len(symbols))
+        positions = np.arange(len(symbols))
         done: list[tuple[_Array, _Array]] = []
         while len(symbols):
             possible, ranks = self._possible_merges(symbols, words)
@@ -84,34 +84,34 @@ class BpeDropout:
             goes_on = np.zeros(words[-1] + 1, dtype=bool)
             goes_on[words[made]] = True
             active = goes_on[words]
-            done.append((symbols[~active], places[~active]))
+            done.append((symbols[~active], positions[~active]))
             active[made + 1] = False
-            symbols, words, places = symbols[active], words[active], places[active]
-        merged, merged_places = (np.concatenate(arrays) for arrays in zip(*done, strict=True))
-        order = np.argsort(merged_places)
-        return merged[order], merged_places[order]
+            symbols, words, positions = symbols[active], words[active], positions[active]
+        merged, merged_positions = (np.concatenate(arrays) for arrays in zip(*done, strict=True))
+        order = np.argsort(merged_positions)
+        return merged[order], merged_positions[order]
 
     def _possible_merges(self, symbols: _Array, words: _Array) -> tuple[_Array, _Array]:
         """Positions where a symbol can be merged with the next one, and the ranks of these merges."""
         within_word = np.flatnonzero(words[:-1] == words[1:])
         keys = self._key(symbols[within_word], symbols[within_word + 1])
-        found = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
-        is_merge = self._keys[found] == keys
-        return within_word[is_merge], self._ranks[found[is_merge]]
+        index = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        is_merge = self._keys[index] == keys
+        return within_word[is_merge], self._ranks[index[is_merge]]
 
     def _key(self, left: _Array, right: _Array) -> _Array:
         return left * self._num_ids + right
 
 
-def _first_in_rank(places: _Array, ranks: _Array, words: _Array) -> tuple[_Array, _Array]:
+def _first_in_rank(positions: _Array, ranks: _Array, words: _Array) -> tuple[_Array, _Array]:
     """The merge of lowest rank of each word, the leftmost of several: positions and ranks."""
-    word = words[places]
+    word = words[positions]
     starts = np.flatnonzero(np.diff(word, prepend=-1) > 0)
     if not len(starts):
-        return places, ranks
+        return positions, ranks
     # Rank and position in one number, whose minimum over a word is the merge to apply.
     first = np.minimum.reduceat(ranks * len(ranks) + np.arange(len(ranks)), starts) % len(ranks)
-    return places[first], ranks[first]
+    return positions[first], ranks[first]
 
 
 def _begin_pieces(tokenizer: tokenizers.Tokenizer, symbols: _Array) -> npt.NDArray[np.bool_]:
@@ -122,10 +122,10 @@ def _begin_pieces(tokenizer: tokenizers.Tokenizer, symbols: _Array) -> npt.NDArr
         begins: npt.NDArray[np.bool_] = symbols == mark_id
         return begins
     # A letter and a punctuation mark may begin with the same byte, which merges of letters would then take.
-    ids, places = np.unique(symbols, return_inverse=True)
+    ids, indices = np.unique(symbols, return_inverse=True)
     names = [tokenizer.id_to_token(int(token_id)) for token_id in ids]
-    text = decoders.ByteLevel().decode([names[place] for place in places])
-    begins_character = np.array([name not in _CONTINUING for name in names], dtype=bool)[places]
+    text = decoders.ByteLevel().decode([names[index] for index in indices])
+    begins_character = np.array([name not in _CONTINUING for name in names], dtype=bool)[indices]
     starts = np.array([start for _, (start, _) in PIECES.pre_tokenize_str(text)], dtype=np.int64)
     begins = np.zeros(len(symbols), dtype=bool)
     begins[np.flatnonzero(begins_character)[starts]] = True

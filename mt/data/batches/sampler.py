@@ -38,7 +38,7 @@ def epoch_batches(
     most ``batch_tokens``; a longer pair becomes a batch of its own.
     """
     generator = np.random.default_rng([seed, epoch])
-    order = _shown(len(src_lengths), shares, generator)
+    order = _epoch_pairs(len(src_lengths), shares, generator)
     generator.shuffle(order)
     batches = _batches_of_like_length(order, src_lengths, tgt_lengths, batch_tokens)
     return [batches[number] for number in generator.permutation(len(batches))]
@@ -50,18 +50,18 @@ def ordered_batches(src_lengths: Integers, tgt_lengths: Integers, *, batch_token
     return _batches_of_like_length(order, src_lengths, tgt_lengths, batch_tokens)
 
 
-def _shown(num_pairs: int, shares: Sequence[Share], generator: np.random.Generator) -> Indices:
+def _epoch_pairs(num_pairs: int, shares: Sequence[Share], generator: np.random.Generator) -> Indices:
     """The pairs of an epoch; depending on its weight, a pair occurs several times or not at all."""
     if all(share.weight == 1 for share in shares):
         return np.arange(num_pairs, dtype=np.int32)
-    shown = []
+    parts = []
     start = 0
     for share in shares:
         pairs = np.arange(start, start + share.num_pairs, dtype=np.int32)
         start += share.num_pairs
         times, rest = divmod(share.weight, 1)
-        shown += [pairs] * int(times) + [generator.permutation(pairs)[: round(rest * len(pairs))]]
-    return np.concatenate(shown)
+        parts += [pairs] * int(times) + [generator.permutation(pairs)[: round(rest * len(pairs))]]
+    return np.concatenate(parts)
 
 
 def _batches_of_like_length(

@@ -10,7 +10,7 @@ import numpy as np
 
 from mt import distributed, processes
 from mt.config.config import Config
-from mt.data.batches.alignment import Places
+from mt.data.batches.alignment import SrcPositions
 from mt.data.batches.batch import Batch, collate
 from mt.data.batches.bpe_dropout import BpeDropout
 from mt.data.batches.pairs import EncodedPairs, Ids
@@ -23,11 +23,15 @@ from mt.special_tokens import UNK_ID
 _BPE_DROPOUT = 2**63
 
 Position = tuple[int, int]
-"""An epoch, and the batches of it that were used before."""
+"""An epoch, and the batches of it that were used before: (0, 0), (0, 4) and so on for steps of 4 batches."""
 
 
 class StepBatches(NamedTuple):
-    """What one step is trained on."""
+    """What one step is trained on.
+
+    Of two processes with steps of 4 batches, the first has the batches 0 and 2 as its micro-batches, the
+    second 1 and 3; ``num_target_tokens`` is that of all four, and the step after it begins at (0, 4).
+    """
 
     micro_batches: list[Batch]
     """Those of this process."""
@@ -45,7 +49,7 @@ class StepBatches(NamedTuple):
 def replace_with_unk(
     src: Iterable[Ids],
     tgt: Iterable[Ids],
-    places: Sequence[Places],
+    src_positions: Sequence[SrcPositions],
     share: float,
     generator: np.random.Generator,
 ) -> tuple[list[Ids], list[Ids]]:
@@ -57,15 +61,16 @@ def replace_with_unk(
     src, tgt = list(src), list(tgt)
     counts: list[int] = (generator.geometric(1 - share, size=len(src)) - 1).tolist()
     for i, count in enumerate(counts):
-        aligned = np.flatnonzero(places[i] >= 0)
+        positions = src_positions[i]
+        aligned = np.flatnonzero(positions >= 0)
         if not count or not len(aligned):
             continue
-        links = aligned[np.bincount(places[i][aligned])[places[i][aligned]] == 1]
+        links = aligned[np.bincount(positions[aligned])[positions[aligned]] == 1]
         if len(links):
             drawn = links[generator.integers(len(links), size=(count, 2))]
-            rarer = drawn[np.arange(count), src[i][places[i][drawn]].argmax(1)]
+            rarer = drawn[np.arange(count), src[i][positions[drawn]].argmax(1)]
             src[i], tgt[i] = src[i].copy(), tgt[i].copy()
-            src[i][places[i][rarer]] = UNK_ID
+            src[i][positions[rarer]] = UNK_ID
             tgt[i][rarer] = UNK_ID
     return src, tgt
 
@@ -86,7 +91,7 @@ class BatchStream:
     batch_tokens: int
     num_micro_batches: int
     seed: int
-    places: Places | None = None
+    src_positions: SrcPositions | None = None
     """Laid out as ``pairs.tgt.ids``: batches have an alignment, and some words are UNK."""
     unknown_share: float = 0.0
     bpe_dropouts: Sequence[BpeDropout] = ()
@@ -146,14 +151,16 @@ class BatchStream:
         """The batch at a position; everything random in it is seeded by the position."""
         indices = self.epoch(epoch).batches[number]
         pairs = self.epoch(epoch).pairs.select(indices)
-        if self.places is None:
+        if self.src_positions is None:
             batch = collate(*pairs)
         else:
             offsets = self.pairs.tgt.offsets
-            places = [self.places[offsets[i] : offsets[i + 1]] for i in indices]
+            src_positions = [self.src_positions[offsets[i] : offsets[i + 1]] for i in indices]
             # Another name for this purpose would draw other words in every run.
             generator = np.random.default_rng(derived_seed("hidden words", self.seed, epoch, number))
-            batch = collate(*replace_with_unk(*pairs, places, self.unknown_share, generator), places)
+            batch = collate(
+                *replace_with_unk(*pairs, src_positions, self.unknown_share, generator), src_positions
+            )
         return replace(batch, dropout_seed=derived_seed("dropout", self.seed, epoch, number))
 
     def epoch(self, number: int) -> Epoch:
@@ -194,9 +201,12 @@ class BatchStream:
 
 
 def training_batches(
-    config: Config, pairs: EncodedPairs, tokenizers: tuple[Tokenizer, Tokenizer], places: Places | None
+    config: Config,
+    pairs: EncodedPairs,
+    tokenizers: tuple[Tokenizer, Tokenizer],
+    src_positions: SrcPositions | None,
 ) -> BatchStream:
-    """The batches of a run; ``places`` are the source positions of the target tokens, if they are needed."""
+    """The batches of a run; ``src_positions`` are those of the target tokens, if they are needed."""
     training, max_length = config.training, config.data.max_length
     share = training.bpe_dropout
     return BatchStream(
@@ -204,10 +214,10 @@ def training_batches(
         batch_tokens=training.batch_tokens,
         num_micro_batches=training.num_micro_batches,
         seed=training.seed,
-        places=places,
+        src_positions=src_positions,
         # Only words are ever unknown.
         unknown_share=training.unknown_share if config.copies_words else 0.0,
-        bpe_dropouts=[BpeDropout(each, share=share, max_length=max_length) for each in tokenizers if share],
+        bpe_dropouts=[BpeDropout(side, share=share, max_length=max_length) for side in tokenizers if share],
         rank=processes.RANK,
         num_processes=processes.SIZE,
     )

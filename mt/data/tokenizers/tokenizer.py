@@ -133,9 +133,9 @@ class Tokenizer:
         if not copies:
             return normalise_spacing(self.library.decode(text_ids, skip_special_tokens=False))
         tokens = self.tokens(text_ids)
-        unknown = [place for place, token in enumerate(tokens) if token == UNK]
-        for place, _ in zip(unknown, copies, strict=False):
-            tokens[place] = PLACEHOLDER
+        unknown = [index for index, token in enumerate(tokens) if token == UNK]
+        for index, _ in zip(unknown, copies, strict=False):
+            tokens[index] = PLACEHOLDER
         # An external tokenizer may have no decoder.
         decoder = self.library.decoder
         text = " ".join(tokens) if decoder is None else decoder.decode(tokens)
