@@ -118,9 +118,8 @@ class CheckpointStore(CheckpointDirectory):
                 checkpoint = read_record(self.directory / name)
                 if checkpoint.imported_from:
                     raise CheckpointError(
-                        f"{self.directory.parent} was imported from {checkpoint.imported_from}: there is no "
-                        "training to continue. Begin a new run with its weights: mt init --init-from "
-                        f"{self.directory.parent} --data PATH."
+                        f"{self.directory.parent} was imported from {checkpoint.imported_from}: train a new "
+                        f"run: mt init --init-from {self.directory.parent} --data PATH."
                     )
                 state = read_training_state(read_part(checkpoint, TENSORS), read_part(checkpoint, VALUES))
                 weights = parse_model(read_part(checkpoint, MODEL))
@@ -129,19 +128,15 @@ class CheckpointStore(CheckpointDirectory):
                 damaged[name] = str(error)
         if damaged:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in damaged.items())
-            raise CheckpointError(
-                f"No checkpoint in {self.directory} is sound ({reasons}). "
-                "Restore a copy of one, or start over with --restart, which moves the old run aside."
-            )
+            remedy = "Restore a copy of one, or start over with --restart"
+            raise CheckpointError(f"No checkpoint in {self.directory} is sound ({reasons}). {remedy}.")
         return None, {}
 
     def require(self, name: str) -> Checkpoint:
         """The checkpoint called ``best``, ``latest``, or by its own name, and never another."""
         known = [*self.names(), *self.averages()]
         if not known:
-            raise CheckpointError(
-                f"{self.directory} has no checkpoint: train this run until it has saved one."
-            )
+            raise CheckpointError(f"{self.directory} has no checkpoint: train until it has saved one.")
         wanted = self.pointer(name) if name in (LATEST, BEST) else name
         # Until a validation has marked one, which a damaged or lost pointer does not disprove.
         if name == BEST and not os.path.lexists(self.directory / BEST) and self.last_best() is None:

@@ -59,10 +59,7 @@ class Config(Section):
         if self.model.share_embeddings and not self.tokenizer.shared:
             raise ValueError("model.share_embeddings needs tokenizer.shared: true, one vocabulary for both.")
         if self.tokenizer.kind == "imported" and not (self.init_from.sides or self.data.path == IMPORTED):
-            raise ValueError(
-                "tokenizer.kind: imported is that of a model from mt import: name its run as init_from.run. "
-                "For new subwords, as of SentencePiece, use tokenizer.kind: bpe_metaspace."
-            )
+            raise ValueError("tokenizer.kind: imported is that of mt import: name its run as init_from.run.")
         if self.tokenizer.extend and self.init_from.run is None:
             raise ValueError("tokenizer.extend adds to the vocabularies of init_from.run: name that run.")
         training, schedule = self.training, self.schedule
@@ -71,13 +68,9 @@ class Config(Section):
         if training.bpe_dropout and training.guided_alignment:
             raise ValueError("training.bpe_dropout and training.guided_alignment exclude each other.")
         if schedule.kind == "cosine" and (training.max_steps or 0) > (schedule.total_steps or 0):
-            raise ValueError(
-                f"training.max_steps is above schedule.total_steps ({schedule.total_steps}), where the "
-                "cosine reaches zero. Raise both in a new run, or use another schedule.kind."
-            )
+            end = f"schedule.total_steps ({schedule.total_steps}), where the cosine reaches zero"
+            raise ValueError(f"training.max_steps is above {end}: raise it in a new run.")
         if not training.limits and self.validation.patience is None:
-            raise ValueError(
-                "nothing ends this run: set training.max_steps, training.max_epochs, training.max_minutes or "
-                "validation.patience."
-            )
+            limits = "training.max_steps, training.max_epochs, training.max_minutes or validation.patience"
+            raise ValueError(f"nothing ends this run: set {limits}.")
         return self

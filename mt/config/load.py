@@ -46,10 +46,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     path = Path(path)
     config, locations = read_yaml(_read(path), lambda line: f"{shown(path)}, line {line}")
     if not isinstance(config, dict):
-        raise ConfigError(
-            f"{shown(path)}: a config is made of sections, such as 'data:', with keys beneath them, "
-            "data.path, data.src and data.tgt at least."
-        )
+        raise ConfigError(f"{shown(path)}: a config is made of sections, such as 'data:', with keys beneath.")
     # A section that is missing, or has nothing beneath it, leaves every key at its default.
     config |= {name: {} for name in SECTIONS if config.get(name) is None}
     for override in overrides:

@@ -15,9 +15,9 @@ def parse_columns(columns: str) -> tuple[str, str]:
     """The source's and the target's column: two names, or two numbers, counted from 1."""
     parts = [part.strip() for part in columns.split(",")]
     if len(parts) != 2 or not all(parts) or parts[0] == parts[1]:
+        examples = "english,german, or 1,2 without a header"
         raise ValueError(
-            f"data.columns must be two columns with a comma between them, the source's first, such as "
-            f"english,german (or 1,2 where the file has no header), not {columns!r}."
+            f"data.columns must be two columns, the source's first ({examples}), not {columns!r}."
         )
     if are_positions(*parts) and not all(map(int, parts)):
         raise ValueError(f"data.columns ({columns}): columns are counted from 1.")

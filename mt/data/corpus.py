@@ -165,9 +165,8 @@ def _read(sources: Sequence[FoundSource], cleaning: CleaningConfig, folder: Path
         empty.append("train")
     if 0 < len(empty) <= len(carved):
         raise SplitError(
-            f"{config.path} is too small to be split: none of its pairs were assigned to the "
-            f"{' or '.join(empty)} split at data.held_out_fraction={config.held_out_fraction:g}. Add "
-            "pairs, change the fraction, or provide your own validation and test splits."
+            f"{config.path} is too small to be split: no pair is for {' or '.join(empty)} at "
+            f"data.held_out_fraction={config.held_out_fraction:g}. Change it, or give splits of your own."
         )
     held_out: dict[Split, PairTable] = {}
     for split in EVALUATION_SPLITS:

@@ -142,15 +142,11 @@ def check_lengths(train: EncodedPairs, dropped: DropCounts, validation: EncodedP
     """Check that pairs are left to train on, and for a loss if it decides which checkpoint is best."""
     limit = f"data.max_length ({config.data.max_length})"
     if not len(train):
-        raise DataError(
-            f"no training pair is left: {dropped['empty']:,} are empty on a side, and "
-            f"{dropped['too long']:,} are longer than {limit}."
-        )
+        empty, long = dropped["empty"], dropped["too long"]
+        raise DataError(f"no training pair is left: {empty:,} are empty, {long:,} are longer than {limit}.")
     if config.validation.metric == "loss" and not len(validation):
-        raise DataError(
-            f"there would be no validation loss: no validation pair has text on both sides and fits {limit}. "
-            "Raise it, or set validation.metric to bleu or chrf."
-        )
+        remedy = "Raise it, or set validation.metric to bleu or chrf"
+        raise DataError(f"no validation loss: no validation pair fits {limit}. {remedy}.")
 
 
 def load_tokenizers(run: RunDirectory) -> tuple[Tokenizer, Tokenizer]:
@@ -191,17 +187,13 @@ def check_same_corpus(run: RunDirectory, corpus: Corpus) -> None:
     try:
         recorded = recorded_fingerprints(run.read_corpus_report())
     except (OSError, ValueError) as error:
-        raise RunError(
-            f"{run.corpus_file} cannot be read ({error}), which says what corpus this run began with. Start "
-            "over with --restart, which moves the old run aside."
-        ) from error
+        raise RunError(f"{run.corpus_file} cannot be read ({error}): start over with --restart.") from error
     own, splits = corpus.report.sources[0], corpus.report.splits
     changed = [name for name, split in splits.items() if recorded.get(name) != split.fingerprint]
     if changed:
         on_hub = f" (its commit is in {run.corpus_file}: set data.revision)" if own.revision else ""
         raise RunError(
             f"the corpus is not the one that {run.path} began with: {' and '.join(changed)} differ. Restore "
-            f"the old one{on_hub}, use another run directory with --run PATH, or start over with --restart, "
-            "which moves the old run aside. A new run from its weights on this corpus: "
-            f"{run.adapt_command(own.path)}"
+            f"the old one{on_hub}, or use another --run PATH or --restart. A new run from its "
+            f"weights: {run.adapt_command(own.path)}"
         )

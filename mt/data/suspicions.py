@@ -64,9 +64,8 @@ def unsegmented_hint(config: Config, train: datasets.Dataset) -> str | None:
     if config.tokenizer.kind != "word" or not sides:
         return None
     return (
-        f"{' and '.join(sides)}: an unsegmented script has no spaces between words, so that tokenizer.kind: "
-        "word makes each character a token. Use tokenizer.kind: bpe_metaspace, which joins characters that "
-        "often occur together"
+        f"{' and '.join(sides)}: an unsegmented script has no spaces between words: use tokenizer.kind: "
+        "bpe_metaspace, because word makes each character a token"
     )
 
 

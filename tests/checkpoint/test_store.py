@@ -124,7 +124,7 @@ def test_without_checkpoints_the_error_says_to_train(store: CheckpointStore) -> 
     assert store.recover() == (None, {})
     assert not store.directory.exists()
     for name in ("best", "latest", "step_0000001"):
-        with pytest.raises(CheckpointError, match="train this run until it has saved one"):
+        with pytest.raises(CheckpointError, match="train until it has saved one"):
             store.require(name)
 
 

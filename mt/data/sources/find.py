@@ -103,9 +103,8 @@ def _local_source(config: DataConfig) -> Source | None:
     known = [str(file).removesuffix(f".{config.src}") for file in neighbours]
     raise DataError(
         f"data.path: there is no file or folder {missing!r}, nor {missing}.{config.src} with "
-        f"{missing}.{config.tgt}. It may be a folder, a file, a pattern such as part-*.jsonl, two text "
-        f"files as in en.txt,de.txt, a Hub id such as bentrevett/multi30k, or {', '.join(BUILT_IN)}."
-        f"{did_you_mean(missing, known)}"
+        f"{missing}.{config.tgt}. It may be a folder, a file, a pattern (part-*.jsonl), two files "
+        f"(en.txt,de.txt), a Hub id (bentrevett/multi30k), or {PRIMER}.{did_you_mean(missing, known)}"
     )
 
 
@@ -154,9 +153,8 @@ def _part(path: Path, config: DataConfig) -> Part:
         return parallel
     next(text_lines(path), None)  # What is not text says more about itself.
     raise DataError(
-        f"{shown(path)} has no extension that shows its format: use {', '.join(TABLE_FORMATS)} (and .gz), "
-        f"two files .{config.src} and .{config.tgt} or any two, as data.path: SOURCE.txt,TARGET.txt, or set "
-        "data.delimiter to what separates the sides on each line, such as tab."
+        f"{shown(path)} has no extension that shows its format: use {', '.join(TABLE_FORMATS)}, two files "
+        f".{config.src} and .{config.tgt} or SOURCE.txt,TARGET.txt, or data.delimiter, such as tab."
     )
 
 
@@ -181,9 +179,8 @@ def _folder_splits(folder: Path, config: DataConfig) -> dict[Split, list[Part]]:
         return next(iter(corpora.values()))
     contents = listed(f"{entry.name}/" if entry.is_dir() else entry.name for entry in inside)
     raise DataError(
-        f"{shown(folder)} contains no training split that can be read: name it train.jsonl (.parquet, .csv, "
-        f".tsv), or train.{config.src} and train.{config.tgt}, or choose a file. The folder contains "
-        f"{contents or 'no files'}."
+        f"{shown(folder)} contains no training split that can be read: name it train.jsonl (.csv, .tsv ...), "
+        f"or train.{config.src} and train.{config.tgt}. The folder contains {contents or 'no files'}."
     )
 
 
@@ -264,10 +261,8 @@ def _parallel(stem: str, config: DataConfig) -> Part | None:
 def _built_in(config: DataConfig) -> Source:
     path = config.path
     if path not in BUILT_IN:
-        raise DataError(
-            f"data.path: there is no built-in corpus {path!r}, only {', '.join(BUILT_IN)}."
-            f"{did_you_mean(path, BUILT_IN)}"
-        )
+        known = ", ".join(BUILT_IN)
+        raise DataError(f"there is no built-in corpus {path!r}, only {known}.{did_you_mean(path, BUILT_IN)}")
     if path == PRIMER and {config.src, config.tgt} != {"en", "de"}:
         languages = f"{config.src!r} and {config.tgt!r}"
         raise DataError(f"{PRIMER} is English and German: set data.src and data.tgt, not {languages}.")
@@ -276,7 +271,7 @@ def _built_in(config: DataConfig) -> Source:
     sizes: dict[Split, int] = {"train": num_train_pairs, "validation": 500, "test": 1_000}
     if path == PRIMER and num_train_pairs > MAX_TRAIN_PAIRS:
         raise DataError(
-            f"{PRIMER} has {MAX_TRAIN_PAIRS:,} training pairs, but no more: lower data.num_train_pairs."
+            f"{PRIMER} has {MAX_TRAIN_PAIRS:,} training pairs, but no more: lower num_train_pairs."
         )
     is_swapped = path == PRIMER and config.src == "de"
 

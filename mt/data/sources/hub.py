@@ -38,10 +38,8 @@ def hub_source(config: DataConfig) -> Source:
     commit = next(filter(COMMIT.fullmatch, folders), None)
     # If a download fails, `datasets` uses any commit that is cached.
     if revision and COMMIT.fullmatch(revision) and commit not in (None, revision):
-        raise DataError(
-            f"data.revision requests commit {revision} of {corpus}, but it could not be downloaded, and only "
-            f"commit {commit} is cached: check the network, or request that one."
-        )
+        cached = f"only commit {commit} is cached: check the network, or request that one"
+        raise DataError(f"data.revision requests commit {revision} of {corpus}, and {cached}.")
     splits = _splits(loaded, corpus, config, commit)
     if "train" not in splits:
         raise DataError(f"{corpus} has no training split, only {listed(loaded)}: choose another corpus.")
@@ -85,19 +83,14 @@ def hub(what: str, limit_seconds: float) -> Iterator[None]:
             get_session().head(constants.ENDPOINT, timeout=limit_seconds)
     # Those of the HTTP client, which depends on the version of the Hub's package.
     except Exception as error:
-        LOG.warning(
-            f"{_without_password(constants.ENDPOINT)} does not answer ({error_text(error)}): it is treated "
-            "as offline, and only what is cached can be used."
-        )
+        endpoint = _without_password(constants.ENDPOINT)
+        LOG.warning("%s does not answer (%s): only what is cached is used", endpoint, error_text(error))
         constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
     try:
         yield
     # Also those of Arrow. Some say which configurations there are.
     except Exception as error:
-        remedy = (
-            "Check the name and the network; if it is private or gated, ask for access and log in with "
-            "`hf auth login`"
-        )
+        remedy = "Check the name; if it is private or gated, ask for access and log in with `hf auth login`"
         if constants.HF_HUB_OFFLINE:
             remedy = "The Hub is offline here, and this is not cached: load it once where there is a network"
         raise DataError(

@@ -138,10 +138,8 @@ def _parallel_pairs(src_path: Path, tgt_path: Path) -> Iterator[NumberedPair]:
         if src is None or tgt is None:
             longer = number + sum(1 for _ in lines)
             num_src, num_tgt = (number - 1, longer) if src is None else (longer, number - 1)
-            raise DataError(
-                f"{src_path} has {num_src:,} lines and {tgt_path} has {num_tgt:,}: line n of one must "
-                "translate line n of the other, so both must have the same number of lines."
-            )
+            numbers = f"{src_path} has {num_src:,} lines and {tgt_path} has {num_tgt:,}"
+            raise DataError(f"{numbers}: line n of one must translate line n of the other.")
         yield number, src, tgt
 
 

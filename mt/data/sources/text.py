@@ -95,10 +95,8 @@ def lines_of(file: Path | None, holds: Holds = "sentences", *, keep_bad: bool = 
                     number += 1
                     content = raw.removesuffix(b"\n").removesuffix(b"\r")
                     if len(content) > most:
-                        raise DataError(
-                            f"{name}, line {number} is longer than {most:,} bytes, which is too much to read "
-                            "at once: break it into shorter lines."
-                        )
+                        why = f"is longer than {most:,} bytes: break it into shorter lines"
+                        raise DataError(f"{name}, line {number} {why}.")
                     line = content.decode(errors="surrogateescape")
                     if not keep_bad and (reason := why_not_text(line, name, number)):
                         raise DataError(reason)

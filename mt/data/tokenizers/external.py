@@ -29,18 +29,16 @@ def external_tokenizer(config: TokenizerConfig, *, limit_seconds: float) -> Toke
             path = Path(hf_hub_download(str(config.path), FILE_NAME))
         LOG.info("tokenizer: %s, at commit %s", config.path, path.parent.name)
     if not path.exists():
-        raise DataError(
-            f"tokenizer.path: there is no file {str(path)!r}. It may be a {FILE_NAME}, a folder with one, or "
-            "a Hub id such as google-t5/t5-small."
-        )
+        kinds = f"a {FILE_NAME}, a folder with one, or a Hub id such as google-t5/t5-small"
+        raise DataError(f"tokenizer.path: there is no file {str(path)!r}. It may be {kinds}.")
     try:
         content = json.loads(read_tokenizer_file(path))
         _make_ours(content, lowercase=config.lowercase)
         return Tokenizer.from_json(json.dumps(content).encode())
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+        why = f"{type(error).__name__}: {error_text(error)}"
         raise DataError(
-            f"tokenizer.path: {path} is not a usable tokenizer ({type(error).__name__}: "
-            f"{error_text(error)}). It must be a file written by the tokenizers library."
+            f"tokenizer.path: {path} is not a usable tokenizer of the tokenizers library ({why})."
         ) from None
 
 

@@ -39,10 +39,7 @@ class Tokenizer:
         try:
             tokenizer = cls.from_json(read_tokenizer_file(path))
         except ValueError as error:
-            raise DataError(
-                f"the tokenizer {path} is damaged ({error}). Restore it from a copy of the run, or train "
-                "again."
-            ) from error
+            raise DataError(f"the tokenizer {path} is damaged ({error}): restore a copy of it.") from error
         if tokenizer.tokens(range(len(SPECIAL_TOKENS))) != [*SPECIAL_TOKENS]:
             raise DataError(f"{path} is not a tokenizer of mt: it does not begin with {SPECIAL_TOKENS}.")
         return tokenizer

@@ -77,10 +77,8 @@ def old_pieces(old: Tokenizer, new: Tokenizer) -> list[list[int]]:
 def _word_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> tokenizers.Tokenizer:
     words = _frequent(count_words(texts, lowercase=config.lowercase), config)
     if not words:
-        raise DataError(
-            f"the training text has no word that occurs {config.min_frequency} times or more "
-            "(tokenizer.min_frequency). Lower it, or give more text."
-        )
+        limit = f"{config.min_frequency} times or more (tokenizer.min_frequency)"
+        raise DataError(f"the training text has no word that occurs {limit}: lower it, or give more text.")
     entries = [*SPECIAL_TOKENS, *words][: config.max_size]
     return word_level({entry: i for i, entry in enumerate(entries)}, lowercase=config.lowercase)
 
