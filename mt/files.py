@@ -11,7 +11,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -107,34 +107,43 @@ def make_folder(path: Path) -> None:
 
 
 @contextmanager
-def new_folder(folder: Path) -> Iterator[Path]:
-    """An empty folder to fill in a ``with`` block, which then becomes ``folder``, in place of an old one."""
+def new_folder(folder: Path, *, replaces: bool = True) -> Iterator[Path]:
+    """An empty folder to fill in a ``with`` block, which then becomes ``folder``, in place of an old one.
+
+    Raises:
+        FileExistsError: If it must not replace what another process has made meanwhile.
+    """
     remove_leftovers(folder.parent, folder.name)
     # After a kill between the two renames, `remove_leftovers` renames it back.
     hidden, aside = _hidden(folder), folder.with_name(f".{folder.name}.aside")
     hidden.mkdir()
-    try:
+    with ExitStack() as stack:
+        # When the lock, by which others know that it is being filled, is released.
+        stack.callback(remove_leftovers, folder.parent, folder.name)
+        with suppress(OSError):
+            stack.enter_context(locked(hidden, shared=True))
         yield hidden
         for path in (*hidden.rglob("*"), hidden):
             sync(path)
         if folder.exists():
+            if not replaces:
+                raise FileExistsError(errno.EEXIST, "another process has made it meanwhile", str(folder))
             folder.rename(aside)
         hidden.rename(folder)
         sync(folder.parent)
-    finally:
-        remove_leftovers(folder.parent, folder.name)
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path, *, shared: bool = False, waits: bool = True) -> Iterator[None]:
     """Hold a lock on ``folder``; it is released when the process ends, however it ends.
 
     Raises:
-        OSError: If the file system has no locks for folders, as many network file systems.
+        BlockingIOError: If another process holds one and this one does not wait.
+        OSError: If the file system has no locks for folders; many network file systems have shared ones only.
     """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        system.lock(descriptor)
+        system.lock(descriptor, shared=shared, waits=waits)
         yield
     finally:
         os.close(descriptor)
@@ -157,10 +166,19 @@ def remove_leftovers(folder: Path, name: str = "*") -> None:
         aside.rename(_hidden(replaced) if replaced.exists() else replaced)
         sync(folder)
     for path in list(folder.glob(f".{name}.partial-*")):
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
+        if not path.is_dir():
             path.unlink()
+        elif not _is_being_filled(path):
+            shutil.rmtree(path)
+
+
+def _is_being_filled(folder: Path) -> bool:
+    """Whether a living process fills it; where there are no locks, it is taken for a leftover."""
+    try:
+        with locked(folder, waits=False):
+            return False
+    except OSError as error:
+        return isinstance(error, BlockingIOError)
 
 
 def _hidden(path: Path) -> Path:

@@ -24,28 +24,28 @@ class DamagedError(CheckpointError):
     """A part of a checkpoint is not what was saved; the message says why, but not which checkpoint."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Checkpoint:
     """The content of a sound ``checkpoint.json``; the other parts are verified when they are loaded."""
 
-    folder: Path
-    """Its folder, whose name is the name of the checkpoint."""
+    folder: Path = Path()
+    """Its folder, whose name is its name; saving sets this and the checksums."""
     step: int
     best: bool
     """Whether it was the best of the run when it was saved."""
-    metrics: dict[str, float]
-    environment: dict[str, str | int]
+    metrics: dict[str, float] = field(default_factory=dict)
+    environment: dict[str, str | int] = field(default_factory=dict)
     """How it was made: versions, device, threads."""
-    checksums: dict[str, str]
+    checksums: dict[str, str] = field(default_factory=dict)
     """SHA-256 of each other part, by file name."""
     tokenizers: dict[str, str] = field(default_factory=dict)
-    """SHA-256 of the run's tokenizer files under ``src`` and ``tgt``; empty in the first checkpoints."""
+    """SHA-256 of the tokenizer files of ``src`` and ``tgt``; empty in checkpoints from before this field."""
     average_of: list[str] = field(default_factory=list)
     """The checkpoints that an average is the mean of; empty for a checkpoint that training saved."""
     imported_from: str = ""
     """Where the weights are from, if they were not trained by mt."""
     computation: dict[str, Scalar] = field(default_factory=dict)
-    """The options that determine what its weights compute; empty in the first checkpoints."""
+    """The options that determine what its weights compute; empty in checkpoints from before this field."""
 
     @property
     def name(self) -> str:

@@ -8,7 +8,6 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple
 
 from torch import Tensor
@@ -29,7 +28,6 @@ from mt.checkpoint.record import (
 )
 from mt.checkpoint.training_state import SavedTraining, read_training_state, values_bytes
 from mt.checkpoint.weights import WEIGHTS_METADATA, mean_of, parse_model, tensors_bytes
-from mt.config.located_yaml import Scalar
 from mt.display import track
 from mt.errors import CheckpointError
 from mt.files import make_folder, new_folder, remove_folder_atomically, remove_leftovers, write_atomically
@@ -50,32 +48,17 @@ class CheckpointStore(CheckpointDirectory):
 
     def save(
         self,
-        step: int,
+        checkpoint: Checkpoint,
         model: Mapping[str, Tensor],
-        training_state: SavedTraining | None,
+        training_state: SavedTraining | None = None,
         *,
-        metrics: Mapping[str, float],
-        environment: Mapping[str, str | int],
-        tokenizers: Mapping[str, str],
-        best: bool,
-        keep: int,
-        computation: Mapping[str, Scalar] = MappingProxyType({}),
-        imported_from: str = "",
+        keep: int = 1,
     ) -> Checkpoint:
-        """Save one checkpoint, point ``latest`` (and ``best``) at it, then remove those that are not kept."""
-        folder = self.directory / step_name(step)
-        checkpoint = Checkpoint(
-            folder,
-            step,
-            best,
-            # JSON has no NaN.
-            {name: value for name, value in metrics.items() if math.isfinite(value)},
-            dict(environment),
-            {},
-            dict(tokenizers),
-            imported_from=imported_from,
-            computation=dict(computation),
-        )
+        """Save a checkpoint, point ``latest`` (and ``best``) at it, then remove those that are not kept."""
+        folder = self.directory / step_name(checkpoint.step)
+        # JSON has no NaN.
+        metrics = {name: value for name, value in checkpoint.metrics.items() if math.isfinite(value)}
+        checkpoint = replace(checkpoint, folder=folder, metrics=metrics)
         parts: dict[str, Callable[[], bytes]] = {MODEL: lambda: tensors_bytes(model, WEIGHTS_METADATA)}
         if training_state is not None:
             parts[TENSORS] = lambda: tensors_bytes(training_state.tensors)

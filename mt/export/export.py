@@ -126,7 +126,7 @@ def export_model(
         raise ConfigError(f"a model for {library.name} is saved in {choices}, not in {precision}.")
     target = folder.resolve()
     make_folder(target.parent)
-    with new_folder(target) as partial:
+    with new_folder(target, replaces=False) as partial:
         # In float32 first, in which log-probabilities can be compared.
         for written in dict.fromkeys(("float32", precision)):
             shutil.rmtree(partial)

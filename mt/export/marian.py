@@ -15,6 +15,7 @@ from huggingface_hub import snapshot_download
 from pydantic import BaseModel, Field, ValidationError, model_validator
 from torch import Tensor, nn
 
+from mt.checkpoint.record import Checkpoint
 from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
 from mt.config.data import IMPORTED
@@ -117,23 +118,19 @@ def import_marian(source: str, run: RunDirectory, *, src: str | None, tgt: str |
         if odd := [name for name, weight in ours.items() if not weight.isfinite().all()]:
             raise ValueError(f"{odd[0]} contains NaN or infinite values")
     make_folder(run.path.absolute().parent)
-    with new_folder(run.path.absolute()) as partial:
+    with new_folder(run.path.absolute(), replaces=False) as partial:
         made = RunDirectory(partial)
         made.config_file.write_text(config_to_yaml(config), encoding="utf-8")
         sides["src"].tokenizer.save(made.src_tokenizer_file)
         sides["tgt"].tokenizer.save(made.tgt_tokenizer_file)
-        CheckpointStore(made.checkpoints_dir).save(
-            0,
-            ours,
-            None,
-            metrics={},
-            environment={},
-            tokenizers=tokenizer_checksums(made),
+        checkpoint = Checkpoint(
+            step=0,
             best=True,
-            keep=1,
-            computation=config.computation(),
+            tokenizers=tokenizer_checksums(made),
             imported_from=source,
+            computation=config.computation(),
         )
+        CheckpointStore(made.checkpoints_dir).save(checkpoint, ours)
 
 
 @contextmanager

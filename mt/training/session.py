@@ -202,19 +202,19 @@ class Session:
             raise diverged(f"model weights are NaN or infinite at step {state.counters.step:,}")
         # A resumed run does not write the points so far again.
         sync(self.run.metrics_file)
-        training_state = state.save()
+        training_state, step = state.save(), state.counters.step
+        checkpoint = Checkpoint(
+            step=step,
+            best=step == self._best_step,
+            metrics=self._metrics.get(step, {}),
+            environment=self.environment,
+            tokenizers=self._tokenizer_checksums,
+            computation=self.config.computation(),
+        )
         with state.evaluation_weights():
-            self.newest = self._store.save(
-                state.counters.step,
-                state.objective.model.weights(),
-                training_state,
-                metrics=self._metrics.get(state.counters.step, {}),
-                environment=self.environment,
-                tokenizers=self._tokenizer_checksums,
-                computation=self.config.computation(),
-                best=state.counters.step == self._best_step,
-                keep=self.config.checkpoint.keep,
-            )
+            weights = state.objective.model.weights()
+            keep = self.config.checkpoint.keep
+            self.newest = self._store.save(checkpoint, weights, training_state, keep=keep)
         remove_stale(self.run)
         seconds = time.perf_counter() - started
         if self.progress is not None:

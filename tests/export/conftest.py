@@ -74,7 +74,7 @@ def make_loaded(
             _scale(model)
             _let_it_end(model.eval(), [tokenizers[0].encode(text)[:19] for text in pairs[0][:24]])
         folder = Path("checkpoints/step_0000001")
-        checkpoint = Checkpoint(folder, 1, best=True, metrics={}, environment={}, checksums={MODEL: ""})
+        checkpoint = Checkpoint(folder=folder, step=1, best=True, checksums={MODEL: ""})
         return LoadedModel(
             config, model, *tokenizers, facts_of(config, {"target_ratio": 1.2}, folder.name), checkpoint
         )
