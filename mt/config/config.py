@@ -5,11 +5,16 @@ from typing import Self
 from pydantic import model_validator
 
 from mt.config.data import IMPORTED, CleaningConfig, DataConfig, TokenizerConfig
-from mt.config.init_from import InitFromConfig
 from mt.config.located_yaml import Scalar
 from mt.config.model import ModelConfig
 from mt.config.section import Section
-from mt.config.training import CheckpointConfig, ScheduleConfig, TrainingConfig, ValidationConfig
+from mt.config.training import (
+    CheckpointConfig,
+    InitFromConfig,
+    ScheduleConfig,
+    TrainingConfig,
+    ValidationConfig,
+)
 
 TRAINING_ONLY = {"dropout", "attention_dropout", "activation_dropout", "word_dropout"}
 

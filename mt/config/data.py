@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from mt.config.section import Count, CountOrNone, Section, Text, TextOrNone, changeable, may_change
+from mt.config.section import Count, CountOrNone, Section, Text, TextOrNone, changeable
 from mt.config.sources import Delimiter, parse_columns, parse_mix
 from mt.special_tokens import SPECIAL_TOKENS
 
@@ -24,7 +24,7 @@ Invisible = Literal["keep", "drop"]
 class DataConfig(Section):
     """Where the sentence pairs come from."""
 
-    path: Text = Field(json_schema_extra=may_change)
+    path: Text = changeable(...)
     """Folder, file, pattern (part-*.csv), two files (en.txt,de.txt), Hub id, or name of a built-in corpus."""
 
     name: str | None = None
@@ -57,7 +57,7 @@ class DataConfig(Section):
     max_length: int = Field(default=128, ge=4)
     """Maximum sentence length in tokens, including EOS; longer training pairs are dropped and counted."""
 
-    hub_timeout_seconds: float = Field(default=10.0, gt=0, lt=10**9, json_schema_extra=may_change)
+    hub_timeout_seconds: float = changeable(10.0, gt=0, lt=10**9)
     """How long to wait for the Hub to answer before it is considered unreachable."""
 
     @model_validator(mode="after")

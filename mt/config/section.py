@@ -4,14 +4,11 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-# Torch takes these numbers in float32, and Muon multiplies the learning rate by the square root of the width.
-_TOO_LARGE = 1e35
-
 Count = Annotated[int, Field(ge=1)]
 CountOrNone = Annotated[int | None, Field(ge=1)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
-Weight = Annotated[float, Field(ge=0, lt=_TOO_LARGE)]
-Positive = Annotated[float, Field(gt=0, lt=_TOO_LARGE)]
+# Torch takes such numbers in float32, and Muon multiplies the learning rate by the square root of the width.
+Weight = Annotated[float, Field(ge=0, lt=1e35)]
 Text = Annotated[str, Field(min_length=1)]
 TextOrNone = Annotated[str | None, Field(min_length=1)]
 
@@ -29,6 +26,6 @@ def may_change(schema: dict[str, Any]) -> None:
     schema["description"] += " May change when a run is resumed."
 
 
-def changeable(default: object) -> Any:
-    """The default of such a field."""
-    return Field(default=default, json_schema_extra=may_change)
+def changeable(default: object, **bounds: Any) -> Any:
+    """Such a field; it is required if its default is ``...``."""
+    return Field(default, json_schema_extra=may_change, **bounds)

@@ -1,20 +1,12 @@
-"""The ``training``, ``schedule``, ``validation`` and ``checkpoint`` sections: how the model learns."""
+"""The ``training``, ``schedule``, ``validation``, ``checkpoint`` and ``init_from`` sections."""
 
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from mt.config.section import (
-    Count,
-    CountOrNone,
-    Fraction,
-    Positive,
-    Section,
-    TextOrNone,
-    Weight,
-    changeable,
-    may_change,
-)
+from mt.config.section import Count, CountOrNone, Fraction, Section, Text, TextOrNone, Weight, changeable
+
+PARTS = ("encoder", "decoder", "src_embedding", "tgt_embedding", "output")
 
 
 class ScheduleConfig(Section):
@@ -23,10 +15,10 @@ class ScheduleConfig(Section):
     kind: Literal["noam", "inverse_sqrt", "cosine", "constant"] = "inverse_sqrt"
     """The shape after the warm-up; noam is the paper's, with a peak that depends on d_model (section 5.3)."""
 
-    learning_rate: Positive = 1e-3
+    learning_rate: float = Field(default=1e-3, gt=0, lt=1e35)
     """The peak at the end of the warm-up; ignored by noam, which computes its own."""
 
-    factor: Positive = 1.0
+    factor: float = Field(default=1.0, gt=0, lt=1e35)
     """Multiplies the learning rate of noam; ignored by the other kinds."""
 
     warmup_steps: int = Field(default=1000, ge=0)
@@ -114,7 +106,7 @@ class TrainingConfig(Section):
     max_epochs: CountOrNone = changeable(None)
     """Stop after this many passes over the training split."""
 
-    max_minutes: float | None = Field(default=None, gt=0, lt=10**9, json_schema_extra=may_change)
+    max_minutes: float | None = changeable(None, gt=0, lt=10**9)
     """Stop after this many minutes of training, including those before a resume."""
 
     max_skipped_steps: Count = changeable(20)
@@ -144,7 +136,7 @@ class ValidationConfig(Section):
     patience: CountOrNone = changeable(None)
     """Stop after this many validations without improvement; null: never."""
 
-    num_samples: int = Field(default=4, ge=0, json_schema_extra=may_change)
+    num_samples: int = changeable(4, ge=0)
     """Validation sentences whose translations are shown."""
 
     batch_sentences: Count = changeable(384)
@@ -162,3 +154,40 @@ class CheckpointConfig(Section):
 
     keep: Count = changeable(3)
     """How many of the newest checkpoints to keep; the best one is always kept."""
+
+
+class InitFromConfig(Section):
+    """The run that this one begins from: with its weights, tokenizers and shape, and a new optimizer."""
+
+    run: TextOrNone = None
+    """The run directory of the model to begin from, such as runs/general; null: random weights."""
+
+    checkpoint: Text = changeable("best")
+    """Its checkpoint: best, latest or a name; training writes the name here."""
+
+    parts: TextOrNone = None
+    """Only these of encoder, decoder, src_embedding, tgt_embedding and output, with commas; null: all."""
+
+    sha256: TextOrNone = changeable(None)
+    """The checksum of the weights, which training writes here."""
+
+    @property
+    def chosen(self) -> tuple[str, ...]:
+        """The parts to take; none without a run."""
+        if self.run is None:
+            return ()
+        return PARTS if self.parts is None else tuple(part.strip() for part in self.parts.split(","))
+
+    @property
+    def sides(self) -> set[str]:
+        """``src`` and ``tgt``, where the tokenizer is taken over, because a part belongs to its ids."""
+        return {"src" if part in ("encoder", "src_embedding") else "tgt" for part in self.chosen}
+
+    @model_validator(mode="after")
+    def _check_parts(self) -> Self:
+        for part in self.chosen:
+            if part not in PARTS:
+                raise ValueError(f"init_from.parts: '{part}' is not one of {', '.join(PARTS)}.")
+        if self.run is None and self.parts is not None:
+            raise ValueError("init_from.parts needs init_from.run, the run to take them from.")
+        return self

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from mt.config.data import DataConfig
-from mt.config.init_from import InitFromConfig
 from mt.config.load import load_config
+from mt.config.training import InitFromConfig
 from mt.config.write import changed_options
 from mt.data.corpus import load_corpus
 from mt.data.suspicions import small_splits
