@@ -153,8 +153,8 @@ def _part(path: Path, config: DataConfig) -> Part:
         return parallel
     next(text_lines(path), None)  # What is not text says more about itself.
     raise DataError(
-        f"{shown(path)} has no extension that shows its format: use {', '.join(TABLE_FORMATS)}, two files "
-        f".{config.src} and .{config.tgt} or SOURCE.txt,TARGET.txt, or data.delimiter, such as tab."
+        f"{shown(path)} has no extension that shows its format: use {', '.join(TABLE_FORMATS)}, or two files "
+        f".{config.src} and .{config.tgt}, as data.path: SOURCE.txt,TARGET.txt, or set data.delimiter."
     )
 
 

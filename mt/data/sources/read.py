@@ -67,9 +67,13 @@ def columns_of(config: DataConfig) -> tuple[str, str]:
 def check_columns(names: Sequence[str], config: DataConfig, where: str, advice: str) -> None:
     """Check that ``names`` has both columns, each once; ``advice`` ends the error."""
     options = ("data.columns",) * 2 if config.columns else ("data.src", "data.tgt")
-    for option, name in zip(options, columns_of(config), strict=True):
+    src, tgt = columns_of(config)
+    for option, name in zip(options, (src, tgt), strict=True):
         if name not in names:
-            remedy = " Set data.columns to the two that have the sentences." if len(names) > 1 else ""
+            meant = " to the two that have the sentences"
+            for outer in [field.removesuffix(src) for field in names if field.endswith(f".{src}")]:
+                meant = f": {outer}{src},{outer}{tgt}"
+            remedy = f" Set data.columns{meant}." if len(names) > 1 else ""
             raise DataError(
                 f"{where} has no column {name!r}, which {option} names; its columns are {listed(names)}."
                 f"{did_you_mean(name, names)}{remedy}{advice}"
@@ -144,15 +148,15 @@ def _parallel_pairs(src_path: Path, tgt_path: Path) -> Iterator[NumberedPair]:
 
 
 def _json_pairs(path: Path, config: DataConfig) -> Iterator[NumberedPair]:
-    return row_pairs(_json_rows(path), config, shown(path))
+    return row_pairs(_json_rows(path, columns_of(config)), config, shown(path))
 
 
-def _json_rows(path: Path) -> Iterator[tuple[int, Row | BadRow]]:
-    """An object on each line, or one list of objects."""
+def _json_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, Row | BadRow]]:
+    """An object on each line, or one list of objects; what pandas writes by columns is neither."""
     begin = [*islice((line for _, line in text_lines(path) if line.strip()), 2)]
     first = _parsed(begin[0]) if begin else {}
     whole = None
-    if not isinstance(first, dict) or (len(begin) == 1 and not _may_be_row(first)):
+    if not isinstance(first, dict) or all(isinstance(first.get(name), dict | list) for name in columns):
         whole = _parsed(_whole_text(path))
     if isinstance(whole, dict):
         advice = _about_lists(whole, shown(path))
@@ -166,10 +170,6 @@ def _json_rows(path: Path) -> Iterator[tuple[int, Row | BadRow]]:
     for number, line in text_lines(path):
         if line.strip():
             yield number, _object(_parsed(line))
-
-
-def _may_be_row(value: Row) -> bool:
-    return NESTED in value or any(isinstance(field, str) for field in value.values())
 
 
 def _whole_text(path: Path) -> str:
