@@ -5,11 +5,14 @@ import hashlib
 import logging
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
 from torch import Tensor
 
 from mt.checkpoint.directory import BEST, LATEST, CheckpointDirectory, step_of
@@ -27,12 +30,14 @@ from mt.checkpoint.record import (
     step_name,
 )
 from mt.checkpoint.training_state import SavedTraining, read_training_state, values_bytes
-from mt.checkpoint.weights import WEIGHTS_METADATA, mean_of, parse_model, tensors_bytes
 from mt.display import track
 from mt.errors import CheckpointError
 from mt.files import make_folder, new_folder, remove_folder_atomically, remove_leftovers, write_atomically
 
 LOG = logging.getLogger(__name__)
+
+WEIGHTS_METADATA = {"other_names": "{}"}
+"""Each weight is under one name."""
 
 
 class RecoveredCheckpoint(NamedTuple):
@@ -194,3 +199,35 @@ def _explain_unwritable(doing: str) -> Iterator[None]:
             f"Cannot {doing}: {error.strerror or error}. Free some space or make the folder writable, "
             "and run the same command again; the earlier checkpoints are unchanged."
         ) from error
+
+
+def tensors_bytes(tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> bytes:
+    """Tensors in the safetensors format."""
+    ours = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    return safetensors.torch.save(ours, metadata)
+
+
+def parse_model(content: bytes) -> dict[str, Tensor]:
+    """The weights in the verified output of `tensors_bytes`, on the CPU, all of them finite."""
+    try:
+        # Into memory allocated by torch, which is aligned as its kernels need.
+        tensors = {name: tensor.clone() for name, tensor in safetensors.torch.load(content).items()}
+    except (SafetensorError, ValueError) as error:
+        raise DamagedError(f"{MODEL} is not a model written by mt") from error
+    for name, tensor in tensors.items():
+        # aminmax propagates NaN, and unlike isfinite().all() needs no second tensor of that size.
+        has_values = tensor.is_floating_point() and tensor.numel()
+        if has_values and not all(bound.isfinite() for bound in torch.aminmax(tensor)):
+            raise DamagedError(f"the weight {name} in {MODEL} contains NaN or infinite values")
+    return tensors
+
+
+def mean_of(models: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """The mean of each weight (Vaswani et al. 2017, section 6.1), in the weight's own dtype."""
+    sums: dict[str, Tensor] = {}
+    number = 0
+    for weights in models:
+        number += 1
+        for name, weight in weights.items():
+            sums[name] = sums.get(name, 0) + weight.double()
+    return {name: (total / number).to(weights[name].dtype) for name, total in sums.items()}

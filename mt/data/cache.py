@@ -52,34 +52,32 @@ def cached(key: object, fill: Callable[[Path], int], load: Callable[[Path], T]) 
     key += [[name, version(name)] for name in ("datasets", "numpy", "pyarrow", "tokenizers")]
     name = hashlib.blake2b(json.dumps(key, sort_keys=True).encode(), digest_size=16).hexdigest()
     entry = cache_folder() / "data" / name
+
+    def make(parent: Path | None) -> T:
+        """Fill a temporary folder, and let it become the entry unless another process was faster."""
+        with tempfile.TemporaryDirectory(prefix=f".{name}.making-", dir=parent) as partial:
+            folder = Path(partial)
+            is_kept = fill(folder) > MANY_PAIRS
+            # What is mapped stays mapped, whatever becomes of the names of its files.
+            result = load(folder)
+            if is_kept and parent:
+                # No fsync: a file that a power cut leaves half written does not match its digest.
+                (folder / _RECORD).write_bytes(_record(folder, key))
+                with contextlib.suppress(OSError):
+                    folder.rename(entry)
+        return result
+
     try:
         if _is_intact(entry, key):
             os.utime(entry)
             return load(entry)
         make_folder(entry.parent)
         _remove_unused(entry.parent)
-        return _make(entry, key, fill, load, entry.parent)
+        return make(entry.parent)
     except OSError as error:
         LOG.warning("%s cannot be used (%s): what is computed is not kept", entry.parent, error)
     # Outside the handler, because the error keeps all that was read alive.
-    return _make(entry, key, fill, load, None)
-
-
-def _make(
-    entry: Path, key: object, fill: Callable[[Path], int], load: Callable[[Path], T], parent: Path | None
-) -> T:
-    """Fill a temporary folder, and let it become the entry unless another process was faster."""
-    with tempfile.TemporaryDirectory(prefix=f".{entry.name}.making-", dir=parent) as partial:
-        folder = Path(partial)
-        is_kept = fill(folder) > MANY_PAIRS
-        # What is mapped stays mapped, whatever becomes of the names of its files.
-        result = load(folder)
-        if is_kept and parent:
-            # No fsync: a file that a power cut leaves half written does not match its digest.
-            (folder / _RECORD).write_bytes(_record(folder, key))
-            with contextlib.suppress(OSError):
-                folder.rename(entry)
-    return result
+    return make(None)
 
 
 def _record(folder: Path, key: object) -> bytes:
