@@ -131,13 +131,13 @@ def _key(sources: Sequence[FoundSource], cleaning: CleaningConfig) -> object:
     """Everything that determines the corpus."""
     # Neither changes what is read: the length limit is applied when encoding.
     irrelevant = {"hub_timeout_seconds", "max_length"}
-    configs = [(config.model_dump(mode="json", exclude=irrelevant), weight) for config, weight, _ in sources]
-    # Including the names of files, whose extensions determine how they are read.
-    parts = [
-        {split: [(part.where, part.identify()) for part in parts] for split, parts in source.splits.items()}
-        for _, _, source in sources
-    ]
-    return ["corpus", configs, parts, cleaning.model_dump(mode="json")]
+    key: list[object] = ["corpus", cleaning.model_dump(mode="json")]
+    for config, weight, source in sources:
+        key += [weight, config.model_dump(mode="json", exclude=irrelevant)]
+        for split, parts in source.splits.items():
+            # Including the names of files, whose extensions determine how they are read.
+            key.append([split, *((part.where, part.identify()) for part in parts)])
+    return key
 
 
 def _load(folder: Path) -> Corpus:

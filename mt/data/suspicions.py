@@ -80,28 +80,22 @@ def corpus_warnings(config: Config, corpus: Corpus) -> Iterator[str]:
     form = TextForm.of(config.cleaning)
     samples = {str(split): sample_of(pairs, form) for split, pairs in corpus.by_name().items()}
     languages = [re.split("[-_]", code.lower())[0] for code in (config.data.src, config.data.tgt)]
-    for side, (name, language) in enumerate((("source", config.data.src), ("target", config.data.tgt))):
-        script = _SCRIPTS.get(languages[side])
-        others = [
-            split
-            for split, sample in samples.items()
-            if script and is_mostly_of_other_script(pa.array(sample[side]), script).mean() > 0.5
-        ]
-        if others:
-            yield (
-                f"most {name}s of the {' and '.join(others)} split are not in {script} script, in which "
-                f"{language} is written: check data.src, data.tgt and data.columns."
-            )
+    for side, language in enumerate(languages):
+        script = _SCRIPTS.get(language)
+        for split, sample in samples.items():
+            if script and is_mostly_of_other_script(pa.array(sample[side]), script).mean() > 0.5:
+                what = f"most {('sources', 'targets')[side]} of the {split} split"
+                remedy = "check data.src, data.tgt and data.columns"
+                yield f"{what} are not in {script} script, in which {language} is written: {remedy}."
+                break
     # Within a script, the words of a side tell which side it is.
     known_src, known_tgt = (set(_FREQUENT.get(language, "").split()) for language in languages)
     for split, sample in samples.items():
         src, tgt = map(_words, sample)
         straight = _share(src, known_src) + _share(tgt, known_tgt)
         if _share(src, known_tgt) + _share(tgt, known_src) > straight + (0.1 if split == "train" else 0.5):
-            yield (
-                f"source and target of the {split} split look swapped: check data.src, data.tgt, "
-                "data.columns and the names of the files."
-            )
+            remedy = "check data.src, data.tgt, data.columns and the names of the files"
+            yield f"source and target of the {split} split look swapped: {remedy}."
         if split == "train":
             known_src, known_tgt = set(src), set(tgt)
     yield from text_warnings(samples)

@@ -74,7 +74,7 @@ def test_what_a_kind_of_tokenizer_loses_is_said(tmp_path: Path) -> None:
     [
         (("en", "ru"), {"train": ("en", "de")}, "targets of the train split are not in Cyrillic script"),
         (("ru", "en"), {"test": ("fa", "en")}, "sources of the test split are not in Cyrillic script"),
-        (("ru", "en"), dict.fromkeys(("train", "test"), ("fa", "en")), "of the train and test split are not"),
+        (("ru", "en"), dict.fromkeys(("train", "test"), ("fa", "en")), "sources of the train split are not"),
         # In one script.
         (("en", "de"), {"validation": ("de", "en")}, "of the validation split look swapped"),
         (("en", "de"), dict.fromkeys(SPLITS, ("de", "en")), "of the train split look swapped"),
