@@ -23,7 +23,9 @@ class BpeDropout:
     """Splits encoded sentences into base symbols and merges them again, skipping a share of the merges.
 
     All words are merged in parallel: in each round, every possible merge of a word is skipped with some
-    probability, and the remaining one of lowest rank is applied. A word without any is finished.
+    probability, and the remaining one of lowest rank is applied. A word without any is finished. With the
+    merges (l, o), (e, r) and (lo, w), in the order of their ranks, ``l o w e r`` becomes ``low er``, or
+    ``lo w er`` if the last merge is skipped when no other is possible.
     """
 
     def __init__(self, tokenizer: Tokenizer, *, share: float, max_length: int) -> None:
