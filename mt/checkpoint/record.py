@@ -1,16 +1,15 @@
 """``checkpoint.json``: the record of a checkpoint, with the checksums of its other parts and of itself."""
 
 import hashlib
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from mt import __version__
+from mt.checkpoint.seal import sealed, unsealed
 from mt.config.located_yaml import Scalar
 from mt.errors import CheckpointError
 from mt.files import read_text
@@ -19,7 +18,6 @@ FORMAT_VERSION = 2
 RECORD, MODEL = "checkpoint.json", "model.safetensors"
 TENSORS, VALUES = "training_state.safetensors", "training_state.json"
 _MAX_RECORD_BYTES = 1_000_000
-_NO_SEAL = "0" * 64
 
 
 class DamagedError(CheckpointError):
@@ -100,24 +98,6 @@ def read_part(checkpoint: Checkpoint, part: str) -> bytes:
     if hashlib.sha256(content).hexdigest() != checkpoint.checksums.get(part):
         raise DamagedError(f"{part} is not what was saved (its checksum differs)")
     return content
-
-
-def sealed(content: Mapping[str, Any]) -> str:
-    """These values as JSON with a checksum: that of the text with zeros in its place."""
-    text = json.dumps({"seal": _NO_SEAL, **content}, indent=2) + "\n"
-    return text.replace(_NO_SEAL, hashlib.sha256(text.encode()).hexdigest(), 1)
-
-
-def unsealed(text: str) -> dict[str, Any]:
-    """The values of such a text; raises ValueError if it is not what was written."""
-    try:
-        content: dict[str, Any] = json.loads(text)
-        seal = content.pop("seal")
-        if hashlib.sha256(text.replace(seal, _NO_SEAL, 1).encode()).hexdigest() == seal:
-            return content
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-        pass
-    raise ValueError("its checksum differs")
 
 
 def step_name(step: int) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_origin, get_type_hints
 
 from mt import __version__
-from mt.checkpoint.record import sealed, unsealed
+from mt.checkpoint.seal import sealed, unsealed
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.display import counted
 from mt.errors import CheckpointError

@@ -54,19 +54,17 @@ class Batch:
         """Return the batch on ``device``; a copy from pinned memory to CUDA is asynchronous."""
         # CUDA keeps pinned memory until it is copied; other memory may be freed while it is still being read.
         is_cuda = torch.device(device).type == "cuda"
-        return self._with_tensors(
-            lambda tensor: tensor.to(device, non_blocking=is_cuda and tensor.is_pinned())
-        )
+        return self._map(lambda tensor: tensor.to(device, non_blocking=is_cuda and tensor.is_pinned()))
 
     def pin_memory(self) -> Self:
         """Return the batch in page-locked memory, from which CUDA copies asynchronously."""
-        return self._with_tensors(Tensor.pin_memory)
+        return self._map(Tensor.pin_memory)
 
     def repeated(self, times: int) -> Self:
         """All rows, repeated ``times`` times as a whole, for R-Drop."""
         if times == 1:
             return self
-        rows = self._with_tensors(lambda tensor: torch.cat([tensor] * times))
+        rows = self._map(lambda tensor: torch.cat([tensor] * times))
         return replace(rows, num_target_tokens=times * self.num_target_tokens)
 
     def without_labels(self) -> Self:
@@ -84,10 +82,10 @@ class Batch:
         return self._rows(slice(None, middle)), self._rows(slice(middle, None))
 
     def _rows(self, rows: slice) -> Self:
-        part = self._with_tensors(lambda tensor: tensor[rows])
+        part = self._map(lambda tensor: tensor[rows])
         return replace(part, num_target_tokens=int((part.labels != PAD_ID).sum()))
 
-    def _with_tensors(self, change: Callable[[Tensor], Tensor]) -> Self:
+    def _map(self, change: Callable[[Tensor], Tensor]) -> Self:
         tensors = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
         changed: dict[str, Any] = {name: change(tensor) for name, tensor in tensors.items()}
         return replace(self, **changed)
