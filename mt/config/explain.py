@@ -139,3 +139,9 @@ def closest(word: str, known: Iterable[str]) -> str | None:
     if len(word) > 1:
         similar += [name for name in spellings if name.startswith(word) or word.startswith(name)]
     return spellings[similar[0]] if similar else None
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """`` Did you mean 'x'?`` with the most similar of ``known``, or nothing if none is similar."""
+    nearest = closest(word, known)
+    return f" Did you mean {nearest!r}?" if nearest else ""

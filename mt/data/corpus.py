@@ -11,10 +11,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal, NamedTuple, Self
 
-import datasets
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from datasets import Dataset
 
 from mt.config.data import CleaningConfig, DataConfig
 from mt.data.batches.sampler import Share
@@ -47,9 +47,9 @@ def evenly_spaced(num_rows: int, most: int) -> npt.NDArray[np.int64]:
 class Corpus:
     """Sentence pairs as datasets with exactly the columns ``src`` and ``tgt``, each a str and never None."""
 
-    train: datasets.Dataset
-    validation: datasets.Dataset
-    test: datasets.Dataset
+    train: Dataset
+    validation: Dataset
+    test: Dataset
     report: CorpusReport
 
     @property
@@ -57,7 +57,7 @@ class Corpus:
         """The sources of the training pairs, in their order."""
         return tuple(Share(source.pairs, source.weight) for source in self.report.sources)
 
-    def by_name(self) -> dict[Split, datasets.Dataset]:
+    def by_name(self) -> dict[Split, Dataset]:
         """The three datasets, by their names in the config."""
         return {"train": self.train, "validation": self.validation, "test": self.test}
 
@@ -84,15 +84,15 @@ class PairTable(NamedTuple):
                 num_pairs += len(chunk)
         return cls(file, num_pairs, digest.hexdigest())
 
-    def load(self) -> datasets.Dataset:
+    def load(self) -> Dataset:
         """The pairs, memory-mapped."""
         return load_tables([self.file], self.fingerprint)
 
 
-def load_tables(files: Sequence[Path], fingerprint: str) -> datasets.Dataset:
+def load_tables(files: Sequence[Path], fingerprint: str) -> Dataset:
     """The pairs of tables, memory-mapped; `datasets` would read all of them for a fingerprint."""
     table = pa.concat_tables(pa.ipc.open_stream(pa.memory_map(str(file))).read_all() for file in files)
-    return datasets.Dataset(table, fingerprint=fingerprint)
+    return Dataset(table, fingerprint=fingerprint)
 
 
 def load_corpus(config: DataConfig, cleaning: CleaningConfig = NO_CLEANING) -> Corpus:
@@ -110,16 +110,16 @@ def load_corpus(config: DataConfig, cleaning: CleaningConfig = NO_CLEANING) -> C
     return cached(key, fill, _load)
 
 
-def load_split(config: DataConfig, split: Split, cleaning: CleaningConfig = NO_CLEANING) -> datasets.Dataset:
+def load_split(config: DataConfig, split: Split, cleaning: CleaningConfig = NO_CLEANING) -> Dataset:
     """One split as in `load_corpus`, without reading the others if the corpus has this one."""
     if split != "train" and (parts := find_source(config).splits.get(split)):
         return load_parts(parts)
     return load_corpus(config, cleaning).by_name()[split]
 
 
-def other_validation_splits(config: DataConfig) -> dict[str, datasets.Dataset]:
+def other_validation_splits(config: DataConfig) -> dict[str, Dataset]:
     """The validation splits of the sources in ``data.mix``, each by the first of its names that is free."""
-    splits: dict[str, datasets.Dataset] = {}
+    splits: dict[str, Dataset] = {}
     for (mixed, _, source), number in zip(find_sources(config)[1:], count(2)):
         if parts := source.splits.get("validation"):
             names = Path(mixed.path.rpartition(":")[2]).name, mixed.path, f"{mixed.path} ({number})"
@@ -220,7 +220,7 @@ def _training_pairs(found: FoundSource, cleaner: Cleaner, carved: dict[Split, li
         deque(pairs, maxlen=0)
 
 
-def load_parts(parts: Sequence[Part]) -> datasets.Dataset:
+def load_parts(parts: Sequence[Part]) -> Dataset:
     """All pairs of a validation or test split."""
     with TemporaryDirectory() as folder:
         return _held_out(Path(folder) / "pairs", parts).load()

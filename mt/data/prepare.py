@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import datasets
 import numpy as np
+from datasets import Dataset
 
 from mt.config.config import Config
 from mt.data.batches.alignment import SrcPositions, align
@@ -41,7 +41,7 @@ class Prepared:
     tokenizers: tuple[Tokenizer, Tokenizer]
     train: EncodedPairs
     validation: EncodedPairs
-    other_validation: dict[str, datasets.Dataset]
+    other_validation: dict[str, Dataset]
     """The validation splits of ``data.mix``, which are scored as well, by name."""
     src_positions: SrcPositions | None
     """The source position of each target token of ``train``, if the model learns it."""
@@ -90,7 +90,7 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool) -> Prepared:
     return Prepared(corpus, tokenizers, train, validation, other_validation, src_positions)
 
 
-def make_tokenizers(pairs: datasets.Dataset, config: Config) -> tuple[Tokenizer, Tokenizer]:
+def make_tokenizers(pairs: Dataset, config: Config) -> tuple[Tokenizer, Tokenizer]:
     """Tokenizers for source and target, trained on these pairs only; the same one twice if shared."""
     # Those of an imported model may share a vocabulary, but split text differently.
     is_one = config.tokenizer.shared and config.tokenizer.kind != "imported"
@@ -107,7 +107,7 @@ def make_tokenizers(pairs: datasets.Dataset, config: Config) -> tuple[Tokenizer,
     return made[0], made[1]
 
 
-def _chosen(pairs: datasets.Dataset, config: Config) -> datasets.Dataset:
+def _chosen(pairs: Dataset, config: Config) -> Dataset:
     """At most ``tokenizer.max_lines`` pairs, spread evenly over those that ``data.max_length`` may let in."""
     most = config.data.max_length
     fits = (all(len(text.split()) < most for text in pair) for pair in pairs_of(pairs))
@@ -153,7 +153,7 @@ def load_tokenizers(run: RunDirectory) -> tuple[Tokenizer, Tokenizer]:
 class _Texts:
     """Texts of these columns, one column after the other, without words longer than `LONGEST_WORD`."""
 
-    pairs: datasets.Dataset
+    pairs: Dataset
     columns: Sequence[str]
     num_long_words: int = 0
 

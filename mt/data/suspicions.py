@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-import datasets
 import numpy as np
 import pyarrow as pa
+from datasets import Dataset
 
 from mt.config.config import Config
 from mt.data.cleaning.filters import is_mostly_of_other_script
@@ -56,7 +56,7 @@ uk: і в не на що з я він як, vi: là và của không có một c
 _FREQUENT: dict[str, str] = dict(_ENTRY.findall(_FREQUENT_WORDS))
 
 
-def unsegmented_hint(config: Config, train: datasets.Dataset) -> str | None:
+def unsegmented_hint(config: Config, train: Dataset) -> str | None:
     """Advice for text without spaces between words that is to be split into words; None for other text."""
     sample = sample_of(train, TextForm.of(config.cleaning))
     texts = zip((config.data.src, config.data.tgt), sample, strict=True)
@@ -152,7 +152,7 @@ def _shift_warnings(name: str, sample: list[list[str]]) -> Iterator[str]:
         )
 
 
-def sample_of(pairs: datasets.Dataset, form: TextForm) -> list[list[str]]:
+def sample_of(pairs: Dataset, form: TextForm) -> list[list[str]]:
     """The beginnings of sources and targets in this form: stretches of neighbours, spread evenly."""
     step = len(pairs) // (_STRETCH * _MOST_STRETCHES) + 1
     starts = range(0, len(pairs), _STRETCH * step)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-import datasets
 import numpy as np
+from datasets import Dataset
 
 from mt.data.batches.pairs import EncodedPairs, EncodedSentences, mapped
 from mt.data.batches.sampler import Share
@@ -23,7 +23,7 @@ DropCounts = dict[str, int]
 
 
 def encode_pairs(
-    pairs: datasets.Dataset, *tokenizers: Tokenizer, max_length: int | None, shares: Sequence[Share] = ()
+    pairs: Dataset, *tokenizers: Tokenizer, max_length: int | None, shares: Sequence[Share] = ()
 ) -> tuple[EncodedPairs, DropCounts]:
     """Turn the text of a split into ids, and count what is dropped, if there is a ``max_length``; cached."""
     key = {
@@ -43,7 +43,7 @@ def encode_pairs(
 
 def write_pairs(
     folder: Path,
-    pairs: datasets.Dataset,
+    pairs: Dataset,
     *tokenizers: Tokenizer,
     max_length: int | None,
     shares: Sequence[Share],

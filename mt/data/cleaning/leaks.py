@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from itertools import chain
 
-import datasets
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from datasets import Dataset
 
 from mt.data.chunks import tables_of
 from mt.data.corpus_report import LeakReport
@@ -23,7 +23,7 @@ Hashes = tuple[list[int], list[int], list[int]]
 class LeakCheck:
     """Finds the training pairs that, normalised, are also in the evaluation splits, whose hashes it keeps."""
 
-    def __init__(self, evaluation: Mapping[str, datasets.Dataset], form: TextForm) -> None:
+    def __init__(self, evaluation: Mapping[str, Dataset], form: TextForm) -> None:
         """Remember the evaluation splits by name; ``form`` is that of the training pairs."""
         self._known: dict[str, Hashes] = {}
         self._found = set[int]()
@@ -35,7 +35,7 @@ class LeakCheck:
             self._known[split] = _hashes(src, tgt)
         self._all = {*chain(*chain(*self._known.values()))}
 
-    def search(self, train: datasets.Dataset) -> npt.NDArray[np.int64]:
+    def search(self, train: Dataset) -> npt.NDArray[np.int64]:
         """Record what ``train`` shares with the evaluation splits; return the rows of shared pairs."""
         is_leaked = [np.empty(0, dtype=np.bool_)]
         for table in tables_of(train):

@@ -11,18 +11,10 @@ from typing import NamedTuple
 from mt.builtin.primer import MAX_TRAIN_PAIRS, primer_pairs
 from mt.builtin.reverse import reverse_pairs
 from mt.config.data import IMPORTED, DataConfig
+from mt.config.explain import did_you_mean
 from mt.config.sources import parse_mix
 from mt.data.sources.read import TABLE_FORMATS, parallel_part, table_format, table_part
-from mt.data.sources.source import (
-    SPLIT_NAMES,
-    NumberedPair,
-    Part,
-    Source,
-    Split,
-    did_you_mean,
-    listed,
-    named_path,
-)
+from mt.data.sources.source import SPLIT_NAMES, NumberedPair, Part, Source, Split, Splits, listed, named_path
 from mt.data.sources.text import text_lines, unreadable
 from mt.display import shown
 from mt.errors import ConfigError, DataError
@@ -158,13 +150,13 @@ def _part(path: Path, config: DataConfig) -> Part:
     )
 
 
-def _folder_splits(folder: Path, config: DataConfig) -> dict[Split, list[Part]]:
+def _folder_splits(folder: Path, config: DataConfig) -> Splits:
     """The splits in a folder, or in its only subfolder that has some, or its only parallel text."""
     splits = _named_splits(folder, config)
     if "train" in splits:
         return splits
     inside = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
-    corpora: dict[str, dict[Split, list[Part]]] = {}
+    corpora: dict[str, Splits] = {}
     for entry in inside:
         stem = str(entry).removesuffix(".gz").removesuffix(f".{config.src}")
         if entry.is_dir() and "train" in (named := _named_splits(entry, config)):
@@ -184,7 +176,7 @@ def _folder_splits(folder: Path, config: DataConfig) -> dict[Split, list[Part]]:
     )
 
 
-def _named_splits(folder: Path, config: DataConfig) -> dict[Split, list[Part]]:
+def _named_splits(folder: Path, config: DataConfig) -> Splits:
     """The splits whose files are named after them, or that `datasets` has saved."""
     if any((folder / name).is_file() for name in ("dataset_dict.json", "state.json")):
         from mt.data.sources.hub import saved_splits
@@ -199,7 +191,7 @@ def _named_splits(folder: Path, config: DataConfig) -> dict[Split, list[Part]]:
         if stem.lower() in named:
             part = _part(file, config)
             named[stem.lower()].setdefault(stem + suffix, {})[part.where] = part
-    splits: dict[Split, list[Part]] = {}
+    splits: Splits = {}
     for split, names in SPLIT_NAMES.items():
         forms = next((named[name] for name in names if named[name]), {})
         if len(forms) > 1:

@@ -13,7 +13,7 @@ from huggingface_hub import constants, get_session
 
 from mt.config.data import DataConfig
 from mt.data.sources.read import ROWS_AT_ONCE, arrow_rows, needed_columns, row_pairs
-from mt.data.sources.source import SPLIT_NAMES, NumberedPair, Part, Source, Split, listed
+from mt.data.sources.source import SPLIT_NAMES, NumberedPair, Part, Source, Splits, listed
 from mt.errors import DataError
 
 LOG = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ def hub_source(config: DataConfig) -> Source:
     return Source("hub", splits)
 
 
-def saved_splits(folder: Path, config: DataConfig) -> dict[Split, list[Part]]:
+def saved_splits(folder: Path, config: DataConfig) -> Splits:
     """The splits in a folder that `datasets` has written with ``save_to_disk``."""
     saved = datasets.load_from_disk(str(folder))
     loaded = saved if isinstance(saved, datasets.DatasetDict) else {"train": saved}
@@ -55,8 +55,8 @@ def saved_splits(folder: Path, config: DataConfig) -> dict[Split, list[Part]]:
 
 def _splits(
     loaded: Mapping[str, datasets.Dataset], corpus: str, config: DataConfig, commit: str | None = None
-) -> dict[Split, list[Part]]:
-    splits: dict[Split, list[Part]] = {}
+) -> Splits:
+    splits: Splits = {}
     for split, names in SPLIT_NAMES.items():
         name = next((name for name in names if name in loaded), None)
         if name is not None:

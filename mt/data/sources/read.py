@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from mt.config.data import DataConfig
+from mt.config.explain import did_you_mean
 from mt.config.sources import Delimiter, are_positions, parse_columns
 from mt.data.chunks import parts_of
-from mt.data.sources.source import BadRow, NumberedPair, Part, did_you_mean, listed
+from mt.data.sources.source import BadRow, NumberedPair, Part, listed
 from mt.data.sources.text import MAX_LINE_BYTES, text_lines, unreadable
 from mt.display import shown
 from mt.errors import DataError

@@ -1,13 +1,12 @@
 """The common form of all corpora before they are checked: splits of numbered pairs."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from mt.config.explain import closest
 from mt.data.sources.text import unreadable
 from mt.files import sha256
 
@@ -54,19 +53,16 @@ class Part:
             raise unreadable(error.filename, error) from None
 
 
+Splits = dict[Split, list[Part]]
+
+
 @dataclass(frozen=True)
 class Source:
     """A corpus that was found but not read yet."""
 
     kind: Literal["built-in", "hub", "folder", "files"]
-    splits: Mapping[Split, Sequence[Part]]
+    splits: Splits
     """The others are carved from the training split."""
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`` Did you mean 'x'?`` with the most similar of ``known``, or nothing if none is similar."""
-    nearest = closest(word, known)
-    return f" Did you mean {nearest!r}?" if nearest else ""
 
 
 def listed(names: Iterable[str], most: int = 20) -> str:
