@@ -106,6 +106,8 @@ class RunDirectory:
                 if isinstance(error, BlockingIOError):
                     why = f"it is in use by {self.lock_owner() or 'another process'}; wait for it or stop it"
                 raise RunError(f"Cannot train in {self.path}: {why}. Or use another --run PATH.") from error
+            # Closing alone would leave the lock with a forked child that inherited the descriptor.
+            stack.callback(system.unlock, file.fileno())
             stack.callback(os.ftruncate, file.fileno(), 0)
             file.truncate(0)
             file.write(f"process {os.getpid()} on {socket.gethostname()}")

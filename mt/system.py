@@ -61,6 +61,11 @@ def lock(file: int, *, shared: bool = False, waits: bool = True) -> None:
     fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if waits else fcntl.LOCK_NB))
 
 
+def unlock(file: int) -> None:
+    """Unlock it, also for a forked child that has it open."""
+    fcntl.flock(file, fcntl.LOCK_UN)
+
+
 def signal_after(seconds: float) -> None:
     """Send `TIME_LIMIT_SIGNAL` to this process in so many seconds; 0 cancels that."""
     signal.setitimer(signal.ITIMER_REAL, seconds)
