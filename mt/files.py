@@ -12,16 +12,21 @@ import secrets
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from mt import system
 
+_BLOCK_BYTES = 2**20
+
 
 def read_bytes(path: Path, *, max_bytes: int) -> bytes:
     """The content of a file that has at most so many bytes; of a device, reading might never end."""
     with path.open("rb") as file:
-        content = file.read(max_bytes + 1)
+        # In blocks, because reading reserves memory for as much as it is asked for.
+        blocks = iter(lambda: file.read(_BLOCK_BYTES), b"")
+        content = b"".join(islice(blocks, max_bytes // _BLOCK_BYTES + 1))
     if len(content) > max_bytes:
         raise OSError(errno.EFBIG, f"it is larger than {max_bytes:,} bytes", str(path))
     return content

@@ -2,12 +2,13 @@
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from datasets import Dataset
+from tokenizers import normalizers
 
 from mt.config.config import Config
 from mt.data.batches.alignment import SrcPositions, align
@@ -18,7 +19,7 @@ from mt.data.corpus import Corpus, evenly_spaced, load_corpus, other_validation_
 from mt.data.corpus_report import cleaning_table, recorded_fingerprints
 from mt.data.line_facts import line_facts
 from mt.data.suspicions import corpus_warnings
-from mt.data.text_form import TextForm
+from mt.data.text_form import TextForm, before_lower_case
 from mt.data.tokenizers.external import external_tokenizer
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.tokenizers.train import PIECES, extended, train_tokenizer
@@ -95,15 +96,15 @@ def make_tokenizers(pairs: Dataset, config: Config) -> tuple[Tokenizer, Tokenize
     # Those of an imported model may share a vocabulary, but split text differently.
     is_one = config.tokenizer.shared and config.tokenizer.kind != "imported"
     pairs = _chosen(pairs, config)
-    num_long = 0
-    made: list[Tokenizer] = []
-    for columns in [["src", "tgt"]] if is_one else [["src"], ["tgt"]]:
-        texts = _Texts(pairs, columns)
-        made += _make_tokenizers(texts, config)
-        num_long += texts.num_long_words
-    if num_long:
-        words = counted(num_long, "word")
-        LOG.warning("left out of the vocabulary: %s of over %d characters", words, LONGEST_WORD)
+    languages = {"src": config.data.src, "tgt": config.data.tgt} if config.tokenizer.lowercase else {}
+    steps = {side: before_lower_case(language) for side, language in languages.items()}
+    sides = [("src", "tgt")] if is_one else [("src",), ("tgt",)]
+    texts = [_Texts(pairs, columns, steps) for columns in sides]
+    made = [tokenizer for of_side in texts for tokenizer in _make_tokenizers(of_side, config)]
+    if num_long := sum(of_side.num_long_words for of_side in texts):
+        LOG.warning(
+            "left out of the vocabulary: %s of over %d characters", counted(num_long, "word"), LONGEST_WORD
+        )
     return made[0], made[1]
 
 
@@ -123,14 +124,18 @@ def _make_tokenizers(texts: "_Texts", config: Config) -> list[Tokenizer]:
         origins = load_tokenizers(RunDirectory(Path(str(config.init_from.run))))
         return [extended(origins[column == "tgt"], texts, config.tokenizer) for column in texts.columns]
     if config.tokenizer.kind == "file":
-        tokenizer = external_tokenizer(config.tokenizer, limit_seconds=config.data.hub_timeout_seconds)
+        made = external_tokenizer(config.tokenizer, limit_seconds=config.data.hub_timeout_seconds)
     else:
-        tokenizer = train_tokenizer(texts, config.tokenizer)
+        made = train_tokenizer(texts, config.tokenizer)
     # Text to translate must look like the training text, which is in this form already.
-    form = TextForm.of(config.cleaning)
-    if tokenizer.form != form:
-        tokenizer.begin_with(form.steps())
-    return [tokenizer for _ in texts.columns]
+    form, tokenizers = TextForm.of(config.cleaning), []
+    for column in texts.columns:
+        tokenizer = Tokenizer.from_json(made.to_json().encode())
+        tokenizer.begin_with(texts.steps.get(column, []))
+        if tokenizer.form != form:
+            tokenizer.begin_with(form.steps())
+        tokenizers.append(tokenizer)
+    return tokenizers
 
 
 def check_lengths(train: EncodedPairs, dropped: DropCounts, validation: EncodedPairs, config: Config) -> None:
@@ -155,14 +160,18 @@ class _Texts:
 
     pairs: Dataset
     columns: Sequence[str]
+    steps: Mapping[str, list[normalizers.Normalizer]]
+    """How the text of a column is normalised, unless it stays as it is."""
     num_long_words: int = 0
 
     def __iter__(self) -> Iterator[str]:
         self.num_long_words = 0
         for column in self.columns:
+            normalize = normalizers.Sequence(self.steps.get(column, [])).normalize_str
             tables = tables_of(self.pairs.select_columns([column]))
             for table in track(tables, "vocabulary", unit="lines", total=len(self.pairs), size=len):
-                yield from map(self._without_long_words, table[column].to_pylist())
+                for text in table[column].to_pylist():
+                    yield self._without_long_words(normalize(text))
 
     def _without_long_words(self, text: str) -> str:
         if len(text) <= LONGEST_WORD or max(map(len, text.split()), default=0) <= LONGEST_WORD:

@@ -109,3 +109,9 @@ class TextForm(NamedTuple):
         if self.invisible == "drop" and not (text.isprintable() and "\ufe0f" not in text):
             return False
         return self.unicode_form == "none" or is_normalized(self.unicode_form, text)
+
+
+def before_lower_case(language: str) -> list[normalizers.Normalizer]:
+    """What comes before lower case: in Turkish and Azeri, that of I is ı, and that of İ is i."""
+    is_dotless = re.split("[-_]", language.lower())[0] in ("tr", "tur", "az", "aze")
+    return [normalizers.Replace("İ", "i"), normalizers.Replace("I", "ı")] if is_dotless else []
