@@ -11,7 +11,8 @@ from mt import processes, system
 from mt.cli.app import app
 from mt.cli.logs import survive_losing_stderr
 from mt.display import one_line, visible
-from mt.errors import MtError, is_out_of_memory
+from mt.errors import MtError
+from mt.memory import is_out_of_memory
 
 
 def main() -> None:

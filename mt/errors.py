@@ -1,14 +1,8 @@
 """The errors that a user can see: each is a sentence that says what is wrong, where, and what to do."""
 
-import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Mapping
 
-Work = TypeVar("Work")
-Result = TypeVar("Result")
-
-# Of CUDA and CTranslate2, of the CPU, of cuBLAS, of MPS, of C++, and of the dynamic linker.
-_OUT_OF_MEMORY = "out of memory|allocate memory|ALLOC_FAILED|Invalid buffer size|bad_alloc|map segment"
+from mt.memory import is_out_of_memory
 
 
 class MtError(Exception):
@@ -59,24 +53,6 @@ class EngineError(MtError):
     """A device is missing, or what computes there does not do what was requested, or not as it should."""
 
 
-def is_out_of_memory(error: Exception) -> bool:
-    """Whether this error says that something did not fit into memory."""
-    return re.search(_OUT_OF_MEMORY, str(error)) is not None
-
-
 def is_bug(error: Exception) -> bool:
     """Whether this error is neither the user's, nor that of a file or a full disk, nor of full memory."""
     return not isinstance(error, MtError | OSError | MemoryError) and not is_out_of_memory(error)
-
-
-def split_on_out_of_memory(
-    compute: Callable[[Work], Result], work: Work, split: Callable[[Work], Sequence[Work]]
-) -> list[Result]:
-    """``[compute(work)]``, or the results of its parts if the whole does not fit into memory."""
-    try:
-        return [compute(work)]
-    except RuntimeError as error:
-        if not is_out_of_memory(error):
-            raise
-    # Outside the handler, because the error keeps the tensors of all frames that it passed through alive.
-    return [result for part in split(work) for result in split_on_out_of_memory(compute, part, split)]

@@ -226,7 +226,7 @@ def load_translator(
             "for runs."
         )
     with installed_with("ctranslate2"):
-        from mt.inference.engine.ctranslate2_engine import load_exported
+        from mt.inference.engine.load import load_exported
 
         return load_exported(path, device=device, precision=precision, dictionary=dictionary)
 

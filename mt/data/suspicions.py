@@ -12,7 +12,7 @@ from mt.data.cleaning.filters import is_mostly_of_other_script
 from mt.data.corpus import EVALUATION_SPLITS, Corpus
 from mt.data.sources.find import unread_files
 from mt.data.text_form import TextForm
-from mt.data.unsegmented_scripts import bleu_tokenizer, split_letters
+from mt.data.unsegmented_scripts import is_unsegmented, split_letters
 from mt.display import counted, one_line
 
 _FEWEST_PAIRS = 100
@@ -60,7 +60,7 @@ def unsegmented_hint(config: Config, train: Dataset) -> str | None:
     """Advice for text without spaces between words that is to be split into words; None for other text."""
     sample = sample_of(train, TextForm.of(config.cleaning))
     texts = zip((config.data.src, config.data.tgt), sample, strict=True)
-    sides = [language for language, side in texts if bleu_tokenizer(side) != "13a"]
+    sides = [language for language, side in texts if is_unsegmented(side)]
     if config.tokenizer.kind != "word" or not sides:
         return None
     return (

@@ -2,17 +2,16 @@
 
 import re
 from collections.abc import Sequence
-from typing import Literal
 
 _HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _KANA = "\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f"
 _OTHERS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Myanmar, Khmer.
 _PUNCTUATION = "\u3000-\u303f\uff00-\uff65"
-_LETTER = re.compile(f"[{_HAN}{_KANA}{_OTHERS}]")
+LETTER = re.compile(f"[{_HAN}{_KANA}{_OTHERS}]")
 _LETTER_OR_MARK = re.compile(f"[{_HAN}{_KANA}{_OTHERS}{_PUNCTUATION}]")
 # Thai, Lao, Burmese and Khmer have spaces between sentences, though not between words.
 NO_SPACE_AFTER = re.compile(f"[{_HAN}{_KANA}{_PUNCTUATION}]")
-_NO_HAN = re.compile(f"[{_KANA}{_OTHERS}]")
+NO_HAN = re.compile(f"[{_KANA}{_OTHERS}]")
 _WORD = re.compile(r"[^\W\d_]+")
 
 
@@ -21,12 +20,7 @@ def split_letters(line: str) -> str:
     return _LETTER_OR_MARK.sub(r" \g<0> ", line)
 
 
-def bleu_tokenizer(references: Sequence[str]) -> Literal["13a", "zh", "char"]:
-    """The sacreBLEU tokenizer for these references; the others for ``char``'s languages need dictionaries."""
-    text = "\n".join(references)
-    num_letters = len(_LETTER.findall(text))
-    # A letter of these scripts is nearly a word, and is therefore compared with the words of other scripts.
-    num_other_words = len(_WORD.findall(_LETTER.sub(" ", text)))
-    if num_letters <= num_other_words:
-        return "13a"
-    return "char" if 10 * len(_NO_HAN.findall(text)) > num_letters else "zh"
+def is_unsegmented(lines: Sequence[str]) -> bool:
+    """Whether most words of the lines are in these scripts, each of whose letters is nearly a word."""
+    text = "\n".join(lines)
+    return len(LETTER.findall(text)) > len(_WORD.findall(LETTER.sub(" ", text)))

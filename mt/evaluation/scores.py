@@ -19,10 +19,10 @@ from sacrebleu.significance import PairedTest
 
 from mt.data.text_form import TextForm
 from mt.data.tokenizers.tokenizer import normalise_spacing
-from mt.data.unsegmented_scripts import bleu_tokenizer
 from mt.display import track
 from mt.errors import DataError
 from mt.evaluation.record import Score
+from mt.inference.bleu import bleu_tokenizer
 
 NUM_RESAMPLES = 1000
 # sacreBLEU keeps the statistics of all resamples in memory: for this many lines chrF2++ takes 1 GB.

@@ -3,9 +3,10 @@
 from dataclasses import replace
 from pathlib import Path
 
-from mt.export.export import Library
-from mt.inference.engine.convert import QUANTIZATIONS, STRATEGIES, Score, Translate, write_ctranslate2
-from mt.inference.engine.ctranslate2_engine import load_exported
+from mt.export.library import Library
+from mt.inference.engine.convert import QUANTIZATIONS, write_ctranslate2
+from mt.inference.engine.load import load_exported
+from mt.inference.verify import STRATEGIES, Score, Translate
 
 EXAMPLE = """\
 # Translates the lines of standard input; needs: pip install ctranslate2 tokenizers

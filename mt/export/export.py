@@ -2,9 +2,7 @@
 
 import logging
 import shutil
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
-from importlib import import_module
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -12,11 +10,12 @@ import torch
 from mt.display import markdown_table, markdown_text, visible
 from mt.errors import ConfigError, EngineError
 from mt.evaluation.test_set import load_evaluation_set
+from mt.export.library import Library
 from mt.files import make_folder, new_folder
-from mt.inference.engine.convert import Agreement, Score, Translate, compare_scores, verify, write_model
+from mt.inference.engine.convert import write_model
 from mt.inference.exported_folder import ExportPrecision, ExportRecord, Target, write_export_record
 from mt.inference.loaded_model import LoadedModel, load_model
-from mt.inference.verification import verification_pairs
+from mt.inference.verify import Agreement, compare_scores, verification_pairs, verify
 from mt.run_directory import RunDirectory, as_run
 
 LOG = logging.getLogger(__name__)
@@ -57,23 +56,6 @@ finished.
 """
 
 
-@dataclass(frozen=True)
-class Library:
-    """A library that models can be exported to."""
-
-    name: Target
-    precisions: Collection[ExportPrecision]
-    differences: Sequence[str]
-    """How only this one differs from mt, as sentences for the model card."""
-    example: str
-    """The text of ``example.py``: a program that translates the lines of stdin without mt."""
-    write: Callable[[LoadedModel, Path, ExportPrecision], None]
-    """Writes the model, which is on the CPU and in float32, and its tokenizers into an existing folder."""
-    load: Callable[[Path], tuple[Translate, Score]]
-    exact: Collection[str]
-    """The decoding strategies with which it translates as we do in float32, but for near-ties."""
-
-
 def export_run(
     run: str | Path | RunDirectory,
     folder: str | Path,
@@ -100,7 +82,10 @@ def export_run(
         MtError: If the run or the folder cannot be used, or the models do not translate alike.
     """
     run, folder = as_run(run).require(), Path(folder)
-    library: Library = import_module(f"mt.export.{to}_model").LIBRARY
+    if to == "ctranslate2":
+        from mt.export.ctranslate2_model import LIBRARY
+    else:
+        from mt.export.transformers_model import LIBRARY
     if folder.exists():
         raise ConfigError(f"{folder} exists, and nothing is replaced: name another folder, or remove it.")
     loaded = load_model(run, checkpoint)
@@ -108,7 +93,7 @@ def export_run(
     if data_path is not None:
         other = load_evaluation_set(loaded.config, "validation", path=data_path, leave_out_empty=True)
         pairs = list(zip(other.sources, other.references, strict=True))
-    return export_model(loaded, visible(run.path.resolve().name), pairs, folder, library, precision)
+    return export_model(loaded, visible(run.path.resolve().name), pairs, folder, LIBRARY, precision)
 
 
 @torch.inference_mode()

@@ -26,12 +26,12 @@ from transformers.utils import logging
 from mt.config.model import ModelConfig
 from mt.data.batches.batch import collate
 from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing
-from mt.export.export import Library
+from mt.export.library import Library
 from mt.export.marian_layout import layers, permuted, sines_first
-from mt.inference.engine.convert import Score, Translate
 from mt.inference.engines import Sentence
 from mt.inference.exported_folder import ExportPrecision, read_export_record
 from mt.inference.loaded_model import LoadedModel
+from mt.inference.verify import Score, Translate
 from mt.search.hypothesis import length_limit
 from mt.search.strategy import Beam, Strategy
 from mt.special_tokens import BOS, BOS_ID, EOS, EOS_ID, PAD, PAD_ID, UNK, UNK_ID

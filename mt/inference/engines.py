@@ -2,13 +2,14 @@
 
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
 from mt.display import counted
-from mt.errors import LinesError, Result, split_on_out_of_memory
+from mt.errors import LinesError
+from mt.memory import Result, split_on_out_of_memory
 from mt.search.strategy import NO_CONSTRAINTS, Beam, Constraints, Strategy
 
 if TYPE_CHECKING:
@@ -18,9 +19,10 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 Engine: TypeAlias = "TorchEngine | CTranslate2Engine"
-# Called often, in any thread, and may raise to stop; and with the indices of sentences that are done.
-Check = Callable[[], None]
-After = Callable[[Sequence[int]], object]
+CheckStop = Callable[[], None]
+"""Called often, in any thread, and may raise to stop."""
+OnDone = Callable[[Sequence[int]], object]
+"""Called with the indices of sentences that are done."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,11 @@ class Sentence:
 
 @dataclass(frozen=True)
 class Rules:
-    """How all sentences of a search are translated."""
+    """How all sentences of a search are translated, by any engine.
+
+    `Translator` makes them of its options. The `Constraints` among them are the user's; what differs from
+    sentence to sentence is in `Sentence`. A batch with its rules, as tensors, is a `SearchRequest`.
+    """
 
     strategy: Strategy = None
     constraints: Constraints = NO_CONSTRAINTS
@@ -75,6 +81,23 @@ def batches_by_length(
         batches.append(order[start : start + size])
         start += size
     return batches
+
+
+def in_batches(
+    compute: Callable[[Sequence[Sentence]], list[Result]],
+    sentences: Sequence[Sentence],
+    most_tokens: int,
+    on_done: OnDone = lambda indices: None,
+    map_batches: Callable[..., Iterable[list[Result]]] = map,
+) -> list[Result]:
+    """The result of each sentence, of batches of like length, by the ``map`` of an executor if given."""
+    batches = batches_by_length(sentences, most_tokens)
+    parts = ([sentences[index] for index in batch] for batch in batches)
+    by_index: dict[int, Result] = {}
+    for batch, results in zip(batches, map_batches(compute, parts), strict=True):
+        by_index |= zip(batch, results, strict=True)
+        on_done(batch)
+    return [by_index[index] for index in range(len(sentences))]
 
 
 def in_halves(

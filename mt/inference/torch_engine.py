@@ -15,7 +15,7 @@ from mt.config.config import Config
 from mt.data.batches.batch import Batch, collate, pad
 from mt.device import SearchPrecision
 from mt.errors import OverflowedLinesError
-from mt.inference.engines import After, Check, Rules, Sentence, batches_by_length, in_halves
+from mt.inference.engines import CheckStop, OnDone, Rules, Sentence, batches_by_length, in_batches, in_halves
 from mt.search.beam import beam_search
 from mt.search.ensemble import Member
 from mt.search.greedy import greedy_search
@@ -50,28 +50,30 @@ class TorchEngine:
         """How many sentences that wait are best translated at once."""
 
     def search(
-        self, sentences: Sequence[Sentence], rules: Rules, check: Check, after: After
+        self, sentences: Sequence[Sentence], rules: Rules, check_stop: CheckStop, on_done: OnDone
     ) -> list[list[Hypothesis]]:
         """The translations of each sentence, the best first, of batches that several processes share."""
         most_tokens = min(_BATCH_TOKENS, _BEAM_TOKENS // rules.beam.size)
         most_tokens *= _TIMES_ON_CUDA if self.device == "cuda" else 1
         batches = batches_by_length(sentences, most_tokens, self.batch_sentences)
-        search_some = partial(self._search, rules=rules, check=check)
+        search_some = partial(self._search, rules=rules, check_stop=check_stop)
 
         def search_share(share: Sequence[list[int]]) -> list[list[list[Hypothesis]]]:
-            found = []
+            hypotheses = []
             for batch in share:
-                check()
-                found.append(in_halves(search_some, [sentences[index] for index in batch]))
-                after(batch)
-            return found
+                check_stop()
+                hypotheses.append(in_halves(search_some, [sentences[index] for index in batch]))
+                on_done(batch)
+            return hypotheses
 
         hypotheses = distributed.scatter(batches, search_share)
         by_index = dict(zip(chain.from_iterable(batches), chain.from_iterable(hypotheses), strict=True))
         return [by_index[index] for index in range(len(sentences))]
 
     @torch.inference_mode()
-    def _search(self, batch: Sequence[Sentence], rules: Rules, check: Check) -> list[list[Hypothesis]]:
+    def _search(
+        self, batch: Sequence[Sentence], rules: Rules, check_stop: CheckStop
+    ) -> list[list[Hypothesis]]:
         src_ids = pad([list(sentence.ids) for sentence in batch], last=EOS_ID).to(self.torch_device)
         has_prefix = any(sentence.prefix for sentence in batch)
         request = SearchRequest(
@@ -80,9 +82,11 @@ class TorchEngine:
             rules.keep_unk,
             src_ids == UNK_ID if rules.copies_words else None,
             [sentence.prefix_copies for sentence in batch],
-            replace(rules.constraints, prefixes=[each.prefix for each in batch] if has_prefix else ()),
+            replace(
+                rules.constraints, prefixes=[sentence.prefix for sentence in batch] if has_prefix else ()
+            ),
             rules.with_scores,
-            check,
+            check_stop,
         )
         try:
             match rules.strategy:
@@ -101,24 +105,24 @@ class TorchEngine:
         """The log-probabilities of the tokens of each prefix, and of EOS after it."""
 
         def score_batch(some: Sequence[Sentence]) -> list[list[float]]:
-            batch = collate([each.ids for each in some], [each.prefix for each in some])
+            batch = collate([sentence.ids for sentence in some], [sentence.prefix for sentence in some])
             rows: list[list[float]] = label_log_probs(self.model, batch.to(self.torch_device)).tolist()
-            return [row[: len(each.prefix) + 1] for each, row in zip(some, rows, strict=True)]
+            return [row[: len(sentence.prefix) + 1] for sentence, row in zip(some, rows, strict=True)]
 
-        by_index: dict[int, list[float]] = {}
-        for batch in batches_by_length(sentences, _SCORED_TOKENS):
-            by_index |= zip(batch, in_halves(score_batch, [sentences[index] for index in batch]), strict=True)
-        overflowed = [each for index, each in enumerate(sentences) if not all(map(isfinite, by_index[index]))]
+        scores = in_batches(partial(in_halves, score_batch), sentences, _SCORED_TOKENS)
+        scored = zip(sentences, scores, strict=True)
+        overflowed = [sentence for sentence, log_probs in scored if not all(map(isfinite, log_probs))]
         if overflowed:
             raise self._overflow_of(overflowed)
-        return [by_index[index] for index in range(len(sentences))]
+        return scores
 
     def _overflow_of(self, sentences: Sequence[Sentence]) -> OverflowedLinesError:
+        lines = [sentence.line for sentence in sentences]
         reason = (
             f"has a sentence for which the model's logits in {self.precision} are NaN or infinite. "
             "Use --precision float32, or another checkpoint with --checkpoint NAME."
         )
-        return OverflowedLinesError({each.line: f"line {each.line} {reason}" for each in sentences})
+        return OverflowedLinesError({line: f"line {line} {reason}" for line in lines})
 
     def attention(
         self, source: Sequence[int], targets: Sequence[Sequence[int]]

@@ -129,7 +129,7 @@ class Translator:
             why = "MT_ENGINE is torch"
         else:
             try:
-                from mt.inference.engine.ctranslate2_engine import load_converted
+                from mt.inference.engine.load import load_converted
 
                 fallback = load_model if engine == "auto" else None
                 return load_converted(run, checkpoint, load_model=fallback, **options)

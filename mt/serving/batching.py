@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from mt.errors import LinesError, MtError
-from mt.inference.engines import After, Check, Engine, Rules, Sentence, batches_by_length
+from mt.inference.engines import CheckStop, Engine, OnDone, Rules, Sentence, in_batches
 from mt.inference.segments import Translation
 from mt.inference.translator import Translator
 from mt.search.hypothesis import Hypothesis
@@ -36,15 +36,14 @@ class _AbandonedError(Exception):
 
 
 def _search_in_turns(
-    engine: Engine, sentences: Sequence[Sentence], rules: Rules, check: Check, after: After
+    engine: Engine, sentences: Sequence[Sentence], rules: Rules, check_stop: CheckStop, on_done: OnDone
 ) -> list[list[Hypothesis]]:
     """Search as the engine does, which does not stop before it is done, with some sentences at a time."""
-    found: dict[int, list[Hypothesis]] = {}
-    for batch in batches_by_length(sentences, _TOKENS * engine.batch_sentences // rules.beam.size):
-        some = [sentences[index] for index in batch]
-        found |= zip(batch, engine.search(some, rules, check, lambda indices: None), strict=True)
-        after(batch)
-    return [found[index] for index in range(len(sentences))]
+
+    def search(some: Sequence[Sentence]) -> list[list[Hypothesis]]:
+        return engine.search(some, rules, check_stop, lambda indices: None)
+
+    return in_batches(search, sentences, _TOKENS * engine.batch_sentences // rules.beam.size, on_done)
 
 
 @dataclass(frozen=True, eq=False)

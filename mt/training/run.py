@@ -24,7 +24,7 @@ from mt.errors import ConfigError, Interrupted, RunError
 from mt.evaluation.scores import SCORE_NAMES
 from mt.files import write_atomically
 from mt.inference.loaded_model import build_model
-from mt.inference.verification import keep_pairs
+from mt.inference.verify import keep_pairs
 from mt.run_directory import RunDirectory, as_run
 from mt.training import resume
 from mt.training.compiling import compile_objective, is_compiled

@@ -13,7 +13,8 @@ from mt import distributed, processes
 from mt.data.batches.batch import Batch
 from mt.data.batches.stream import StepBatches
 from mt.device import DeferredRead, Precision
-from mt.errors import RunError, is_out_of_memory, split_on_out_of_memory
+from mt.errors import RunError
+from mt.memory import is_out_of_memory, split_on_out_of_memory
 from mt.seeding import seed_device
 from mt.training.counters import Counters, CurvePoint
 from mt.training.update import add_gradients

@@ -11,9 +11,9 @@ from mt import distributed
 from mt.data.batches.batch import Batch
 from mt.data.text_form import TextForm
 from mt.device import Precision
-from mt.errors import split_on_out_of_memory
 from mt.evaluation.record import Score
 from mt.evaluation.scores import score_translations
+from mt.memory import split_on_out_of_memory
 from mt.training.loss import Objective
 from mt.training.step import report_too_large
 

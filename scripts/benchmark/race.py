@@ -22,7 +22,7 @@ from pathlib import Path
 import yaml
 from sacrebleu.metrics.bleu import BLEU
 
-from mt.data.unsegmented_scripts import bleu_tokenizer
+from mt.inference.bleu import bleu_tokenizer
 from scripts.benchmark import machine
 
 SIDES = MT, MARIAN = ("mt", "Hugging Face Marian")

@@ -14,8 +14,9 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from torch import nn
 
 from mt.errors import ConfigError, EngineError
-from mt.export.export import Library, export_model
-from mt.inference.engine.ctranslate2_engine import load_exported
+from mt.export.export import export_model
+from mt.export.library import Library
+from mt.inference.engine.load import load_exported
 from mt.inference.engines import Rules, Sentence
 from mt.inference.loaded_model import LoadedModel, build_model
 from mt.inference.model_translator import ModelTranslator

@@ -14,8 +14,9 @@ import mt.training.run
 from mt import processes
 from mt.data.batches.batch import Batch
 from mt.device import Precision
-from mt.errors import DataError, RunError, is_out_of_memory
+from mt.errors import DataError, RunError
 from mt.inference.model_translator import ModelTranslator
+from mt.memory import is_out_of_memory
 from mt.run_directory import RunDirectory
 from mt.search.strategy import Beam, Sampling, Strategy
 from mt.training.loss import Objective

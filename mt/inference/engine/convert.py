@@ -1,35 +1,26 @@
 """Converts a checkpoint for CTranslate2, verifies it against torch, and decides on its precision; once."""
 
 import logging
-import random
 import shutil
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 from ctranslate2.specs import TransformerSpec, common_spec
-from sacrebleu.metrics.bleu import BLEU
 from torch import Tensor, nn
 
 from mt.checkpoint.record import MODEL
-from mt.data.tokenizers.tokenizer import Tokenizer
-from mt.data.unsegmented_scripts import bleu_tokenizer
 from mt.display import one_line
 from mt.errors import EngineError, OverflowedLinesError, is_bug
 from mt.files import locked, make_folder, new_folder, remove_leftovers
+from mt.inference.bleu import bleu
 from mt.inference.engine.ctranslate2_engine import CTranslate2Engine, cpu_has_int8
-from mt.inference.engines import Engine, Sentence
 from mt.inference.exported_folder import REFUSED, ExportPrecision, remove_stale, write_export_record
 from mt.inference.loaded_model import LoadedModel, load_model
-from mt.inference.model_translator import ModelTranslator
-from mt.inference.translator import Translator
-from mt.inference.verification import verification_pairs
+from mt.inference.verify import compare_scores, translator_of, verification_pairs, verify
 from mt.run_directory import RunDirectory
-from mt.search.strategy import Beam, Strategy
-from mt.special_tokens import SPECIAL_TOKENS
 from mt.transformer.decoder import DecoderLayer
 from mt.transformer.embedding import positional_encoding
 from mt.transformer.encoder import EncoderLayer
@@ -38,31 +29,10 @@ LOG = logging.getLogger(__name__)
 
 QUANTIZATIONS: dict[ExportPrecision, str] = {"float32": "float32", "bf16": "bfloat16", "int8": "int8"}
 """CTranslate2's names of our precisions."""
-_NUM_RANDOM, _RANDOM_LENGTH = 64, 30
-_MAX_DIFFERENCE = 1e-4
-"""The largest difference of a log-probability that rounding explains, absolute and relative."""
 _FEWEST_VALIDATED = 100
 """The fewest validation sentences that decide on int8."""
-_MOST_BLEU_LOST, _MOST_LOST_BY_INT8 = 1.0, 0.3
-"""How much less BLEU a converted model may have than torch, and int8 than float32."""
-STRATEGIES: dict[str, tuple[Strategy, int]] = {
-    "greedy search": (None, 200), "beam of 5": (Beam(5, 1.0, "mean"), 50)
-}  # fmt: skip
-_MIN_SAME = 0.98
-"""The share of sentences that must have the same translation; rounding decides a few near-ties otherwise."""
-Translate = Callable[..., list[str]]
-Score = Callable[[Sequence[Sentence]], list[list[float]]]
-
-
-class Agreement(NamedTuple):
-    """The translations of the run and of the converted model with one decoding strategy."""
-
-    strategy: str
-    num_sentences: int
-    num_same: int
-    our_bleu: float
-    """BLEU of the translations by `mt translate`, except for copied words."""
-    their_bleu: float
+_MOST_LOST_BY_INT8 = 0.3
+"""How much less BLEU int8 may have than float32."""
 
 
 def convert(run: RunDirectory, checkpoint: str) -> Path:
@@ -134,64 +104,6 @@ def write_model(write: Callable[..., None], *arguments: Any) -> None:
         raise EngineError(
             f"the model has parts that are not converted ({why}); docs/change-the-model.md says which are."
         ) from error
-
-
-def compare_scores(loaded: LoadedModel, score: Score) -> None:
-    """Compare log-probabilities of random ids, which need no corpus, in float32."""
-    drawn = random.Random(1)
-    longest = min(_RANDOM_LENGTH, loaded.config.data.max_length - 1)
-
-    def ids(tokenizer: Tokenizer) -> list[int]:
-        return drawn.choices(range(len(SPECIAL_TOKENS), tokenizer.size), k=drawn.randint(1, longest))
-
-    sentences = [
-        Sentence(line, ids(loaded.src_tokenizer), ids(loaded.tgt_tokenizer)) for line in range(_NUM_RANDOM)
-    ]
-    ours, theirs = ModelTranslator(loaded).engine.score(sentences), score(sentences)
-    expected, differences = np.concatenate(ours), np.abs(np.concatenate(ours) - np.concatenate(theirs))
-    if not (differences <= _MAX_DIFFERENCE * (1 + np.abs(expected))).all():
-        raise EngineError(
-            f"the converted model computes something else: log-probabilities of random sentences differ by "
-            f"{differences.max():.2g}. Was its code changed (docs/change-the-model.md)?"
-        )
-
-
-def verify(
-    loaded: LoadedModel,
-    exported: Translate,
-    pairs: Sequence[tuple[str, str]],
-    *,
-    exact: Collection[str] = tuple(STRATEGIES),
-) -> list[Agreement]:
-    """Compare translations of validation sentences; ``exact`` names the strategies that must agree."""
-    own = translator_of(loaded, ModelTranslator(loaded).engine)
-    agreements = []
-    for name, (strategy, most) in STRATEGIES.items():
-        texts, references = zip(*pairs[:most], strict=True)
-        ours, theirs = own.translate(texts, strategy=strategy), exported(texts, strategy=strategy)
-        our_bleu, their_bleu = bleu(ours, references), bleu(theirs, references)
-        differing = [pair for pair in zip(ours, theirs, strict=True) if pair[0] != pair[1]]
-        agreements.append(Agreement(name, len(texts), len(texts) - len(differing), our_bleu, their_bleu))
-        differs = name in exact and len(differing) > max(1, (1 - _MIN_SAME) * len(texts))
-        if differs or our_bleu - their_bleu > _MOST_BLEU_LOST:
-            raise EngineError(
-                f"the exported model does not translate like the run: with {name}, {len(differing)} of "
-                f"{len(texts)} sentences differ, such as {differing[0][0]!r}, exported {differing[0][1]!r}, "
-                f"and BLEU changes from {our_bleu:.2f} to {their_bleu:.2f}. Nothing was kept. Export in "
-                "float32; if that does not help, please report this."
-            )
-    return agreements
-
-
-def translator_of(loaded: LoadedModel, engine: Engine) -> Translator:
-    """Translates with an engine by the rules of a model; without copying, which not all libraries can."""
-    facts = replace(loaded.facts, copies_words=False)
-    return Translator(engine, facts, loaded.src_tokenizer, loaded.tgt_tokenizer)
-
-
-def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    """Corpus BLEU, as `mt evaluate` computes it."""
-    return float(BLEU(tokenize=bleu_tokenizer(references)).corpus_score([*hypotheses], [[*references]]).score)
 
 
 def write_ctranslate2(loaded: LoadedModel, folder: Path, precision: ExportPrecision) -> None:

@@ -12,7 +12,7 @@ import pytest
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.inference.engine import convert as conversion
 from mt.inference.translator import Translator
-from mt.inference.verification import keep_pairs, verification_pairs
+from mt.inference.verify import keep_pairs, verification_pairs
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
 from tests.fixture_types import MakeConfig

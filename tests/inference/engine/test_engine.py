@@ -24,12 +24,15 @@ import mt
 from mt import Beam, Constraints, Sampling, Translator
 from mt.errors import CheckpointError, ConfigError, EngineError, LinesError
 from mt.inference.engine import convert as conversion
-from mt.inference.engine.convert import translator_of, verify, write_ctranslate2
-from mt.inference.engine.ctranslate2_engine import CTranslate2Engine, copies_of, load_exported
+from mt.inference.engine.convert import write_ctranslate2
+from mt.inference.engine.copies import copies_of
+from mt.inference.engine.ctranslate2_engine import CTranslate2Engine
+from mt.inference.engine.load import load_exported
 from mt.inference.engines import Rules, Sentence
 from mt.inference.exported_folder import REFUSED, remove_stale, weights_of
 from mt.inference.loaded_model import LoadedModel, build_model, load_model
 from mt.inference.model_translator import ModelTranslator
+from mt.inference.verify import translator_of, verify
 from mt.run_directory import RunDirectory
 from mt.search.hypothesis import Hypothesis
 from mt.special_tokens import UNK_ID
@@ -416,18 +419,6 @@ def test_a_record_whose_values_are_impossible_is_not_believed(run: RunDirectory)
             load_exported(file.parent)
 
 
-@pytest.mark.parametrize("note", [b"\xff\xfe", b"", b" \n"])
-def test_a_note_of_a_refused_engine_that_cannot_be_read_is_made_again(note: bytes, run: RunDirectory) -> None:
-    [engine] = run.engine_dir.iterdir()
-    shutil.rmtree(engine)
-    engine.mkdir()
-    (engine / REFUSED).write_bytes(note)
-    assert Translator.from_run(run, engine="ctranslate2").translate(["Anna buys milk."]) == [
-        "Anna kauft Milch."
-    ]
-    assert not (engine / REFUSED).exists()
-
-
 def test_a_model_whose_translations_differ_is_refused(
     trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -472,7 +463,7 @@ def test_how_much_an_exported_model_may_differ(
     def bleu(texts: Sequence[str], references: Sequence[str]) -> float:
         return 30.0 - lost if texts[0].endswith(" nicht") else 30.0
 
-    monkeypatch.setattr(conversion, "bleu", bleu)
+    monkeypatch.setattr("mt.inference.verify.bleu", bleu)
     pairs = tiny_pairs()[:100]
     if is_refused:
         with pytest.raises(EngineError, match=f"with greedy search, {num_differing} of 100 sentences differ"):

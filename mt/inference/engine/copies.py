@@ -1,0 +1,61 @@
+"""Which source words a translation copies, by the rule of `mt.search.rules`: checked after the search."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mt.inference.engines import Sentence
+from mt.search.hypothesis import Hypothesis
+from mt.search.strategy import Beam
+from mt.special_tokens import EOS_ID, UNK_ID
+
+Candidate = tuple[Hypothesis, Sequence[Sequence[float]]]
+"""A hypothesis, and how the head that aligns attends to the source at each of its tokens, if requested."""
+
+
+def check_rules(
+    candidates: Sequence[Candidate], sentence: Sentence, beam: Beam
+) -> list[Hypothesis] | Sentence:
+    """The hypotheses that copy by the rule, the best first; or what to search for if the first does not."""
+    kept: list[Hypothesis] = []
+    for hypothesis, attention in candidates:
+        copied, again = copies_of(hypothesis, sentence, attention)
+        if again is None or len(again.prefix) >= sentence.limit:
+            kept.append(replace(hypothesis, copied=copied))
+        elif not kept:
+            return again
+    kept = [hypothesis for hypothesis in kept if hypothesis.finished] or kept
+    return sorted(kept, key=beam.normalised_score, reverse=True)[: beam.size]
+
+
+def copies_of(
+    hypothesis: Hypothesis, sentence: Sentence, attention: Sequence[Sequence[float]]
+) -> tuple[list[int], Sentence | None]:
+    """The source position that each UNK copies, up to the first token that breaks the rule.
+
+    If there is one, the sentence is also returned with the prefix with which to search again.
+
+    For example, "Quux sees Wixnub" is read as ``UNK 7 UNK`` and translated as ``UNK 8 </s>``, and the head
+    attends most to positions 0, 1 and 2. The UNK copies "Quux", as it must. But "Wixnub" is due where the
+    translation ends, so the search is repeated with the prefix ``UNK 8 UNK``, whose tokens copy the positions
+    0, -1 (nothing) and 2. Had the third token been UNK, the result would be ``[0, 2]`` and None.
+    """
+    ids = [*hypothesis.ids, EOS_ID] if hypothesis.finished else [*hypothesis.ids]
+    positions = [*sentence.prefix_copies]
+    for step in range(len(positions), min(len(ids), len(attention))):
+        # No word is copied twice.
+        others = [position for position in range(len(sentence.ids)) if position not in positions]
+        attended = max(others, key=attention[step].__getitem__, default=-1)
+        is_due = attended >= 0 and sentence.ids[attended] == UNK_ID
+        if is_due == (ids[step] == UNK_ID):
+            positions.append(attended if is_due else -1)
+            continue
+        prefix = ids[:step]
+        if is_due:
+            prefix.append(UNK_ID)
+            positions.append(attended)
+        return _copied(prefix, positions), replace(sentence, prefix=prefix, prefix_copies=positions)
+    return _copied(ids, positions), None
+
+
+def _copied(ids: Sequence[int], positions: Sequence[int]) -> list[int]:
+    return [position for position, token in zip(positions, ids, strict=False) if token == UNK_ID]

@@ -1,0 +1,130 @@
+"""Verifies a model that was converted for another library: it must score and translate as torch does.
+
+The validation sentences for this are kept by the run, so that neither needs its corpus.
+"""
+
+import json
+import random
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Annotated, NamedTuple
+
+import numpy as np
+from pydantic import StringConstraints, TypeAdapter
+
+from mt.data.tokenizers.tokenizer import Tokenizer
+from mt.errors import EngineError
+from mt.files import read_bytes, write_atomically
+from mt.inference.bleu import bleu
+from mt.inference.engines import Engine, Sentence
+from mt.inference.loaded_model import LoadedModel
+from mt.inference.model_translator import ModelTranslator
+from mt.inference.translator import Translator
+from mt.run_directory import RunDirectory
+from mt.search.strategy import Beam, Strategy
+from mt.special_tokens import SPECIAL_TOKENS
+
+_MOST_PAIRS, _LONGEST = 500, 2000
+"""How many pairs are kept, and of how many characters a side at most."""
+_MAX_BYTES = 16_000_000
+_Text = Annotated[str, StringConstraints(max_length=_LONGEST)]
+_PAIRS = TypeAdapter(list[tuple[_Text, _Text]])
+_NUM_RANDOM, _RANDOM_LENGTH = 64, 30
+_MAX_DIFFERENCE = 1e-4
+"""The largest difference of a log-probability that rounding explains, absolute and relative."""
+_MOST_BLEU_LOST = 1.0
+"""How much less BLEU a converted model may have than torch."""
+STRATEGIES: dict[str, tuple[Strategy, int]] = {
+    "greedy search": (None, 200), "beam of 5": (Beam(5, 1.0, "mean"), 50)
+}  # fmt: skip
+"""The decoding strategies that are compared, and on how many sentences."""
+_MIN_SAME = 0.98
+"""The share of sentences that must have the same translation; rounding decides a few near-ties otherwise."""
+Translate = Callable[..., list[str]]
+Score = Callable[[Sequence[Sentence]], list[list[float]]]
+
+
+class Agreement(NamedTuple):
+    """The translations of the run and of the converted model with one decoding strategy."""
+
+    strategy: str
+    num_sentences: int
+    num_same: int
+    our_bleu: float
+    """BLEU of the translations by `mt translate`, except for copied words."""
+    their_bleu: float
+
+
+def keep_pairs(
+    run: RunDirectory, pairs: Iterable[tuple[str, str]], tokenizers: Sequence[Tokenizer], max_length: int
+) -> None:
+    """Keep the first pairs that have text on both sides, as much as a model of ``max_length`` reads."""
+
+    def fits(text: str, tokenizer: Tokenizer) -> bool:
+        return bool(text.strip()) and len(text) <= _LONGEST and len(tokenizer.encode(text)) < max_length
+
+    fitting = (pair for pair in pairs if all(map(fits, pair, tokenizers)))
+    lines = ",\n".join(json.dumps(pair, ensure_ascii=False) for pair in islice(fitting, _MOST_PAIRS))
+    write_atomically(run.verification_file, f"[\n{lines}\n]\n")
+
+
+def verification_pairs(run: RunDirectory) -> list[tuple[str, str]]:
+    """The pairs that the run keeps; none if they are missing or damaged."""
+    try:
+        return _PAIRS.validate_json(read_bytes(run.verification_file, max_bytes=_MAX_BYTES))[:_MOST_PAIRS]
+    except (OSError, ValueError):
+        return []
+
+
+def compare_scores(loaded: LoadedModel, score: Score) -> None:
+    """Compare log-probabilities of random ids, which need no corpus, in float32."""
+    drawn = random.Random(1)
+    longest = min(_RANDOM_LENGTH, loaded.config.data.max_length - 1)
+
+    def ids(tokenizer: Tokenizer) -> list[int]:
+        return drawn.choices(range(len(SPECIAL_TOKENS), tokenizer.size), k=drawn.randint(1, longest))
+
+    sentences = [
+        Sentence(line, ids(loaded.src_tokenizer), ids(loaded.tgt_tokenizer)) for line in range(_NUM_RANDOM)
+    ]
+    ours, theirs = ModelTranslator(loaded).engine.score(sentences), score(sentences)
+    expected, differences = np.concatenate(ours), np.abs(np.concatenate(ours) - np.concatenate(theirs))
+    if not (differences <= _MAX_DIFFERENCE * (1 + np.abs(expected))).all():
+        raise EngineError(
+            f"the converted model computes something else: log-probabilities of random sentences differ by "
+            f"{differences.max():.2g}. Was its code changed (docs/change-the-model.md)?"
+        )
+
+
+def verify(
+    loaded: LoadedModel,
+    exported: Translate,
+    pairs: Sequence[tuple[str, str]],
+    *,
+    exact: Collection[str] = tuple(STRATEGIES),
+) -> list[Agreement]:
+    """Compare translations of validation sentences; ``exact`` names the strategies that must agree."""
+    own = translator_of(loaded, ModelTranslator(loaded).engine)
+    agreements = []
+    for name, (strategy, most) in STRATEGIES.items():
+        texts, references = zip(*pairs[:most], strict=True)
+        ours, theirs = own.translate(texts, strategy=strategy), exported(texts, strategy=strategy)
+        our_bleu, their_bleu = bleu(ours, references), bleu(theirs, references)
+        differing = [pair for pair in zip(ours, theirs, strict=True) if pair[0] != pair[1]]
+        agreements.append(Agreement(name, len(texts), len(texts) - len(differing), our_bleu, their_bleu))
+        differs = name in exact and len(differing) > max(1, (1 - _MIN_SAME) * len(texts))
+        if differs or our_bleu - their_bleu > _MOST_BLEU_LOST:
+            raise EngineError(
+                f"the exported model does not translate like the run: with {name}, {len(differing)} of "
+                f"{len(texts)} sentences differ, such as {differing[0][0]!r}, exported {differing[0][1]!r}, "
+                f"and BLEU changes from {our_bleu:.2f} to {their_bleu:.2f}. Nothing was kept. Export in "
+                "float32; if that does not help, please report this."
+            )
+    return agreements
+
+
+def translator_of(loaded: LoadedModel, engine: Engine) -> Translator:
+    """Translates with an engine by the rules of a model; without copying, which not all libraries can."""
+    facts = replace(loaded.facts, copies_words=False)
+    return Translator(engine, facts, loaded.src_tokenizer, loaded.tgt_tokenizer)
