@@ -6,13 +6,12 @@ text of the user is data: it is embedded as JSON and put into the page as text n
 
 import base64
 import hashlib
-import html
-import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from jinja2 import Environment, FileSystemLoader
 from torch import Tensor
 
 from mt.attention_maps.alignment import AttentionMaps
@@ -23,9 +22,9 @@ from mt.inference.model_translator import SentenceAttention
 
 LOG = logging.getLogger(__name__)
 
-_FOLDER = Path(__file__).parent
-_SCRIPT = (_FOLDER.parent / "words.js").read_text("utf-8") + (_FOLDER / "page.js").read_text("utf-8")
-_STYLE = (_FOLDER / "page.css").read_text(encoding="utf-8")
+_PACKAGE = Path(__file__).parents[1]
+_TEMPLATES = Environment(loader=FileSystemLoader(_PACKAGE), autoescape=True, keep_trailing_newline=True)
+_SCRIPT = "".join((_PACKAGE / file).read_text("utf-8") for file in ("words.js", "attention_maps/page.js"))
 
 # Weights are embedded as 16 bits: exact to 0.00001, in a quarter of the space of decimal numbers.
 _STEPS = 2**16 - 1
@@ -39,14 +38,9 @@ def attention_html(maps: AttentionMaps) -> str:
 
     Sentences without text are left out. A page that restricts its scripts must allow `script_hash`.
     """
-    return (
-        '<section class="mt-attention">'
-        f"<style>{_STYLE}</style>"
-        f'<script type="application/json">{_data(maps)}</script>'
-        "<noscript>JavaScript is switched off, but is needed to draw the attention maps.</noscript>"
-        f"<script>{_SCRIPT}</script>"
-        "</section>"
-    )
+    sentences = [_sentence(sentence) for sentence in maps.sentences if _has_text(sentence)]
+    data = {"layer": maps.heads.layer, "heads": maps.heads.num_heads, "sentences": sentences}
+    return _TEMPLATES.get_template("attention_maps/maps.html.j2").render(data=data, script=_SCRIPT)
 
 
 def script_hash() -> str:
@@ -57,40 +51,10 @@ def script_hash() -> str:
 
 def attention_page(maps: AttentionMaps, model_name: str) -> str:
     """At most `MOST_SENTENCES` maps as a complete page with the name of the model."""
-    name = html.escape(visible(model_name))
     # Nothing is loaded from anywhere, and no script runs except ours, whatever the text contains.
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src {script_hash()}"
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>Attention of {name}</title>
-<style>
-body {{ margin: 0 auto; max-width: 78rem; padding: 1rem clamp(0.75rem, 2.5vw, 2rem) 3rem; }}
-h1 {{ font: 600 1.35rem/1.3 system-ui, sans-serif; margin: 0 0 0.75rem; }}
-h1 small {{ font-weight: 400; font-size: 0.95rem; opacity: 0.75; overflow-wrap: anywhere; }}
-</style>
-</head>
-<body>
-<h1>What the model attends to <small>{name}</small></h1>
-{attention_html(maps)}
-</body>
-</html>
-"""
-
-
-def _data(maps: AttentionMaps) -> str:
-    """The data that the script draws, as JSON that is safe between tags."""
-    data = {
-        "layer": maps.heads.layer,
-        "heads": maps.heads.num_heads,
-        "sentences": [_sentence(each) for each in maps.sentences if _has_text(each)],
-    }
-    # "</script>" and "<!--" would end or change the element that contains it.
-    return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+    return _TEMPLATES.get_template("attention_maps/page.html.j2").render(
+        name=visible(model_name), script_hash=script_hash(), maps=attention_html(maps)
+    )
 
 
 def _has_text(sentence: SentenceAttention) -> bool:
@@ -99,7 +63,7 @@ def _has_text(sentence: SentenceAttention) -> bool:
 
 def check_shows_something(maps: AttentionMaps) -> None:
     """Check that there is a sentence to draw, and warn about sentences that a page leaves out."""
-    left_out = [str(each.line) for each in maps.sentences if not _has_text(each)]
+    left_out = [str(sentence.line) for sentence in maps.sentences if not _has_text(sentence)]
     if len(left_out) == len(maps.sentences):
         raise DataError("there is nothing to show: the sentence or its translation has no words.")
     if left_out:

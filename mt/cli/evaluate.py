@@ -53,7 +53,7 @@ def evaluate(
     directory = options.find_run(run)
     options.check_output(json)
     strategy = options.choose_beam(beam, length_penalty, length_normalization)
-    from mt.evaluation.evaluate import described, run_evaluation, write_json
+    from mt.evaluation.evaluate import run_evaluation, write_json
 
     if literature:
         # This import takes a second.
@@ -75,7 +75,7 @@ def evaluate(
         others=[options.find_run(path) for path in ensemble or []],
     )
     models = " + ".join([f"{directory.path}, {result.checkpoint}", *result.ensemble])
-    say(f"{models}, {result.data}: {described(strategy)}, by {result.engine} in {result.precision}")
+    say(f"{models}, {result.data}: {result.search}, by {result.engine} in {result.precision}")
     for score in result.scores.values():
         echo(str(score))
     echo(f"exact sentences {result.exact:.2f} %")

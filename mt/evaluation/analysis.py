@@ -40,6 +40,11 @@ class Analysis:
     by_source_length: list[LengthGroup]
 
 
+def analyse_lengths(sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> Analysis:
+    """Compare the lengths of translations and references, and score by the length of the sources."""
+    return Analysis(length_ratio(hypotheses, references), by_source_length(sources, hypotheses, references))
+
+
 def words(line: str) -> list[str]:
     """Split a line into the words that BLEU counts; in an unsegmented script each letter is a word."""
     return _TOKENIZE(split_letters(line)).split()

@@ -20,7 +20,7 @@ from mt.data.sources.source import Split
 from mt.device import PrecisionName, choose_device
 from mt.display import progress, shown, visible
 from mt.errors import ConfigError, RunError
-from mt.evaluation.analysis import Analysis, ScoredSentence, by_source_length, length_ratio, worst_sentences
+from mt.evaluation.analysis import Analysis, ScoredSentence, analyse_lengths, worst_sentences
 from mt.evaluation.record import RecordedEvaluation, Score, name_in_setting, record_evaluation
 from mt.evaluation.scores import (
     MAX_RESAMPLED_LINES,
@@ -111,22 +111,15 @@ def run_evaluation(
         else:
             translator = Translator.from_run(run, checkpoint=loaded.checkpoint.name, engine=engine, **options)
         setting, hypotheses, file = translate_set(run, translator, [loaded, *rest], test_set, beam)
-    references = test_set.references
     if outputs is not None:
-        outputs.mkdir(parents=True, exist_ok=True)
-        texts = {"sources": test_set.sources, "hypotheses": hypotheses, "references": references}
-        for name, lines in texts.items():
-            write_lines(outputs / f"{name}.txt", lines)
+        _write_outputs(outputs, test_set, hypotheses)
     if len(hypotheses) > MAX_RESAMPLED_LINES:
         LOG.info("more than %s sentences: scores without confidence intervals", f"{MAX_RESAMPLED_LINES:,}")
-    scores = score_with_confidence(hypotheses, references)
+    scores = score_with_confidence(hypotheses, test_set.references)
     if literature:
-        scores["literature_bleu"] = literature(hypotheses, references, config.data.tgt)
-    analysis = None
+        scores["literature_bleu"] = literature(hypotheses, test_set.references, config.data.tgt)
     if analyse:
         warn_of_leaks(test_set, config)
-        by_length = by_source_length(test_set.sources, hypotheses, references)
-        analysis = Analysis(length_ratio(hypotheses, references), by_length)
     evaluation = Evaluation(
         time=datetime.now(UTC).replace(microsecond=0),
         mt_version=mt.__version__,
@@ -134,17 +127,17 @@ def run_evaluation(
         data=test_set.where,
         checkpoint=loaded.checkpoint.name,
         step=loaded.checkpoint.step,
-        search=described(beam),
+        search="greedy search" if beam is None else str(beam),
         engine=translator.engine.name,
         precision=translator.engine.precision,
         num_sentences=len(hypotheses),
         scores=scores,
-        exact=exact_match(hypotheses, references),
+        exact=exact_match(hypotheses, test_set.references),
         num_rewritten=test_set.num_rewritten,
         hypotheses_file=file,
-        references_file=run.path / f"references.{test_set.name}.txt",
-        analysis=analysis,
-        worst=worst_sentences(test_set.sources, hypotheses, references, num_worst),
+        references_file=_references_file(run, test_set),
+        analysis=analyse_lengths(test_set.sources, hypotheses, test_set.references) if analyse else None,
+        worst=worst_sentences(test_set.sources, hypotheses, test_set.references, num_worst),
         ensemble=[visible(str(model.checkpoint.folder)) for model in rest],
     )
     if not rest:
@@ -152,11 +145,15 @@ def run_evaluation(
     return evaluation
 
 
-def described(beam: Beam | None) -> str:
-    """The decoding strategy in words."""
-    if beam is None:
-        return "greedy search"
-    return f"beam of {beam.size}, length penalty {beam.length_penalty:g} ({beam.length_normalization})"
+def _write_outputs(folder: Path, test_set: EvaluationSet, hypotheses: Sequence[str]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    write_lines(folder / "sources.txt", test_set.sources)
+    write_lines(folder / "hypotheses.txt", hypotheses)
+    write_lines(folder / "references.txt", test_set.references)
+
+
+def _references_file(run: RunDirectory, test_set: EvaluationSet) -> Path:
+    return run.path / f"references.{test_set.name}.txt"
 
 
 def translate_set(
@@ -171,18 +168,18 @@ def translate_set(
         raise RunError(f"{shown(run.path)} is read-only, but the translations are saved there: copy the run.")
     setting = setting_name(models, test_set, beam, translator.engine)
     with progress(len(test_set.sources), unit="sentences", description="translating") as advance:
-        found = translator.n_best(
+        n_best = translator.n_best(
             test_set.sources, strategy=beam, join_lines=True, with_scores=False, advance=advance
         )
     if not processes.IS_FIRST:
         # The others have nothing more to do.
         raise SystemExit(0)
-    if num_cut := sum(best.is_cut for best, *_ in found):
+    if num_cut := sum(best.is_cut for best, *_ in n_best):
         LOG.warning("%s", translator.facts.cut_warning(num_cut))
     # Each on one line, which does not change any score.
-    lines = in_form(test_set.form, [on_one_line(best.text) for best, *_ in found])
+    lines = in_form(test_set.form, [on_one_line(best.text) for best, *_ in n_best])
     file = run.path / f"hypotheses.{setting}.txt"
-    write_lines(run.path / f"references.{test_set.name}.txt", test_set.references)
+    write_lines(_references_file(run, test_set), test_set.references)
     write_lines(file, lines)
     return setting, lines, file
 

@@ -39,6 +39,9 @@ class Beam:
                 f"length_normalization must be {' or '.join(known)}, not {self.length_normalization!r}"
             )
 
+    def __str__(self) -> str:
+        return f"beam of {self.size}, length penalty {self.length_penalty:g} ({self.length_normalization})"
+
     def normalised_score(self, hypothesis: Hypothesis) -> float:
         """Return the score by which hypotheses of different length are ranked; the length includes EOS.
 

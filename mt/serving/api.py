@@ -28,8 +28,8 @@ class TranslateRequest(BaseModel):
             raise ValueError("give either text, one string, or texts, a list of strings")
         if self.n_best > self.beam:
             raise ValueError(f"n_best is {self.n_best}, but may be at most beam, which is {self.beam}")
-        if (asked := len(self.texts or [""]) * self.n_best) > MOST_TRANSLATIONS:
-            raise ValueError(f"texts times n_best are {asked}, but may be at most {MOST_TRANSLATIONS}")
+        if (count := len(self.texts or [""]) * self.n_best) > MOST_TRANSLATIONS:
+            raise ValueError(f"texts times n_best are {count}, but may be at most {MOST_TRANSLATIONS}")
         return self
 
 
@@ -62,7 +62,7 @@ class TranslateAnswer(BaseModel):
     results: list[Result]
 
 
-class Refusal(BaseModel):
+class ErrorResponse(BaseModel):
     """Why a request was not answered, in a sentence."""
 
     error: str

@@ -7,36 +7,37 @@ import os
 import signal
 import socket
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import uvicorn
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from jinja2 import Environment, FileSystemLoader
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 import mt
 from mt.display import one_line, visible
 from mt.errors import ConfigError, DataError, MtError
 from mt.inference.segments import lines_of
-from mt.serving.api import Refusal, TranslateAnswer, TranslateRequest
+from mt.serving.api import ErrorResponse, TranslateAnswer, TranslateRequest
 from mt.serving.batching import BatchedTranslator
 from mt.serving.log import LOG_FIELDS, Metrics, log_requests
-from mt.serving.page import PAGE
 from mt.system import RELOAD_SIGNAL
 
 LOG = logging.getLogger(__name__)
 
 _STDERR = 2
+_TEMPLATES = Environment(loader=FileSystemLoader(Path(__file__).parents[1]), autoescape=True)
 Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(HTTPBearer(auto_error=False))]
 
 
@@ -65,10 +66,12 @@ class Service:
             # A redirection would lead from a proxy's HTTPS to HTTP.
             redirect_slashes=False,
             exception_handlers=dict.fromkeys(
-                (HTTPException, RequestValidationError, DataError, Exception), _refuse
+                (HTTPException, RequestValidationError, DataError, Exception), handle_error
             ),
         )
-        app.get("/", include_in_schema=False)(lambda: HTMLResponse(PAGE))
+        # Without any text of users: translations arrive as JSON and are put in as text nodes, not as markup.
+        page = _TEMPLATES.get_template("serving/page.html.j2").render()
+        app.get("/", include_in_schema=False)(lambda: HTMLResponse(page))
         app.get("/health")(self.health)
         # What watches a service may ask for the head alone.
         app.head("/health", include_in_schema=False)(self.health)
@@ -82,7 +85,7 @@ class Service:
         app.post(
             "/translate",
             dependencies=[Depends(self._check_sender)],
-            responses={"4XX": {"model": Refusal}, "5XX": {"model": Refusal}},
+            responses={"4XX": {"model": ErrorResponse}, "5XX": {"model": ErrorResponse}},
             response_model_exclude_unset=True,
         )(self.translate)
         # Room for the longest text if each of its characters is two JSON escapes of six bytes.
@@ -106,16 +109,15 @@ class Service:
             sentence = "this service needs its token: send it as Authorization: Bearer TOKEN."
             raise HTTPException(401, sentence, {"WWW-Authenticate": "Bearer"})
 
-    async def translate(self, asked: TranslateRequest, request: Request) -> TranslateAnswer:
+    async def translate(self, body: TranslateRequest, request: Request) -> TranslateAnswer:
         """Translate one or several texts."""
-        run = self._choose_run(asked)
-        texts = self._texts(asked)
+        run, texts = self._choose_run(body), self._texts(body)
         request.scope[LOG_FIELDS] |= {"run": run.name, "texts": len(texts)}
         try:
             async with asyncio.timeout(self.max_seconds) as limit:
                 leaving = asyncio.create_task(_end_when_left(request, limit))
                 try:
-                    results = await run.translate(texts, asked)
+                    results = await run.translate(texts, body)
                 finally:
                     has_left = leaving.done()
                     leaving.cancel()
@@ -127,35 +129,38 @@ class Service:
         except asyncio.QueueFull as error:
             raise HTTPException(429, "too many texts are waiting.", {"Retry-After": "1"}) from error
         best = [result.translations[0] for result in results]
-        for what in ("unknown", "copied"):
-            request.scope[LOG_FIELDS][what] = sum(len(getattr(translation, what)) for translation in best)
+        request.scope[LOG_FIELDS] |= {
+            "unknown": sum(len(translation.unknown) for translation in best),
+            "copied": sum(len(translation.copied) for translation in best),
+        }
         if self.logs_texts:
             for result in results:
                 LOG.info("  %s -> %s", visible(result.source), visible(result.translations[0].text))
         return TranslateAnswer(run=run.name, src=run.src, tgt=run.tgt, results=results)
 
-    def _choose_run(self, asked: TranslateRequest) -> BatchedTranslator:
-        runs = [
-            run
-            for run in self.runs
-            if asked.run in (None, run.name) and asked.src in (None, run.src) and asked.tgt in (None, run.tgt)
-        ]
+    def _choose_run(self, body: TranslateRequest) -> BatchedTranslator:
+        runs = []
+        for run in self.runs:
+            names = (body.run, run.name), (body.src, run.src), (body.tgt, run.tgt)
+            if all(requested in (None, name) for requested, name in names):
+                runs.append(run)
         if len(runs) != 1:
             problem = "several runs match: choose one" if runs else "there is no such run"
-            names = ", ".join(f"{run.name} ({run.src} to {run.tgt})" for run in self.runs)
-            raise DataError(f"{problem}. The runs are {names}.")
+            known = ", ".join(f"{run.name} ({run.src} to {run.tgt})" for run in self.runs)
+            raise DataError(f"{problem}. The runs are {known}.")
         return runs[0]
 
-    def _texts(self, asked: TranslateRequest) -> list[str]:
+    def _texts(self, body: TranslateRequest) -> list[str]:
         """The texts with single spaces for all white space but line breaks, unless lines are to be joined."""
-        texts = [asked.text] if asked.text is not None else asked.texts or []
-        longest = max(map(len, texts))
-        if longest > self.max_characters:
-            raise DataError(
-                f"a text has {longest:,} characters, but may have {self.max_characters:,}: split it."
-            )
-        by_text = [[text] if asked.join_lines else lines_of(text) for text in texts]
-        return ["\n".join(" ".join(line.split()) for line in lines) for lines in by_text]
+        texts = []
+        for text in [body.text] if body.text is not None else body.texts or []:
+            if len(text) > self.max_characters:
+                raise DataError(
+                    f"a text has {len(text):,} characters, but may have {self.max_characters:,}: split it."
+                )
+            lines = [text] if body.join_lines else lines_of(text)
+            texts.append("\n".join(" ".join(line.split()) for line in lines))
+        return texts
 
 
 async def _end_when_left(request: Request, limit: asyncio.Timeout) -> None:
@@ -184,7 +189,7 @@ def _bounded(app: ASGIApp, *, max_bytes: int) -> ASGIApp:
     return bounded
 
 
-async def _refuse(request: Request, error: Exception) -> JSONResponse:
+async def handle_error(request: Request, error: Exception) -> JSONResponse:
     """Answer with the reason in a sentence, which is also in the log."""
     status, headers = 422, None
     match error:
@@ -195,14 +200,8 @@ async def _refuse(request: Request, error: Exception) -> JSONResponse:
                     "body: it breaks off, is not JSON in UTF-8, or has too long a number or deep nesting."
                 )
         case RequestValidationError():
-            problem = error.errors()[0]
-            location, what = ".".join(map(str, problem["loc"])), problem["msg"].removeprefix("Value error, ")
-            if "json" not in request.headers.get("content-type", ""):
-                what = "send JSON, with the header Content-Type: application/json"
-            elif problem["type"] == "extra_forbidden":
-                location = one_line(location, 100)
-                what = f"there is no such key. The keys are {', '.join(TranslateRequest.model_fields)}"
-            sentence = one_line(f"{location}: {what}.", 250)
+            is_json = "json" in request.headers.get("content-type", "")
+            sentence = _explain(error.errors()[0], is_json=is_json)
         case DataError():
             sentence = str(error)
         case _:
@@ -211,18 +210,18 @@ async def _refuse(request: Request, error: Exception) -> JSONResponse:
             message = visible(str(error)) if isinstance(error, MtError) else type(error).__name__
             LOG.error("internal error, %s:\n%s", message, "".join(traceback.format_tb(error.__traceback__)))
     request.scope[LOG_FIELDS]["reason"] = sentence
-    return JSONResponse({"error": sentence}, status, headers)
+    return JSONResponse(ErrorResponse(error=sentence).model_dump(), status, headers)
 
 
-class _Protocol(H11Protocol):
-    """HTTP whose refusals are JSON like all others."""
-
-    def send_400_response(self, msg: str) -> None:
-        """Answer what is not HTTP, in its head or in a chunk of its body."""
-        body = Refusal(error="this is not a valid HTTP request.").model_dump_json().encode()
-        head = "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nConnection: close\r\n"
-        self.transport.write(b"%sContent-Length: %d\r\n\r\n%s" % (head.encode(), len(body), body))
-        self.transport.close()
+def _explain(problem: Mapping[str, Any], *, is_json: bool) -> str:
+    """The first complaint of pydantic about a body, in a sentence."""
+    location, what = ".".join(map(str, problem["loc"])), problem["msg"].removeprefix("Value error, ")
+    if not is_json:
+        what = "send JSON, with the header Content-Type: application/json"
+    elif problem["type"] == "extra_forbidden":
+        location = one_line(location, 100)
+        what = f"there is no such key. The keys are {', '.join(TranslateRequest.model_fields)}"
+    return one_line(f"{location}: {what}.", 250)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -247,7 +246,7 @@ def serve(service: Service, listening: socket.socket) -> None:
     """
     config = uvicorn.Config(
         service.app(),
-        http=_Protocol,
+        http="h11",
         ws="none",
         lifespan="off",
         log_config=None,

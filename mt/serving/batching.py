@@ -51,13 +51,13 @@ class _Job:
     """The texts of one request, which are answered together."""
 
     texts: Sequence[str]
-    asked: TranslateRequest
+    request: TranslateRequest
     results: Future[list[Result]] = field(default_factory=Future)
 
     @property
     def size(self) -> int:
         """Its characters, which count once for each hypothesis."""
-        return self.asked.beam * sum(map(len, self.texts))
+        return self.request.beam * sum(map(len, self.texts))
 
 
 class BatchedTranslator:
@@ -110,12 +110,12 @@ class BatchedTranslator:
             "waiting": self.num_waiting(),
         }
 
-    async def translate(self, texts: Sequence[str], asked: TranslateRequest) -> list[Result]:
+    async def translate(self, texts: Sequence[str], request: TranslateRequest) -> list[Result]:
         """Wait for the translations of a request, if there is room for it; cancelling takes it back."""
         num_waiting = self.num_waiting()
         if num_waiting and num_waiting + len(texts) > self._max_waiting:
             raise asyncio.QueueFull
-        job = _Job(texts, asked)
+        job = _Job(texts, request)
         self._jobs.append(job)
         self._thread.submit(self._work)
         return await asyncio.wrap_future(job.results)
@@ -129,8 +129,8 @@ class BatchedTranslator:
         served: list[_Job] = []
         room = min(most, _CHARACTERS * self.translator.engine.batch_sentences)
         for job in [*self._jobs]:
-            first = served[0].asked if served else job.asked
-            is_alike = (job.asked.beam, job.asked.n_best) == (first.beam, first.n_best)
+            first = served[0].request if served else job.request
+            is_alike = (job.request.beam, job.request.n_best) == (first.beam, first.n_best)
             if job.results.done():
                 self._jobs.remove(job)
             elif is_alike and job.size <= (room if served else most):
@@ -167,28 +167,24 @@ class BatchedTranslator:
 
         # Another one may be loaded meanwhile.
         translator = self.translator
-        texts, asked = [text for job in jobs for text in job.texts], jobs[0].asked
+        texts, request = [text for job in jobs for text in job.texts], jobs[0].request
         self.count_batch(len(texts))
-        translations = translator.n_best(
-            texts,
-            num_best=asked.n_best,
-            strategy=Beam(asked.beam) if asked.beam > 1 else None,
-            before_each_step=check,
-        )
-        rest = iter(translations)
+        strategy = Beam(request.beam) if request.beam > 1 else None
+        options: dict[str, Any] = {"num_best": request.n_best, "strategy": strategy}
+        translations = iter(translator.n_best(texts, before_each_step=check, **options))
         for job in jobs:
             results = []
-            for text in job.texts:
+            for text, best_first in zip(job.texts, translations, strict=False):
                 check()
-                results.append(_result(translator, text, next(rest), job.asked))
+                results.append(_result(translator, text, best_first, job.request))
             yield job, results
 
 
 def _result(
-    translator: Translator, text: str, best_first: Sequence[Translation], asked: TranslateRequest
+    translator: Translator, text: str, best_first: Sequence[Translation], request: TranslateRequest
 ) -> Result:
     answers = [TranslationAnswer.model_validate(each, from_attributes=True) for each in best_first]
-    if asked.alignment:
+    if request.alignment:
         alignments = translator.align(text, best_first)
         for answer, alignment in zip(answers, alignments, strict=True):
             answer.alignment = None if alignment is None else list(alignment)

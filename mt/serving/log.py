@@ -18,7 +18,7 @@ LOG = logging.getLogger(__name__)
 LogFormat = Literal["text", "json"]
 _QUIET = {"/health", "/metrics"}
 """Paths that are asked for every few seconds, and are not worth a line if all is well."""
-LOG_FIELDS = "mt.noted"
+LOG_FIELDS = "mt.log_fields"
 """The key of an ASGI scope under which a request has what its line tells besides."""
 
 
@@ -48,7 +48,7 @@ def log_requests(app: FastAPI, metrics: Metrics) -> None:
 
     @app.middleware("http")
     async def log(request: Request, answer: RequestResponseEndpoint) -> Response:
-        noted = request.scope[LOG_FIELDS] = dict[str, object]()
+        fields = request.scope[LOG_FIELDS] = dict[str, object]()
         status, started = 500, time.perf_counter()
         try:
             response = await answer(request)
@@ -66,7 +66,7 @@ def log_requests(app: FastAPI, metrics: Metrics) -> None:
                     "path": path,
                     "status": status,
                     "milliseconds": round(1000 * seconds, 1),
-                    **noted,
+                    **fields,
                 }
                 LOG.info("%s", " ".join(map(str, facts.values())), extra={"facts": facts})
 

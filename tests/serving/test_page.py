@@ -41,8 +41,7 @@ def test_a_signal_ends_it_at_the_next_step_of_a_search(
             with socket.create_connection(("127.0.0.1", port)) as client:
                 chunks = 'Transfer-Encoding: chunked\r\n\r\n5\r\n{"tex\r\nzz\r\n'
                 client.sendall(f"POST /translate HTTP/1.1\r\nHost: localhost\r\n{chunks}".encode())
-                answer = client.recv(1000)
-                assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"].endswith("valid HTTP request.")
+                assert client.recv(1000).startswith(b"HTTP/1.1 400")
             head = "POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             body = json.dumps({"texts": ["milk " * 200] * 8})
             with ExitStack() as stack:
