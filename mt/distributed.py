@@ -139,10 +139,10 @@ def first_rank_first(work: Callable[[], T]) -> T:
     return result
 
 
-def scatter(pieces: Sequence[T], work: Callable[[Sequence[T]], list[R]]) -> list[R]:
+def scatter(pieces: Sequence[T], work: Callable[[T], R]) -> list[R]:
     """Distribute the pieces, which all processes have; each returns all results, in order."""
     if not dist.is_initialized():
-        return work(pieces)
+        return list(map(work, pieces))
     share = pieces[processes.RANK :: processes.SIZE]
-    results = [iter(part) for part in all_gather(barrier_after(lambda: work(share)))]
+    results = [iter(part) for part in all_gather(barrier_after(lambda: list(map(work, share))))]
     return [next(results[index % processes.SIZE]) for index in range(len(pieces))]

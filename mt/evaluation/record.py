@@ -42,10 +42,9 @@ class RecordedEvaluation:
     step: int
     search: str
     """The decoding strategy in words."""
-    engine: str | None = None
-    """What searched; None in a line written before there was a choice, when it was torch."""
-    precision: str | None = None
-    """The precision of matrix products; None in a line written by a version that did not record it."""
+    engine: str = "torch"
+    precision: str = "float32"
+    """The precision of matrix products."""
     num_sentences: int
     scores: dict[str, Score]
     exact: float
@@ -56,9 +55,9 @@ class RecordedEvaluation:
     @property
     def how(self) -> str:
         """The decoding strategy, the engine and the precision if not torch and float32, and changed texts."""
-        engine = "" if self.engine in (None, "torch") else f", by {self.engine}"
+        engine = "" if self.engine == "torch" else f", by {self.engine}"
         rewritten = f", {counted(self.num_rewritten, 'reference')} rewritten" if self.num_rewritten else ""
-        return self.search + engine + in_precision(self.precision or "float32") + rewritten
+        return self.search + engine + in_precision(self.precision) + rewritten
 
 
 _ADAPTER = TypeAdapter(RecordedEvaluation)

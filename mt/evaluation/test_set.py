@@ -5,7 +5,6 @@ import hashlib
 import json
 import logging
 import re
-import socket
 from dataclasses import dataclass
 from operator import ne
 from pathlib import Path
@@ -87,24 +86,23 @@ def load_evaluation_set(
         stem, where = _for_file_name(Path(path).name), f"{path}, {name}" if name else path
         if not is_whole:
             stem, where = f"{stem}.{split}", f"{where}, {split}"
-    # As in the file of references: some of sacreBLEU's tokenizers join words at a hyphen before a line break.
-    sources, written = list(pairs["src"]), [on_one_line(text) for text in pairs["tgt"]]
     form = TextForm.of(config.cleaning)
     if path is not None:
         for warning in text_warnings({"evaluated": sample_of(pairs, form)}):
             LOG.warning("%s", warning)
+    # As in the file of references: some of sacreBLEU's tokenizers join words at a hyphen before a line break.
+    sources, written = list(pairs["src"]), [on_one_line(text) for text in pairs["tgt"]]
     references = in_form(form, written)
     num_rewritten = sum(map(ne, references, written))
-    if leave_out_empty:
-        kept = [i for i, reference in enumerate(references) if not shows_nothing(reference)]
-        sources, references = [sources[i] for i in kept], [references[i] for i in kept]
-    empty = [number for number, text in enumerate(references, start=1) if shows_nothing(text)]
-    if empty:
+    empty = [row for row, reference in enumerate(references) if shows_nothing(reference)]
+    if empty and not leave_out_empty:
         more = f", and {len(empty) - 1} more" if len(empty) > 1 else ""
         raise DataError(
-            f"{where}, sentence {empty[0]}{more}: the reference is empty, so nothing can be scored against "
-            "it. Add a translation, or remove the pair."
+            f"{where}, sentence {empty[0] + 1}{more}: the reference is empty, so nothing can be scored "
+            "against it. Add a translation, or remove the pair."
         )
+    for row in reversed(empty):
+        del sources[row], references[row]
     # As JSON, which separates sentences unambiguously.
     checksum = hashlib.blake2b(json.dumps([sources, references]).encode(), digest_size=6).hexdigest()
     name, where = f"{stem}-{checksum}", visible(where)
@@ -188,9 +186,6 @@ def load_standard_set(name: str, data: DataConfig) -> datasets.Dataset:
         raise DataError(
             f"sacreBLEU's {name} has no {languages}, only {', '.join(sorted(dataset.langpairs))}."
         )
-    timeout = socket.getdefaulttimeout()
-    # sacreBLEU would wait forever for a server that does not answer.
-    socket.setdefaulttimeout(data.hub_timeout_seconds)
     try:
         files = [dataset.get_source_file(languages), *dataset.get_reference_files(languages)]
         # As sacreBLEU reads them: a carriage return does not end a line.
@@ -206,8 +201,6 @@ def load_standard_set(name: str, data: DataConfig) -> datasets.Dataset:
             f"downloaded: {reason}. Remove that folder and try again online, or copy its files from a "
             "machine that has them."
         ) from error
-    finally:
-        socket.setdefaulttimeout(timeout)
     if others:
         raise DataError(
             f"sacreBLEU's {name} has several references for each sentence of {languages}, but mt scores "

@@ -153,9 +153,9 @@ def not_expressed(record: ExportRecord) -> list[str]:
 def agreement_rows(agreements: Sequence[Agreement]) -> list[list[str]]:
     """The comparisons as a table of text, with the header first."""
     rows = [["", "sentences", "identical", "BLEU of mt", "exported"]]
-    for each in agreements:
-        bleu = f"{each.our_bleu:.2f}", f"{each.their_bleu:.2f} ({each.their_bleu - each.our_bleu:+.2f})"
-        rows.append([each.strategy, str(each.num_sentences), str(each.num_same), *bleu])
+    for strategy, num_sentences, num_same, ours, theirs in agreements:
+        bleu = f"{ours:.2f}", f"{theirs:.2f} ({theirs - ours:+.2f})"
+        rows.append([strategy, str(num_sentences), str(num_same), *bleu])
     return rows
 
 

@@ -3,7 +3,7 @@
 import json
 import logging
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,20 +24,20 @@ from mt.config.write import config_to_yaml
 from mt.data.sources.find import HUB_ID
 from mt.data.sources.hub import error_text, hub
 from mt.data.tokenizers.sentencepiece import read_sentencepiece
-from mt.data.tokenizers.tokenizer import Tokenizer, read_tokenizer_file
+from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.errors import DataError, MtError, RunError
 from mt.export.marian_layout import layers, permuted, sines_first
 from mt.files import make_folder, new_folder, read_text
 from mt.inference.loaded_model import build_model, tokenizer_checksums
 from mt.run_directory import RunDirectory
-from mt.special_tokens import BOS_ID, EOS, EOS_ID, PAD, PAD_ID, SPECIAL_TOKENS, UNK
+from mt.special_tokens import BOS_ID, EOS, PAD, PAD_ID, SPECIAL_TOKENS, UNK
 from mt.transformer.weights import without_memory
 
 LOG = logging.getLogger(__name__)
 
 CONFIG, SAFE, PICKLED = "config.json", "model.safetensors", "pytorch_model.bin"
 VOCABULARY, TARGET_VOCABULARY = "vocab.json", "target_vocab.json"
-TOKENIZER_CONFIG, TOKENIZER = "tokenizer_config.json", "tokenizer.json"
+TOKENIZER_CONFIG = "tokenizer_config.json"
 _WANTED = [SAFE, PICKLED, "*.spm", "*.json"]
 _MAX_BYTES, _MAX_CHARACTERS = 2**23, 2_000_000
 """Of a JSON file, and of all entries in a vocabulary, for each of which `tokenizers` takes 500 bytes."""
@@ -93,8 +93,8 @@ class _Side:
     tokenizer: Tokenizer
     rows: Tensor
     """The id there of each entry, ``(V,)``."""
-    added: Sequence[int] = ()
-    """Our ids of entries that are another one there: PAD or EOS is the start of a translation."""
+    added: int
+    """Our id of the entry that is another one there: PAD or EOS is the start of a translation."""
 
 
 def import_marian(source: str, run: RunDirectory, *, src: str | None, tgt: str | None) -> None:
@@ -209,33 +209,13 @@ def _config(theirs: _Marian, languages: tuple[str, str], *, shares_embeddings: b
 
 
 def _read_sides(folder: Path, theirs: _Marian) -> dict[str, _Side]:
-    """Both sides, of SentencePiece models or of our own export."""
-    if (folder / VOCABULARY).exists():
-        tgt_vocabulary = VOCABULARY if theirs.share_encoder_decoder_embeddings else TARGET_VOCABULARY
-        return {
-            "src": _read_side(folder / VOCABULARY, folder / "source.spm", theirs),
-            "tgt": _read_side(folder / tgt_vocabulary, folder / "target.spm", theirs),
-        }
-    sides = {}
-    for side, subfolder in (("src", "source_tokenizer"), ("tgt", "target_tokenizer")):
-        path = (folder / subfolder if (folder / subfolder).is_dir() else folder) / TOKENIZER
-        if not path.exists():
-            raise DataError(f"{folder} has neither {VOCABULARY} nor {TOKENIZER}, so no text can be encoded.")
-        with _explained(f"{path} cannot be used as a tokenizer", Exception):
-            content = json.loads(read_tokenizer_file(path))
-            content["post_processor"] = content["truncation"] = content["padding"] = None
-            # Its special tokens are those of the vocabulary.
-            content["added_tokens"] = [token for token in content["added_tokens"] if not token["special"]]
-            tokenizer = Tokenizer.from_json(json.dumps(content).encode())
-        ids = theirs.pad_token_id, theirs.decoder_start_token_id, theirs.eos_token_id
-        first = tokenizer.tokens(range(len(SPECIAL_TOKENS)))
-        if first != list(SPECIAL_TOKENS) or ids != (PAD_ID, BOS_ID, EOS_ID):
-            raise DataError(
-                f"{path} was not exported by mt: its first entries, or their ids in {CONFIG}, are not "
-                f"{' '.join(SPECIAL_TOKENS)}."
-            )
-        sides[side] = _Side(tokenizer, torch.arange(tokenizer.size))
-    return sides
+    if not (folder / VOCABULARY).exists():
+        raise DataError(f"{folder} has no {VOCABULARY}, so no text can be encoded.")
+    tgt_vocabulary = VOCABULARY if theirs.share_encoder_decoder_embeddings else TARGET_VOCABULARY
+    return {
+        "src": _read_side(folder / VOCABULARY, folder / "source.spm", theirs),
+        "tgt": _read_side(folder / tgt_vocabulary, folder / "target.spm", theirs),
+    }
 
 
 def _read_side(path: Path, sentencepiece: Path, theirs: _Marian) -> _Side:
@@ -255,7 +235,7 @@ def _read_side(path: Path, sentencepiece: Path, theirs: _Marian) -> _Side:
     others = sorted((number, entry) for entry, number in ids.items() if number not in first)
     with _explained(f"{sentencepiece} cannot be used as a tokenizer", Exception):
         tokenizer = read_sentencepiece(sentencepiece, [*SPECIAL_TOKENS, *(entry for _, entry in others)])
-    added = [PAD_ID] if start == first[0] else [BOS_ID]
+    added = PAD_ID if start == first[0] else BOS_ID
     return _Side(tokenizer, torch.tensor([*first, *(number for number, _ in others)]), added)
 
 
@@ -337,6 +317,5 @@ def _our_weights(
     if bias.shape != (1, len(output)):
         raise ValueError("final_logits_bias has another shape")
     ours["output.bias"] = rows(bias[0], "tgt")
-    for added in sides["tgt"].added:
-        ours["output.bias"][added] = _NEVER
+    ours["output.bias"][sides["tgt"].added] = _NEVER
     return ours

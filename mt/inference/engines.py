@@ -73,7 +73,7 @@ def batches_by_length(
 
     A batch has at most ``most_tokens``, with padding, unless it is a single sentence.
     """
-    lengths = [max(len(each.ids), len(each.prefix)) + 1 for each in sentences]
+    lengths = [max(len(sentence.ids), len(sentence.prefix)) + 1 for sentence in sentences]
     order = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
     batches, start = [], 0
     while start < len(order):

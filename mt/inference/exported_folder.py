@@ -1,20 +1,18 @@
 """Exported folders: a model for another library, its tokenizers and a record. A run keeps its engines so."""
 
 import contextlib
-import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Literal
 
 from mt import __version__
 from mt.checkpoint.seal import sealed, unsealed
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.display import counted
 from mt.errors import CheckpointError
-from mt.files import locked, read_bytes, read_text, remove_folder_atomically, sha256
+from mt.files import locked, read_text, remove_folder_atomically, sha256
 from mt.run_directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -25,6 +23,8 @@ REFUSED = "refused"
 """A file in place of an engine that was made, and found not to translate as torch does; it says why."""
 _MAX_RECORD_BYTES = 1_000_000
 _FORMAT_VERSION = 3
+_MOST_ENGINES = 2
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 Target = Literal["ctranslate2", "transformers"]
 ExportPrecision = Literal["float32", "bf16", "int8"]
@@ -76,12 +76,8 @@ def read_export_record(folder: Path) -> ExportRecord:
     file = folder / RECORD
     try:
         record = ExportRecord(**unsealed(read_text(file, max_bytes=_MAX_RECORD_BYTES)))
-        for name, kind in get_type_hints(ExportRecord).items():
-            if not isinstance(getattr(record, name), get_origin(kind) or kind):
-                raise ValueError(f"{name} has the wrong type")
-        lengths_are_possible = record.max_length > 0 and 0 < record.target_ratio < math.inf
-        if record.format_version != _FORMAT_VERSION or not lengths_are_possible:
-            raise ValueError("its format or its lengths are impossible")
+        if record.format_version != _FORMAT_VERSION:
+            raise ValueError(f"its format is {record.format_version}")
         return record
     except (OSError, ValueError, TypeError) as error:
         raise CheckpointError(
@@ -98,9 +94,7 @@ def open_exported(folder: Path) -> tuple[ExportRecord, Tokenizer, Tokenizer]:
             "the run to ctranslate2."
         )
     for name, checksum in record.checksums.items():
-        # A stranger's record must not make us read files outside the folder.
-        file = (folder / name).resolve()
-        if not (file.is_relative_to(folder.resolve()) and file.is_file() and sha256(file) == checksum):
+        if not ((folder / name).is_file() and sha256(folder / name) == checksum):
             raise CheckpointError(
                 f"{folder / name} is missing or damaged (its checksum differs). Export the run again."
             )
@@ -126,14 +120,14 @@ def write_export_record(
 
 
 def weights_of(run: RunDirectory, checkpoint: str) -> str | None:
-    """The SHA-256 of a checkpoint's weights by its record, which is not verified; None if there is none."""
-    with contextlib.suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
+    """The SHA-256 of a checkpoint's weights by its record, read without pydantic; None if there is none."""
+    with contextlib.suppress(OSError, ValueError, LookupError):
         pointer = run.checkpoints_dir / checkpoint
         name = pointer.read_text().strip() if pointer.is_file() else checkpoint
-        record = read_bytes(run.checkpoints_dir / name / "checkpoint.json", max_bytes=_MAX_RECORD_BYTES)
-        checksum: str = json.loads(record)["checksums"]["model.safetensors"]
-        if re.fullmatch(r"[0-9a-f]{64}", checksum):
-            return checksum
+        text = read_text(run.checkpoints_dir / name / "checkpoint.json", max_bytes=_MAX_RECORD_BYTES)
+        checksum = str(unsealed(text)["checksums"]["model.safetensors"])
+        # It becomes the name of a folder.
+        return checksum if _SHA256.fullmatch(checksum) else None
     return None
 
 
@@ -141,7 +135,8 @@ def remove_stale(run: RunDirectory) -> None:
     """Remove the engines of checkpoints that are gone, and all but the newest two of the others."""
     with contextlib.suppress(OSError), locked(run.engine_dir):
         weights = {weights_of(run, path.name) for path in run.checkpoints_dir.iterdir()}
-        engines = [path for path in run.engine_dir.iterdir() if re.fullmatch(r"[0-9a-f]{64}", path.name)]
-        living = sorted((each for each in engines if each.name in weights), key=lambda e: e.stat().st_mtime)
-        for engine in {*engines} - {*living[-2:]}:
-            remove_folder_atomically(engine)
+        engines = [path for path in run.engine_dir.iterdir() if _SHA256.fullmatch(path.name)]
+        engines.sort(key=lambda path: (path.name in weights, path.stat().st_mtime))
+        for position, engine in enumerate(reversed(engines)):
+            if position >= _MOST_ENGINES or engine.name not in weights:
+                remove_folder_atomically(engine)

@@ -61,18 +61,18 @@ class ModelTranslator(Translator):
         """
         fix_threads_and_malloc()
         members = [loaded, *others]
-        models = [each.model.eval().to(device) for each in members]
+        models = [member.model.eval().to(device) for member in members]
         device = loaded.model.output.weight.device
         chosen = choose_precision(precision, device)
         if chosen != "float32":
-            models = [deepcopy(each).to(SEARCH_DTYPES[chosen]) for each in models]
-        widths = [each.output.in_features for each in models]
+            models = [deepcopy(model).to(SEARCH_DTYPES[chosen]) for model in models]
+        widths = [model.output.in_features for model in models]
         self.config = loaded.config
-        model: Member = EnsembleModel(models, widths) if others else models[0]
-        max_length = min(each.facts.max_length for each in members)
-        copies_words = all(each.facts.copies_words for each in members)
+        searched: Member = EnsembleModel(models, widths) if others else models[0]
+        max_length = min(member.facts.max_length for member in members)
+        copies_words = all(member.facts.copies_words for member in members)
         super().__init__(
-            TorchEngine(model, device, loaded.config, chosen),
+            TorchEngine(searched, device, loaded.config, chosen),
             replace(loaded.facts, max_length=max_length, copies_words=copies_words),
             loaded.src_tokenizer,
             loaded.tgt_tokenizer,
@@ -92,7 +92,7 @@ class ModelTranslator(Translator):
     ) -> Self:
         """Load a run's model as `Translator.from_run` does, into torch."""
         device = choose_device(device)
-        first, *rest = load_ensemble([as_run(each) for each in (run, *others)], checkpoint)
+        first, *rest = load_ensemble([as_run(member) for member in (run, *others)], checkpoint)
         return cls(first, device=device, others=rest, precision=precision, dictionary=dictionary)
 
     def attention(

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from mt.data.line_facts import has_no_letters
 from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing
@@ -43,6 +44,15 @@ class Segment:
         # Those of the prefix come first, regardless of the source positions they were aligned with.
         given = [token.copy for token in self.prefix if token.copy is not None]
         return [*given, *(self.tokens[index].copy or "" for index in hypothesis.copied[len(given) :])]
+
+
+class Part(NamedTuple):
+    """A segment with one of its translations."""
+
+    segment: Segment
+    hypothesis: Hypothesis
+    score: float
+    """That by which the hypotheses are ranked."""
 
 
 @dataclass(frozen=True)
@@ -98,10 +108,8 @@ def lines_of(text: str) -> list[str]:
     return re.split("\r\n|\n|\r", text)
 
 
-def join_parts(
-    source: Sequence[str], parts: Sequence[tuple[Segment, Hypothesis, float]], tokenizer: Tokenizer
-) -> Translation:
-    """The translation of the lines of a text from those of its segments, each with its score."""
+def join_parts(source: Sequence[str], parts: Sequence[Part], tokenizer: Tokenizer) -> Translation:
+    """The translation of the lines of a text from those of its segments."""
     lines: list[list[str]] = [[] for _ in source]
     unknown, copied = [], []
     for segment, hypothesis, _ in parts:
@@ -116,9 +124,9 @@ def join_parts(
             written.append(normalise_spacing(line))
     return Translation(
         "\n".join(map(join_sentences, lines)),
-        sum((hypothesis.score for _, hypothesis, _ in parts), start=0.0),
-        sum((score for *_, score in parts), start=0.0),
-        [(segment, hypothesis) for segment, hypothesis, _ in parts],
+        sum((part.hypothesis.score for part in parts), start=0.0),
+        sum((part.score for part in parts), start=0.0),
+        [(part.segment, part.hypothesis) for part in parts],
         unknown,
         copied,
     )

@@ -22,7 +22,7 @@ from mt.search.greedy import greedy_search
 from mt.search.hypothesis import Hypothesis, NotFiniteError
 from mt.search.request import SearchRequest, TeacherForced
 from mt.search.sampling import sample
-from mt.search.strategy import Beam, Sampling
+from mt.search.strategy import Beam
 from mt.special_tokens import EOS_ID, UNK_ID
 from mt.transformer.recording import recording_attention
 from mt.transformer.transformer import Transformer
@@ -56,49 +56,43 @@ class TorchEngine:
         most_tokens = min(_BATCH_TOKENS, _BEAM_TOKENS // rules.beam.size)
         most_tokens *= _TIMES_ON_CUDA if self.device == "cuda" else 1
         batches = batches_by_length(sentences, most_tokens, self.batch_sentences)
-        search_some = partial(self._search, rules=rules, check_stop=check_stop)
+        search_some = partial(self._search, rules, check_stop)
 
-        def search_share(share: Sequence[list[int]]) -> list[list[list[Hypothesis]]]:
-            hypotheses = []
-            for batch in share:
-                check_stop()
-                hypotheses.append(in_halves(search_some, [sentences[index] for index in batch]))
-                on_done(batch)
+        def search_batch(batch: Sequence[int]) -> list[list[Hypothesis]]:
+            check_stop()
+            hypotheses = in_halves(search_some, [sentences[index] for index in batch])
+            on_done(batch)
             return hypotheses
 
-        hypotheses = distributed.scatter(batches, search_share)
-        by_index = dict(zip(chain.from_iterable(batches), chain.from_iterable(hypotheses), strict=True))
+        hypotheses = chain.from_iterable(distributed.scatter(batches, search_batch))
+        by_index = dict(zip(chain.from_iterable(batches), hypotheses, strict=True))
         return [by_index[index] for index in range(len(sentences))]
 
     @torch.inference_mode()
     def _search(
-        self, batch: Sequence[Sentence], rules: Rules, check_stop: CheckStop
+        self, rules: Rules, check_stop: CheckStop, batch: Sequence[Sentence]
     ) -> list[list[Hypothesis]]:
         src_ids = pad([list(sentence.ids) for sentence in batch], last=EOS_ID).to(self.torch_device)
-        has_prefix = any(sentence.prefix for sentence in batch)
+        prefixes = [sentence.prefix for sentence in batch]
         request = SearchRequest(
             src_ids,
             [sentence.limit for sentence in batch],
-            rules.keep_unk,
-            src_ids == UNK_ID if rules.copies_words else None,
-            [sentence.prefix_copies for sentence in batch],
-            replace(
-                rules.constraints, prefixes=[sentence.prefix for sentence in batch] if has_prefix else ()
-            ),
-            rules.with_scores,
-            check_stop,
+            keep_unk=rules.keep_unk,
+            copyable=src_ids == UNK_ID if rules.copies_words else None,
+            prefix_copies=[sentence.prefix_copies for sentence in batch],
+            constraints=replace(rules.constraints, prefixes=prefixes if any(prefixes) else ()),
+            with_scores=rules.with_scores,
+            before_each_step=check_stop,
         )
         try:
-            match rules.strategy:
-                case None:
-                    return [[best] for best in greedy_search(self.model, request)]
-                case Beam():
-                    return beam_search(self.model, request, rules.strategy)
-                case Sampling():
-                    numbers = [sentence.number for sentence in batch]
-                    return [[drawn] for drawn in sample(self.model, request, rules.strategy, numbers)]
+            if isinstance(rules.strategy, Beam):
+                return beam_search(self.model, request, rules.strategy)
+            if rules.strategy is None:
+                return [[best] for best in greedy_search(self.model, request)]
+            numbers = [sentence.number for sentence in batch]
+            return [[drawn] for drawn in sample(self.model, request, rules.strategy, numbers)]
         except NotFiniteError as error:
-            raise self._overflow_of([batch[index] for index in error.sentences]) from error
+            raise self._overflow_of([batch[index].line for index in error.sentences]) from error
 
     @torch.inference_mode()
     def score(self, sentences: Sequence[Sentence]) -> list[list[float]]:
@@ -111,13 +105,12 @@ class TorchEngine:
 
         scores = in_batches(partial(in_halves, score_batch), sentences, _SCORED_TOKENS)
         scored = zip(sentences, scores, strict=True)
-        overflowed = [sentence for sentence, log_probs in scored if not all(map(isfinite, log_probs))]
+        overflowed = [sentence.line for sentence, log_probs in scored if not all(map(isfinite, log_probs))]
         if overflowed:
             raise self._overflow_of(overflowed)
         return scores
 
-    def _overflow_of(self, sentences: Sequence[Sentence]) -> OverflowedLinesError:
-        lines = [sentence.line for sentence in sentences]
+    def _overflow_of(self, lines: Sequence[int]) -> OverflowedLinesError:
         reason = (
             f"has a sentence for which the model's logits in {self.precision} are NaN or infinite. "
             "Use --precision float32, or another checkpoint with --checkpoint NAME."

@@ -15,10 +15,10 @@ from mt.errors import ConfigError, EngineError, LinesError
 from mt.inference.engines import Engine, Rules, Sentence, in_halves
 from mt.inference.exported_folder import ModelFacts
 from mt.inference.labels import Labelled, aligned_words, label_read
-from mt.inference.segments import Segment, Translation, join_parts, lines_of, read_segments
+from mt.inference.segments import Part, Segment, Translation, join_parts, lines_of, read_segments
 from mt.inference.source_reader import SourceReader
 from mt.run_directory import RunDirectory, as_run
-from mt.search.hypothesis import Hypothesis, cut_off, length_limit
+from mt.search.hypothesis import cut_off, length_limit
 from mt.search.strategy import NO_CONSTRAINTS, Constraints, Sampling, Strategy
 from mt.special_tokens import EOS_ID, UNK_ID
 
@@ -214,10 +214,10 @@ class Translator:
                 "minimum length, or raise the maximum up to data.max_length of the model."
             )
         rules = Rules(strategy, constraints, keep_unk, self.facts.copies_words, with_scores)
-        by_text = [[text] if join_lines else lines_of(text) for text in texts]
+        lines_by_text = [[text] if join_lines else lines_of(text) for text in texts]
         given = self._prefix_reader.read_batch(prefixes or [""] * len(texts))
         cut = [prefix[: limit - 1] for prefix in given]
-        segments = read_segments(by_text, cut, self.reader, self.facts)
+        segments = read_segments(lines_by_text, cut, self.reader, self.facts)
         advance(len(texts) - len({segment.index for segment in segments}))
         hypotheses = self._engine_for(strategy).search(
             [self._sentence(segment, rules, limit, first_line) for segment in segments],
@@ -225,15 +225,18 @@ class Translator:
             before_each_step,
             lambda indices: advance(sum(segments[index].number == 0 for index in indices)),
         )
-        ranked: list[list[list[tuple[Segment, Hypothesis, float]]]] = [[] for _ in texts]
+        parts_by_text: list[list[list[Part]]] = [[] for _ in texts]
         for segment, best_first in zip(segments, hypotheses, strict=True):
-            scored = [(each, rules.beam.normalised_score(each)) for each in best_first]
-            ranked[segment.index].append([(segment, *each) for each in cut_off(scored, most)[:num_best]])
-        found = []
-        for lines, of_text in zip(by_text, ranked, strict=True):
-            by_rank = [*zip(*of_text, strict=False)] or [()]
-            found.append([join_parts(lines, parts, self.tgt_tokenizer) for parts in by_rank])
-        return found
+            scored = [(hypothesis, rules.beam.normalised_score(hypothesis)) for hypothesis in best_first]
+            best = cut_off(scored, most)[:num_best]
+            parts_by_text[segment.index].append([Part(segment, *hypothesis) for hypothesis in best])
+        return list(map(self._join, lines_by_text, parts_by_text))
+
+    def _join(self, lines: Sequence[str], parts: Sequence[Sequence[Part]]) -> list[Translation]:
+        """The nth best translation of a text has the nth best of each of its segments."""
+        if not parts:
+            return [join_parts(lines, [], self.tgt_tokenizer)]
+        return [join_parts(lines, nth_best, self.tgt_tokenizer) for nth_best in zip(*parts, strict=False)]
 
     def _sentence(self, segment: Segment, rules: Rules, most: int, first_line: int) -> Sentence:
         """What the engine gets of a segment; its translation has at most ``most`` tokens, including EOS."""

@@ -124,6 +124,12 @@ def verify(
     return agreements
 
 
+def bleu_of(loaded: LoadedModel, engine: Engine, pairs: Sequence[tuple[str, str]]) -> float:
+    """BLEU of the translations of an engine."""
+    sources, references = zip(*pairs, strict=True)
+    return bleu(translator_of(loaded, engine).translate(sources), references)
+
+
 def translator_of(loaded: LoadedModel, engine: Engine) -> Translator:
     """Translates with an engine by the rules of a model; without copying, which not all libraries can."""
     facts = replace(loaded.facts, copies_words=False)

@@ -31,7 +31,7 @@ from mt.errors import ConfigError, DataError, MtError
 from mt.inference.segments import lines_of
 from mt.serving.api import ErrorResponse, TranslateAnswer, TranslateRequest
 from mt.serving.batching import BatchedTranslator
-from mt.serving.log import LOG_FIELDS, Metrics, log_requests
+from mt.serving.log import LOG_FIELDS, log_requests
 from mt.system import RELOAD_SIGNAL
 
 LOG = logging.getLogger(__name__)
@@ -75,12 +75,8 @@ class Service:
         app.get("/health")(self.health)
         # What watches a service may ask for the head alone.
         app.head("/health", include_in_schema=False)(self.health)
-        metrics = Metrics()
-        for run in self.runs:
-            run.count_batch = metrics.batch_texts.labels(run.name).observe
-            metrics.waiting.labels(run.name).set_function(run.num_waiting)
         app.get("/metrics", include_in_schema=False)(
-            lambda: Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
+            lambda: Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
         )
         app.post(
             "/translate",
@@ -96,7 +92,7 @@ class Service:
         if self.origins:
             headers = ["Authorization", "Content-Type"]
             app.add_middleware(CORSMiddleware, allow_origins=self.origins, allow_headers=headers)
-        log_requests(app, metrics)
+        log_requests(app)
         return app
 
     async def health(self) -> dict[str, object]:

@@ -23,6 +23,7 @@ from mt.inference.translator import Translator
 from mt.search.hypothesis import Hypothesis
 from mt.search.strategy import Beam
 from mt.serving.api import Result, TranslateRequest, TranslationAnswer
+from mt.serving.log import BATCH_TEXTS, WAITING_TEXTS
 
 LOG = logging.getLogger(__name__)
 
@@ -66,13 +67,12 @@ class BatchedTranslator:
     def __init__(self, load: Callable[[], Translator], name: str, *, max_waiting: int) -> None:
         """Load a translator, which must not be used elsewhere; an empty queue accepts any request."""
         self.name = name
-        self.count_batch: Callable[[int], object] = lambda num_texts: None
-        """Called with the number of texts in each batch."""
         self._load = load
         self.translator = self._loaded()
         self.src, self.tgt = self.translator.facts.src, self.translator.facts.tgt
         self._max_waiting = max_waiting
         self._jobs: list[_Job] = []
+        WAITING_TEXTS.labels(name).set_function(self.num_waiting)
         # The same thread for all batches, because each thread that uses torch gets its own OpenMP threads.
         self._thread = ThreadPoolExecutor(1)
 
@@ -168,7 +168,7 @@ class BatchedTranslator:
         # Another one may be loaded meanwhile.
         translator = self.translator
         texts, request = [text for job in jobs for text in job.texts], jobs[0].request
-        self.count_batch(len(texts))
+        BATCH_TEXTS.labels(self.name).observe(len(texts))
         strategy = Beam(request.beam) if request.beam > 1 else None
         options: dict[str, Any] = {"num_best": request.n_best, "strategy": strategy}
         translations = iter(translator.n_best(texts, before_each_step=check, **options))
@@ -183,7 +183,7 @@ class BatchedTranslator:
 def _result(
     translator: Translator, text: str, best_first: Sequence[Translation], request: TranslateRequest
 ) -> Result:
-    answers = [TranslationAnswer.model_validate(each, from_attributes=True) for each in best_first]
+    answers = [TranslationAnswer.model_validate(best, from_attributes=True) for best in best_first]
     if request.alignment:
         alignments = translator.align(text, best_first)
         for answer, alignment in zip(answers, alignments, strict=True):

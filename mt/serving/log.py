@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Literal
 
 from fastapi import FastAPI, Request, Response
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import Counter, Gauge, Histogram
 from starlette.middleware.base import RequestResponseEndpoint
 
 from mt.display import visible
@@ -22,28 +22,15 @@ LOG_FIELDS = "mt.log_fields"
 """The key of an ASGI scope under which a request has what its line tells besides."""
 
 
-class Metrics:
-    """What Prometheus reads at ``/metrics``."""
-
-    def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        self.requests = Counter(
-            "mt_requests", "Requests to translate, by status.", ["status"], registry=self.registry
-        )
-        self.seconds = Histogram(
-            "mt_request_seconds", "Seconds until a request was answered.", registry=self.registry
-        )
-        self.batch_texts = Histogram(
-            "mt_batch_texts",
-            "Texts that were translated together.",
-            ["run"],
-            buckets=(1, 2, 4, 8, 16, 32, 64, 128),
-            registry=self.registry,
-        )
-        self.waiting = Gauge("mt_waiting_texts", "Texts that wait.", ["run"], registry=self.registry)
+# What Prometheus reads at ``/metrics``.
+_REQUESTS = Counter("mt_requests", "Requests to translate, by status.", ["status"])
+_SECONDS = Histogram("mt_request_seconds", "Seconds until a request was answered.")
+_SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
+BATCH_TEXTS = Histogram("mt_batch_texts", "Texts that were translated together.", ["run"], buckets=_SIZES)
+WAITING_TEXTS = Gauge("mt_waiting_texts", "Texts that wait.", ["run"])
 
 
-def log_requests(app: FastAPI, metrics: Metrics) -> None:
+def log_requests(app: FastAPI) -> None:
     """Log and count the requests of an application."""
 
     @app.middleware("http")
@@ -57,8 +44,8 @@ def log_requests(app: FastAPI, metrics: Metrics) -> None:
         finally:
             seconds, path = time.perf_counter() - started, request.scope["path"]
             if path == "/translate":
-                metrics.requests.labels(status).inc()
-                metrics.seconds.observe(seconds)
+                _REQUESTS.labels(status).inc()
+                _SECONDS.observe(seconds)
             if path not in _QUIET or status >= 400:
                 facts = {
                     "client": (request.scope["client"] or ["unknown"])[0],

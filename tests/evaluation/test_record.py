@@ -28,7 +28,7 @@ def test_the_precision_is_recorded_and_older_lines_without_one_are_read(tmp_path
     for setting, precision in (("exact", "float32"), ("rounded", "bf16")):
         record_evaluation(run, replace(evaluation(setting), precision=precision))
     found = read_evaluations(run)
-    assert [each.precision for each in found] == [None, "float32", "bf16"]
+    assert [each.precision for each in found] == ["float32", "float32", "bf16"]
     assert [each.how for each in found] == [*["greedy search"] * 2, "greedy search, computed in bf16"]
 
 

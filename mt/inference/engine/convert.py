@@ -15,11 +15,10 @@ from mt.checkpoint.record import MODEL
 from mt.display import one_line
 from mt.errors import EngineError, OverflowedLinesError, is_bug
 from mt.files import locked, make_folder, new_folder, remove_leftovers
-from mt.inference.bleu import bleu
 from mt.inference.engine.ctranslate2_engine import CTranslate2Engine, cpu_has_int8
 from mt.inference.exported_folder import REFUSED, ExportPrecision, remove_stale, write_export_record
 from mt.inference.loaded_model import LoadedModel, load_model
-from mt.inference.verify import compare_scores, translator_of, verification_pairs, verify
+from mt.inference.verify import bleu_of, compare_scores, translator_of, verification_pairs, verify
 from mt.run_directory import RunDirectory
 from mt.transformer.decoder import DecoderLayer
 from mt.transformer.embedding import positional_encoding
@@ -81,15 +80,13 @@ def _make(folder: Path, run: RunDirectory, loaded: LoadedModel) -> str:
         verify(loaded, translator_of(loaded, exact).translate, pairs)
     if len(pairs) < _FEWEST_VALIDATED or not cpu_has_int8():
         return "verified against torch"
-    sources, references = zip(*pairs, strict=True)
-    engines = exact, load(precision="int8")
-    before, after = (bleu(translator_of(loaded, each).translate(sources), references) for each in engines)
-    is_good = before - after <= _MOST_LOST_BY_INT8
-    if is_good:
+    before, after = (bleu_of(loaded, engine, pairs) for engine in (exact, load(precision="int8")))
+    best: ExportPrecision = "int8" if before - after <= _MOST_LOST_BY_INT8 else "float32"
+    if best == "int8":
         write("int8")
     return (
-        f"verified against torch; on a CPU {'int8' if is_good else 'float32'} is used: on {len(pairs)} "
-        f"validation sentences, int8 changes BLEU by {after - before:+.2f}"
+        f"verified against torch; on a CPU {best} is used: on {len(pairs)} validation sentences, "
+        f"int8 changes BLEU by {after - before:+.2f}"
     )
 
 
