@@ -145,7 +145,7 @@ def _imports_by_string(file: Path) -> set[str]:
     for node in ast.walk(_tree(file)):
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
             parts = node.args[0].values if isinstance(node.args[0], ast.JoinedStr) else node.args
-            texts = [re.escape(part.value) if isinstance(part, ast.Constant) else ".+" for part in parts]
+            texts = [re.escape(str(part.value)) if isinstance(part, ast.Constant) else ".+" for part in parts]
             patterns.add("".join(texts))
     ours = [pattern for pattern in patterns if pattern.startswith(re.escape("mt."))]
     return {name for name in MODULES for pattern in ours if re.fullmatch(pattern, name)}

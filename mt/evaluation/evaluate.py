@@ -22,13 +22,7 @@ from mt.display import progress, shown, visible
 from mt.errors import ConfigError, RunError
 from mt.evaluation.analysis import Analysis, ScoredSentence, analyse_lengths, worst_sentences
 from mt.evaluation.record import RecordedEvaluation, Score, name_in_setting, record_evaluation
-from mt.evaluation.scores import (
-    MAX_RESAMPLED_LINES,
-    exact_match,
-    in_form,
-    on_one_line,
-    score_with_confidence,
-)
+from mt.evaluation.scores import exact_match, in_form, on_one_line, score_with_confidence
 from mt.evaluation.test_set import EvaluationSet, load_evaluation_set, warn_of_leaks, warn_of_other_split
 from mt.files import write_atomically
 from mt.inference.engines import Engine
@@ -95,31 +89,28 @@ def run_evaluation(
         SystemExit: In all processes except the first, once the sentences are translated.
     """
     run, other_runs = as_run(run).require(), [as_run(other) for other in others]
+    if engine != "torch" and other_runs:
+        raise ConfigError("only torch translates as an ensemble: leave the engine out.")
     config = load_config(run.config_file)
     # Before reading the corpus, which may take long: training may remove this checkpoint at any time.
-    loaded, *rest = load_ensemble([run, *other_runs], checkpoint)
+    models = load_ensemble([run, *other_runs], checkpoint)
     test_set = load_evaluation_set(config, split, path=data_path, name=data_name)
     for member in (run, *other_runs):
         warn_of_other_split(member, test_set)
-    if engine != "torch" and rest:
-        raise ConfigError("only torch translates as an ensemble: leave the engine out.")
     device = choose_device(device)
     with distributed.connected(device.type):
         options: dict[str, Any] = {"device": device, "precision": precision}
-        if engine == "torch":
-            translator: Translator = ModelTranslator(loaded, others=rest, **options)
-        else:
-            translator = Translator.from_run(run, checkpoint=loaded.checkpoint.name, engine=engine, **options)
-        setting, hypotheses, file = translate_set(run, translator, [loaded, *rest], test_set, beam)
+        translator = _translator(run, models, engine, options)
+        setting, hypotheses, file = translate_set(run, translator, models, test_set, beam)
     if outputs is not None:
         _write_outputs(outputs, test_set, hypotheses)
-    if len(hypotheses) > MAX_RESAMPLED_LINES:
-        LOG.info("more than %s sentences: scores without confidence intervals", f"{MAX_RESAMPLED_LINES:,}")
     scores = score_with_confidence(hypotheses, test_set.references)
     if literature:
         scores["literature_bleu"] = literature(hypotheses, test_set.references, config.data.tgt)
     if analyse:
         warn_of_leaks(test_set, config)
+    texts = test_set.sources, hypotheses, test_set.references
+    loaded, *rest = models
     evaluation = Evaluation(
         time=datetime.now(UTC).replace(microsecond=0),
         mt_version=mt.__version__,
@@ -136,13 +127,22 @@ def run_evaluation(
         num_rewritten=test_set.num_rewritten,
         hypotheses_file=file,
         references_file=_references_file(run, test_set),
-        analysis=analyse_lengths(test_set.sources, hypotheses, test_set.references) if analyse else None,
-        worst=worst_sentences(test_set.sources, hypotheses, test_set.references, num_worst),
+        analysis=analyse_lengths(*texts) if analyse else None,
+        worst=worst_sentences(*texts, num_worst),
         ensemble=[visible(str(model.checkpoint.folder)) for model in rest],
     )
     if not rest:
         record_evaluation(run, evaluation)
     return evaluation
+
+
+def _translator(
+    run: RunDirectory, models: Sequence[LoadedModel], engine: EngineChoice, options: dict[str, Any]
+) -> Translator:
+    loaded, *rest = models
+    if engine == "torch":
+        return ModelTranslator(loaded, others=rest, **options)
+    return Translator.from_run(run, checkpoint=loaded.checkpoint.name, engine=engine, **options)
 
 
 def _write_outputs(folder: Path, test_set: EvaluationSet, hypotheses: Sequence[str]) -> None:

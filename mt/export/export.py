@@ -1,7 +1,6 @@
 """`mt export`: write a folder, verify it as it is on disk, describe it, put it in place."""
 
 import logging
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from mt.evaluation.test_set import load_evaluation_set
 from mt.export.library import Library
 from mt.files import make_folder, new_folder
 from mt.inference.engine.convert import write_model
-from mt.inference.exported_folder import ExportPrecision, ExportRecord, Target, write_export_record
+from mt.inference.exported_folder import ExportPrecision, ExportRecord, Target
 from mt.inference.loaded_model import LoadedModel, load_model
 from mt.inference.verify import Agreement, compare_scores, verification_pairs, verify
 from mt.run_directory import RunDirectory, as_run
@@ -112,16 +111,11 @@ def export_model(
     target = folder.resolve()
     make_folder(target.parent)
     with new_folder(target, replaces=False) as partial:
-        # In float32 first, in which log-probabilities can be compared.
-        for written in dict.fromkeys(("float32", precision)):
-            shutil.rmtree(partial)
-            partial.mkdir()
-            write_model(library.write, loaded, partial, written)
-            record = write_export_record(partial, loaded, library.name, run_name, written)
-            translate, score = library.load(partial)
-            if written == "float32":
-                compare_scores(loaded, score)
+        record = write_model(library.write, loaded, partial, library.name, run_name, precision)
+        translate, score = library.load(partial)
         LOG.info("verifying with validation sentences")
+        if precision == "float32":
+            compare_scores(loaded, score)
         exact = library.exact if precision == "float32" else ()
         agreements = verify(loaded, translate, _short(loaded, pairs), exact=exact)
         (partial / EXAMPLE).write_text(library.example, encoding="utf-8")

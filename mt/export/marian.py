@@ -26,7 +26,7 @@ from mt.data.sources.hub import error_text, hub
 from mt.data.tokenizers.sentencepiece import read_sentencepiece
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.errors import DataError, MtError, RunError
-from mt.export.marian_layout import layers, permuted, sines_first
+from mt.export.marian_layout import OPTIONS, layers, permuted, sines_first
 from mt.files import make_folder, new_folder, read_text
 from mt.inference.loaded_model import build_model, tokenizer_checksums
 from mt.run_directory import RunDirectory
@@ -180,13 +180,8 @@ def _languages(folder: Path, src: str | None, tgt: str | None) -> tuple[str, str
 
 def _config(theirs: _Marian, languages: tuple[str, str], *, shares_embeddings: bool) -> Config:
     model = {
-        "d_model": theirs.d_model,
-        "num_heads": theirs.encoder_attention_heads,
-        "num_encoder_layers": theirs.encoder_layers,
-        "num_decoder_layers": theirs.decoder_layers,
-        "d_ff": theirs.encoder_ffn_dim,
-        "dropout": theirs.dropout,
-        "activation": "swish" if theirs.activation_function == "silu" else theirs.activation_function,
+        **{ours: getattr(theirs, name) for name, ours in OPTIONS.items()},
+        "activation": theirs.activation_function.replace("silu", "swish"),
         "norm_first": False,
         "share_embeddings": shares_embeddings,
         # Our embeddings are always scaled, the output projection never.

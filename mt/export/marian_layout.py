@@ -9,6 +9,18 @@ from torch import Tensor, nn
 
 from mt.transformer.transformer import Transformer
 
+# Options of the model: theirs, and ours.
+OPTIONS = {
+    "d_model": "d_model",
+    "encoder_layers": "num_encoder_layers",
+    "decoder_layers": "num_decoder_layers",
+    "encoder_attention_heads": "num_heads",
+    "decoder_attention_heads": "num_heads",
+    "encoder_ffn_dim": "d_ff",
+    "decoder_ffn_dim": "d_ff",
+    "dropout": "dropout",
+    "activation_function": "activation",
+}
 # Parts of the names of weights, ours and theirs, replaced one after another.
 _NAMES = {
     "self_attention_residual.norm": "self_attn_layer_norm",

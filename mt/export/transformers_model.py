@@ -27,7 +27,7 @@ from mt.config.model import ModelConfig
 from mt.data.batches.batch import collate
 from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing
 from mt.export.library import Library
-from mt.export.marian_layout import layers, permuted, sines_first
+from mt.export.marian_layout import OPTIONS, layers, permuted, sines_first
 from mt.inference.engines import Sentence
 from mt.inference.exported_folder import ExportPrecision, read_export_record
 from mt.inference.loaded_model import LoadedModel
@@ -126,17 +126,9 @@ def load_transformers(folder: Path) -> tuple[Translate, Score]:
 def _empty_model(config: ModelConfig, src_size: int, tgt_size: int, max_length: int) -> PreTrainedModel:
     is_one = config.share_embeddings and config.tie_output
     sizes = {
-        "d_model": config.d_model,
-        "encoder_layers": config.num_encoder_layers,
-        "decoder_layers": config.num_decoder_layers,
-        "encoder_attention_heads": config.num_heads,
-        "decoder_attention_heads": config.num_heads,
-        "encoder_ffn_dim": config.d_ff,
-        "decoder_ffn_dim": config.d_ff,
-        "dropout": config.dropout,
+        **{theirs: getattr(config, ours) for theirs, ours in OPTIONS.items()},
         "attention_dropout": config.attention_dropout,
         "activation_dropout": config.activation_dropout,
-        "activation_function": config.activation,
         "scale_embedding": True,
         # One more than a sentence may have, for the last step of a search that has reached the limit.
         "max_position_embeddings": max_length + 1,

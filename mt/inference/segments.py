@@ -103,7 +103,7 @@ def read_segments(
     return segments
 
 
-def lines_of(text: str) -> list[str]:
+def split_lines(text: str) -> list[str]:
     """The lines of a text, whose translations are lines as well."""
     return re.split("\r\n|\n|\r", text)
 

@@ -52,7 +52,14 @@ class TorchEngine:
     def search(
         self, sentences: Sequence[Sentence], rules: Rules, check_stop: CheckStop, on_done: OnDone
     ) -> list[list[Hypothesis]]:
-        """The translations of each sentence, the best first, of batches that several processes share."""
+        """The translations of each sentence, the best first, of batches that several processes share.
+
+        Args:
+            sentences: What to translate, with the limit and the prefix of each.
+            rules: The strategy and the constraints, which are the same for all.
+            check_stop: Called before each batch and each step; may raise, and then nothing is returned.
+            on_done: Called with the indices of the sentences of each batch when it is done, in any order.
+        """
         most_tokens = min(_BATCH_TOKENS, _BEAM_TOKENS // rules.beam.size)
         most_tokens *= _TIMES_ON_CUDA if self.device == "cuda" else 1
         batches = batches_by_length(sentences, most_tokens, self.batch_sentences)

@@ -15,7 +15,7 @@ from mt.errors import ConfigError, EngineError, LinesError
 from mt.inference.engines import Engine, Rules, Sentence, in_halves
 from mt.inference.exported_folder import ModelFacts
 from mt.inference.labels import Labelled, aligned_words, label_read
-from mt.inference.segments import Part, Segment, Translation, join_parts, lines_of, read_segments
+from mt.inference.segments import Part, Segment, Translation, join_parts, read_segments, split_lines
 from mt.inference.source_reader import SourceReader
 from mt.run_directory import RunDirectory, as_run
 from mt.search.hypothesis import cut_off, length_limit
@@ -124,7 +124,7 @@ class Translator:
         if engine == "torch":
             return load_model()
         if others:
-            why = "an ensemble translates"
+            why = "CTranslate2 does not support ensembles"
         elif engine == "auto" and os.environ.get("MT_ENGINE") == "torch":
             why = "MT_ENGINE is torch"
         else:
@@ -136,7 +136,7 @@ class Translator:
             except (ImportError, OSError, EngineError) as error:
                 why = str(error).removesuffix(".")
         if engine == "ctranslate2":
-            raise ConfigError(f"CTranslate2 cannot translate with {run.path}: {why}. Leave the engine to mt.")
+            raise ConfigError(f"CTranslate2 cannot translate with {run.path}: {why}. Use --engine auto.")
         translator = load_model()
         translator.why = why
         return translator
@@ -214,7 +214,7 @@ class Translator:
                 "minimum length, or raise the maximum up to data.max_length of the model."
             )
         rules = Rules(strategy, constraints, keep_unk, self.facts.copies_words, with_scores)
-        lines_by_text = [[text] if join_lines else lines_of(text) for text in texts]
+        lines_by_text = [[text] if join_lines else split_lines(text) for text in texts]
         given = self._prefix_reader.read_batch(prefixes or [""] * len(texts))
         cut = [prefix[: limit - 1] for prefix in given]
         segments = read_segments(lines_by_text, cut, self.reader, self.facts)

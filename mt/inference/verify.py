@@ -64,9 +64,8 @@ def keep_pairs(
     def fits(text: str, tokenizer: Tokenizer) -> bool:
         return bool(text.strip()) and len(text) <= _LONGEST and len(tokenizer.encode(text)) < max_length
 
-    fitting = (pair for pair in pairs if all(map(fits, pair, tokenizers)))
-    lines = ",\n".join(json.dumps(pair, ensure_ascii=False) for pair in islice(fitting, _MOST_PAIRS))
-    write_atomically(run.verification_file, f"[\n{lines}\n]\n")
+    kept = [*islice((pair for pair in pairs if all(map(fits, pair, tokenizers))), _MOST_PAIRS)]
+    write_atomically(run.verification_file, json.dumps(kept, ensure_ascii=False, indent=1) + "\n")
 
 
 def verification_pairs(run: RunDirectory) -> list[tuple[str, str]]:

@@ -28,7 +28,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 import mt
 from mt.display import one_line, visible
 from mt.errors import ConfigError, DataError, MtError
-from mt.inference.segments import lines_of
+from mt.inference.segments import split_lines
 from mt.serving.api import ErrorResponse, TranslateAnswer, TranslateRequest
 from mt.serving.batching import BatchedTranslator
 from mt.serving.log import LOG_FIELDS, log_requests
@@ -154,7 +154,7 @@ class Service:
                 raise DataError(
                     f"a text has {len(text):,} characters, but may have {self.max_characters:,}: split it."
                 )
-            lines = [text] if body.join_lines else lines_of(text)
+            lines = [text] if body.join_lines else split_lines(text)
             texts.append("\n".join(" ".join(line.split()) for line in lines))
         return texts
 

@@ -14,7 +14,7 @@ with distributed.connected("cpu"):
     assert distributed.broadcast(f"from {rank}") == "from 0"
     assert distributed.all_gather(rank) == [0, 1]
     assert distributed.all_reduce(torch.tensor([1.0, rank])).tolist() == [2, 1]
-    assert distributed.scatter(range(5), lambda share: [n * n for n in share]) == [0, 1, 4, 9, 16]
+    assert distributed.scatter(range(5), lambda n: n * n) == [0, 1, 4, 9, 16]
 
     def read_and_write() -> list[str]:
         names = sorted(path.name for path in folder.iterdir())
