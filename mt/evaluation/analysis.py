@@ -11,7 +11,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
 from mt.data.unsegmented_scripts import split_letters
-from mt.evaluation.scores import metrics_of_evaluation, score_by
+from mt.evaluation.scores import Texts, metrics_of_evaluation, score_by
 
 # The smallest number of words of each group, and its label.
 _LENGTHS = {0: "0-9", 10: "10-19", 20: "20-29", 30: "30-39", 40: "40-59", 60: "60+"}
@@ -40,7 +40,7 @@ class Analysis:
     by_source_length: list[LengthGroup]
 
 
-def analyse_lengths(sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> Analysis:
+def analyse_lengths(sources: Texts, hypotheses: Texts, references: Texts) -> Analysis:
     """Compare the lengths of translations and references, and score by the length of the sources."""
     return Analysis(length_ratio(hypotheses, references), by_source_length(sources, hypotheses, references))
 
@@ -50,15 +50,13 @@ def words(line: str) -> list[str]:
     return _TOKENIZE(split_letters(line)).split()
 
 
-def length_ratio(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+def length_ratio(hypotheses: Texts, references: Texts) -> float:
     """Words of the translations divided by words of the references; BLEU penalises less than 1."""
     output, expected = (sum(len(words(line)) for line in lines) for lines in (hypotheses, references))
     return output / max(1, expected)
 
 
-def by_source_length(
-    sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]
-) -> list[LengthGroup]:
+def by_source_length(sources: Texts, hypotheses: Texts, references: Texts) -> list[LengthGroup]:
     """Separate scores of short and long sentences; groups without a sentence are left out."""
     groups: dict[int, list[tuple[str, str]]] = {}
     for source, hypothesis, reference in zip(sources, hypotheses, references, strict=True):
@@ -98,9 +96,7 @@ class ComparedSentence:
     chrfpp: tuple[float, ...]
 
 
-def worst_sentences(
-    sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str], num: int
-) -> list[ScoredSentence]:
+def worst_sentences(sources: Texts, hypotheses: Texts, references: Texts, num: int) -> list[ScoredSentence]:
     """The ``num`` sentences with the lowest chrF2++, the worst first; ties keep their order."""
     scores = sentence_scores(hypotheses, references)
     sentences = map(ScoredSentence, count(1), sources, hypotheses, references, scores)
@@ -108,7 +104,7 @@ def worst_sentences(
 
 
 def most_different_sentences(
-    sources: Sequence[str], systems: Sequence[Sequence[str]], references: Sequence[str], num: int
+    sources: Texts, systems: Sequence[Texts], references: Texts, num: int
 ) -> list[ComparedSentence]:
     """At most ``num`` sentences whose chrF2++ differs most between systems, and differs at all."""
     translations = zip(*systems, strict=True)
@@ -118,7 +114,7 @@ def most_different_sentences(
     return sorted(filter(ranges.get, ranges), key=lambda sentence: -ranges[sentence])[:num]
 
 
-def sentence_scores(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
+def sentence_scores(hypotheses: Texts, references: Texts) -> list[float]:
     """chrF2++ of each sentence, which unlike BLEU is meaningful for short sentences."""
     metric = CHRF(word_order=2)
     pairs = zip(hypotheses, references, strict=True)

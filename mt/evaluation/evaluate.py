@@ -22,7 +22,7 @@ from mt.display import progress, shown, visible
 from mt.errors import ConfigError, RunError
 from mt.evaluation.analysis import Analysis, ScoredSentence, analyse_lengths, worst_sentences
 from mt.evaluation.record import RecordedEvaluation, Score, name_in_setting, record_evaluation
-from mt.evaluation.scores import exact_match, in_form, on_one_line, score_with_confidence
+from mt.evaluation.scores import Texts, exact_match, in_form, on_one_line, score_with_confidence
 from mt.evaluation.test_set import EvaluationSet, load_evaluation_set, warn_of_leaks, warn_of_other_split
 from mt.files import write_atomically
 from mt.inference.engines import Engine
@@ -59,7 +59,7 @@ def run_evaluation(
     data_path: str | None = None,
     data_name: str | None = None,
     beam: Beam | None = None,
-    literature: Callable[[Sequence[str], Sequence[str], str], Score] | None = None,
+    literature: Callable[[Texts, Texts, str], Score] | None = None,
     analyse: bool = True,
     num_worst: int = 10,
     outputs: Path | None = None,
@@ -145,7 +145,7 @@ def _translator(
     return Translator.from_run(run, checkpoint=loaded.checkpoint.name, engine=engine, **options)
 
 
-def _write_outputs(folder: Path, test_set: EvaluationSet, hypotheses: Sequence[str]) -> None:
+def _write_outputs(folder: Path, test_set: EvaluationSet, hypotheses: Texts) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     write_lines(folder / "sources.txt", test_set.sources)
     write_lines(folder / "hypotheses.txt", hypotheses)
@@ -201,7 +201,7 @@ def setting_name(
     return f"{test_set.name}.{name_in_setting(first.checkpoint)}.{search}"
 
 
-def write_lines(file: Path, texts: Sequence[str]) -> None:
+def write_lines(file: Path, texts: Texts) -> None:
     """Write each text on a line of its own."""
     write_atomically(file, "".join(on_one_line(text) + "\n" for text in texts))
 

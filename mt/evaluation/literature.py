@@ -1,6 +1,5 @@
 """BLEU as computed in papers on Multi30k: lower-cased, with normalised punctuation, tokenised by Moses."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import sacremoses  # type: ignore[import-untyped]
@@ -8,10 +7,10 @@ from sacrebleu.metrics.bleu import BLEU
 
 from mt.display import visible
 from mt.evaluation.record import Score
-from mt.evaluation.scores import score_with_confidence
+from mt.evaluation.scores import Texts, score_with_confidence
 
 
-def literature_tokens(lines: Sequence[str], language: str) -> list[str]:
+def literature_tokens(lines: Texts, language: str) -> list[str]:
     """The lines after the Moses scripts lowercase, normalize-punctuation and tokenizer.
 
     For a language that Moses does not support, apostrophes are split off, and English abbreviations are used.
@@ -23,7 +22,7 @@ def literature_tokens(lines: Sequence[str], language: str) -> list[str]:
     ]
 
 
-def literature_score(hypotheses: Sequence[str], references: Sequence[str], language: str) -> Score:
+def literature_score(hypotheses: Texts, references: Texts, language: str) -> Score:
     """BLEU of the texts after `literature_tokens`, with each token as a word.
 
     It is not comparable with BLEU of the original text, and must not be printed without its name.

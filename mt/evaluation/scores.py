@@ -24,6 +24,8 @@ from mt.errors import DataError
 from mt.evaluation.record import Score
 from mt.inference.bleu import bleu_tokenizer
 
+Texts = Sequence[str]
+"""Translations or references, one for each sentence of a test set."""
 NUM_RESAMPLES = 1000
 # sacreBLEU keeps the statistics of all resamples in memory: for this many lines chrF2++ takes 1 GB.
 MAX_RESAMPLED_LINES = 10_000
@@ -37,7 +39,7 @@ def on_one_line(text: str) -> str:
     return " ".join(text.splitlines())
 
 
-def in_form(form: TextForm, texts: Sequence[str]) -> list[str]:
+def in_form(form: TextForm, texts: Texts) -> list[str]:
     """The texts as both sides of every score are: in the form of the run's training text."""
     # Until nothing changes: of "&amp;quot;" a model learns "&quot;", which is rewritten once more.
     while (rewritten := form.rewrite(texts)) != list(texts):
@@ -45,7 +47,7 @@ def in_form(form: TextForm, texts: Sequence[str]) -> list[str]:
     return rewritten
 
 
-def metrics_of_evaluation(references: Sequence[str]) -> dict[str, Metric]:
+def metrics_of_evaluation(references: Texts) -> dict[str, Metric]:
     """BLEU (Papineni et al. 2002), chrF2++ (Popović 2017) and TER (Snover et al. 2006), by key.
 
     BLEU and TER split words as the script of the references requires; their signatures say how.
@@ -64,7 +66,7 @@ SCORE_NAMES = {"bleu": "BLEU", "chrf": "chrF2"}
 
 
 def score_translations(
-    hypotheses: Sequence[str], references: Sequence[str], form: TextForm = _AS_WRITTEN
+    hypotheses: Texts, references: Texts, form: TextForm = _AS_WRITTEN
 ) -> dict[str, Score]:
     """BLEU (Papineni et al. 2002) and chrF2 (Popović 2015) of whole texts in this form, for validation."""
     check_lengths(hypotheses, references)
@@ -76,13 +78,13 @@ def score_translations(
     }
 
 
-def score_by(metric: Metric, hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+def score_by(metric: Metric, hypotheses: Texts, references: Texts) -> Score:
     """The score of whole texts by one metric."""
     result = metric.corpus_score(list(hypotheses), [list(references)])
     return Score(result.name, result.score, str(metric.get_signature()))
 
 
-def check_lengths(hypotheses: Sequence[str], references: Sequence[str]) -> None:
+def check_lengths(hypotheses: Texts, references: Texts) -> None:
     """Raise `DataError` unless there are as many translations as references, and at least one."""
     if len(hypotheses) != len(references) or not references:
         raise DataError(
@@ -91,7 +93,7 @@ def check_lengths(hypotheses: Sequence[str], references: Sequence[str]) -> None:
         )
 
 
-def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+def exact_match(hypotheses: Texts, references: Texts) -> float:
     """The percentage of translations that equal their reference, ignoring differences in spacing."""
     pairs = list(zip(hypotheses, references, strict=True))
     num_equal = sum(normalise_spacing(one) == normalise_spacing(other) for one, other in pairs)
@@ -115,7 +117,7 @@ class Compared:
 
 
 def score_with_confidence(
-    hypotheses: Sequence[str], references: Sequence[str], metrics: Mapping[str, Metric] | None = None
+    hypotheses: Texts, references: Texts, metrics: Mapping[str, Metric] | None = None
 ) -> dict[str, Score]:
     """The scores of whole texts, with confidence intervals for up to `MAX_RESAMPLED_LINES` lines.
 
@@ -132,9 +134,7 @@ def score_with_confidence(
     return scores
 
 
-def paired_bootstrap(
-    systems: Sequence[Sequence[str]], references: Sequence[str]
-) -> dict[str, list[Compared]]:
+def paired_bootstrap(systems: Sequence[Texts], references: Texts) -> dict[str, list[Compared]]:
     """Compare systems with the first one by `metrics_of_evaluation`, on the same resampled sentences."""
     for hypotheses in systems:
         check_lengths(hypotheses, references)
@@ -150,9 +150,7 @@ def paired_bootstrap(
     return compared
 
 
-def _resampled(
-    metric: Metric, systems: Sequence[Sequence[str]], references: Sequence[str]
-) -> list[tuple[Score, float]]:
+def _resampled(metric: Metric, systems: Sequence[Texts], references: Texts) -> list[tuple[Score, float]]:
     """The score of each system, and the p-value of its difference from the first."""
     # Also for a single system: sacreBLEU's own code for that case fails if a resample scores 0.
     test = PairedTest(

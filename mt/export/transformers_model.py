@@ -28,7 +28,7 @@ from mt.data.batches.batch import collate
 from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing
 from mt.export.library import Library
 from mt.export.marian_layout import OPTIONS, layers, permuted, sines_first
-from mt.inference.engines import Sentence
+from mt.inference.engines import Sentences
 from mt.inference.exported_folder import ExportPrecision, read_export_record
 from mt.inference.loaded_model import LoadedModel
 from mt.inference.verify import Score, Translate
@@ -112,7 +112,7 @@ def load_transformers(folder: Path) -> tuple[Translate, Score]:
         return translations
 
     @torch.inference_mode()
-    def score(sentences: Sequence[Sentence]) -> list[list[float]]:
+    def score(sentences: Sentences) -> list[list[float]]:
         scores = []
         for sentence in sentences:
             batch = collate([sentence.ids], [sentence.prefix])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from mt.display import counted
 from mt.errors import LinesError
 from mt.memory import Result, split_on_out_of_memory
+from mt.search.hypothesis import Hypothesis
 from mt.search.strategy import NO_CONSTRAINTS, Beam, Constraints, Strategy
 
 if TYPE_CHECKING:
@@ -43,6 +44,11 @@ class Sentence:
     """Together with the seed it determines what is sampled."""
 
 
+Sentences: TypeAlias = Sequence[Sentence]
+NBest: TypeAlias = list[list[Hypothesis]]
+"""The translations of each sentence, the best first."""
+
+
 @dataclass(frozen=True)
 class Rules:
     """How all sentences of a search are translated, by any engine.
@@ -67,7 +73,7 @@ class Rules:
 
 
 def batches_by_length(
-    sentences: Sequence[Sentence], most_tokens: int, most_sentences: int = sys.maxsize
+    sentences: Sentences, most_tokens: int, most_sentences: int = sys.maxsize
 ) -> list[list[int]]:
     """Indices in batches of like length, the longest first, so that memory runs out at the start if at all.
 
@@ -84,8 +90,8 @@ def batches_by_length(
 
 
 def in_batches(
-    compute: Callable[[Sequence[Sentence]], list[Result]],
-    sentences: Sequence[Sentence],
+    compute: Callable[[Sentences], list[Result]],
+    sentences: Sentences,
     most_tokens: int,
     on_done: OnDone = lambda indices: None,
     map_batches: Callable[..., Iterable[list[Result]]] = map,
@@ -100,14 +106,12 @@ def in_batches(
     return [by_index[index] for index in range(len(sentences))]
 
 
-def in_halves(
-    compute: Callable[[Sequence[Sentence]], list[Result]], batch: Sequence[Sentence]
-) -> list[Result]:
+def in_halves(compute: Callable[[Sentences], list[Result]], batch: Sentences) -> list[Result]:
     """The result of each sentence, computed in halves if they do not fit into memory together."""
     return [*chain.from_iterable(split_on_out_of_memory(compute, batch, _halves))]
 
 
-def _halves(batch: Sequence[Sentence]) -> list[Sequence[Sentence]]:
+def _halves(batch: Sentences) -> list[Sentences]:
     if len(batch) == 1:
         [sentence] = batch
         reason = (

@@ -15,11 +15,20 @@ from mt.config.config import Config
 from mt.data.batches.batch import Batch, collate, pad
 from mt.device import SearchPrecision
 from mt.errors import OverflowedLinesError
-from mt.inference.engines import CheckStop, OnDone, Rules, Sentence, batches_by_length, in_batches, in_halves
+from mt.inference.engines import (
+    CheckStop,
+    NBest,
+    OnDone,
+    Rules,
+    Sentences,
+    batches_by_length,
+    in_batches,
+    in_halves,
+)
 from mt.search.beam import beam_search
 from mt.search.ensemble import Member
 from mt.search.greedy import greedy_search
-from mt.search.hypothesis import Hypothesis, NotFiniteError
+from mt.search.hypothesis import NotFiniteError
 from mt.search.request import SearchRequest, TeacherForced
 from mt.search.sampling import sample
 from mt.search.strategy import Beam
@@ -49,9 +58,7 @@ class TorchEngine:
         self.batch_sentences = config.validation.batch_sentences
         """How many sentences that wait are best translated at once."""
 
-    def search(
-        self, sentences: Sequence[Sentence], rules: Rules, check_stop: CheckStop, on_done: OnDone
-    ) -> list[list[Hypothesis]]:
+    def search(self, sentences: Sentences, rules: Rules, check_stop: CheckStop, on_done: OnDone) -> NBest:
         """The translations of each sentence, the best first, of batches that several processes share.
 
         Args:
@@ -65,7 +72,7 @@ class TorchEngine:
         batches = batches_by_length(sentences, most_tokens, self.batch_sentences)
         search_some = partial(self._search, rules, check_stop)
 
-        def search_batch(batch: Sequence[int]) -> list[list[Hypothesis]]:
+        def search_batch(batch: Sequence[int]) -> NBest:
             check_stop()
             hypotheses = in_halves(search_some, [sentences[index] for index in batch])
             on_done(batch)
@@ -76,9 +83,7 @@ class TorchEngine:
         return [by_index[index] for index in range(len(sentences))]
 
     @torch.inference_mode()
-    def _search(
-        self, rules: Rules, check_stop: CheckStop, batch: Sequence[Sentence]
-    ) -> list[list[Hypothesis]]:
+    def _search(self, rules: Rules, check_stop: CheckStop, batch: Sentences) -> NBest:
         src_ids = pad([list(sentence.ids) for sentence in batch], last=EOS_ID).to(self.torch_device)
         prefixes = [sentence.prefix for sentence in batch]
         request = SearchRequest(
@@ -102,10 +107,10 @@ class TorchEngine:
             raise self._overflow_of([batch[index].line for index in error.sentences]) from error
 
     @torch.inference_mode()
-    def score(self, sentences: Sequence[Sentence]) -> list[list[float]]:
+    def score(self, sentences: Sentences) -> list[list[float]]:
         """The log-probabilities of the tokens of each prefix, and of EOS after it."""
 
-        def score_batch(some: Sequence[Sentence]) -> list[list[float]]:
+        def score_batch(some: Sentences) -> list[list[float]]:
             batch = collate([sentence.ids for sentence in some], [sentence.prefix for sentence in some])
             rows: list[list[float]] = label_log_probs(self.model, batch.to(self.torch_device)).tolist()
             return [row[: len(sentence.prefix) + 1] for sentence, row in zip(some, rows, strict=True)]

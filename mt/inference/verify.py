@@ -17,7 +17,7 @@ from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.errors import EngineError
 from mt.files import read_bytes, write_atomically
 from mt.inference.bleu import bleu
-from mt.inference.engines import Engine, Sentence
+from mt.inference.engines import Engine, Sentence, Sentences
 from mt.inference.loaded_model import LoadedModel
 from mt.inference.model_translator import ModelTranslator
 from mt.inference.translator import Translator
@@ -42,7 +42,7 @@ STRATEGIES: dict[str, tuple[Strategy, int]] = {
 _MIN_SAME = 0.98
 """The share of sentences that must have the same translation; rounding decides a few near-ties otherwise."""
 Translate = Callable[..., list[str]]
-Score = Callable[[Sequence[Sentence]], list[list[float]]]
+Score = Callable[[Sentences], list[list[float]]]
 
 
 class Agreement(NamedTuple):

@@ -17,10 +17,9 @@ from functools import partial
 from typing import Any
 
 from mt.errors import LinesError, MtError
-from mt.inference.engines import CheckStop, Engine, OnDone, Rules, Sentence, in_batches
+from mt.inference.engines import CheckStop, Engine, NBest, OnDone, Rules, Sentences, in_batches
 from mt.inference.segments import Translation
 from mt.inference.translator import Translator
-from mt.search.hypothesis import Hypothesis
 from mt.search.strategy import Beam
 from mt.serving.api import Result, TranslateRequest, TranslationAnswer
 from mt.serving.log import BATCH_TEXTS, WAITING_TEXTS
@@ -37,11 +36,11 @@ class _AbandonedError(Exception):
 
 
 def _search_in_turns(
-    engine: Engine, sentences: Sequence[Sentence], rules: Rules, check_stop: CheckStop, on_done: OnDone
-) -> list[list[Hypothesis]]:
+    engine: Engine, sentences: Sentences, rules: Rules, check_stop: CheckStop, on_done: OnDone
+) -> NBest:
     """Search as the engine does, which does not stop before it is done, with some sentences at a time."""
 
-    def search(some: Sequence[Sentence]) -> list[list[Hypothesis]]:
+    def search(some: Sentences) -> NBest:
         return engine.search(some, rules, check_stop, lambda indices: None)
 
     return in_batches(search, sentences, _TOKENS * engine.batch_sentences // rules.beam.size, on_done)

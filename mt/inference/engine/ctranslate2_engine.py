@@ -15,7 +15,7 @@ from mt import system
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.errors import EngineError
 from mt.inference.engine.copies import Candidate, check_rules
-from mt.inference.engines import CheckStop, OnDone, Rules, Sentence, in_batches, in_halves
+from mt.inference.engines import CheckStop, NBest, OnDone, Rules, Sentence, Sentences, in_batches, in_halves
 from mt.search.hypothesis import Hypothesis
 from mt.special_tokens import BOS, EOS, PAD, UNK_ID
 
@@ -83,9 +83,7 @@ class CTranslate2Engine:
         )
         self._tgt_ids = {name: number for number, name in enumerate(self._tgt_names)}
 
-    def search(
-        self, sentences: Sequence[Sentence], rules: Rules, check_stop: CheckStop, on_done: OnDone
-    ) -> list[list[Hypothesis]]:
+    def search(self, sentences: Sentences, rules: Rules, check_stop: CheckStop, on_done: OnDone) -> NBest:
         """Search as `TorchEngine` does: batches of like length at once, a worker for each thread."""
         # Few sentences are divided among the workers.
         share = math.ceil(sum(len(sentence.ids) + 1 for sentence in sentences) / self._num_workers)
@@ -103,7 +101,7 @@ class CTranslate2Engine:
             # After Ctrl-C, only what was begun is translated.
             pool.shutdown(cancel_futures=True)
 
-    def _search(self, rules: Rules, sentences: Sequence[Sentence]) -> list[list[Hypothesis]]:
+    def _search(self, rules: Rules, sentences: Sentences) -> NBest:
         """Search for some sentences, and once more for each whose translation breaks a rule."""
         pending: dict[_CallOptions, list[tuple[int, Sentence]]] = defaultdict(list)
         for index, sentence in enumerate(sentences):
@@ -126,9 +124,7 @@ class CTranslate2Engine:
                     by_index[index] = checked
         return [by_index[index] for index in range(len(sentences))]
 
-    def _translate(
-        self, options: _CallOptions, rules: Rules, sentences: Sequence[Sentence]
-    ) -> list[list[Candidate]]:
+    def _translate(self, options: _CallOptions, rules: Rules, sentences: Sentences) -> list[list[Candidate]]:
         """The hypotheses that CTranslate2 finds for each sentence, the best first."""
         beam, prefixes = rules.beam, _named(self._tgt_names, (sentence.prefix for sentence in sentences))
         # Scores are divided by this power of the length, to choose N if more hypotheses have finished. Around
@@ -172,7 +168,7 @@ class CTranslate2Engine:
             candidates.append((Hypothesis(ids, total, is_finished), weights))
         return candidates
 
-    def score(self, sentences: Sequence[Sentence]) -> list[list[float]]:
+    def score(self, sentences: Sentences) -> list[list[float]]:
         """The log-probabilities of the tokens of each prefix, and of EOS after it."""
         results = self._translator.score_batch(
             _named(self._src_names, (sentence.ids for sentence in sentences)),
