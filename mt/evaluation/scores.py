@@ -5,12 +5,10 @@ drawn from it with replacement show how much a score depends on the sample (Koeh
 with the seed SACREBLEU_SEED, or 12345 by default.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
@@ -163,11 +161,9 @@ def _resampled(metric: Metric, systems: Sequence[Texts], references: Texts) -> l
     signatures, scores = test()
     [(name, signature)] = signatures.items()
     results: Sequence[Any] = scores[name]
-    # sacreBLEU's mean plus and minus half a width may go beyond what the score can be.
-    most = math.inf if isinstance(metric, TER) else 100.0
     scored = []
     for result in results:
-        low, high = np.clip([result.mean - result.ci, result.mean + result.ci], 0.0, most).tolist()
-        score = Score(name, float(result.score), str(signature), (low, high))
+        interval = float(result.mean - result.ci), float(result.mean + result.ci)
+        score = Score(name, float(result.score), str(signature), interval)
         scored.append((score, 1.0 if result.p_value is None else float(result.p_value)))
     return scored

@@ -58,14 +58,15 @@ def aligned_words(
 
     The result is pairs of a source and a target word, counted from 0, in the order of the target.
     """
-    sums: dict[tuple[int, int], float] = defaultdict(float)
+    sums: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
     for target, row in zip(tgt_tokens, weights, strict=False):
         for source, weight in zip(src_tokens, row, strict=False):
             if target.word is not None and source.word is not None:
-                sums[target.word, source.word] += weight
-    best: dict[int, int] = {}
-    for (target_word, source_word), weight in sums.items():
+                sums[target.word][source.word] += weight
+    pairs = []
+    for word, weight_of in sorted(sums.items()):
         # Of equal sums, the first.
-        if weight > sums.get((target_word, best.get(target_word, -1)), 0.0):
-            best[target_word] = source_word
-    return [(source_word, target_word) for target_word, source_word in sorted(best.items())]
+        best = max(weight_of, key=weight_of.__getitem__)
+        if weight_of[best] > 0:
+            pairs.append((best, word))
+    return pairs

@@ -107,8 +107,9 @@ class ModelTranslator(Translator):
         if targets is None:
             # With room for EOS in each, which may be read as more tokens than were written.
             most = self.facts.max_length - 1
-            search = {"strategy": strategy, "max_length": most, "first_line": first_line}
-            own = self.translate(sources, join_lines=True, **search)
+            own = self.translate(
+                sources, strategy=strategy, max_length=most, join_lines=True, first_line=first_line
+            )
             read = self._read([(source, "") for source in sources], first_line)
             written = (label_read(self._tgt_reader, text, most) for text in own)
             pairs = [(src, tgt) for (src, _), tgt in zip(read, written, strict=True)]

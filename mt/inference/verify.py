@@ -87,12 +87,12 @@ def compare_scores(loaded: LoadedModel, score: Score) -> None:
     sentences = [
         Sentence(line, ids(loaded.src_tokenizer), ids(loaded.tgt_tokenizer)) for line in range(_NUM_RANDOM)
     ]
-    ours, theirs = ModelTranslator(loaded).engine.score(sentences), score(sentences)
-    expected, differences = np.concatenate(ours), np.abs(np.concatenate(ours) - np.concatenate(theirs))
-    if not (differences <= _MAX_DIFFERENCE * (1 + np.abs(expected))).all():
+    ours = np.concatenate(ModelTranslator(loaded).engine.score(sentences))
+    theirs = np.concatenate(score(sentences))
+    if not np.allclose(theirs, ours, _MAX_DIFFERENCE, _MAX_DIFFERENCE):
         raise EngineError(
             f"the converted model computes something else: log-probabilities of random sentences differ by "
-            f"{differences.max():.2g}. Was its code changed (docs/change-the-model.md)?"
+            f"{np.abs(theirs - ours).max():.2g}. Was its code changed (docs/change-the-model.md)?"
         )
 
 
