@@ -54,17 +54,11 @@ class EvaluationSet:
 
 
 def load_evaluation_set(
-    config: Config,
-    split: Split,
-    *,
-    path: str | None = None,
-    name: str | None = None,
-    leave_out_empty: bool = False,
+    config: Config, split: Split, *, path: str | None = None, name: str | None = None
 ) -> EvaluationSet:
     """A split of the run's corpus or of another in ``path``, or the standard test set in ``sacrebleu:NAME``.
 
-    Files without splits are used as a whole. Pairs with an empty reference are an error unless they are left
-    out.
+    Files without splits are used as a whole. Pairs with an empty reference are an error.
     """
     if split not in (splits := get_args(Split)):
         raise ValueError(f"split must be {', '.join(splits)}, not {split!r}")
@@ -94,15 +88,13 @@ def load_evaluation_set(
     sources, written = list(pairs["src"]), [on_one_line(text) for text in pairs["tgt"]]
     references = in_form(form, written)
     num_rewritten = sum(map(ne, references, written))
-    empty = [row for row, reference in enumerate(references) if shows_nothing(reference)]
-    if empty and not leave_out_empty:
+    empty = [number for number, reference in enumerate(references, start=1) if shows_nothing(reference)]
+    if empty:
         more = f", and {len(empty) - 1} more" if len(empty) > 1 else ""
         raise DataError(
-            f"{where}, sentence {empty[0] + 1}{more}: the reference is empty, so nothing can be scored "
+            f"{where}, sentence {empty[0]}{more}: the reference is empty, so nothing can be scored "
             "against it. Add a translation, or remove the pair."
         )
-    for row in reversed(empty):
-        del sources[row], references[row]
     # As JSON, which separates sentences unambiguously.
     checksum = hashlib.blake2b(json.dumps([sources, references]).encode(), digest_size=6).hexdigest()
     name, where = f"{stem}-{checksum}", visible(where)

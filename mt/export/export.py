@@ -90,7 +90,7 @@ def export_run(
     loaded = load_model(run, checkpoint)
     pairs = verification_pairs(run)
     if data_path is not None:
-        other = load_evaluation_set(loaded.config, "validation", path=data_path, leave_out_empty=True)
+        other = load_evaluation_set(loaded.config, "validation", path=data_path)
         pairs = list(zip(other.sources, other.references, strict=True))
     return export_model(loaded, visible(run.path.resolve().name), pairs, folder, LIBRARY, precision)
 
