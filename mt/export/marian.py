@@ -221,17 +221,18 @@ def _read_side(path: Path, sentencepiece: Path, theirs: _Marian) -> _Side:
     numbers = sorted(number for number in ids.values() if type(number) is int)
     if UNK not in ids or numbers != list(range(len(ids))):
         raise DataError(f"{path} is no vocabulary: it lacks {UNK}, or its ids are not 0, 1, 2 and so on.")
-    first = [theirs.pad_token_id, ids[UNK], start, theirs.eos_token_id]
-    if [ids.get(PAD), ids.get(EOS)] != [first[0], first[3]] or start not in (first[0], first[3]):
+    pad, eos = theirs.pad_token_id, theirs.eos_token_id
+    if ids.get(PAD) != pad or ids.get(EOS) != eos or start not in (pad, eos):
         raise DataError(
             f"pad_token_id and eos_token_id of {CONFIG} must be those of {PAD} and {EOS} in {path}, "
             "and decoder_start_token_id one of both."
         )
-    others = sorted((number, entry) for entry, number in ids.items() if number not in first)
+    first = [pad, ids[UNK], start, eos]
+    others = sorted(ids.keys() - {PAD, UNK, EOS}, key=ids.__getitem__)
     with _explained(f"{sentencepiece} cannot be used as a tokenizer", Exception):
-        tokenizer = read_sentencepiece(sentencepiece, [*SPECIAL_TOKENS, *(entry for _, entry in others)])
-    added = PAD_ID if start == first[0] else BOS_ID
-    return _Side(tokenizer, torch.tensor([*first, *(number for number, _ in others)]), added)
+        tokenizer = read_sentencepiece(sentencepiece, [*SPECIAL_TOKENS, *others])
+    rows = torch.tensor([*first, *(ids[entry] for entry in others)])
+    return _Side(tokenizer, rows, PAD_ID if start == pad else BOS_ID)
 
 
 def _read_weights(folder: Path) -> dict[str, Tensor]:

@@ -117,7 +117,8 @@ def load_transformers(folder: Path) -> tuple[Translate, Score]:
         for sentence in sentences:
             batch = collate([sentence.ids], [sentence.prefix])
             logits = model(input_ids=batch.src_ids, decoder_input_ids=batch.tgt_ids).logits
-            scores.append(logits.log_softmax(-1).gather(-1, batch.labels[..., None]).flatten().tolist())
+            log_probs = logits.log_softmax(-1).gather(-1, batch.labels[..., None])
+            scores.append(log_probs.flatten().tolist())
         return scores
 
     return translate, score
@@ -182,7 +183,8 @@ def _embeddings(model: Transformer, theirs: PreTrainedModel) -> dict[str, Tensor
         bias[:, : len(output)] = model.output.bias.detach()
     padded = {"final_logits_bias": bias}
     for name, weight in ours.items():
-        padded[name] = pad(weight.detach()[:, order], (0, 0, 0, len(names[name]) - len(weight)))
+        num_rows = len(names[name]) - len(weight)
+        padded[name] = pad(weight.detach()[:, order], (0, 0, 0, num_rows))
     return padded
 
 

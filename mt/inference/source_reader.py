@@ -69,18 +69,11 @@ class SourceReader:
             starts.append(text.index(word, ends[-1]))
             ends.append(starts[-1] + len(word))
         touches = [0 < start == end for start, end in zip(starts, ends, strict=False)]
-        kinds = "".join(map(_kind, ids, words, touches))
-        unknown = {run.start(): run.end() for run in _JOINED.finditer(kinds) if "u" in run[0].lower()}
-        for run in _ADDRESS.finditer("".join(map(_address_kind, words, touches))):
-            unknown_words = [words[index] for index in range(*run.span()) if ids[index] == UNK_ID]
-            # The model may know the words of "17-year-old".
-            if any(map(_HAS_NAME.search, unknown_words)):
-                unknown[run.start()] = max(run.end(), unknown.get(run.start(), 0))
+        unknown = _unknown_runs(ids, words, touches)
         tokens: list[SourceToken] = []
         start = 0
         while start < len(words):
-            longest = range(min(start + self._longest, len(words)), start, -1)
-            entry_end = next((end for end in longest if (*words[start:end],) in self._entries), None)
+            entry_end = self._entry_end(words, start)
             end = entry_end or unknown.get(start, start + 1)
             part = " ".join(text[starts[start] : ends[end]].split())
             if entry_end:
@@ -92,6 +85,28 @@ class SourceReader:
                 tokens.append(SourceToken(UNK_ID, part, part))
             start = end
         return tokens
+
+    def _entry_end(self, words: Sequence[str], start: int) -> int | None:
+        """The end of the longest entry of the dictionary that begins with this word."""
+        for end in range(min(start + self._longest, len(words)), start, -1):
+            if (*words[start:end],) in self._entries:
+                return end
+        return None
+
+
+def _unknown_runs(ids: Sequence[int], words: Sequence[str], touches: Sequence[bool]) -> dict[int, int]:
+    """The ends of the runs of tokens that are read as one unknown word, by their starts."""
+    ends: dict[int, int] = {}
+    for run in _JOINED.finditer("".join(map(_kind, ids, words, touches))):
+        if "u" in run[0].lower():
+            ends[run.start()] = run.end()
+    for run in _ADDRESS.finditer("".join(map(_address_kind, words, touches))):
+        start, end = run.span()
+        unknown = [word for word, id_ in zip(words[start:end], ids[start:end], strict=True) if id_ == UNK_ID]
+        # The model may know the words of "17-year-old".
+        if any(map(_HAS_NAME.search, unknown)):
+            ends[start] = max(end, ends.get(start, 0))
+    return ends
 
 
 def _kind(id_: int, word: str, touches: bool) -> str:

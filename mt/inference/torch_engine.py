@@ -134,7 +134,11 @@ class TorchEngine:
     ) -> list[Sequence[Sequence[float]]]:
         """How much each token of each target attends to each token of the source, by the heads that align."""
         layer, num_heads = self.aligning_heads
-        return [self.record(source, target)[-1][layer, :num_heads].mean(0).tolist() for target in targets]
+        weights = []
+        for target in targets:
+            *_, cross = self.record(source, target)
+            weights.append(cross[layer, :num_heads].mean(0).tolist())
+        return weights
 
     @torch.inference_mode()
     def record(self, src_ids: Sequence[int], tgt_ids: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
