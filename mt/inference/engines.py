@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 Engine: TypeAlias = "TorchEngine | CTranslate2Engine"
+Attention: TypeAlias = Sequence[Sequence[float]]
+"""How much each target token attends to each source token."""
 CheckStop = Callable[[], None]
 """Called often, in any thread, and may raise to stop."""
 OnDone = Callable[[Sequence[int]], object]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from mt.data.tokenizers.tokenizer import normalise_spacing
 from mt.data.tokenizers.word_level import SPACE_BYTE, SPACE_MARK
+from mt.inference.engines import Attention
 from mt.inference.source_reader import SourceReader
 from mt.special_tokens import EOS, UNK_ID
 
@@ -52,7 +53,7 @@ def label_read(reader: SourceReader, text: str, most: int | None = None) -> Labe
 
 
 def aligned_words(
-    src_tokens: Sequence[Token], tgt_tokens: Sequence[Token], weights: Sequence[Sequence[float]]
+    src_tokens: Sequence[Token], tgt_tokens: Sequence[Token], weights: Attention
 ) -> list[tuple[int, int]]:
     """Link each target word to the source word that it attends to most, by the sum of its tokens' weights.
 

@@ -16,6 +16,7 @@ from mt.data.batches.batch import Batch, collate, pad
 from mt.device import SearchPrecision
 from mt.errors import OverflowedLinesError
 from mt.inference.engines import (
+    Attention,
     CheckStop,
     NBest,
     OnDone,
@@ -129,12 +130,10 @@ class TorchEngine:
         )
         return OverflowedLinesError({line: f"line {line} {reason}" for line in lines})
 
-    def attention(
-        self, source: Sequence[int], targets: Sequence[Sequence[int]]
-    ) -> list[Sequence[Sequence[float]]]:
+    def attention(self, source: Sequence[int], targets: Sequence[Sequence[int]]) -> list[Attention]:
         """How much each token of each target attends to each token of the source, by the heads that align."""
         layer, num_heads = self.aligning_heads
-        weights = []
+        weights: list[Attention] = []
         for target in targets:
             *_, cross = self.record(source, target)
             weights.append(cross[layer, :num_heads].mean(0).tolist())

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mt.inference.engines import Sentence
+from mt.inference.engines import Attention, Sentence
 from mt.search.hypothesis import Hypothesis
 from mt.search.strategy import Beam
 from mt.special_tokens import EOS_ID, UNK_ID
 
-Candidate = tuple[Hypothesis, Sequence[Sequence[float]]]
+Candidate = tuple[Hypothesis, Attention]
 """A hypothesis, and how the head that aligns attends to the source at each of its tokens, if requested."""
 
 
@@ -28,7 +28,7 @@ def check_rules(
 
 
 def copies_of(
-    hypothesis: Hypothesis, sentence: Sentence, attention: Sequence[Sequence[float]]
+    hypothesis: Hypothesis, sentence: Sentence, attention: Attention
 ) -> tuple[list[int], Sentence | None]:
     """The source position that each UNK copies, up to the first token that breaks the rule.
 

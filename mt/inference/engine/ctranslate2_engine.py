@@ -15,7 +15,17 @@ from mt import system
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.errors import EngineError
 from mt.inference.engine.copies import Candidate, check_rules
-from mt.inference.engines import CheckStop, NBest, OnDone, Rules, Sentence, Sentences, in_batches, in_halves
+from mt.inference.engines import (
+    Attention,
+    CheckStop,
+    NBest,
+    OnDone,
+    Rules,
+    Sentence,
+    Sentences,
+    in_batches,
+    in_halves,
+)
 from mt.search.hypothesis import Hypothesis
 from mt.special_tokens import BOS, EOS, PAD, UNK_ID
 
@@ -179,9 +189,7 @@ class CTranslate2Engine:
         )
         return [result.log_probs for result in results]
 
-    def attention(
-        self, source: Sequence[int], targets: Sequence[Sequence[int]]
-    ) -> list[Sequence[Sequence[float]]]:
+    def attention(self, source: Sequence[int], targets: Sequence[Sequence[int]]) -> list[Attention]:
         """How much each token of each target attends to each token of the source, by the head that aligns."""
         results = self._translator.translate_batch(
             _named(self._src_names, [source] * len(targets)),
