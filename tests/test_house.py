@@ -195,7 +195,7 @@ def test_every_room_has_its_floor() -> None:
 IMPORTED_WHERE_NEEDED = {
     "mt.data.sources.find": {"mt.data.sources.hub"},
     "mt.data.sources.read": {"pyarrow.parquet"},
-    "mt.export.export": {"mt.export.ctranslate2_model", "mt.export.transformers_model"},
+    "mt.export.export": {"mt.export"},
     "mt.inference.engine.load": {"mt.inference.engine.convert"},
     "mt.inference.translator": {"mt.inference.model_translator", "mt.inference.engine.load"},
     "mt.training.run": {"mt.inference.engine.convert"},

@@ -3,11 +3,16 @@
 from dataclasses import replace
 from pathlib import Path
 
-from mt.export.library import Library
 from mt.inference.engine.convert import QUANTIZATIONS, write_ctranslate2
 from mt.inference.engine.load import load_exported
+from mt.inference.exported_folder import Target
 from mt.inference.verify import STRATEGIES, Score, Translate
 
+NAME: Target = "ctranslate2"
+PRECISIONS, EXACT, write = QUANTIZATIONS, STRATEGIES, write_ctranslate2
+DIFFERENCES = [
+    "The example copies no unknown words and has no dictionary; `mt translate` with this folder does."
+]
 EXAMPLE = """\
 # Translates the lines of standard input; needs: pip install ctranslate2 tokenizers
 import json, math, pathlib, sys
@@ -32,21 +37,9 @@ for line in sys.stdin:
 """
 
 
-def _load(folder: Path) -> tuple[Translate, Score]:
+def load(folder: Path) -> tuple[Translate, Score]:
+    """Load an exported folder, to translate texts and to score sentences."""
     translator = load_exported(folder)
     # The example does not copy unknown words.
     translator.facts = replace(translator.facts, copies_words=False)
     return translator.translate, translator.engine.score
-
-
-LIBRARY = Library(
-    "ctranslate2",
-    tuple(QUANTIZATIONS),
-    differences=(
-        "The example copies no unknown words and has no dictionary; `mt translate` with this folder does.",
-    ),
-    example=EXAMPLE,
-    write=write_ctranslate2,
-    load=_load,
-    exact=tuple(STRATEGIES),
-)

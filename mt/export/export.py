@@ -3,13 +3,13 @@
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 
 import torch
 
 from mt.display import markdown_table, markdown_text, visible
 from mt.errors import ConfigError, EngineError
 from mt.evaluation.test_set import load_evaluation_set
-from mt.export.library import Library
 from mt.files import make_folder, new_folder
 from mt.inference.engine.convert import write_model
 from mt.inference.exported_folder import ExportPrecision, ExportRecord, Target
@@ -82,9 +82,13 @@ def export_run(
     """
     run, folder = as_run(run).require(), Path(folder)
     if to == "ctranslate2":
-        from mt.export.ctranslate2_model import LIBRARY
+        from mt.export import ctranslate2_model
+
+        library: ModuleType = ctranslate2_model
     else:
-        from mt.export.transformers_model import LIBRARY
+        from mt.export import transformers_model
+
+        library = transformers_model
     if folder.exists():
         raise ConfigError(f"{folder} exists, and nothing is replaced: name another folder, or remove it.")
     loaded = load_model(run, checkpoint)
@@ -92,7 +96,7 @@ def export_run(
     if data_path is not None:
         other = load_evaluation_set(loaded.config, "validation", path=data_path)
         pairs = list(zip(other.sources, other.references, strict=True))
-    return export_model(loaded, visible(run.path.resolve().name), pairs, folder, LIBRARY, precision)
+    return export_model(loaded, visible(run.path.resolve().name), pairs, folder, library, precision)
 
 
 @torch.inference_mode()
@@ -101,25 +105,31 @@ def export_model(
     run_name: str,
     pairs: Sequence[tuple[str, str]],
     folder: Path,
-    library: Library,
+    library: ModuleType,
     precision: ExportPrecision = "float32",
 ) -> tuple[ExportRecord, Sequence[Agreement]]:
-    """Export a model, whole or not at all; return its verification."""
-    if precision not in library.precisions:
-        choices = " or ".join(library.precisions)
-        raise ConfigError(f"a model for {library.name} is saved in {choices}, not in {precision}.")
+    """Export a model, whole or not at all; return its verification.
+
+    ``library`` is one of the modules ``mt.export.*_model``. It can ``write`` a model, which is on the CPU and
+    in float32, in its ``PRECISIONS``, and ``load`` it. It has a ``NAME``; an ``EXAMPLE``, which is a program
+    that translates without mt; ``DIFFERENCES`` from mt for the model card; and the decoding strategies with
+    which its translations are ``EXACT``, but for near-ties.
+    """
+    if precision not in library.PRECISIONS:
+        choices = " or ".join(library.PRECISIONS)
+        raise ConfigError(f"a model for {library.NAME} is saved in {choices}, not in {precision}.")
     target = folder.resolve()
     make_folder(target.parent)
     with new_folder(target, replaces=False) as partial:
-        record = write_model(library.write, loaded, partial, library.name, run_name, precision)
+        record = write_model(library.write, loaded, partial, library.NAME, run_name, precision)
         translate, score = library.load(partial)
         LOG.info("verifying with validation sentences")
         if precision == "float32":
             compare_scores(loaded, score)
-        exact = library.exact if precision == "float32" else ()
+        exact = library.EXACT if precision == "float32" else ()
         agreements = verify(loaded, translate, _short(loaded, pairs), exact=exact)
-        (partial / EXAMPLE).write_text(library.example, encoding="utf-8")
-        (partial / CARD).write_text(_model_card(record, library.differences, agreements), encoding="utf-8")
+        (partial / EXAMPLE).write_text(library.EXAMPLE, encoding="utf-8")
+        (partial / CARD).write_text(_model_card(record, library.DIFFERENCES, agreements), encoding="utf-8")
     return record, agreements
 
 

@@ -26,10 +26,9 @@ from transformers.utils import logging
 from mt.config.model import ModelConfig
 from mt.data.batches.batch import collate
 from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing
-from mt.export.library import Library
 from mt.export.marian_layout import OPTIONS, layers, permuted, sines_first
 from mt.inference.engines import Sentences
-from mt.inference.exported_folder import ExportPrecision, read_export_record
+from mt.inference.exported_folder import ExportPrecision, Target, read_export_record
 from mt.inference.loaded_model import LoadedModel
 from mt.inference.verify import Score, Translate
 from mt.search.hypothesis import length_limit
@@ -37,7 +36,14 @@ from mt.search.strategy import Beam, Strategy
 from mt.special_tokens import BOS, BOS_ID, EOS, EOS_ID, PAD, PAD_ID, UNK, UNK_ID
 from mt.transformer.transformer import Transformer
 
-DTYPES: dict[ExportPrecision, torch.dtype] = {"float32": torch.float32, "bf16": torch.bfloat16}
+NAME: Target = "transformers"
+EXACT = ["greedy search"]
+"""With a beam, it ranks unfinished translations otherwise."""
+DIFFERENCES = [
+    "The limit of `generate` is `max_new_tokens`, here the most that the model writes.",
+    "`generate` needs `early_stopping=True` to stop as mt does.",
+]
+PRECISIONS: dict[ExportPrecision, torch.dtype] = {"float32": torch.float32, "bf16": torch.bfloat16}
 SPECIAL_IDS = {"pad_token_id": PAD_ID, "bos_token_id": BOS_ID, "eos_token_id": EOS_ID}
 SIDES = ("source_tokenizer", "target_tokenizer")
 """The subfolders of the tokenizers, if source and target have separate vocabularies."""
@@ -62,7 +68,7 @@ for line in sys.stdin:
 """
 
 
-def write_transformers(loaded: LoadedModel, folder: Path, precision: ExportPrecision) -> None:
+def write(loaded: LoadedModel, folder: Path, precision: ExportPrecision) -> None:
     """Write a model, which is on the CPU and in float32, and its tokenizers into an existing folder."""
     logging.disable_progress_bar()
     model, max_length = loaded.model, loaded.config.data.max_length
@@ -81,7 +87,7 @@ def write_transformers(loaded: LoadedModel, folder: Path, precision: ExportPreci
         # The others share their probability, as in our search.
         renormalize_logits=True,
     )
-    theirs.to(DTYPES[precision]).save_pretrained(folder)
+    theirs.to(PRECISIONS[precision]).save_pretrained(folder)
     # It is created as a temporary file, which nobody else may read.
     shutil.copymode(folder / "config.json", folder / "model.safetensors")
     is_shared = src_tokenizer.to_json() == tgt_tokenizer.to_json()
@@ -89,7 +95,7 @@ def write_transformers(loaded: LoadedModel, folder: Path, precision: ExportPreci
         _write_tokenizer(tokenizer, folder if is_shared else folder / side, max_length)
 
 
-def load_transformers(folder: Path) -> tuple[Translate, Score]:
+def load(folder: Path) -> tuple[Translate, Score]:
     """Load an exported folder, to translate texts that the model can read at once."""
     record = read_export_record(folder)
     model: Any = AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
@@ -203,18 +209,3 @@ def _write_tokenizer(tokenizer: Tokenizer, folder: Path, max_length: int) -> Non
         clean_up_tokenization_spaces=False,
         model_input_names=["input_ids", "attention_mask"],
     ).save_pretrained(folder)
-
-
-LIBRARY = Library(
-    "transformers",
-    tuple(DTYPES),
-    differences=(
-        "The limit of `generate` is `max_new_tokens`, here the most that the model writes.",
-        "`generate` needs `early_stopping=True` to stop as mt does.",
-    ),
-    example=EXAMPLE,
-    write=write_transformers,
-    load=load_transformers,
-    # With a beam, it ranks unfinished translations otherwise.
-    exact=("greedy search",),
-)
