@@ -23,7 +23,6 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import mt
 from mt.display import one_line, visible
@@ -83,10 +82,9 @@ class Service:
             dependencies=[Depends(self._check_sender)],
             responses={"4XX": {"model": ErrorResponse}, "5XX": {"model": ErrorResponse}},
             response_model_exclude_unset=True,
+            # Room for the longest text if each of its characters is two JSON escapes of six bytes.
+            max_body_size=max(1_000_000, 12 * self.max_characters + 1_000),
         )(self.translate)
-        # Room for the longest text if each of its characters is two JSON escapes of six bytes.
-        max_bytes = max(1_000_000, 12 * self.max_characters + 1_000)
-        app.add_middleware(_bounded, max_bytes=max_bytes)
         # Otherwise a page of another site could point its own host name to this machine and read answers.
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=self.hosts, www_redirect=False)
         if self.origins:
@@ -166,25 +164,6 @@ async def _end_when_left(request: Request, limit: asyncio.Timeout) -> None:
     limit.reschedule(0.0)
 
 
-def _bounded(app: ASGIApp, *, max_bytes: int) -> ASGIApp:
-    """An application that reads bodies up to a size, with or without a Content-Length."""
-
-    async def bounded(scope: Scope, receive: Receive, send: Send) -> None:
-        num_bytes = 0
-
-        async def receive_limited() -> Message:
-            nonlocal num_bytes
-            message = await receive()
-            num_bytes += len(message.get("body", b""))
-            if num_bytes > max_bytes:
-                raise HTTPException(413, f"the body is larger than {max_bytes:,} bytes.")
-            return message
-
-        await app(scope, receive_limited, send)
-
-    return bounded
-
-
 async def handle_error(request: Request, error: Exception) -> JSONResponse:
     """Answer with the reason in a sentence, which is also in the log."""
     status, headers = 422, None
@@ -195,6 +174,8 @@ async def handle_error(request: Request, error: Exception) -> JSONResponse:
                 sentence = (
                     "body: it breaks off, is not JSON in UTF-8, or has too long a number or deep nesting."
                 )
+            if status == 413:
+                sentence = "the body is too large: send fewer texts at once."
         case RequestValidationError():
             is_json = "json" in request.headers.get("content-type", "")
             sentence = _explain(error.errors()[0], is_json=is_json)

@@ -347,7 +347,7 @@ def test_a_body_whole_or_in_pieces_is_read_up_to_the_largest_size(batched: Batch
     assert (status, answer["results"][0]["source"]) == (200, "Anna buys milk.")
     for pieces in ([b" " * 1_000_001], [b'{"text": "', *[b" " * 300_000] * 4, b'"}']):
         status, answer = asyncio.run(send(app, body(*pieces)))
-        assert (status, answer["error"]) == (413, "the body is larger than 1,000,000 bytes.")
+        assert (status, answer["error"]) == (413, "the body is too large: send fewer texts at once.")
     # It may be as long as the longest text, however JSON escapes it.
     escaped = json.dumps({"text": "milk" + "\u2003" * 200_000}).encode()
     status, _ = asyncio.run(send(client_of(batched, max_characters=200_004).app, body(escaped)))
