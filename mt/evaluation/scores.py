@@ -17,7 +17,6 @@ from sacrebleu.significance import PairedTest
 
 from mt.data.text_form import TextForm
 from mt.data.tokenizers.tokenizer import normalise_spacing
-from mt.display import track
 from mt.errors import DataError
 from mt.evaluation.record import Score
 from mt.inference.bleu import bleu_tokenizer
@@ -121,49 +120,32 @@ def score_with_confidence(
 
     The metrics are those of `metrics_of_evaluation` by default.
     """
-    check_lengths(hypotheses, references)
-    metrics = metrics_of_evaluation(references) if metrics is None else metrics
-    scores = {}
-    for key, metric in track(metrics.items(), "scoring", unit="metrics"):
-        if len(references) <= MAX_RESAMPLED_LINES:
-            [(scores[key], _)] = _resampled(metric, [hypotheses], references)
-        else:
-            scores[key] = score_by(metric, hypotheses, references)
-    return scores
+    metrics = metrics or metrics_of_evaluation(references)
+    if len(references) > MAX_RESAMPLED_LINES:
+        check_lengths(hypotheses, references)
+        return {key: score_by(metric, hypotheses, references) for key, metric in metrics.items()}
+    compared = paired_bootstrap([hypotheses], references, metrics)
+    return {key: single.score for key, [single] in compared.items()}
 
 
-def paired_bootstrap(systems: Sequence[Texts], references: Texts) -> dict[str, list[Compared]]:
-    """Compare systems with the first one by `metrics_of_evaluation`, on the same resampled sentences."""
+def paired_bootstrap(
+    systems: Sequence[Texts], references: Texts, metrics: Mapping[str, Metric] | None = None
+) -> dict[str, list[Compared]]:
+    """Compare systems with the first one on the same resampled sentences, by the same metrics."""
     for hypotheses in systems:
         check_lengths(hypotheses, references)
-    compared = {}
-    for key, metric in track(metrics_of_evaluation(references).items(), "scoring", unit="metrics"):
-        results = _resampled(metric, systems, references)
-        first, _ = results[0]
-        # For two equal systems sacreBLEU gives p = 0.001, because no resample differs by more than 0.
-        compared[key] = [
-            Compared(score, score.value - first.value, p if score.value != first.value else 1.0)
-            for score, p in results
-        ]
-    return compared
-
-
-def _resampled(metric: Metric, systems: Sequence[Texts], references: Texts) -> list[tuple[Score, float]]:
-    """The score of each system, and the p-value of its difference from the first."""
+    metrics = metrics or metrics_of_evaluation(references)
+    named: list[tuple[str, Texts]] = [(str(index), list(texts)) for index, texts in enumerate(systems)]
     # Also for a single system: sacreBLEU's own code for that case fails if a resample scores 0.
-    test = PairedTest(
-        [(f"system {number}", list(hypotheses)) for number, hypotheses in enumerate(systems, start=1)],
-        {"metric": metric},
-        [list(references)],
-        test_type="bs",
-        n_samples=NUM_RESAMPLES,
-    )
-    signatures, scores = test()
-    [(name, signature)] = signatures.items()
-    results: Sequence[Any] = scores[name]
-    scored = []
-    for result in results:
-        interval = float(result.mean - result.ci), float(result.mean + result.ci)
-        score = Score(name, float(result.score), str(signature), interval)
-        scored.append((score, 1.0 if result.p_value is None else float(result.p_value)))
-    return scored
+    signatures, results = PairedTest(named, metrics, [list(references)], "bs", NUM_RESAMPLES)()
+    compared: dict[str, list[Compared]] = {}
+    for key, (name, signature) in zip(metrics, signatures.items(), strict=True):
+        compared[key] = []
+        results_of_systems: Sequence[Any] = results[name]
+        for result in results_of_systems:
+            interval = float(result.mean - result.ci), float(result.mean + result.ci)
+            score = Score(name, float(result.score), str(signature), interval)
+            gain = score.value - float(results_of_systems[0].score)
+            # For two equal systems sacreBLEU gives p = 0.001, because no resample differs by more than 0.
+            compared[key].append(Compared(score, gain, float(result.p_value) if gain else 1.0))
+    return compared
