@@ -107,21 +107,21 @@ class Service:
         """Translate one or several texts."""
         run, texts = self._choose_run(body), self._texts(body)
         request.scope[LOG_FIELDS] |= {"run": run.name, "texts": len(texts)}
+        tasks = asyncio.create_task(run.translate(texts, body)), asyncio.create_task(_left(request))
+        answer, leaving = tasks
         try:
-            async with asyncio.timeout(self.max_seconds) as limit:
-                leaving = asyncio.create_task(_end_when_left(request, limit))
-                try:
-                    results = await run.translate(texts, body)
-                finally:
-                    has_left = leaving.done()
-                    leaving.cancel()
-        except TimeoutError as error:
-            if has_left:
-                raise HTTPException(499, "the client did not wait for the answer.") from error
-            sentence = f"it took longer than {self.max_seconds:,g} seconds: send fewer texts at once."
-            raise HTTPException(503, sentence, {"Retry-After": "1"}) from error
+            await asyncio.wait(tasks, timeout=self.max_seconds, return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done():
+                if leaving.done():
+                    raise HTTPException(499, "the client did not wait for the answer.")
+                sentence = f"it took longer than {self.max_seconds:,g} seconds: send fewer texts at once."
+                raise HTTPException(503, sentence, {"Retry-After": "1"})
+            results = answer.result()
         except asyncio.QueueFull as error:
             raise HTTPException(429, "too many texts are waiting.", {"Retry-After": "1"}) from error
+        finally:
+            for task in tasks:
+                task.cancel()
         best = [result.translations[0] for result in results]
         request.scope[LOG_FIELDS] |= {
             "unknown": sum(len(translation.unknown) for translation in best),
@@ -157,11 +157,10 @@ class Service:
         return texts
 
 
-async def _end_when_left(request: Request, limit: asyncio.Timeout) -> None:
-    """Let the time of a request, whose body has been read, be over when its client has left."""
+async def _left(request: Request) -> None:
+    """Return when the client of a request, whose body has been read, has left."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
-    limit.reschedule(0.0)
 
 
 async def handle_error(request: Request, error: Exception) -> JSONResponse:
