@@ -12,9 +12,9 @@ from mt.errors import ConfigError, EngineError
 from mt.evaluation.test_set import load_evaluation_set
 from mt.files import make_folder, new_folder
 from mt.inference.engine.convert import write_model
-from mt.inference.exported_folder import ExportPrecision, ExportRecord, Target
+from mt.inference.exported_folder import ExportPrecision, ExportRecord, Target, write_export_record
 from mt.inference.loaded_model import LoadedModel, load_model
-from mt.inference.verify import Agreement, compare_scores, verification_pairs, verify
+from mt.inference.verify import Agreement, Pairs, compare_scores, verification_pairs, verify
 from mt.run_directory import RunDirectory, as_run
 
 LOG = logging.getLogger(__name__)
@@ -103,7 +103,7 @@ def export_run(
 def export_model(
     loaded: LoadedModel,
     run_name: str,
-    pairs: Sequence[tuple[str, str]],
+    pairs: Pairs,
     folder: Path,
     library: ModuleType,
     precision: ExportPrecision = "float32",
@@ -121,7 +121,8 @@ def export_model(
     target = folder.resolve()
     make_folder(target.parent)
     with new_folder(target, replaces=False) as partial:
-        record = write_model(library.write, loaded, partial, library.NAME, run_name, precision)
+        write_model(library.write, loaded, partial, precision)
+        record = write_export_record(partial, loaded, library.NAME, run_name, precision)
         translate, score = library.load(partial)
         LOG.info("verifying with validation sentences")
         if precision == "float32":
@@ -133,7 +134,7 @@ def export_model(
     return record, agreements
 
 
-def _short(loaded: LoadedModel, pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+def _short(loaded: LoadedModel, pairs: Pairs) -> list[tuple[str, str]]:
     """The pairs without those that mt alone would split."""
     ids = loaded.src_tokenizer.encode_batch([src for src, _ in pairs])
     short = [pair for pair, row in zip(pairs, ids, strict=True) if len(row) < loaded.config.data.max_length]

@@ -8,10 +8,10 @@ import random
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from pydantic import StringConstraints, TypeAdapter
+from pydantic import TypeAdapter
 
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.errors import EngineError
@@ -28,8 +28,7 @@ from mt.special_tokens import SPECIAL_TOKENS
 _MOST_PAIRS, _LONGEST = 500, 2000
 """How many pairs are kept, and of how many characters a side at most."""
 _MAX_BYTES = 16_000_000
-_Text = Annotated[str, StringConstraints(max_length=_LONGEST)]
-_PAIRS = TypeAdapter(list[tuple[_Text, _Text]])
+_PAIRS = TypeAdapter(list[tuple[str, str]])
 _NUM_RANDOM, _RANDOM_LENGTH = 64, 30
 _MAX_DIFFERENCE = 1e-4
 """The largest difference of a log-probability that rounding explains, absolute and relative."""
@@ -41,6 +40,7 @@ STRATEGIES: dict[str, tuple[Strategy, int]] = {
 """The decoding strategies that are compared, and on how many sentences."""
 _MIN_SAME = 0.98
 """The share of sentences that must have the same translation; rounding decides a few near-ties otherwise."""
+Pairs = Sequence[tuple[str, str]]
 Translate = Callable[..., list[str]]
 Score = Callable[[Sentences], list[list[float]]]
 
@@ -99,7 +99,7 @@ def compare_scores(loaded: LoadedModel, score: Score) -> None:
 def verify(
     loaded: LoadedModel,
     exported: Translate,
-    pairs: Sequence[tuple[str, str]],
+    pairs: Pairs,
     *,
     exact: Collection[str] = tuple(STRATEGIES),
 ) -> list[Agreement]:
@@ -123,7 +123,7 @@ def verify(
     return agreements
 
 
-def bleu_of(loaded: LoadedModel, engine: Engine, pairs: Sequence[tuple[str, str]]) -> float:
+def bleu_of(loaded: LoadedModel, engine: Engine, pairs: Pairs) -> float:
     """BLEU of the translations of an engine."""
     sources, references = zip(*pairs, strict=True)
     return bleu(translator_of(loaded, engine).translate(sources), references)

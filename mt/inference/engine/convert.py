@@ -16,14 +16,7 @@ from mt.display import one_line
 from mt.errors import EngineError, OverflowedLinesError, is_bug
 from mt.files import locked, make_folder, new_folder, remove_leftovers
 from mt.inference.engine.ctranslate2_engine import CTranslate2Engine, cpu_has_int8
-from mt.inference.exported_folder import (
-    REFUSED,
-    ExportPrecision,
-    ExportRecord,
-    Target,
-    remove_stale,
-    write_export_record,
-)
+from mt.inference.exported_folder import REFUSED, ExportPrecision, remove_stale, write_export_record
 from mt.inference.loaded_model import LoadedModel, load_model
 from mt.inference.verify import bleu_of, compare_scores, translator_of, verification_pairs, verify
 from mt.run_directory import RunDirectory
@@ -75,7 +68,8 @@ def _make(folder: Path, run: RunDirectory, loaded: LoadedModel) -> str:
 
     def write(precision: ExportPrecision) -> None:
         (folder / precision).mkdir()
-        write_model(write_ctranslate2, loaded, folder / precision, "ctranslate2", run.name, precision)
+        write_model(write_ctranslate2, loaded, folder / precision, precision)
+        write_export_record(folder / precision, loaded, "ctranslate2", run.name, precision)
 
     load = partial(CTranslate2Engine, folder / "float32", loaded.src_tokenizer, loaded.tgt_tokenizer)
     write("float32")
@@ -96,17 +90,10 @@ def _make(folder: Path, run: RunDirectory, loaded: LoadedModel) -> str:
     )
 
 
-def write_model(
-    write: Callable[[LoadedModel, Path, ExportPrecision], None],
-    loaded: LoadedModel,
-    folder: Path,
-    target: Target,
-    run_name: str,
-    precision: ExportPrecision,
-) -> ExportRecord:
-    """Write a model and its record; a model whose code was changed may have parts that are not converted."""
+def write_model(write: Callable[..., None], *arguments: Any) -> None:
+    """Write a model for a library; a model whose code was changed may have parts that are not converted."""
     try:
-        write(loaded, folder, precision)
+        write(*arguments)
     except Exception as error:
         if not is_bug(error):
             raise
@@ -114,7 +101,6 @@ def write_model(
         raise EngineError(
             f"the model has parts that are not converted ({why}); docs/change-the-model.md says which are."
         ) from error
-    return write_export_record(folder, loaded, target, run_name, precision)
 
 
 def write_ctranslate2(loaded: LoadedModel, folder: Path, precision: ExportPrecision) -> None:

@@ -92,7 +92,7 @@ def test_few_short_pairs_with_text_are_kept(trained: RunDirectory) -> None:
 
 DAMAGED = [
     b"", b"\xff", b"{}", b'[["a"]]', b'[["a", "b"], ["a", 5]]', b'[["a", "\\ud800"]]', b"[" * 100_000,
-    b'[["%b", "b"]]' % (b"a" * 2001), b" " * 16_000_001,
+    b" " * 16_000_001,
 ]  # fmt: skip
 
 
