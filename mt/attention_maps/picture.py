@@ -39,8 +39,8 @@ def picture(maps: AttentionMaps, format: Literal["png", "svg"]) -> bytes:
     installed = set(fontManager.get_font_names())
     fonts = ["DejaVu Sans", *(font for font in _MORE_FONTS if font in installed)]
     with matplotlib.rc_context({"font.family": fonts, "svg.hashsalt": "mt", "axes.linewidth": 0.6}):
-        weights = maps.heads.weights(sentence)
-        return _saved(_drawn(weights, _labels(sentence.tgt.tokens), _labels(sentence.src.tokens)), format)
+        rows, columns = _labels(sentence.tgt.tokens), _labels(sentence.src.tokens)
+        return _saved(_drawn(maps.heads.weights(sentence), rows, columns), format)
 
 
 def _labels(tokens: Sequence[Token]) -> list[str]:
@@ -48,7 +48,8 @@ def _labels(tokens: Sequence[Token]) -> list[str]:
 
 
 def _drawn(weights: Tensor, rows: Sequence[str], columns: Sequence[str]) -> Figure:
-    figure = Figure((_CELL * len(columns) + _MARGIN, _CELL * len(rows) + _MARGIN), layout="constrained")
+    width, height = _CELL * len(columns) + _MARGIN, _CELL * len(rows) + _MARGIN
+    figure = Figure((width, height), layout="constrained")
     axes = figure.subplots()
     # As on the page: one hue, and the square root, which shows small weights.
     image = axes.imshow(weights.numpy(), cmap="Blues", norm=PowerNorm(0.5, 0, 1), aspect="equal")

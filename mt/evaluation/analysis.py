@@ -52,8 +52,8 @@ def words(line: str) -> list[str]:
 
 def length_ratio(hypotheses: Texts, references: Texts) -> float:
     """Words of the translations divided by words of the references; BLEU penalises less than 1."""
-    output, expected = (sum(len(words(line)) for line in lines) for lines in (hypotheses, references))
-    return output / max(1, expected)
+    num_words = sum(len(words(line)) for line in hypotheses)
+    return num_words / max(1, sum(len(words(line)) for line in references))
 
 
 def by_source_length(sources: Texts, hypotheses: Texts, references: Texts) -> list[LengthGroup]:
@@ -110,8 +110,9 @@ def most_different_sentences(
     translations = zip(*systems, strict=True)
     scores = zip(*(sentence_scores(system, references) for system in systems), strict=True)
     sentences = map(ComparedSentence, count(1), sources, translations, references, scores)
-    ranges = {sentence: max(sentence.chrfpp) - min(sentence.chrfpp) for sentence in sentences}
-    return sorted(filter(ranges.get, ranges), key=lambda sentence: -ranges[sentence])[:num]
+    differing = [sentence for sentence in sentences if max(sentence.chrfpp) > min(sentence.chrfpp)]
+    differing.sort(key=lambda sentence: min(sentence.chrfpp) - max(sentence.chrfpp))
+    return differing[:num]
 
 
 def sentence_scores(hypotheses: Texts, references: Texts) -> list[float]:

@@ -137,7 +137,8 @@ def export_model(
 def _short(loaded: LoadedModel, pairs: Pairs) -> list[tuple[str, str]]:
     """The pairs without those that mt alone would split."""
     ids = loaded.src_tokenizer.encode_batch([src for src, _ in pairs])
-    short = [pair for pair, row in zip(pairs, ids, strict=True) if len(row) < loaded.config.data.max_length]
+    most = loaded.config.data.max_length
+    short = [pair for pair, row in zip(pairs, ids, strict=True) if len(row) < most]
     if not short:
         raise EngineError(
             "there are no validation sentences to verify the export with: name a corpus with --data PATH."

@@ -18,4 +18,5 @@ def bleu_tokenizer(references: Sequence[str]) -> Literal["13a", "zh", "char"]:
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     """Corpus BLEU, as `mt evaluate` computes it."""
-    return float(BLEU(tokenize=bleu_tokenizer(references)).corpus_score([*hypotheses], [[*references]]).score)
+    metric = BLEU(tokenize=bleu_tokenizer(references))
+    return float(metric.corpus_score([*hypotheses], [[*references]]).score)

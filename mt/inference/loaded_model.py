@@ -124,10 +124,9 @@ def load_ensemble(runs: Sequence[RunDirectory], checkpoint: str) -> list[LoadedM
     """Load the model of each run onto the CPU, as `load_model` does; all have the same vocabularies."""
     models = [load_model(run, checkpoint) for run in runs]
     # Two directions may share a vocabulary, and so may all languages of an external tokenizer.
-    first, *_ = models
-    for run, model in zip(runs, models, strict=True):
-        has_same_languages = (model.facts.src, model.facts.tgt) == (first.facts.src, first.facts.tgt)
-        if not has_same_languages or model.checkpoint.tokenizers != first.checkpoint.tokenizers:
+    vocabularies = [(model.facts.src, model.facts.tgt, model.checkpoint.tokenizers) for model in models]
+    for run, vocabulary in zip(runs, vocabularies, strict=True):
+        if vocabulary != vocabularies[0]:
             raise RunError(
                 f"{run.path} has other languages or vocabularies than {runs[0].path}, but an ensemble needs "
                 "the same: train it on the same corpus with the same tokenizer options."

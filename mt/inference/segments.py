@@ -35,15 +35,18 @@ class Segment:
         left = {index: token.copy for index, token in enumerate(self.tokens) if token.copy is not None}
         copies = []
         for token in self.prefix:
-            copies.append(next((position for position, copy in left.items() if copy == token.copy), -1))
+            positions = [position for position, copy in left.items() if copy == token.copy]
+            copies.append(positions[0] if positions else -1)
             left.pop(copies[-1], None)
         return copies
 
     def copied_words(self, hypothesis: Hypothesis) -> list[str]:
         """The text of each UNK of a hypothesis, in order; nothing if unknown words are not copied."""
         # Those of the prefix come first, regardless of the source positions they were aligned with.
-        given = [token.copy for token in self.prefix if token.copy is not None]
-        return [*given, *(self.tokens[index].copy or "" for index in hypothesis.copied[len(given) :])]
+        words = [token.copy for token in self.prefix if token.copy is not None]
+        for position in hypothesis.copied[len(words) :]:
+            words.append(self.tokens[position].copy or "")
+        return words
 
 
 class Part(NamedTuple):

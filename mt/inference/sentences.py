@@ -36,7 +36,8 @@ def split_sentences(text: str, facts: ModelFacts) -> list[str]:
         following = _NEXT_LETTER.match(text, stop.end())
         if is_cased and following and following[1].islower():
             continue
-        before = text[max(ends[-1], stop.start() - _LONGEST_ABBREVIATION) : stop.start()].split()
+        start = max(ends[-1], stop.start() - _LONGEST_ABBREVIATION)
+        before = text[start : stop.start()].split()
         if before and text[stop.start()] == ".":
             word = before[-1].lstrip(_OPENING)
             is_abbreviation = word in facts.abbreviations or _SINGLE_LETTER.fullmatch(word)

@@ -48,10 +48,11 @@ class SourceReader:
 
     def read_batch(self, texts: Sequence[str]) -> list[list[SourceToken]]:
         """The source tokens of each text."""
-        return [
-            self.read(text) if self._entries or UNK_ID in ids else [SourceToken(id_, None) for id_ in ids]
-            for text, ids in zip(texts, self.tokenizer.encode_batch(texts), strict=True)
-        ]
+        tokens = []
+        for text, ids in zip(texts, self.tokenizer.encode_batch(texts), strict=True):
+            is_plain = not self._entries and UNK_ID not in ids
+            tokens.append([SourceToken(id_, None) for id_ in ids] if is_plain else self.read(text))
+        return tokens
 
     def read(self, text: str) -> list[SourceToken]:
         """The source tokens of a text, each with the part of the text that it represents.

@@ -261,7 +261,8 @@ class Translator:
         src = label_read(self.reader, source)
         written = [label_read(self._tgt_reader, translation.text) for translation in translations]
         # What is cut at the model's limit, or read as more tokens than were written, makes room for EOS.
-        weights = self.engine.attention(src.ids, [tgt.ids[: self.facts.max_length - 1] for tgt in written])
+        most = self.facts.max_length - 1
+        weights = self.engine.attention(src.ids, [tgt.ids[:most] for tgt in written])
         pairs = zip(written, weights, strict=True)
         return [aligned_words(src.tokens, tgt.tokens, rows) for tgt, rows in pairs]
 
@@ -273,10 +274,12 @@ class Translator:
         """
         read = self._read(pairs, first_line)
         sentences = [Sentence(line, src.ids, tgt.ids) for line, (src, tgt) in enumerate(read, first_line)]
-        return [
-            ScoredPair(self.tgt_tokenizer.tokens([*tgt.ids, EOS_ID]), log_probs, tgt.ids.count(UNK_ID))
-            for (_, tgt), log_probs in zip(read, in_halves(self.engine.score, sentences), strict=True)
-        ]
+        scores = in_halves(self.engine.score, sentences)
+        scored = []
+        for sentence, log_probs in zip(sentences, scores, strict=True):
+            tokens = self.tgt_tokenizer.tokens([*sentence.prefix, EOS_ID])
+            scored.append(ScoredPair(tokens, log_probs, sentence.prefix.count(UNK_ID)))
+        return scored
 
     def _read(self, pairs: Sequence[tuple[str, str]], first_line: int) -> list[tuple[Labelled, Labelled]]:
         """Read sources and translations, and check that none has more tokens than the model reads."""

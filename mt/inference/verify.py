@@ -64,7 +64,8 @@ def keep_pairs(
     def fits(text: str, tokenizer: Tokenizer) -> bool:
         return bool(text.strip()) and len(text) <= _LONGEST and len(tokenizer.encode(text)) < max_length
 
-    kept = [*islice((pair for pair in pairs if all(map(fits, pair, tokenizers))), _MOST_PAIRS)]
+    fitting = (pair for pair in pairs if all(map(fits, pair, tokenizers)))
+    kept = [*islice(fitting, _MOST_PAIRS)]
     write_atomically(run.verification_file, json.dumps(kept, ensure_ascii=False, indent=1) + "\n")
 
 
@@ -110,8 +111,9 @@ def verify(
         texts, references = zip(*pairs[:most], strict=True)
         ours, theirs = own.translate(texts, strategy=strategy), exported(texts, strategy=strategy)
         our_bleu, their_bleu = bleu(ours, references), bleu(theirs, references)
-        differing = [pair for pair in zip(ours, theirs, strict=True) if pair[0] != pair[1]]
-        agreements.append(Agreement(name, len(texts), len(texts) - len(differing), our_bleu, their_bleu))
+        differing = [(our, their) for our, their in zip(ours, theirs, strict=True) if our != their]
+        num_same = len(texts) - len(differing)
+        agreements.append(Agreement(name, len(texts), num_same, our_bleu, their_bleu))
         differs = name in exact and len(differing) > max(1, (1 - _MIN_SAME) * len(texts))
         if differs or our_bleu - their_bleu > _MOST_BLEU_LOST:
             raise EngineError(

@@ -121,7 +121,8 @@ class BatchedTranslator:
 
     def num_waiting(self) -> int:
         """How many texts wait."""
-        return sum(len(job.texts) for job in [*self._jobs] if not job.results.done())
+        waiting = [job for job in [*self._jobs] if not job.results.done()]
+        return sum(len(job.texts) for job in waiting)
 
     def _work(self, most: float = math.inf) -> None:
         """Answer the oldest request of at most this size, with others of its settings."""

@@ -55,7 +55,8 @@ def log_requests(app: FastAPI) -> None:
                     "milliseconds": round(1000 * seconds, 1),
                     **fields,
                 }
-                LOG.info("%s", " ".join(map(str, facts.values())), extra={"facts": facts})
+                line = " ".join(map(str, facts.values()))
+                LOG.info("%s", line, extra={"facts": facts})
 
 
 class LogHandler(logging.StreamHandler):  # type: ignore[type-arg]
