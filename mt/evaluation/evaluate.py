@@ -18,7 +18,7 @@ from mt.checkpoint.record import MODEL
 from mt.config.load import load_config
 from mt.data.sources.source import Split
 from mt.device import PrecisionName, choose_device
-from mt.display import progress, shown, visible
+from mt.display import counted, progress, shown, visible
 from mt.errors import ConfigError, RunError
 from mt.evaluation.analysis import Analysis, ScoredSentence, analyse_lengths, worst_sentences
 from mt.evaluation.record import RecordedEvaluation, Score, name_in_setting, record_evaluation
@@ -104,6 +104,7 @@ def run_evaluation(
         setting, hypotheses, file = translate_set(run, translator, models, test_set, beam)
     if outputs is not None:
         _write_outputs(outputs, test_set, hypotheses)
+    LOG.info("scoring %s", counted(len(hypotheses), "sentence"))
     scores = score_with_confidence(hypotheses, test_set.references)
     if literature:
         scores["literature_bleu"] = literature(hypotheses, test_set.references, config.data.tgt)
