@@ -19,7 +19,7 @@ from mt.files import write_atomically
 
 if TYPE_CHECKING:
     from mt.config.config import Config
-    from mt.config.training import InitFromConfig
+    from mt.config.model import InitFromConfig
     from mt.device import PrecisionName
     from mt.inference.translator import EngineChoice, Translator
     from mt.run_directory import RunDirectory
@@ -166,7 +166,7 @@ def named_run(path: Path) -> Path:
 
 def parse_origin(text: str) -> "InitFromConfig":
     """The origin of ``RUN`` or ``RUN@CHECKPOINT``, where a run is given by its name or path."""
-    from mt.config.training import InitFromConfig
+    from mt.config.model import InitFromConfig
 
     run, _, checkpoint = text.partition("@")
     if not run:

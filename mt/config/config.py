@@ -6,15 +6,9 @@ from pydantic import model_validator
 
 from mt.config.data import IMPORTED, CleaningConfig, DataConfig, TokenizerConfig
 from mt.config.located_yaml import Scalar
-from mt.config.model import ModelConfig
+from mt.config.model import InitFromConfig, ModelConfig
 from mt.config.section import Section
-from mt.config.training import (
-    CheckpointConfig,
-    InitFromConfig,
-    ScheduleConfig,
-    TrainingConfig,
-    ValidationConfig,
-)
+from mt.config.training import CheckpointConfig, ScheduleConfig, TrainingConfig, ValidationConfig
 
 TRAINING_ONLY = {"dropout", "attention_dropout", "activation_dropout", "word_dropout"}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mt.config.data import DataConfig
 from mt.config.load import load_config
-from mt.config.training import InitFromConfig
+from mt.config.model import InitFromConfig
 from mt.config.write import changed_options
 from mt.data.corpus import load_corpus
 from mt.data.suspicions import small_splits
