@@ -288,7 +288,7 @@ def test_each_unknown_word_is_written_as_the_next_copy_or_as_unk(copies: list[st
 def test_half_a_surrogate_pair_is_an_error(trained: dict[str, Tokenizer], kind: str) -> None:
     for text in ("a \ud800b", "中\udfff"):
         for encode in (trained[kind].encode, trained[kind].encode_with_words):
-            with pytest.raises(DataError, match=r"is not valid Unicode.*U\+D[8F]"):
+            with pytest.raises(DataError, match=r"has a lone surrogate"):
                 encode(text)
 
 

@@ -168,7 +168,4 @@ def _check_no_surrogates(texts: Iterable[str]) -> None:
         "".join(texts).encode()
     except UnicodeEncodeError as error:
         around = error.object[max(0, error.start - 20) : error.end + 20]
-        raise DataError(
-            f"the text {around!r} is not valid Unicode: it has a lone surrogate "
-            f"(U+{ord(error.object[error.start]):04X}). Save the text as UTF-8 again."
-        ) from error
+        raise DataError(f"the text {around!r} has a lone surrogate: save it as UTF-8 again.") from error
