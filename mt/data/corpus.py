@@ -200,8 +200,7 @@ def _training_pairs(found: FoundSource, cleaner: Cleaner, carved: dict[Split, li
     config, _, source = found
 
     def not_carved() -> Iterator[Pair]:
-        dropped, skip_bad_rows = cleaner.dropped, cleaner.config.skip_bad_rows
-        checked = checked_pairs(source.splits["train"], dropped, skip_bad_rows=skip_bad_rows)
+        checked = checked_pairs(source.splits["train"], cleaner.dropped)
         for pair in track(checked, "reading", unit="pairs"):
             if carved and (split := held_out_split(pair[0], config.held_out_fraction)) in carved:
                 carved[split].append(pair)

@@ -27,7 +27,8 @@ class Dropped:
     A reason completes the sentence "in 5 rows ...".
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, takes_bad_rows: bool) -> None:
+        self.takes_bad_rows = takes_bad_rows
         self.counts: Counter[str] = Counter()
         self.examples: dict[str, list[list[str]]] = {}
 
@@ -43,12 +44,10 @@ class Dropped:
         return dict(sorted(self.counts.items(), key=lambda item: (-item[1], item[0])))
 
 
-def checked_pairs(
-    parts: Sequence[Part], dropped: Dropped | None = None, *, skip_bad_rows: bool = False
-) -> Iterator[tuple[str, str]]:
+def checked_pairs(parts: Sequence[Part], dropped: Dropped | None = None) -> Iterator[tuple[str, str]]:
     """Yield the pairs with text on both sides, and count the others in ``dropped``.
 
-    A row that cannot be read is an error unless ``skip_bad_rows``. Without ``dropped``, for validation and
+    A row that cannot be read is an error unless ``dropped`` takes it. Without ``dropped``, for validation and
     test, everything is but an empty side; of such pairs, those are left out that are empty on both.
     """
     for part in parts:
@@ -64,7 +63,7 @@ def checked_pairs(
             reason, detail = fault if isinstance(fault, BadRow) else (fault, "")
             if fault == BOTH_EMPTY:
                 num_empty += 1
-            elif dropped is not None and (skip_bad_rows or isinstance(fault, str)):
+            elif dropped is not None and (dropped.takes_bad_rows or isinstance(fault, str)):
                 dropped.add(reason, [(src, tgt) if isinstance(fault, str) else (detail, None)])
             else:
                 num_bad += 1

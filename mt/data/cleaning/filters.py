@@ -28,7 +28,7 @@ class Cleaner:
 
     def __init__(self, config: CleaningConfig) -> None:
         self.config = config
-        self.dropped = Dropped()
+        self.dropped = Dropped(takes_bad_rows=config.skip_bad_rows)
         self._seen = set[bytes]()
         """64-bit digests of all pairs so far: about 90 MB for a million."""
 
