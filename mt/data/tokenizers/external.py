@@ -61,7 +61,7 @@ def _make_ours(content: dict[str, Any], *, lowercase: bool) -> None:
         model["vocab"] = dict(ids)
         # Without one, the library would drop unknown text.
         model["unk_token"] = UNK
-    model |= {"dropout": None} if "dropout" in model else {}
+    model.pop("dropout", None)
     kept = [token for token in added if not token["special"] and token["content"] not in left_out]
     content["added_tokens"] = [token | {"id": ids.setdefault(token["content"], len(ids))} for token in kept]
     content["truncation"] = content["padding"] = content["post_processor"] = None

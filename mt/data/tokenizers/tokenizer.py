@@ -129,10 +129,7 @@ class Tokenizer:
         text_ids = [token_id for token_id in ids if token_id not in _NOT_TEXT]
         if not copies:
             return normalise_spacing(self.library.decode(text_ids, skip_special_tokens=False))
-        tokens = self.tokens(text_ids)
-        unknown = [index for index, token in enumerate(tokens) if token == UNK]
-        for index, _ in zip(unknown, copies, strict=False):
-            tokens[index] = PLACEHOLDER
+        tokens = [PLACEHOLDER if token == UNK else token for token in self.tokens(text_ids)]
         # An external tokenizer may have no decoder.
         decoder = self.library.decoder
         text = " ".join(tokens) if decoder is None else decoder.decode(tokens)
