@@ -40,12 +40,13 @@ class Cleaner:
         src, tgt = (pa.array(side, pa.large_string()) for side in sides)
         is_kept = np.ones(len(pairs), dtype=np.bool_)
         for reason, is_dropped in filters(self.config, src, tgt):
-            self._keep(pairs, ~(is_kept & is_dropped), reason)
+            self._drop(pairs, is_kept & is_dropped, reason)
             is_kept &= ~is_dropped
         pairs = list(compress(pairs, is_kept))
         if self.config.remove_duplicates:
             is_new = np.array([self._is_new(*pair) for pair in pairs], dtype=np.bool_)
-            pairs = self._keep(pairs, is_new, "the pair was there before")
+            self._drop(pairs, ~is_new, "the pair was there before")
+            pairs = list(compress(pairs, is_new))
         return pairs
 
     def _is_new(self, src: str, tgt: str) -> bool:
@@ -55,12 +56,9 @@ class Cleaner:
         self._seen.add(digest)
         return len(self._seen) > num_seen
 
-    def _keep(self, pairs: Pairs, is_kept: Mask, reason: str) -> Pairs:
-        """The pairs that are kept; the others are counted."""
-        if is_kept.all():
-            return pairs
-        self.dropped.add(reason, list(compress(pairs, ~is_kept)))
-        return list(compress(pairs, is_kept))
+    def _drop(self, pairs: Pairs, is_dropped: Mask, reason: str) -> None:
+        if is_dropped.any():
+            self.dropped.add(reason, list(compress(pairs, is_dropped)))
 
 
 def filters(config: CleaningConfig, src: pa.Array, tgt: pa.Array) -> Iterator[tuple[str, Mask]]:
