@@ -17,8 +17,8 @@ from mt.run_directory import RunDirectory
 from mt.training.loss import Objective
 from mt.training.run import run_training
 from mt.transformer.build import build_transformer
-from tests.fixture_types import AssertSame, MakeBatches, MakeConfig, MakeObjective
-from tests.training.steps import assert_equal
+from tests.fixture_types import AssertSame, MakeBatches, MakeConfig, MakeObjective, TrainUntil
+from tests.training.steps import Training, assert_equal
 
 VOCAB_SIZE = 17
 
@@ -99,6 +99,11 @@ def assert_same(read_metrics: Callable[[Path], Any], read_curves: Callable[[Path
 def run(tmp_path: Path) -> RunDirectory:
     """A run that does not exist yet."""
     return RunDirectory(tmp_path / "runs" / "mine")
+
+
+@pytest.fixture
+def train(make_config: MakeConfig, train_until: TrainUntil, run: RunDirectory) -> Training:
+    return Training(make_config, train_until, run)
 
 
 @pytest.fixture

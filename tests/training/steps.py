@@ -4,6 +4,7 @@ import math
 import os
 import signal
 from collections.abc import Callable, Container, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,12 +16,15 @@ from mt.data.batches.batch import Batch
 from mt.data.batches.stream import StepBatches
 from mt.device import Precision
 from mt.evaluation.record import Score
+from mt.run_directory import RunDirectory, as_run
 from mt.training.loss import Objective
 from mt.training.moving_average import MovingAverage
 from mt.training.optimizers import make_optimizers
+from mt.training.run import Outcome, run_training
 from mt.training.step import StepResult
 from mt.training.train_state import TrainState
 from mt.training.validation import ValidationResult
+from tests.fixture_types import MakeConfig, TrainUntil
 
 
 class Spoilt(Objective):
@@ -112,6 +116,29 @@ def new_state(
     optimizers = [optimizer] if optimizer else make_optimizers(objective.model, training, precision)
     average = None if training.ema_decay is None else MovingAverage(objective.model, training.ema_decay)
     return TrainState(objective, optimizers, precision, learning_rate, training, average)
+
+
+class Training:
+    """Trains one run with the tiny config and what follows ``--set``, in as many sessions as it is called."""
+
+    def __init__(self, make_config: MakeConfig, train_until: TrainUntil, run: RunDirectory) -> None:
+        self._make_config, self._train_until, self._run = make_config, train_until, run
+
+    def __call__(
+        self, *overrides: str, step: int | None = None, into: str | Path | RunDirectory = "", **options: Any
+    ) -> Outcome:
+        """Train to the end, or until SIGTERM after ``step``; options are those of `run_training`."""
+        config, run = self._make_config(*overrides), as_run(into or self._run)
+        if step is None:
+            return run_training(config, run, **options)
+        outcome = self._train_until(config, run.path, step=step)
+        assert outcome is not None
+        return outcome
+
+    def crash(self, *overrides: str, step: int, into: str | Path | RunDirectory = "") -> None:
+        """Let the process be killed after ``step``."""
+        path = as_run(into or self._run).path
+        assert self._train_until(self._make_config(*overrides), path, step=step, crash=True) is None
 
 
 def take_step(state: TrainState, micro_batches: Sequence[Batch]) -> StepResult:

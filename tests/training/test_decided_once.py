@@ -15,20 +15,21 @@ from mt.training.loss import Objective
 from mt.training.resume import resolve_auto
 from mt.training.run import run_training
 from tests.fixture_types import AssertSame, MakeConfig
+from tests.training.steps import Training
 
 
 def test_the_precision_is_that_of_the_machine_on_which_the_run_began(
-    make_config: MakeConfig,
+    train: Training,
     run: RunDirectory,
     unbroken: RunDirectory,
     assert_same: AssertSame,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("mt.device.usable_precisions", lambda _: ["float32"])
-    run_training(make_config("training.precision=mixed", "training.max_steps=4"), run)
+    train("training.precision=mixed", "training.max_steps=4")
     assert load_config(run.config_file).training.precision == "float32"
     monkeypatch.setattr("mt.device.usable_precisions", lambda _: ["bf16"])
-    run_training(make_config("training.precision=mixed"), run)
+    train("training.precision=mixed")
     assert_same(run, unbroken)
 
 
@@ -59,7 +60,7 @@ def test_only_cuda_leaves_open_whether_to_compile(
 
 
 def test_whether_a_run_is_compiled_is_stored(
-    make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+    train: Training, make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiled: list[Objective] = []
     monkeypatch.setattr(mt.training.run, "compile_objective", compiled.append)
@@ -73,21 +74,21 @@ def test_whether_a_run_is_compiled_is_stored(
     run_training(config, run, on_metrics=stop)
     assert load_config(run.config_file).training.compile is True
     # A shorter limit changes nothing any more.
-    shorter = make_config("training.max_steps=12", "training.precision=float32")
-    run_training(shorter, run)
+    train("training.max_steps=12", "training.precision=float32")
     assert load_config(run.config_file).training.compile is True
     assert len(compiled) == 2
 
 
 @pytest.mark.parametrize("options", [[], ["training.compile=true"]])
 def test_a_run_that_was_compiled_on_cuda_continues_on_a_cpu_and_stays_one_that_is_compiled(
+    train: Training,
     options: list[str],
     make_config: MakeConfig,
     run: RunDirectory,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    run_training(make_config("training.max_steps=1", "training.precision=float32"), run)
+    train("training.max_steps=1", "training.precision=float32")
     text = run.config_file.read_text()
     run.config_file.write_text(text.replace("compile: false", "compile: true"))
     monkeypatch.delattr(torch, "compile")

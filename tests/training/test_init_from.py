@@ -15,7 +15,7 @@ from mt.errors import ConfigError, RunError
 from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
-from tests.fixture_types import MakeConfig, TrainUntil
+from tests.training.steps import Training
 
 UNMOVED = ("schedule.learning_rate=1.0e-30", "training.max_steps=1")
 """So that the first checkpoint has the initial weights."""
@@ -39,45 +39,42 @@ def weights(run: Path, name: str = "latest") -> dict[str, Tensor]:
 
 
 def test_a_run_begins_with_the_weights_tokenizers_and_shape_of_another(
-    make_config: MakeConfig, trained: RunDirectory, tmp_path: Path, new_corpus: Path
+    train: Training, trained: RunDirectory, run: RunDirectory, new_corpus: Path
 ) -> None:
-    itself = make_config(WIDTH, f"init_from.run={trained.path}")
     with pytest.raises(ConfigError, match=r"init_from\.run: .*tiny is this run itself\. Use another --run"):
-        run_training(itself, trained, restart=True)
-    config = make_config(*UNMOVED, f"data.path={new_corpus}", WIDTH, f"init_from.run={trained.path}")
-    run_training(config, tmp_path / "adapted")
-    adapted = weights(tmp_path / "adapted")
+        train(WIDTH, f"init_from.run={trained.path}", restart=True, into=trained)
+    train(*UNMOVED, f"data.path={new_corpus}", WIDTH, f"init_from.run={trained.path}")
+    adapted = weights(run.path)
     assert all(torch.equal(weight, adapted[name]) for name, weight in weights(trained.path, "best").items())
-    recorded = load_config(tmp_path / "adapted" / "config.yaml").init_from
+    recorded = load_config(run.config_file).init_from
     best = CheckpointStore(trained.checkpoints_dir).require("best")
     assert (recorded.checkpoint, recorded.sha256) == (best.name, best.checksums["model.safetensors"])
-    record = CheckpointStore(tmp_path / "adapted" / "checkpoints").require("latest")
+    record = CheckpointStore(run.checkpoints_dir).require("latest")
     assert record.environment["init_from"] == f"{trained.path}@{best.name}"
     assert record.environment["init_from_sha256"] == recorded.sha256
     assert record.tokenizers == best.tokenizers
 
 
 def test_what_the_origin_does_not_have_is_as_it_was_drawn(
-    make_config: MakeConfig, trained: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    train: Training, trained: RunDirectory, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(CheckpointStore, "load_model", lambda *arguments: {})
-        run_training(make_config(*UNMOVED, WIDTH, f"init_from.run={trained.path}"), tmp_path / "adapted")
-    assert torch.equal(weights(tmp_path / "adapted")["decoder.norm.weight"], torch.ones(32))
+        train(*UNMOVED, WIDTH, f"init_from.run={trained.path}")
+    assert torch.equal(weights(run.path)["decoder.norm.weight"], torch.ones(32))
 
 
 def test_options_that_contradict_the_origin_are_named_with_both_values(
-    make_config: MakeConfig, trained: RunDirectory, tmp_path: Path
+    train: Training, trained: RunDirectory, run: RunDirectory
 ) -> None:
-    config = make_config(f"init_from.run={trained.path}", "model.d_model=48", "tokenizer.lowercase=true")
     with pytest.raises(ConfigError, match=r"model.d_model is 48 here, but 32 in .*") as raised:
-        run_training(config, tmp_path / "adapted")
+        train(f"init_from.run={trained.path}", "model.d_model=48", "tokenizer.lowercase=true")
     assert "tokenizer.lowercase is True here, but False" in str(raised.value)
-    assert not (tmp_path / "adapted").exists()
+    assert not run.path.exists()
 
 
 def test_what_a_config_does_not_say_is_taken_over(
-    trained: RunDirectory, tmp_path: Path, tiny_corpus: Path
+    trained: RunDirectory, run: RunDirectory, tmp_path: Path, tiny_corpus: Path
 ) -> None:
     text = trained.config_file.read_text()
     trained.config_file.write_text(text.replace("invisible: drop", "invisible: keep"))
@@ -87,22 +84,20 @@ def test_what_a_config_does_not_say_is_taken_over(
         "training: {device: cpu, max_steps: 1}\nmodel: {dropout: 0.5}\n"
         f"init_from: {{run: {trained.path}}}\n"
     )
-    run_training(load_config(file), tmp_path / "adapted")
-    config = load_config(tmp_path / "adapted" / "config.yaml")
+    run_training(load_config(file), run.path)
+    config = load_config(run.config_file)
     assert (config.model.d_model, config.model.dropout, config.tokenizer.kind) == (32, 0.5, "word")
     assert (config.tokenizer.min_frequency, config.cleaning.invisible) == (2, "keep")
 
 
 def test_a_run_resumes_exactly_without_its_origin(
-    make_config: MakeConfig, trained: RunDirectory, tmp_path: Path, train_until: TrainUntil
+    train: Training, trained: RunDirectory, tmp_path: Path
 ) -> None:
-    config = make_config(
-        WIDTH, f"init_from.run={trained.path}", "training.max_steps=6", "training.freeze=encoder.*"
-    )
-    run_training(config, tmp_path / "unbroken")
-    assert train_until(config, tmp_path / "resumed", step=4, crash=True) is None
+    options = (WIDTH, f"init_from.run={trained.path}", "training.max_steps=6", "training.freeze=encoder.*")
+    train(*options, into=tmp_path / "unbroken")
+    train.crash(*options, step=4, into=tmp_path / "resumed")
     shutil.rmtree(trained.path)
-    run_training(config, tmp_path / "resumed")
+    train(*options, into=tmp_path / "resumed")
     for part in ("model.safetensors", "training_state.safetensors"):
         unbroken, resumed = (tmp_path / run / "checkpoints/latest" for run in ("unbroken", "resumed"))
         files = [(path.parent / path.read_text().strip() / part).read_bytes() for path in (unbroken, resumed)]
@@ -110,38 +105,39 @@ def test_a_run_resumes_exactly_without_its_origin(
 
 
 def test_a_run_without_a_checkpoint_does_not_begin_from_other_weights_than_before(
-    make_config: MakeConfig, trained: RunDirectory, tmp_path: Path, train_until: TrainUntil
+    train: Training, trained: RunDirectory, run: RunDirectory
 ) -> None:
-    config = make_config(WIDTH, f"init_from.run={trained.path}", "init_from.checkpoint=latest")
-    train_until(config, tmp_path / "adapted", step=1, crash=True)
-    file = tmp_path / "adapted" / "config.yaml"
+    options = (WIDTH, f"init_from.run={trained.path}", "init_from.checkpoint=latest")
+    train.crash(*options, step=1)
+    file = run.config_file
     recorded = str(load_config(file).init_from.sha256)
     other = recorded[:-1] + ("1" if recorded[-1] == "0" else "0")
     file.write_text(file.read_text().replace(recorded, other))
     with pytest.raises(RunError, match=r"other weights than when this run began.*--restart"):
-        run_training(config, tmp_path / "adapted")
+        train(*options)
 
 
 def test_a_start_that_saved_nothing_is_forgotten_when_a_run_begins_from_another(
-    make_config: MakeConfig, trained: RunDirectory, tmp_path: Path, train_until: TrainUntil
+    train: Training, trained: RunDirectory, run: RunDirectory
 ) -> None:
-    train_until(make_config(), tmp_path / "adapted", step=1, crash=True)
-    run_training(make_config(*UNMOVED, WIDTH, f"init_from.run={trained.path}"), tmp_path / "adapted")
-    adapted = weights(tmp_path / "adapted")
+    train.crash(step=1)
+    train(*UNMOVED, WIDTH, f"init_from.run={trained.path}")
+    adapted = weights(run.path)
     assert all(torch.equal(weight, adapted[name]) for name, weight in weights(trained.path, "best").items())
 
 
 def test_new_words_follow_the_old_ones_and_change_no_translation_without_them(
-    make_config: MakeConfig,
+    train: Training,
     trained: RunDirectory,
+    run: RunDirectory,
     tmp_path: Path,
     new_corpus: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("INFO", "mt")
     options = f"data.path={new_corpus}", WIDTH, f"init_from.run={trained.path}", "tokenizer.extend=true"
-    run_training(make_config(*UNMOVED, *options), tmp_path / "adapted")
-    adapted = load_tokenizers(RunDirectory(tmp_path / "adapted"))
+    train(*UNMOVED, *options)
+    adapted = load_tokenizers(run)
     added = {"owl", "lynx"}, {"die", "Eule", "einen", "Luchs"}
     for before, after, words in zip(load_tokenizers(trained), adapted, added, strict=True):
         old, new = before.library.get_vocab(), after.library.get_vocab()
@@ -151,26 +147,26 @@ def test_new_words_follow_the_old_ones_and_change_no_translation_without_them(
     # The row of a word of which nothing is known begins near the mean of all rows.
     for side in ("src", "tgt"):
         name = f"{side}_embedding.tokens.weight"
-        rows, grown = (weights(run, "latest")[name] for run in (trained.path, tmp_path / "adapted"))
+        rows, grown = (weights(each)[name] for each in (trained.path, run.path))
         away = (grown[len(rows) :] - rows.mean(0)) / rows.std(0)
         assert 0.05 < away.square().mean().sqrt() < 0.2
     sources = (tmp_path / "new" / "test.en").read_text().splitlines()
     first, second = (
-        Translator.from_run(run, device="cpu", engine="torch", precision="float32").translate(sources)
-        for run in (trained.path, tmp_path / "adapted")
+        Translator.from_run(each, device="cpu", engine="torch", precision="float32").translate(sources)
+        for each in (trained, run)
     )
     assert first == second
 
 
-def test_characters_are_added_to_subwords(make_config: MakeConfig, tmp_path: Path, new_corpus: Path) -> None:
+def test_characters_are_added_to_subwords(train: Training, tmp_path: Path, new_corpus: Path) -> None:
     subwords = "tokenizer.kind=bpe_metaspace", "tokenizer.max_size=300"
-    run_training(make_config("training.max_steps=1", *subwords), tmp_path / "old")
+    train("training.max_steps=1", *subwords, into=tmp_path / "old")
     with (new_corpus / "train.en").open("a") as file:
         file.write("the žluťoučký owl\n")
     with (new_corpus / "train.de").open("a") as file:
         file.write("die žluťoučký Eule\n")
     options = f"data.path={new_corpus}", f"init_from.run={tmp_path / 'old'}", "tokenizer.extend=true"
-    run_training(make_config(*UNMOVED, *subwords[:1], "tokenizer.max_size=300", *options), tmp_path / "new")
+    train(*UNMOVED, *subwords[:1], "tokenizer.max_size=300", *options, into=tmp_path / "new")
     tokenizers = [load_tokenizers(RunDirectory(tmp_path / run)) for run in ("old", "new")]
     embeddings = [weights(tmp_path / run) for run in ("old", "new")]
     for side, old, new in zip(("src", "tgt"), *tokenizers, strict=True):
@@ -195,20 +191,15 @@ def test_characters_are_added_to_subwords(make_config: MakeConfig, tmp_path: Pat
     ],
 )
 def test_parts_alone_are_taken(
-    parts: str,
-    taken: set[str],
-    make_config: MakeConfig,
-    trained: RunDirectory,
-    tmp_path: Path,
-    new_corpus: Path,
+    parts: str, taken: set[str], train: Training, trained: RunDirectory, run: RunDirectory, new_corpus: Path
 ) -> None:
     origin = f"init_from.run={trained.path}", f"init_from.parts={parts}"
-    run_training(make_config(*UNMOVED, WIDTH, f"data.path={new_corpus}", *origin), tmp_path / "adapted")
-    old, new = weights(trained.path, "best"), weights(tmp_path / "adapted")
+    train(*UNMOVED, WIDTH, f"data.path={new_corpus}", *origin)
+    old, new = weights(trained.path, "best"), weights(run.path)
     same = {name for name in old if torch.equal(old[name], new[name])}
     assert same == {name for name in old if name.partition(".")[0] in taken}
     # The vocabulary of the other side is that of the new corpus.
-    tokenizers = [load_tokenizers(RunDirectory(path)) for path in (trained.path, tmp_path / "adapted")]
+    tokenizers = [load_tokenizers(RunDirectory(path)) for path in (trained.path, run.path)]
     sizes = [[tokenizer.size for tokenizer in sides] for sides in tokenizers]
     assert [before == after for before, after in zip(*sizes, strict=True)] == [
         "encoder" in taken,
@@ -218,14 +209,13 @@ def test_parts_alone_are_taken(
 
 @pytest.mark.parametrize("optimizer", ["training.muon=false", "training.muon=true"])
 def test_frozen_weights_stay_and_have_no_optimizer_state(
-    make_config: MakeConfig, tmp_path: Path, optimizer: str
+    train: Training, run: RunDirectory, optimizer: str
 ) -> None:
-    config = make_config(optimizer, "training.freeze=encoder.*, tgt_embedding.*", "training.max_steps=1")
-    run_training(config, tmp_path / "run")
-    first = weights(tmp_path / "run")
-    store = CheckpointStore(tmp_path / "run" / "checkpoints")
-    run_training(make_config(optimizer, "training.freeze=encoder.*, tgt_embedding.*"), tmp_path / "run")
-    last = weights(tmp_path / "run")
+    train(optimizer, "training.freeze=encoder.*, tgt_embedding.*", "training.max_steps=1")
+    first = weights(run.path)
+    store = CheckpointStore(run.checkpoints_dir)
+    train(optimizer, "training.freeze=encoder.*, tgt_embedding.*")
+    last = weights(run.path)
     changed = {name.partition(".")[0] for name in last if not torch.equal(first[name], last[name])}
     assert changed == {"decoder", "src_embedding"}
     recovered, _ = store.resumable()
@@ -234,15 +224,12 @@ def test_frozen_weights_stay_and_have_no_optimizer_state(
 
 
 def test_a_weight_is_frozen_by_any_of_its_names(
-    make_config: MakeConfig, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    train: Training, run: RunDirectory, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "mt")
     for step in (1, 2):
-        config = make_config(
-            "model.tie_output=true", "training.freeze=output.*", f"training.max_steps={step}"
-        )
-        run_training(config, tmp_path / "run")
-    first, last = weights(tmp_path / "run", "step_0000001"), weights(tmp_path / "run")
+        train("model.tie_output=true", "training.freeze=output.*", f"training.max_steps={step}")
+    first, last = weights(run.path, "step_0000001"), weights(run.path)
     same = {name for name in last if torch.equal(first[name], last[name])}
     # In a checkpoint it has one name.
     assert same == {"tgt_embedding.tokens.weight"}
@@ -256,7 +243,7 @@ def test_a_weight_is_frozen_by_any_of_its_names(
     [("encoder.*, attic.*", "no weight has a name like attic"), ("?*", "freezes all")],
 )
 def test_patterns_that_freeze_nothing_or_everything_are_refused(
-    make_config: MakeConfig, tmp_path: Path, patterns: str, message: str
+    train: Training, patterns: str, message: str
 ) -> None:
     with pytest.raises(ConfigError, match=f"training.freeze: .*{message}"):
-        run_training(make_config(f"training.freeze={patterns}"), tmp_path / "run")
+        train(f"training.freeze={patterns}")

@@ -11,10 +11,9 @@ from torch import Tensor
 
 import mt.training.run
 from mt.run_directory import RunDirectory
-from mt.training.run import run_training
 from mt.training.train_state import TrainState, new_train_state
-from tests.fixture_types import MakeBatches, MakeConfig, MakeObjective
-from tests.training.steps import Spoilt, new_state, spoil, take_step
+from tests.fixture_types import MakeBatches, MakeObjective
+from tests.training.steps import Spoilt, Training, new_state, spoil, take_step
 
 
 def tensors(state: TrainState) -> dict[str, Tensor]:
@@ -97,10 +96,7 @@ def written(run: RunDirectory) -> dict[str, Any]:
 
 
 def test_a_run_writes_the_same(
-    make_config: MakeConfig,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    train: Training, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def late(*arguments: Any) -> TrainState:
         """Lets runs on a CPU read as late as those on CUDA."""
@@ -108,15 +104,13 @@ def test_a_run_writes_the_same(
         state.precision.skips_on_device = True
         return state
 
-    config = make_config(
-        "training.num_micro_batches=1", "validation.every_steps=7", "training.log_every_steps=4"
-    )
+    options = "training.num_micro_batches=1", "validation.every_steps=7", "training.log_every_steps=4"
     runs, skipped = [RunDirectory(tmp_path / name) for name in ("at_once", "late")], []
     for run in runs:
         with monkeypatch.context() as patch:
             spoil(patch, [2, 6, 7, 9, 11])
             caplog.clear()
-            run_training(config, run)
+            train(*options, into=run)
         skipped.append([message for message in caplog.messages if " skipped: " in message])
         monkeypatch.setattr(mt.training.run, "new_train_state", late)
     at_once, read_late = map(written, runs)

@@ -24,7 +24,7 @@ from mt.training.resume import describe_environment
 from mt.training.run import run_training
 from mt.training.validation import ValidationResult
 from tests.fixture_types import AssertSame, MakeConfig, TrainUntil
-from tests.training.steps import assert_equal, kill_at_call, raising, scripted
+from tests.training.steps import Training, assert_equal, kill_at_call, raising, scripted
 
 Figures = list[dict[str, float | str]]
 
@@ -43,23 +43,16 @@ def train_in_three_sessions(train_until: TrainUntil, run: RunDirectory) -> Calla
 
 @pytest.mark.parametrize("stops", [[2, 6, 9], range(1, 12)], ids=["three", "each"])
 def test_signals_at_any_step(
-    stops: Sequence[int],
-    unbroken: RunDirectory,
-    make_config: MakeConfig,
-    train_until: TrainUntil,
-    tmp_path: Path,
-    assert_same: AssertSame,
+    stops: Sequence[int], unbroken: RunDirectory, train: Training, tmp_path: Path, assert_same: AssertSame
 ) -> None:
     # Each session finds the run under another name, as on a disk that is mounted elsewhere.
     path = tmp_path / "run"
     for step in stops:
-        outcome = train_until(make_config(), path, step=step)
-        assert outcome is not None
+        outcome = train(step=step, into=path)
         assert (outcome.finished, outcome.exit_code, outcome.counters.step) == (None, 143, step)
         assert (path / "checkpoints" / "latest").read_text() == f"step_{step:07}\n"
         path = path.rename(tmp_path / f"moved-{step}")
-    outcome = train_until(make_config(), path)
-    assert outcome is not None
+    outcome = train(into=path)
     assert outcome.finished == "training.max_steps (12) reached"
     assert_same(RunDirectory(path), unbroken)
 
@@ -79,30 +72,29 @@ def test_a_copy_without_the_newest_checkpoints_continues_from_an_older_one(
 
 
 def test_limits_that_are_raised(
-    unbroken: RunDirectory, make_config: MakeConfig, run: RunDirectory, assert_same: AssertSame
+    unbroken: RunDirectory, train: Training, run: RunDirectory, assert_same: AssertSame
 ) -> None:
     for steps in (4, 8, 12):
-        outcome = run_training(make_config(f"training.max_steps={steps}"), run)
+        outcome = train(f"training.max_steps={steps}")
         assert outcome.counters.step == steps
         assert not outcome.was_finished
     assert_same(run, unbroken)
 
 
 def test_a_limit_that_is_lowered_to_where_a_run_was_stopped_ends_it_with_a_validation(
-    make_config: MakeConfig, train_until: TrainUntil, run: RunDirectory
+    train: Training, run: RunDirectory
 ) -> None:
-    train_until(make_config(), run.path, step=7)
-    lower = make_config("training.max_steps=7")
-    outcome = run_training(lower, run)
+    train(step=7)
+    outcome = train("training.max_steps=7")
     assert outcome.finished == "training.max_steps (7) reached"
     checkpoint = CheckpointStore(run.checkpoints_dir).require("latest")
     assert (checkpoint.step, "bleu" in checkpoint.metrics) == (7, True)
     assert load_config(run.config_file).training.max_steps == 7
-    assert run_training(lower, run).was_finished
+    assert train("training.max_steps=7").was_finished
 
 
 def test_the_weights_that_are_validated_are_those_that_are_saved(
-    make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+    train: Training, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     validated: list[dict[str, torch.Tensor]] = []
 
@@ -111,7 +103,7 @@ def test_the_weights_that_are_validated_are_those_that_are_saved(
         return validation.validate(objective, *arguments, **named)
 
     monkeypatch.setattr(mt.training.session, "validate", validate)
-    run_training(make_config("training.ema_decay=0.8"), run)
+    train("training.ema_decay=0.8")
     checkpoint = CheckpointStore(run.checkpoints_dir).require("latest")
     assert_equal(validated[-1], load_file(checkpoint.folder / "model.safetensors"))
 
@@ -158,41 +150,32 @@ def test_with_other_ways_of_training(
 
 
 def test_crashes_lose_only_what_was_not_saved(
-    unbroken: RunDirectory,
-    make_config: MakeConfig,
-    train_until: TrainUntil,
-    run: RunDirectory,
-    assert_same: AssertSame,
+    unbroken: RunDirectory, train: Training, run: RunDirectory, assert_same: AssertSame
 ) -> None:
     for step in (2, 5, 11):  # Steps 0, 4 and 9 are the last that were saved.
-        assert train_until(make_config(), run.path, step=step, crash=True) is None
+        train.crash(step=step)
         with run.metrics_file.open("a") as file:
             file.write('{"step": 1, "kind": "tra')
-    train_until(make_config(), run.path)
+    train()
     assert_same(run, unbroken)
 
 
 def test_what_does_not_change_the_mathematics_may_change(
-    unbroken: RunDirectory, make_config: MakeConfig, train_until: TrainUntil, run: RunDirectory
+    unbroken: RunDirectory, train: Training, run: RunDirectory
 ) -> None:
-    train_until(make_config("checkpoint.every_steps=1"), run.path, step=5)
-    run_training(
-        make_config("validation.every_steps=3", "validation.batch_sentences=2", "checkpoint.keep=1"), run
-    )
+    train("checkpoint.every_steps=1", step=5)
+    train("validation.every_steps=3", "validation.batch_sentences=2", "checkpoint.keep=1")
     weights = [load_file(r.checkpoints_dir / "step_0000012" / "model.safetensors") for r in (run, unbroken)]
     assert_equal(*weights)
 
 
 def test_the_schedule_continues(
-    unbroken: RunDirectory,
-    make_config: MakeConfig,
-    run: RunDirectory,
-    read_metrics: Callable[[Path], Figures],
+    unbroken: RunDirectory, train: Training, run: RunDirectory, read_metrics: Callable[[Path], Figures]
 ) -> None:
     # Of its own total, not of the limit: a run of 4 steps that is made longer follows one cosine.
     cosine = ["schedule.kind=cosine", "schedule.total_steps=25"]
-    run_training(make_config("training.max_steps=4", *cosine), run)
-    run_training(make_config("training.max_steps=15", *cosine), run)
+    train("training.max_steps=4", *cosine)
+    train("training.max_steps=15", *cosine)
     rates = {
         line["step"]: line["learning_rate"]
         for line in read_metrics(run.metrics_file)
@@ -202,18 +185,13 @@ def test_the_schedule_continues(
     assert rates[15] == pytest.approx(0.01)  # Half way between the end of the warm-up and the total.
 
 
-def test_early_stopping_counts_on(
-    make_config: MakeConfig, train_until: TrainUntil, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = make_config(
-        "training.max_steps=null", "validation.every_steps=2", "validation.patience=3", "checkpoint.keep=1"
-    )
+def test_early_stopping_counts_on(train: Training, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    endless = "training.max_steps=null", "validation.every_steps=2"
     for path, stops in ((tmp_path / "unbroken", ()), (tmp_path / "stopped", (1, 7, 9))):
         monkeypatch.setattr(mt.training.session, "validate", scripted([5, 9, 8, 9, 8.5, 99]))
         for step in stops:
-            train_until(config, path, step=step)
-        outcome = train_until(config, path)
-        assert outcome is not None
+            train(*endless, "validation.patience=3", "checkpoint.keep=1", step=step, into=path)
+        outcome = train(*endless, "validation.patience=3", "checkpoint.keep=1", into=path)
         assert outcome.finished == "no improvement in 3 validations (validation.patience)"
         assert outcome.counters.step == 10
         assert outcome.counters.best_value == 9
@@ -221,67 +199,60 @@ def test_early_stopping_counts_on(
         assert (checkpoints / "best").read_text() == "step_0000004\n"
         assert sorted(folder.name for folder in checkpoints.glob("step*")) == ["step_0000004", "step_0000010"]
     # Patience is a limit like others: more of it continues.
-    outcome = run_training(
-        make_config("training.max_steps=null", "validation.every_steps=2", "validation.patience=4"),
-        RunDirectory(path),
-    )
-    assert outcome.counters.best_value == 99
+    assert train(*endless, "validation.patience=4", into=path).counters.best_value == 99
 
 
 def test_a_checkpoint_gets_the_scores_of_the_validation_that_it_owed(
-    make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+    train: Training, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = CheckpointStore(run.checkpoints_dir)
     for validate, max_steps in ((scripted([9]), 2), (raising(Interrupted), 6)):
         monkeypatch.setattr(mt.training.session, "validate", validate)
-        run_training(make_config("validation.every_steps=2", f"training.max_steps={max_steps}"), run)
+        train("validation.every_steps=2", f"training.max_steps={max_steps}")
     assert (store.require("latest").step, store.require("latest").metrics) == (4, {})
     # A worse one, after which nothing else would be saved.
     monkeypatch.setattr(mt.training.session, "validate", scripted([8]))
-    run_training(make_config("validation.every_steps=2", "training.max_steps=6"), run)
+    train("validation.every_steps=2", "training.max_steps=6")
     assert store.require("step_0000004").metrics["bleu"] == 8
     assert store.require("best").step == 2
 
 
 def test_a_checkpoint_saved_because_of_a_signal_after_a_validation_has_its_scores(
-    make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+    train: Training, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kill_at_call(monkeypatch, Progress, "validation", 2)
     # The second one is worse, so that only the signal is a reason to save.
     monkeypatch.setattr(mt.training.session, "validate", scripted([9, 8]))
-    run_training(make_config("validation.every_steps=2", "checkpoint.every_steps=100"), run)
+    train("validation.every_steps=2", "checkpoint.every_steps=100")
     latest = CheckpointStore(run.checkpoints_dir).require("latest")
     assert (latest.step, latest.metrics["bleu"]) == (4, 8)
 
 
 def test_what_belongs_to_the_whole_run_remains_if_the_validation_of_step_1_is_interrupted(
-    make_config: MakeConfig, tmp_path: Path, assert_same: AssertSame
+    train: Training, tmp_path: Path, assert_same: AssertSame
 ) -> None:
     """The chart layout, the hyper-parameters and the report on the corpus are drawn at step 1."""
-    config = make_config("training.max_steps=2", "validation.every_steps=1")
+    options = ("training.max_steps=2", "validation.every_steps=1")
     unbroken, broken = RunDirectory(tmp_path / "unbroken"), RunDirectory(tmp_path / "broken")
-    run_training(config, unbroken)
+    train(*options, into=unbroken)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mt.training.session, "validate", raising(Interrupted))
-        assert run_training(config, broken).counters.step == 1
-    run_training(config, broken)
+        assert train(*options, into=broken).counters.step == 1
+    train(*options, into=broken)
     assert_same(broken, unbroken)
 
 
 def test_resuming_elsewhere_says_what_differs_and_continues(
-    make_config: MakeConfig,
-    run: RunDirectory,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    train: Training, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run_training(make_config("training.max_steps=2"), run)
+    train("training.max_steps=2")
     with monkeypatch.context() as patch:
         patch.setattr(
             mt.training.resume,
             "describe_environment",
             lambda *known: describe_environment(*known) | {"num_threads": 64, "torch": "9.9"},
         )
-        assert run_training(make_config("training.max_steps=4"), run).counters.step == 4
+        assert train("training.max_steps=4").counters.step == 4
     warnings = [message for message in caplog.messages if "not bit-exact" in message]
     assert warnings == [
         f"resuming is not bit-exact, because this has changed: torch: {torch.__version__} -> 9.9",
@@ -289,8 +260,8 @@ def test_resuming_elsewhere_says_what_differs_and_continues(
     ]
     caplog.clear()
     # And where nothing differs, nothing is said; the newest checkpoint is of the other place.
-    assert run_training(make_config("training.max_steps=5"), run).counters.step == 5
+    assert train("training.max_steps=5").counters.step == 5
     assert caplog.text.count("not bit-exact") == 2
     caplog.clear()
-    run_training(make_config("training.max_steps=6"), run)
+    train("training.max_steps=6")
     assert "not bit-exact" not in caplog.text

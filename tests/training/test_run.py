@@ -30,8 +30,8 @@ from mt.training.progress import Progress
 from mt.training.resume import with_training
 from mt.training.run import run_training
 from mt.training.schedule import learning_rate
-from tests.fixture_types import MakeConfig, TrainUntil
-from tests.training.steps import raising, scripted
+from tests.fixture_types import MakeConfig
+from tests.training.steps import Training, raising, scripted
 
 
 @pytest.fixture(autouse=True)
@@ -56,24 +56,24 @@ def damage(file: Path) -> None:
     file.write_bytes(data)
 
 
-def test_a_finished_run_is_left_as_it_is(make_config: MakeConfig, finished: RunDirectory) -> None:
+def test_a_finished_run_is_left_as_it_is(train: Training, finished: RunDirectory) -> None:
     before = contents(finished.path)
-    outcome = run_training(make_config(), finished)
+    outcome = train()
     assert outcome.was_finished
     assert outcome.finished == "training.max_steps (12) reached"
     assert (outcome.counters.step, outcome.exit_code) == (12, 0)
     # Nor does it take over a path that the next experiment is to have.
-    assert run_training(make_config("data.path=elsewhere"), finished).was_finished
+    assert train("data.path=elsewhere").was_finished
     assert contents(finished.path) == before
-    outcome = run_training(make_config("training.max_steps=13"), finished)
+    outcome = train("training.max_steps=13")
     assert (outcome.counters.step, outcome.was_finished) == (13, False)
 
 
 def test_the_translations_that_are_shown_are_spread_over_the_validation_split(
-    make_config: MakeConfig, run: RunDirectory, tiny_corpus: Path, caplog: pytest.LogCaptureFixture
+    train: Training, tiny_corpus: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, "mt"):
-        run_training(make_config("training.max_steps=1"), run)
+        train("training.max_steps=1")
     sentences = (tiny_corpus / "validation.en").read_text().splitlines()
     assert len(sentences) == 12
     assert re.findall(r"  source +(.*)$", caplog.text, re.MULTILINE) == [sentences[0], sentences[6]]
@@ -91,7 +91,7 @@ def test_the_limit_that_comes_first_ends_a_run_and_its_steps_are_foreseen(
     limits: str,
     total: int | None,
     reason: str,
-    make_config: MakeConfig,
+    train: Training,
     run: RunDirectory,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -102,7 +102,7 @@ def test_the_limit_that_comes_first_ends_a_run_and_its_steps_are_foreseen(
         return Progress(*arguments, **options)
 
     monkeypatch.setattr(mt.training.run, "Progress", shown)
-    outcome = run_training(make_config(*(f"training.{limit}" for limit in limits.split())), run)
+    outcome = train(*(f"training.{limit}" for limit in limits.split()))
     assert (foreseen, outcome.finished) == ([total], reason)
     assert outcome.counters.step == total or total is None
     last = read_points(run.metrics_file)[-1]
@@ -127,43 +127,38 @@ def test_each_step_has_its_own_learning_rate(
 
 
 def test_a_process_ends_at_the_time_that_the_first_one_has(
-    make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+    train: Training, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = {float: 3600.0}
     monkeypatch.setattr("mt.distributed.broadcast", lambda value: first.get(type(value), value))
-    outcome = run_training(make_config("training.max_minutes=30"), run)
+    outcome = train("training.max_minutes=30")
     assert (outcome.counters.step, outcome.finished) == (1, "training.max_minutes (30) reached")
 
 
 def test_a_run_keeps_what_it_began_with_where_the_config_says_nothing(
-    make_config: MakeConfig, run: RunDirectory
+    train: Training, run: RunDirectory
 ) -> None:
-    began = (
-        "training.max_steps=1",
-        "cleaning.unicode_form=none",
-        "cleaning.invisible=keep",
-        "training.seed=7",
-    )
-    run_training(make_config(*began), run)
+    form = "cleaning.unicode_form=none", "cleaning.invisible=keep"
+    train("training.max_steps=1", "training.seed=7", *form)
     text = run.config_file.read_text(encoding="utf-8")
     # As a run that is older than the option.
     run.config_file.write_text(re.sub(r"(  #[^\n]*\n)+  invisible: keep\n", "", text), encoding="utf-8")
-    assert run_training(make_config("training.max_steps=2"), run).counters.step == 2
+    assert train("training.max_steps=2").counters.step == 2
     assert Tokenizer.load(run.src_tokenizer_file).form == TextForm()
-    assert run_training(make_config("training.max_steps=2"), run, restart=True).counters.step == 2
+    assert train("training.max_steps=2", restart=True).counters.step == 2
     assert Tokenizer.load(run.src_tokenizer_file).form == TextForm("NFC", "drop")
 
 
 def test_restart_moves_the_old_run_aside(
-    make_config: MakeConfig, run: RunDirectory, caplog: pytest.LogCaptureFixture
+    train: Training, run: RunDirectory, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run_training(make_config("training.max_steps=2"), run)
+    train("training.max_steps=2")
     before = contents(run.path)
-    outcome = run_training(make_config("training.max_steps=1", "training.seed=2"), run, restart=True)
+    outcome = train("training.max_steps=1", "training.seed=2", restart=True)
     assert outcome.counters.step == 1
     assert contents(run.path.with_name("mine.old-1")) == before
     assert "mine.old-1" in caplog.text
-    run_training(make_config("training.max_steps=1"), run, restart=True)
+    train("training.max_steps=1", restart=True)
     assert contents(run.path.with_name("mine.old-1")) == before
     # Only the seed differs.
     names = "mine", "mine.old-2"
@@ -172,7 +167,7 @@ def test_restart_moves_the_old_run_aside(
 
 
 def test_a_first_attempt_that_failed_is_not_in_the_way(
-    make_config: MakeConfig, run: RunDirectory, tmp_path: Path
+    train: Training, run: RunDirectory, tmp_path: Path
 ) -> None:
     other = tmp_path / "other"
     other.mkdir()
@@ -181,9 +176,9 @@ def test_a_first_attempt_that_failed_is_not_in_the_way(
         (other / f"{name}.de").write_text("ein sonderbarer Wortschatz\n" * 9)
     # It fails when its tokenizers have been made and saved: not one pair is short enough.
     with pytest.raises(DataError, match=r"9 are longer than data.max_length \(4\)"):
-        run_training(make_config(f"data.path={other}", "data.max_length=4", "training.seed=5"), run)
+        train(f"data.path={other}", "data.max_length=4", "training.seed=5")
     assert run.src_tokenizer_file.exists()
-    run_training(make_config("training.max_steps=1"), run)
+    train("training.max_steps=1")
     # No tokenizer of the other corpus is left, to which all words would be unknown.
     tokenizer = Tokenizer.load(run.src_tokenizer_file)
     assert tokenizer.decode(tokenizer.encode("my aunt")) == "my aunt"
@@ -200,7 +195,7 @@ def test_vocabularies_come_from_the_training_split_alone(tiny_corpus: Path, unbr
 
 
 def test_a_changed_corpus_is_refused_before_it_is_encoded(
-    make_config: MakeConfig,
+    train: Training,
     tiny_corpus: Path,
     finished: RunDirectory,
     tmp_path: Path,
@@ -214,7 +209,7 @@ def test_a_changed_corpus_is_refused_before_it_is_encoded(
     encoded: list[object] = []
     monkeypatch.setattr(Tokenizer, "encode_batch", lambda _, texts: encoded.append(texts))
     with pytest.raises(RunError, match=r"the corpus is not the one that .*mine began with: train and test"):
-        run_training(make_config("training.max_steps=13", f"data.path={mine}"), finished)
+        train("training.max_steps=13", f"data.path={mine}")
     assert not encoded
     # All but the logs, which say so.
     logs = {"train.log": b"", "sessions.jsonl": b""}
@@ -222,28 +217,27 @@ def test_a_changed_corpus_is_refused_before_it_is_encoded(
 
 
 def test_mixed_corpora_may_be_moved_but_not_changed(
-    make_config: MakeConfig, tiny_corpus: Path, run: RunDirectory, tmp_path: Path
+    train: Training, tiny_corpus: Path, tmp_path: Path
 ) -> None:
     for name in ("one", "two"):
         shutil.copytree(tiny_corpus, tmp_path / name)
 
-    def train(mix: str, max_steps: int) -> int:
-        config = make_config(f"data.mix={tmp_path}/{mix}", f"training.max_steps={max_steps}")
-        return run_training(config, run).counters.step
+    def steps_of(mix: str, max_steps: int) -> int:
+        return train(f"data.mix={tmp_path}/{mix}", f"training.max_steps={max_steps}").counters.step
 
-    train("one weight=2", 1)
-    assert train("two weight=2", 2) == 2
+    steps_of("one weight=2", 1)
+    assert steps_of("two weight=2", 2) == 2
     with pytest.raises(RunError, match=r"data\.mix: .*one weight=3"):
-        train("one weight=3", 3)
+        steps_of("one weight=3", 3)
     text = (tmp_path / "one" / "train.en").read_text(encoding="utf-8")
     (tmp_path / "one" / "train.en").write_text(text.replace("milk", "water"), encoding="utf-8")
     with pytest.raises(RunError, match=r"the corpus is not the one that .*mine began with: train"):
-        train("one weight=2", 3)
+        steps_of("one weight=2", 3)
 
 
-def test_a_second_process_is_refused(make_config: MakeConfig, run: RunDirectory) -> None:
+def test_a_second_process_is_refused(train: Training, run: RunDirectory) -> None:
     with run.lock(), pytest.raises(RunError, match=f"in use by process {os.getpid()}"):
-        run_training(make_config(), run)
+        train()
     assert not run.exists
 
 
@@ -251,9 +245,9 @@ def test_a_second_process_is_refused(make_config: MakeConfig, run: RunDirectory)
     "part", ["model.safetensors", "training_state.safetensors", "training_state.json", "checkpoint.json"]
 )
 def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_taken(
-    part: str, make_config: MakeConfig, run: RunDirectory, caplog: pytest.LogCaptureFixture
+    part: str, train: Training, run: RunDirectory, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run_training(make_config("training.max_steps=4", "checkpoint.every_steps=1"), run)
+    train("training.max_steps=4", "checkpoint.every_steps=1")
     damage(run.checkpoints_dir / "step_0000004" / part)
     if not part.startswith("training_state"):  # Translating does not read that one.
         sound = r"Sound checkpoints: step_0000002, step_0000003\."
@@ -261,7 +255,7 @@ def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_taken(
             with pytest.raises(CheckpointError, match=f"step_0000004 is damaged.*{sound}"):
                 ModelTranslator.from_run(run, checkpoint=name, device=torch.device("cpu"))
     caplog.clear()
-    assert run_training(make_config("training.max_steps=5"), run).counters.step == 5
+    assert train("training.max_steps=5").counters.step == 5
     assert "step_0000004 is damaged" in caplog.text
     assert "step_0000004 is damaged" in run.log_file.read_text()
     assert "from step 3" in caplog.text
@@ -270,11 +264,11 @@ def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_taken(
 
 @pytest.mark.parametrize(("metric", "best"), [("bleu", 6), ("loss", 8)])
 def test_best_is_the_best_by_the_metric(
-    metric: str, best: int, make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+    metric: str, best: int, train: Training, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mt.training.session, "validate", scripted([3, 2, 4, 1, 3]))
     options = "validation.every_steps=2", "training.max_steps=10", "checkpoint.keep=1"
-    run_training(make_config(f"validation.metric={metric}", *options), run)
+    train(f"validation.metric={metric}", *options)
     assert (run.checkpoints_dir / "best").read_text() == f"step_{best:07}\n"
     assert checkpoints(run) == [f"step_{best:07}", "step_0000010"]
     record = json.loads((run.checkpoints_dir / f"step_{best:07}" / "checkpoint.json").read_text())
@@ -282,10 +276,10 @@ def test_best_is_the_best_by_the_metric(
 
 
 def test_what_the_device_cannot_do_is_refused_before_anything_is_written(
-    make_config: MakeConfig, run: RunDirectory
+    train: Training, run: RunDirectory
 ) -> None:
     with pytest.raises(EngineError, match="not in fp16"):
-        run_training(make_config("training.precision=fp16"), run)
+        train("training.precision=fp16")
     assert not run.path.exists()
 
 
@@ -325,12 +319,12 @@ def test_the_run_is_described_in_its_directory(
 
 
 def test_steps_after_the_end_of_the_cosine_are_reported(
-    make_config: MakeConfig, run: RunDirectory, caplog: pytest.LogCaptureFixture
+    train: Training, caplog: pytest.LogCaptureFixture
 ) -> None:
     cosine = "schedule.kind=cosine", "schedule.total_steps=6"
-    assert run_training(make_config(*cosine, "training.max_steps=6"), run).finished
+    assert train(*cosine, "training.max_steps=6").finished
     assert "has reached zero" not in caplog.text
-    run_training(make_config(*cosine, "training.max_steps=null", "training.max_epochs=3"), run)
+    train(*cosine, "training.max_steps=null", "training.max_epochs=3")
     assert caplog.text.count("has reached zero at schedule.total_steps (6)") == 1
 
 
@@ -350,15 +344,14 @@ def test_validations_and_checkpoints_each_epoch(
     validated: list[int],
     saved: list[int],
     run: RunDirectory,
-    make_config: MakeConfig,
+    train: Training,
 ) -> None:
-    config = make_config(
+    train(
         f"checkpoint.every_steps={checkpoint_steps}",
         f"validation.every_steps={validation_steps}",
         f"checkpoint.every_epochs={every}",
         f"validation.every_epochs={every}",
     )
-    run_training(config, run)
     points = read_points(run.metrics_file)
     assert [point.step for point in points if point.kind == "validation"] == validated
     assert checkpoints(run) == [f"step_{step:07}" for step in saved]
@@ -428,28 +421,28 @@ REFUSED = [
 
 @pytest.mark.parametrize(("change", "options", "message"), REFUSED)
 def test_a_start_that_is_refused_changes_nothing(
-    change: Change, options: str, message: str, make_config: MakeConfig, finished: RunDirectory
+    change: Change, options: str, message: str, train: Training, finished: RunDirectory
 ) -> None:
     change(finished)
     before = contents(finished.path)
-    config = make_config("training.max_steps=13", *options.removeprefix("--restart").split())
+    restart = options.startswith("--restart")
     with pytest.raises(MtError, match=message):
-        run_training(config, finished, restart=options.startswith("--restart"))
+        train("training.max_steps=13", *options.removeprefix("--restart").split(), restart=restart)
     assert contents(finished.path) == before
     assert [path.name for path in finished.path.parent.iterdir()] == ["mine"]
 
 
+@pytest.mark.parametrize("often", ["checkpoint", "validation"])
 def test_metrics_of_steps_after_one_that_must_have_been_saved_show_that_there_was_a_checkpoint(
-    make_config: MakeConfig, train_until: TrainUntil, run: RunDirectory
+    often: str, train: Training, run: RunDirectory
 ) -> None:
-    """The first validation is at step 4."""
-    config = make_config("checkpoint.every_steps=100")
-    train_until(config, run.path, step=9, crash=True)
-    assert (run.checkpoints_dir / "latest").exists()
+    intervals = {"checkpoint": 100, "validation": 100} | {often: 4}
+    options = [f"{section}.every_steps={steps}" for section, steps in intervals.items()]
+    train.crash(*options, step=9)
     lost("checkpoints")(run)
     before = contents(run.path)
     with pytest.raises(RunError, match=r"lost its checkpoints: metrics\.jsonl show"):
-        run_training(config, run)
+        train(*options)
     assert contents(run.path) == before
 
 
@@ -459,16 +452,16 @@ def test_metrics_of_steps_after_one_that_must_have_been_saved_show_that_there_wa
     ids=["after three quarters", "within the first save"],
 )
 def test_killed_before_the_first_save_it_begins_again(
-    options: tuple[str, ...], make_config: MakeConfig, train_until: TrainUntil, run: RunDirectory
+    options: tuple[str, ...], train: Training, run: RunDirectory
 ) -> None:
     last_lost = 9 if len(options) == 2 else 3
-    train_until(make_config(*options), run.path, step=last_lost, crash=True)
+    train.crash(*options, step=last_lost)
     assert f'"step": {last_lost},' in run.metrics_file.read_text()
     assert not run.checkpoints_dir.exists()
     # Also with another interval, and killed again while it loads.
-    again = make_config("checkpoint.every_steps=1", *options[1:])
+    again = ("checkpoint.every_steps=1", *options[1:])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("mt.training.run.prepare", raising(ZeroDivisionError))
         with pytest.raises(ZeroDivisionError):
-            run_training(again, run)
-    assert run_training(again, run).counters.step == 12
+            train(*again)
+    assert train(*again).counters.step == 12

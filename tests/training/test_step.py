@@ -51,8 +51,14 @@ def test_three_steps_equal_those_written_out(
     ours, theirs = make_objective(bias=False), make_objective(bias=False)
     their_optimizer = adam(theirs)
     rates = {1: 0.01, 2: 0.003, 3: 0.02}
-    options = {"label_smoothing": 0.1, "clip_norm": clip_norm, "learning_rate": rates.__getitem__}
-    state = new_state(ours, adam(ours), scale=scale, **options)
+    state = new_state(
+        ours,
+        adam(ours),
+        scale=scale,
+        learning_rate=rates.__getitem__,
+        label_smoothing=0.1,
+        clip_norm=clip_norm,
+    )
     for batch, rate in zip(make_batches([3, 4, 4]), rates.values(), strict=True):
         result = take_step(state, [batch])
         loss, gradient = gradient_by_hand(theirs, [batch])

@@ -21,9 +21,8 @@ from mt.inference.torch_engine import TorchEngine
 from mt.run_directory import RunDirectory
 from mt.training.loss import Objective
 from mt.training.progress import Progress
-from mt.training.run import run_training
-from tests.fixture_types import AssertSame, MakeConfig, TrainUntil
-from tests.training.steps import kill_at_call, raising
+from tests.fixture_types import AssertSame
+from tests.training.steps import Training, kill_at_call, raising
 
 
 @pytest.fixture
@@ -54,52 +53,51 @@ def test_a_validation_is_given_up_between_any_batches_and_a_save_is_completed(
     call: int,
     num_calls: int,
     step: int,
-    make_config: MakeConfig,
+    train: Training,
     run: RunDirectory,
     assert_as_unbroken: AssertSame,
 ) -> None:
-    config = make_config("validation.batch_sentences=4")
+    options = ("validation.batch_sentences=4",)
     with pytest.MonkeyPatch.context() as patch:
         calls = kill_at_call(patch, *function, call)
-        outcome = run_training(config, run)
+        outcome = train(*options)
     assert (outcome.finished, outcome.exit_code, outcome.counters.step) == (None, 143, step)
     assert len(calls) == num_calls
     assert outcome.counters.owes_validation == (step % 4 == 0)
     recovered, damaged = CheckpointStore(run.checkpoints_dir).recover()
     assert recovered is not None
     assert (recovered.checkpoint.step, damaged) == (step, {})
-    assert run_training(config, run).counters.step == 12
+    assert train(*options).counters.step == 12
     assert_as_unbroken()
 
 
 def test_the_last_validation_too_is_owed_and_made_good(
-    make_config: MakeConfig, train_until: TrainUntil, run: RunDirectory, assert_as_unbroken: AssertSame
+    train: Training, assert_as_unbroken: AssertSame
 ) -> None:
-    outcome = train_until(make_config(), run.path, step=12)
+    outcome = train(step=12)
     for _ in range(2):
-        assert outcome is not None
         assert (outcome.finished, outcome.counters.step, outcome.exit_code) == (None, 12, 143)
         assert outcome.counters.owes_validation
         with pytest.MonkeyPatch.context() as patch:
             kill_at_call(patch, TorchEngine, "_search", 1)
-            outcome = run_training(make_config(), run)
-    outcome = run_training(make_config(), run)
+            outcome = train()
+    outcome = train()
     assert outcome.finished == "training.max_steps (12) reached"
     assert not outcome.was_finished
-    assert run_training(make_config(), run).was_finished
+    assert train().was_finished
     assert_as_unbroken()
 
 
 def test_a_crash_after_an_owed_validation_was_logged_logs_it_once(
-    make_config: MakeConfig, train_until: TrainUntil, run: RunDirectory, assert_as_unbroken: AssertSame
+    train: Training, run: RunDirectory, assert_as_unbroken: AssertSame
 ) -> None:
-    train_until(make_config(), run.path, step=8)
+    train(step=8)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CheckpointStore, "save", raising(ZeroDivisionError))
         with pytest.raises(ZeroDivisionError):
-            run_training(make_config(), run)
+            train()
     assert '"step": 8, "epoch": 1, "num_target' in run.metrics_file.read_text().splitlines()[-1]
-    run_training(make_config(), run)
+    train()
     # TensorBoard has been told twice.
     assert_as_unbroken(curves=False)
 
@@ -113,7 +111,7 @@ def test_a_crash_after_an_owed_validation_was_logged_logs_it_once(
     ],
 )
 def test_loading_data_ends_at_once(
-    name: str, number: signal.Signals, make_config: MakeConfig, run: RunDirectory, unbroken: RunDirectory
+    name: str, number: signal.Signals, train: Training, run: RunDirectory, unbroken: RunDirectory
 ) -> None:
     after: list[int] = []
 
@@ -123,47 +121,43 @@ def test_loading_data_ends_at_once(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mt.data.prepare, name, interrupted)
-        outcome = run_training(make_config(), run)
+        outcome = train()
     assert after == []
     assert (outcome.finished, outcome.exit_code, outcome.counters.step) == (None, 128 + number, 0)
     assert not run.checkpoints_dir.exists()
-    run_training(make_config("training.max_steps=5"), run)
+    train("training.max_steps=5")
     if name != "train_tokenizer":  # Which a resumed run does not do.
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(mt.data.prepare, name, interrupted)
-            outcome = run_training(make_config(), run)
+            outcome = train()
         assert (outcome.exit_code, outcome.counters.step) == (128 + number, 5)
-    run_training(make_config("checkpoint.every_steps=1"), run)
+    train("checkpoint.every_steps=1")
     weights = [load_file(r.checkpoints_dir / "step_0000012" / "model.safetensors") for r in (run, unbroken)]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[1])
 
 
 @pytest.mark.parametrize("call", [5, 8])
 def test_a_second_ctrl_c_ends_a_save_at_once_and_harms_nothing(
-    call: int, make_config: MakeConfig, run: RunDirectory, assert_as_unbroken: AssertSame
+    call: int, train: Training, run: RunDirectory, assert_as_unbroken: AssertSame
 ) -> None:
-    config = make_config("checkpoint.every_steps=2")
     with pytest.MonkeyPatch.context() as patch:
         calls = kill_at_call(patch, Path, "write_bytes", call, signal.SIGINT, times=2)
         with pytest.raises(KeyboardInterrupt):
-            run_training(config, run)
+            train("checkpoint.every_steps=2")
     assert len(calls) == call
     assert [path.name for path in run.checkpoints_dir.glob("*step*")] == ["step_0000002"]
-    assert run_training(make_config(), run).counters.step == 12
+    assert train().counters.step == 12
     assert_as_unbroken()
 
 
 def test_when_the_time_is_up_the_run_is_saved_and_there_is_more_to_do(
-    make_config: MakeConfig,
-    run: RunDirectory,
-    assert_as_unbroken: AssertSame,
-    caplog: pytest.LogCaptureFixture,
+    train: Training, run: RunDirectory, assert_as_unbroken: AssertSame, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "mt")
     with pytest.MonkeyPatch.context() as patch:
         # The alarm that rings when the time is up; how fast this machine is makes no difference so.
         kill_at_call(patch, Progress, "step", 7, signal.SIGALRM)
-        outcome = run_training(make_config(), run, max_seconds=1234.5)
+        outcome = train(max_seconds=1234.5)
     assert (outcome.finished, outcome.exit_code, outcome.counters.step) == (None, 75, 7)
     assert "Stopped at step 7, saved: the time is up." in run.log_file.read_text()
     # It is a limit of the session, not of the run.
@@ -172,27 +166,27 @@ def test_when_the_time_is_up_the_run_is_saved_and_there_is_more_to_do(
     assert run.stopped_file.read_text() == "the time is up\n"
     # A start that is refused leaves it there, for a job script to see.
     with pytest.raises(DataError, match="nowhere"):
-        run_training(make_config("data.path=nowhere"), run)
+        train("data.path=nowhere")
     assert run.stopped_file.exists()
     # A limit that is already reached ends the run as well, or a job script would wait for more.
     shorter = RunDirectory(Path(shutil.copytree(run.path, run.path.with_name("shorter"))))
-    outcome = run_training(make_config("training.max_steps=7"), shorter)
+    outcome = train("training.max_steps=7", into=shorter)
     assert outcome.finished == "training.max_steps (7) reached"
     assert not shorter.stopped_file.exists()
     # It has been validated by now, so that there is nothing left to do.
     shorter.stopped_file.write_text("the time is up\n")
-    assert run_training(make_config("training.max_steps=7"), shorter).was_finished
+    assert train("training.max_steps=7", into=shorter).was_finished
     assert not shorter.stopped_file.exists()
-    run_training(make_config(), run)
+    train()
     assert not run.stopped_file.exists()
     assert_as_unbroken()
 
 
 def test_time_that_is_up_before_a_restart_leaves_the_old_run_where_it_is(
-    make_config: MakeConfig, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+    train: Training, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_training(make_config("training.max_steps=1"), run)
+    train("training.max_steps=1")
     monkeypatch.setattr(mt.training.run, "load_corpus", lambda *_: time.sleep(30))
-    assert run_training(make_config(), run, restart=True, max_seconds=0.05).exit_code == 75
+    assert train(restart=True, max_seconds=0.05).exit_code == 75
     assert [path.name for path in run.path.parent.iterdir()] == [run.path.name]
     assert (run.checkpoints_dir / "step_0000001").is_dir()

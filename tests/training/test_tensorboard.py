@@ -3,7 +3,6 @@
 import html
 import re
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from tensorboard.backend.event_processing.event_accumulator import (  # type: ig
 from tensorboard.plugins.hparams import metadata  # type: ignore[import-untyped]
 
 from mt.display import markdown_table, markdown_text
-from tests.fixture_types import MakeConfig
+from tests.training.steps import Training
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # Of a library that TensorBoard carries.
@@ -21,10 +20,10 @@ with warnings.catch_warnings():
 
 
 def test_scores_losses_and_often_varied_options_are_shown_first_and_once(
-    make_config: MakeConfig, train_until: Callable[..., object], tmp_path: Path
+    train: Training, tmp_path: Path
 ) -> None:
-    train_until(make_config(), tmp_path / "run", step=5, crash=True)
-    train_until(make_config(), tmp_path / "run")
+    train.crash(step=5, into=tmp_path / "run")
+    train(into=tmp_path / "run")
     events = EventAccumulator(str(tmp_path / "run/tensorboard")).Reload()
     content = events.SummaryMetadata(metadata.SESSION_START_INFO_TAG).plugin_data.content
     options = metadata.parse_session_start_info_plugin_data(content).hparams

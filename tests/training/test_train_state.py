@@ -234,7 +234,7 @@ def test_tensors_and_values_that_are_missing_or_too_many_are_refused(
 def test_counters_that_training_never_comes_to_are_refused(
     part: str, changes: dict[str, Any], message: str, make_state: Callable[..., TrainState]
 ) -> None:
-    values = make_state("training.ema_decay=0.9", steps=2, fp16=True).save().values
+    values = dict(make_state("training.ema_decay=0.9", steps=2, fp16=True).save().values)
     assert read_values(values, 2).optimizer.num_updates == 2
     with pytest.raises(DamagedError, match=message):
         read_values(values | {part: values[part] | changes}, 2)

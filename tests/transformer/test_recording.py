@@ -91,7 +91,7 @@ def test_a_mask_that_is_only_a_name_is_recorded_as_the_causal_one(make_model: Ma
     memory = model.encode(SRC_IDS[2:], SRC_MASK[2:])
     for mask in (TGT_MASK[2:], "causal"):
         with recording_attention(model) as recorded:
-            model.decode(TGT_IDS[2:], memory, SRC_MASK[2:], mask)  # type: ignore[arg-type]
+            model.decode(TGT_IDS[2:], memory, SRC_MASK[2:], mask)
         kept.append([weights for [weights] in recorded.decoder_self])
     torch.testing.assert_close(kept[0], kept[1])
 
