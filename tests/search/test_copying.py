@@ -87,14 +87,6 @@ def search(request: pytest.FixtureRequest) -> Search:
     return searches[request.param]
 
 
-def test_unk_is_written_as_a_copy_where_the_head_attends_to_an_unknown_word(search: Search) -> None:
-    model = ScriptedModel([[1, 2, 1]])
-    (found,) = search(model, copying_request([4, 5, UNK_ID, EOS_ID]))
-    assert found.ids == [KNOWN, UNK_ID, KNOWN]
-    assert found.copied == [2]
-    assert found.finished
-
-
 def test_where_unk_may_be_written_anywhere_nothing_is_copied(search: Search) -> None:
     request = copying_request([4, 5, UNK_ID, EOS_ID], keep_unk=True)
     (found,) = search(ScriptedModel([[1, 2, 1]]), request)
@@ -121,13 +113,15 @@ def test_no_word_is_copied_twice(search: Search) -> None:
     assert found.copied == [2, 3]
 
 
-def test_an_unknown_word_is_copied_however_unlikely_unk_is(search: Search) -> None:
-    model = ScriptedModel([[1, 2, 1]], unk=-9.0)
-    (found,) = search(model, copying_request([4, 5, UNK_ID, EOS_ID]))
-    assert found.ids == [KNOWN, UNK_ID, KNOWN]
+@pytest.mark.parametrize("unk", [9.0, -9.0])
+def test_unk_is_written_as_a_copy_where_the_head_attends_to_an_unknown_word_however_unlikely(
+    unk: float, search: Search
+) -> None:
+    (found,) = search(ScriptedModel([[1, 2, 1]], unk), copying_request([4, 5, UNK_ID, EOS_ID]))
+    assert (found.ids, found.copied, found.finished) == ([KNOWN, UNK_ID, KNOWN], [2], True)
     # Its score is that of the model, among UNK and all tokens that may be written.
     never = -torch.inf
-    log_probs = torch.tensor([never, -9.0, never, 0, 0, 0, 0, 6.0, 4.0, 0, 0, 0]).log_softmax(-1)
+    log_probs = torch.tensor([never, unk, never, 0, 0, 0, 0, 6.0, 4.0, 0, 0, 0]).log_softmax(-1)
     end = torch.tensor([never, 0, never, 9.0, 0, 0, 0, 0, 0, 0, 0, 0]).log_softmax(-1)[EOS_ID]
     expected = float(2 * log_probs[KNOWN] + log_probs[UNK_ID] + end)
     assert found.score == pytest.approx(expected, rel=1e-5)

@@ -53,10 +53,7 @@ def test_frequencies_are_those_of_the_softmax(
 
 def test_steps_are_drawn_independently(table_model: Callable[..., Any], table_request: MakeRequest) -> None:
     found = sample(
-        table_model(TABLE),
-        table_request([0] * NUM_DRAWS, [2] * NUM_DRAWS),
-        Sampling(),
-        range(NUM_DRAWS),
+        table_model(TABLE), table_request([0] * NUM_DRAWS, [2] * NUM_DRAWS), Sampling(), range(NUM_DRAWS)
     )
     single = probabilities(1.0, [EOS_ID, A, B, C, D])
     expected: dict[tuple[int, ...], float] = {(EOS_ID,): single[EOS_ID]}

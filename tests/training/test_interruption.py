@@ -18,18 +18,11 @@ from tests.fixture_types import MakeConfig
 STOP_SIGNALS = signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1
 
 
-@pytest.mark.parametrize(
-    ("number", "code"),
-    [
-        (signal.SIGINT, 130),
-        (signal.SIGTERM, 143),
-        (signal.SIGHUP, 129),
-        (signal.SIGUSR1, 128 + signal.SIGUSR1),
-    ],
-)
+@pytest.mark.parametrize("number", STOP_SIGNALS)
 def test_a_signal_is_remembered_and_the_handlers_come_back(
-    number: signal.Signals, code: int, capfd: pytest.CaptureFixture[str]
+    number: signal.Signals, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    code = 128 + number
     before = [signal.getsignal(each) for each in STOP_SIGNALS]
     with Interruption() as interruption:
         assert interruption.signal is None
@@ -78,9 +71,7 @@ def test_ctrl_c_after_another_signal_stops_at_once() -> None:
 
 
 @pytest.mark.parametrize("number", STOP_SIGNALS)
-def test_a_signal_that_was_ignored_stays_ignored(
-    number: signal.Signals,
-) -> None:
+def test_a_signal_that_was_ignored_stays_ignored(number: signal.Signals) -> None:
     before = signal.signal(number, signal.SIG_IGN)
     try:
         with Interruption() as interruption:

@@ -104,11 +104,6 @@ def test_r_drop_is_the_formula_of_the_paper(module: Any, smoothing: float, alpha
     assert_same(loss, r_drop(*inputs, smoothing=smoothing, alpha=alpha), inputs)
 
 
-def test_gradients_by_finite_differences() -> None:
-    assert torch.autograd.gradcheck(of_kernel, make_inputs())
-    assert torch.autograd.gradcheck(r_drop_of_kernel, make_inputs(2, N, D))
-
-
 def test_many_tokens_are_taken_in_several_chunks() -> None:
     """More logits than are computed at a time, the last chunk not full, and odd numbers of rows fit."""
     labels = torch.randint(0, 1990, (1501,), generator=torch.Generator().manual_seed(3))
@@ -119,24 +114,11 @@ def test_many_tokens_are_taken_in_several_chunks() -> None:
     assert_same(r_drop_of_kernel(*inputs, labels), r_drop(*inputs, labels), inputs)
 
 
-def test_gradient_reaches_a_weight_that_is_used_twice() -> None:
-    """As that of a tied output projection is, which is the embedding too."""
-    _, weight, bias = make_inputs()
-    loss, expected = (loss(weight[LABELS] * 2, weight, bias) for loss in (of_kernel, cross_entropy))
-    assert_same(loss, expected, [weight])
-
-
-def test_padding_counts_for_nothing() -> None:
-    hidden, weight, bias = make_inputs()
-    real = LABELS != PAD_ID
-    torch.testing.assert_close(
-        of_kernel(hidden, weight, bias), of_kernel(hidden[real], weight, bias, LABELS[real])
-    )
-    (gradient,) = torch.autograd.grad(of_kernel(hidden, weight, bias), hidden)
-    assert gradient[~real].eq(0).all()
+def test_a_batch_of_nothing_but_padding_counts_for_nothing() -> None:
+    hidden, weight, bias = inputs = make_inputs()
     nothing = of_kernel(hidden, weight, bias, torch.full_like(LABELS, PAD_ID))
     assert nothing.item() == 0
-    assert all(each.eq(0).all() for each in torch.autograd.grad(nothing, (hidden, weight)))
+    assert all(each.eq(0).all() for each in torch.autograd.grad(nothing, inputs))
 
 
 def test_large_logits_give_no_overflow() -> None:

@@ -92,8 +92,13 @@ def cramped(make_objective: MakeObjective) -> Callable[..., Cramped]:
 @pytest.mark.parametrize("error", ERRORS, ids=["cuda", "cpu"])
 @pytest.mark.parametrize("where", ["forward", "backward"])
 @pytest.mark.parametrize("room", [1, 5])
-def test_the_gradient_is_that_of_the_whole(
-    room: int, where: str, error: RuntimeError, cramped: Callable[..., Cramped], make_batches: MakeBatches
+def test_the_gradient_is_that_of_the_whole_and_the_size_that_was_too_large_is_reported(
+    room: int,
+    where: str,
+    error: RuntimeError,
+    cramped: Callable[..., Cramped],
+    make_batches: MakeBatches,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     whole, split = cramped(100), cramped(room, where, error)
     results = [step(objective, make_batches([4, 7])) for objective in (whole, split)]
@@ -106,16 +111,10 @@ def test_the_gradient_is_that_of_the_whole(
     assert max(split.tried) == (7 if room == 5 else 4)
     assert sum(last_attempt(split)) == 11
     assert max(last_attempt(split)) <= room
-
-
-def test_the_size_that_was_too_large_is_reported(
-    cramped: Callable[..., Cramped], make_batches: MakeBatches, caplog: pytest.LogCaptureFixture
-) -> None:
-    (batch,) = make_batches([11])
-    step(cramped(6), [batch])
-    (message,) = caplog.messages
+    batch = make_batches([4, 7])[1 if room == 5 else 0]
     lengths = f"{batch.src_ids.size(1)} source and {batch.labels.size(1)} target tokens"
-    assert f"a batch of 11 pairs of {lengths} was split in two" in message
+    message = caplog.messages[0]
+    assert f"a batch of {len(batch.labels)} pairs of {lengths} was split in two" in message
     assert "lower training.batch_tokens" in message
 
 

@@ -18,6 +18,8 @@ from tqdm import tqdm
 
 from mt.data.batches.stream import StepBatches
 from mt.device import DeferredRead
+from mt.display import visible
+from mt.errors import RunError
 from mt.evaluation.record import Score
 from mt.run_directory import RunDirectory
 from mt.training.counters import Counters
@@ -63,8 +65,10 @@ def take_steps(folder: Path, counters: Counters, until: int) -> None:
                 progress.validation(counters, RESULT, SAMPLES)
 
 
-def test_the_event_file_holds_every_tag(tmp_path: Path, read_curves: Callable[[Path], Any]) -> None:
-    take_steps(tmp_path, Counters(), 8)
+def test_the_event_file_holds_every_tag_and_metrics_the_same_figures(
+    tmp_path: Path, read_curves: Callable[[Path], Any]
+) -> None:
+    take_steps(tmp_path, Counters(seconds=90.0), 8)
     curves = read_curves(tmp_path / "tensorboard")
     assert set(curves) == {
         "learning/train_loss",
@@ -80,6 +84,16 @@ def test_the_event_file_holds_every_tag(tmp_path: Path, read_curves: Callable[[P
     step, text = curves["validation/samples/text_summary"][0]
     assert step == 4
     assert all(sentence.encode() in text for sentence in SAMPLES[0])
+    from_lines: dict[str, list[tuple[int, object]]] = {}
+    for line in map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines()):
+        assert line["num_target_tokens"] == 10 * line["step"]
+        assert (line["minutes"], line["epoch"]) == (1.5, 0)
+        for name in line.keys() - {"step", "epoch", "num_target_tokens", "minutes", "kind"}:
+            value = None if name == "tokens_per_second" else pytest.approx(line[name])
+            from_lines.setdefault(f"{line['kind']}/{name}", []).append((line["step"], value))
+    del curves["validation/samples/text_summary"]
+    renamed = {tag.removeprefix("learning/").replace("n_", "n/", 1): tag for tag in curves}
+    assert {name: curves[tag] for name, tag in renamed.items()} == from_lines
 
 
 def test_the_speed_has_its_share_of_the_peak_where_that_is_known(
@@ -99,21 +113,6 @@ def test_the_speed_has_its_share_of_the_peak_where_that_is_known(
     [(rate, share), (_, unknown)] = shares
     assert int(share) == pytest.approx(100 * int(rate) / 40, abs=2)
     assert unknown == ""
-
-
-def test_metrics_hold_the_same_figures(tmp_path: Path, read_curves: Callable[[Path], Any]) -> None:
-    take_steps(tmp_path, Counters(seconds=90.0), 8)
-    curves = read_curves(tmp_path / "tensorboard")
-    from_lines: dict[str, list[tuple[int, object]]] = {}
-    for line in map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines()):
-        assert line["num_target_tokens"] == 10 * line["step"]
-        assert (line["minutes"], line["epoch"]) == (1.5, 0)
-        for name in line.keys() - {"step", "epoch", "num_target_tokens", "minutes", "kind"}:
-            value = None if name == "tokens_per_second" else pytest.approx(line[name])
-            from_lines.setdefault(f"{line['kind']}/{name}", []).append((line["step"], value))
-    del curves["validation/samples/text_summary"]
-    renamed = {tag.removeprefix("learning/").replace("n_", "n/", 1): tag for tag in curves}
-    assert {name: curves[tag] for name, tag in renamed.items()} == from_lines
 
 
 def test_the_speed_and_the_time_left_are_those_of_training_alone(
@@ -181,6 +180,38 @@ def test_a_full_disk_costs_lines_of_the_log_and_nothing_else(
     with pytest.raises(ZeroDivisionError):
         log_and_fail()
     assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "is_bug"),
+    [
+        (RunError("it was \x1b[31m"), r"it was \x1b[31m", False),
+        (OSError("full"), "OSError: full", False),
+        (RuntimeError("gloo has lost it"), "another process was lost", False),
+        (ZeroDivisionError("a bug"), "ZeroDivisionError: a bug", True),
+    ],
+)
+def test_warnings_and_the_error_that_ends_a_session_are_in_its_log_and_in_its_record(
+    error: Exception, reason: str, is_bug: bool, tmp_path: Path
+) -> None:
+    run = RunDirectory(tmp_path)
+
+    def warn_and_fail() -> None:
+        with log_file(run):
+            logging.getLogger("mt.anywhere").warning("take care")
+            raise error
+
+    with pytest.raises(type(error)):
+        warn_and_fail()
+    log = run.log_file.read_text(encoding="utf-8")
+    assert " WARNING take care\n" in log
+    assert f" ERROR Failed: {reason}\n" in log
+    assert ("Traceback" in log) == is_bug
+    assert getattr(error, "__notes__", []) == ([f"the traceback in {run.log_file}"] if is_bug else [])
+    events = [json.loads(line) for line in run.sessions_file.read_text().splitlines()]
+    assert [event["event"] for event in events] == ["start", "warning", "end"]
+    assert events[1]["text"] == "take care"
+    assert visible(events[2]["reason"]) == f"Failed: {reason}"
 
 
 def test_log_lines_where_stderr_is_not_a_terminal(

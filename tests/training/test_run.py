@@ -9,6 +9,7 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ import torch
 
 import mt
 import mt.training.run
+from mt.checkpoint.store import CheckpointStore
 from mt.config.load import load_config
 from mt.data.text_form import TextForm
 from mt.data.tokenizers.tokenizer import Tokenizer
@@ -30,6 +32,7 @@ from mt.training.progress import Progress
 from mt.training.resume import with_training
 from mt.training.run import run_training
 from mt.training.schedule import learning_rate
+from mt.training.train_state import TrainState
 from tests.fixture_types import MakeConfig
 from tests.training.steps import Training, raising, scripted
 
@@ -273,6 +276,31 @@ def test_best_is_the_best_by_the_metric(
     assert checkpoints(run) == [f"step_{best:07}", "step_0000010"]
     record = json.loads((run.checkpoints_dir / f"step_{best:07}" / "checkpoint.json").read_text())
     assert record["metrics"][metric] == {6: 4, 8: 1}[best]
+
+
+def test_a_run_counts_the_time_of_steps_and_validations_but_not_of_saving(
+    train: Training, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, excluded = 0.0, list[float]()
+
+    def let_take(seconds: float, owner: Any, name: str) -> None:
+        function = getattr(owner, name)
+
+        def slow(*arguments: Any, **options: Any) -> Any:
+            nonlocal now
+            now += seconds
+            return function(*arguments, **options)
+
+        monkeypatch.setattr(owner, name, slow)
+
+    let_take(1.0, TrainState, "launch")
+    let_take(7.0, mt.training.session, "validate")
+    let_take(100.0, CheckpointStore, "save")
+    monkeypatch.setattr(mt.training.session, "time", SimpleNamespace(perf_counter=lambda: now))
+    monkeypatch.setattr(Progress, "exclude", lambda self, seconds: excluded.append(seconds))
+    assert train("training.max_steps=4").counters.seconds == 4 + 7
+    # The speed is that of the steps: after step 3 it is saved, after step 4 validated and saved.
+    assert excluded == [100.0, 7.0, 100.0]
 
 
 def test_what_the_device_cannot_do_is_refused_before_anything_is_written(

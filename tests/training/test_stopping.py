@@ -104,11 +104,7 @@ def test_a_crash_after_an_owed_validation_was_logged_logs_it_once(
 
 @pytest.mark.parametrize(
     ("name", "number"),
-    [
-        ("load_corpus", signal.SIGINT),
-        ("train_tokenizer", signal.SIGTERM),
-        ("encode_pairs", signal.SIGUSR1),
-    ],
+    [("load_corpus", signal.SIGINT), ("train_tokenizer", signal.SIGTERM), ("encode_pairs", signal.SIGUSR1)],
 )
 def test_loading_data_ends_at_once(
     name: str, number: signal.Signals, train: Training, run: RunDirectory, unbroken: RunDirectory

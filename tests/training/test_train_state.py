@@ -202,11 +202,7 @@ def test_tensors_and_values_that_are_missing_or_too_many_are_refused(
     cases: list[tuple[TrainState, SavedTraining, str]] = [
         (plain, without(saved_plain, norm), norm),
         (plain, without(saved_plain, "optimizer"), "optimizer.exp_avg/"),
-        (
-            plain,
-            SavedTraining(saved_plain.values, {**saved_plain.tensors, "more": torch.ones(1)}),
-            "more",
-        ),
+        (plain, SavedTraining(saved_plain.values, {**saved_plain.tensors, "more": torch.ones(1)}), "more"),
         (plain, average.save(), "average"),
         (average, saved_plain, "average"),
         (plain, scaled.save(), "scaler"),

@@ -15,6 +15,7 @@ from mt.device import Precision
 from mt.training.loss import Objective
 from mt.training.validation import ValidationResult, validate
 from tests.fixture_types import MakeBatches, MakeObjective
+from tests.training.steps import parameters
 
 SOURCES = ["ein Hund .", "eine Katze schläft hier ."]
 REFERENCES = ["a dog .", "a cat is sleeping here ."]
@@ -105,40 +106,25 @@ def test_other_sets_are_translated_and_scored_by_themselves(
     }
 
 
-def test_the_model_is_evaluated_in_evaluation_mode(
+def test_the_model_is_in_evaluation_mode_and_afterwards_as_before(
     make_objective: MakeObjective, make_batches: MakeBatches
 ) -> None:
-    objective = make_objective().train()
+    objective = make_objective(dropout=0.5).train()
+    before, state = parameters(objective), torch.get_rng_state()
 
     def translate(sources: Sequence[str]) -> list[str]:
         assert list(sources) == SOURCES
         assert not any(module.training for module in objective.modules())
         return HYPOTHESES
 
-    run(objective, make_batches([11]), translate)
-
-
-def test_validation_draws_nothing_and_leaves_no_gradient(
-    make_objective: MakeObjective, make_batches: MakeBatches
-) -> None:
-    objective = make_objective(dropout=0.5)
-    before = [p.detach().clone() for p in objective.parameters()]
-    state = torch.get_rng_state()
-    run(objective, make_batches([5, 6]))
+    run(objective, make_batches([5, 6]), translate)
+    # Nothing was drawn, and there is no gradient.
     assert torch.get_rng_state().equal(state)
     assert all(map(torch.equal, before, objective.parameters()))
-    assert all(p.grad is None for p in objective.parameters())
-
-
-def test_training_continues_after_a_validation(
-    make_objective: MakeObjective, make_batches: MakeBatches
-) -> None:
-    """Tensors made in inference mode would break the next backward pass."""
-    objective = make_objective()
-    (batch,) = make_batches([11])
-    run(objective, [batch])
-    objective(batch, 0.1).backward()
-    assert all(p.grad is not None for p in objective.parameters())
+    assert all(parameter.grad is None for parameter in objective.parameters())
+    # Tensors made in inference mode would break the next backward pass.
+    objective(make_batches([11])[0], 0.1).backward()
+    assert all(parameter.grad is not None for parameter in objective.parameters())
 
 
 def test_perplexity_of_a_huge_loss_is_still_a_number() -> None:

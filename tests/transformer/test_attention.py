@@ -9,12 +9,7 @@ from torch.nn import functional as F
 
 from mt.masks import causal_mask, padding_mask, target_mask
 from mt.transformer import kernels
-from mt.transformer.attention import (
-    MultiHeadAttention,
-    attention,
-    attention_weights,
-    mask_scores,
-)
+from mt.transformer.attention import MultiHeadAttention, attention, attention_weights, mask_scores
 from mt.transformer.kernels.attention import as_bias
 from mt.transformer.recording import recording_attention
 from tests.fixture_types import MakeModel

@@ -34,10 +34,46 @@ def model(
 
 
 Selections = list[tuple[list[int], list[int] | None]]
+SELECTIONS: dict[str, Selections] = {
+    "sentences leave": [
+        ([0, 1, 2], None),
+        ([0, 2], [0, 2]),
+        ([1, 0], [1, 0]),
+        ([0, 1], None),
+        ([0], [0]),
+    ],
+    # In another order, and then fewer, before the cache grows.
+    "the cache grows": [
+        *[([0, 1, 2], None)] * 14,
+        ([2, 0, 1], [2, 0, 1]),
+        ([0, 1, 2], None),
+        ([1, 2], [1, 2]),
+        *[([0, 1], None)] * 20,
+    ],
+    "beams are reordered": [
+        ([0, 0, 0, 1, 1, 1, 2, 2, 2], None),
+        ([0, 0, 0, 3, 4, 5, 8, 7, 6], None),
+        ([2, 1, 2, 4, 4, 3, 6, 7, 7], None),
+        ([1, 0, 0, 7, 8, 6], [0, 2]),
+        ([2, 1, 0, 3, 3, 3], None),
+        ([0, 1, 2, 3, 4, 5], None),
+        ([5, 4, 4], [1]),
+        ([0, 0, 1], None),
+    ],
+    # Also when a sentence leaves at the same time, after several steps, and before the cache grows.
+    "rows are added": [
+        *[([0, 1, 2], None)] * 14,
+        ([2, 2, 0, 0], [2, 0]),
+        ([0, 0, 1, 3, 2, 2], None),
+        ([2, 0, 1, 3, 5, 5], None),
+        *[([0, 1, 2, 3, 4, 5], None)] * 3,
+    ],
+}
+"""The rows and sentences that are kept after each step."""
 
 
-def assert_cached_equals_uncached(model: Transformer, selections: Selections) -> None:
-    """Compare each step, after which these rows and sentences are kept, with decoding from the start."""
+@pytest.mark.parametrize("selections", SELECTIONS.values(), ids=SELECTIONS)
+def test_cached_steps_equal_uncached_ones(selections: Selections, model: Transformer) -> None:
     cached, uncached = (decode(each, selections) for each in (model, UncachedTransformer(model)))
     for ours, theirs in zip(cached, uncached, strict=True):
         torch.testing.assert_close(ours, theirs)
@@ -56,46 +92,6 @@ def decode(model: EncoderDecoder[Any], selections: Selections) -> list[tuple[Ten
         cache.select(torch.tensor(kept), None if sentences is None else torch.tensor(sentences))
         number = len(kept)
     return found
-
-
-def test_cached_steps_equal_uncached_ones_as_sentences_leave(model: Transformer) -> None:
-    selections: Selections = [
-        ([0, 1, 2], None),
-        ([0, 2], [0, 2]),
-        ([1, 0], [1, 0]),
-        ([0, 1], None),
-        ([0], [0]),
-    ]
-    assert_cached_equals_uncached(model, selections)
-
-
-def test_cached_steps_equal_uncached_ones_as_the_cache_grows(model: Transformer) -> None:
-    selections: Selections = [([0, 1, 2], None)] * 14
-    # In another order, and then fewer, before the cache grows.
-    selections += [([2, 0, 1], [2, 0, 1]), ([0, 1, 2], None)] + [([1, 2], [1, 2])] + [([0, 1], None)] * 20
-    assert_cached_equals_uncached(model, selections)
-
-
-def test_cached_steps_equal_uncached_ones_as_beams_are_reordered(model: Transformer) -> None:
-    selections: Selections = [
-        ([0, 0, 0, 1, 1, 1, 2, 2, 2], None),
-        ([0, 0, 0, 3, 4, 5, 8, 7, 6], None),
-        ([2, 1, 2, 4, 4, 3, 6, 7, 7], None),
-        ([1, 0, 0, 7, 8, 6], [0, 2]),
-        ([2, 1, 0, 3, 3, 3], None),
-        ([0, 1, 2, 3, 4, 5], None),
-        ([5, 4, 4], [1]),
-        ([0, 0, 1], None),
-    ]
-    assert_cached_equals_uncached(model, selections)
-
-
-def test_cached_steps_equal_uncached_ones_as_rows_are_added(model: Transformer) -> None:
-    # Also when a sentence leaves at the same time, after several steps, and before the cache grows.
-    selections: Selections = [([0, 1, 2], None)] * 14
-    selections += [([2, 2, 0, 0], [2, 0]), ([0, 0, 1, 3, 2, 2], None), ([2, 0, 1, 3, 5, 5], None)]
-    selections += [([0, 1, 2, 3, 4, 5], None)] * 3
-    assert_cached_equals_uncached(model, selections)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, 0.03), (torch.float16, 0.004)])
