@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,6 +38,25 @@ class Job(NamedTuple):
         return self
 
 
+def command_of(
+    config_file: Path,
+    run: Path,
+    overrides: Sequence[str],
+    *,
+    size: int,
+    program: Sequence[str],
+    how: Sequence[str] = (),
+) -> list[str]:
+    """Training by so many processes, which torchrun starts if there are several, or if it is said how."""
+    sets = [word for override in overrides for word in ("--set", override)]
+    options = ["train", "--config", str(config_file), "--run", str(run), *sets]
+    module = ["-m"] if program == ["mt"] else []
+    if size == 1 and not how:
+        return [sys.executable, *module, *program, *options]
+    how = how or ("--standalone", f"--nproc-per-node={size}")
+    return [*TORCHRUN, *how, *module, "--", *program, *options]
+
+
 @pytest.fixture
 def start(tiny_config_file: Path, tmp_path: Path) -> Start:
     """Starts ``mt train`` in ``tmp_path/<name>`` by so many processes, in float64 with records if asked."""
@@ -45,14 +64,10 @@ def start(tiny_config_file: Path, tmp_path: Path) -> Start:
     def run(
         name: str, *overrides: str, size: int = 1, float64: bool = True, torchrun: tuple[str, ...] = ()
     ) -> Job:
-        sets = [word for override in overrides for word in ("--set", override)]
-        options = ["train", "--config", str(tiny_config_file), "--run", str(tmp_path / name), *sets]
         program = [str(DRIVER), str(tmp_path / f"{name}-{size}")] if float64 else ["mt"]
-        if size == 1 and not torchrun:
-            command = [sys.executable, *([] if float64 else ["-m"]), *program, *options]
-        else:
-            how = torchrun or ("--standalone", f"--nproc-per-node={size}")
-            command = [*TORCHRUN, *how, *([] if float64 else ["-m"]), "--", *program, *options]
+        command = command_of(
+            tiny_config_file, tmp_path / name, overrides, size=size, program=program, how=torchrun
+        )
         output = tmp_path / f"{name}-{size}.output"
         with output.open("a") as file:
             process = subprocess.Popen(

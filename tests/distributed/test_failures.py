@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.distributed.conftest import TORCHRUN, environment, position, tensors
+from tests.distributed.conftest import command_of, environment, position, tensors
 
 DRIVER = Path(__file__).with_name("failing_training.py")
 OVERRIDES = ("training.max_steps=8", "training.label_smoothing=0.1")
@@ -21,21 +21,9 @@ Fail = Callable[..., subprocess.CompletedProcess[str]]
 def train(tiny_config_file: Path, tmp_path: Path) -> Fail:
     """Trains in ``<tmp_path>/run`` by two processes, one of which may fail at some point."""
 
-    def run(
-        rank: int = 9, point: str = "-", event: str = "-", *more: str
-    ) -> subprocess.CompletedProcess[str]:
-        sets = [word for override in OVERRIDES for word in ("--set", override)]
-        command = [
-            *TORCHRUN,
-            "--standalone",
-            "--nproc-per-node=2",
-            "--",
-            str(DRIVER),
-            str(tmp_path),
-            str(rank),
-        ]
-        command += [point, event, "train", "--config", str(tiny_config_file), "--run", str(tmp_path / "run")]
-        command += [*sets, *more]
+    def run(rank: int = 9, point: str = "-", event: str = "-") -> subprocess.CompletedProcess[str]:
+        program = [str(DRIVER), str(tmp_path), str(rank), point, event]
+        command = command_of(tiny_config_file, tmp_path / "run", OVERRIDES, size=2, program=program)
         with (tmp_path / "output").open("w") as file:
             # Not pipes, which a process that is left over would keep open.
             code = subprocess.run(
@@ -49,11 +37,8 @@ def train(tiny_config_file: Path, tmp_path: Path) -> Fail:
 @pytest.fixture(scope="module")
 def unbroken(tiny_config_file: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, torch.Tensor]:
     run = tmp_path_factory.mktemp("unbroken") / "run"
-    sets = [word for override in OVERRIDES for word in ("--set", override)]
-    command = [*TORCHRUN, "--standalone", "--nproc-per-node=2", "-m", "--", "mt", "train"]
-    subprocess.run(
-        [*command, "--config", str(tiny_config_file), "--run", str(run), *sets], check=True, env=environment()
-    )
+    command = command_of(tiny_config_file, run, OVERRIDES, size=2, program=["mt"])
+    subprocess.run(command, check=True, env=environment())
     return tensors(run)
 
 

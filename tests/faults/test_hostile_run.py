@@ -40,6 +40,13 @@ def outside(run: RunDirectory) -> dict[str, bytes | None]:
     return {str(path): path.read_bytes() if path.is_file() else None for path in paths}
 
 
+def set_option(run: RunDirectory, key: str, value: object) -> None:
+    """Change the first line of the run's config that has this key."""
+    text = run.config_file.read_text()
+    old = next(line for line in text.splitlines() if line.startswith(f"  {key}:"))
+    run.config_file.write_text(text.replace(old, f"  {key}: {value}", 1))
+
+
 @pytest.mark.parametrize(
     "target", ["../../other/checkpoints/step_0000200", "/etc", "..", "step_0000200/../../..", "\0"]
 )
@@ -77,9 +84,7 @@ def test_a_corpus_elsewhere_is_read_and_nothing_is_written_there(run: RunDirecto
     corpus.mkdir()
     for name in ("train", "validation", "test"):
         (corpus / f"{name}.jsonl").write_text('{"en": "the dog sees milk.", "de": "der Hund sieht Milch."}\n')
-    text = run.config_file.read_text()
-    old = next(line for line in text.splitlines() if line.startswith("  path:"))
-    run.config_file.write_text(text.replace(old, f'  path: "{corpus}"'))
+    set_option(run, "path", f'"{corpus}"')
     before = outside(run)
     evaluation = mt.evaluate(run, split="test", checkpoint="best", device=CPU)
     assert evaluation.num_sentences == 1
@@ -88,9 +93,7 @@ def test_a_corpus_elsewhere_is_read_and_nothing_is_written_there(run: RunDirecto
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "/dev/zero", "/proc/self/mem", "/", "~root"])
 def test_a_path_that_is_not_a_corpus_is_refused(run: RunDirectory, path: str) -> None:
-    text = run.config_file.read_text()
-    old = next(line for line in text.splitlines() if line.startswith("  path:"))
-    run.config_file.write_text(text.replace(old, f'  path: "{path}"'))
+    set_option(run, "path", f'"{path}"')
     with pytest.raises(DataError):
         mt.evaluate(run, split="test", checkpoint="best", device=CPU)
 
@@ -129,13 +132,6 @@ def test_a_tokenizer_in_which_one_word_is_another_is_refused(run: RunDirectory, 
     config = load_config(run.config_file)
     with pytest.raises(RunError, match="is not the one that step_"):
         run_training(config, run)
-
-
-def set_option(run: RunDirectory, key: str, value: object) -> None:
-    """Change one line of the run's config."""
-    text = run.config_file.read_text()
-    (old,) = [line for line in text.splitlines() if line.startswith(f"  {key}:")]
-    run.config_file.write_text(text.replace(old, f"  {key}: {value}"))
 
 
 def forget_computation(run: RunDirectory) -> None:
