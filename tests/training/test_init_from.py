@@ -38,11 +38,15 @@ def weights(run: Path, name: str = "latest") -> dict[str, Tensor]:
     return store.load_model(store.require(name))
 
 
+@pytest.mark.parametrize("has_saved_nothing", [False, True])
 def test_a_run_begins_with_the_weights_tokenizers_and_shape_of_another(
-    train: Training, trained: RunDirectory, run: RunDirectory, new_corpus: Path
+    has_saved_nothing: bool, train: Training, trained: RunDirectory, run: RunDirectory, new_corpus: Path
 ) -> None:
     with pytest.raises(ConfigError, match=r"init_from\.run: .*tiny is this run itself\. Use another --run"):
         train(WIDTH, f"init_from.run={trained.path}", restart=True, into=trained)
+    if has_saved_nothing:
+        # A start that saved nothing is forgotten.
+        train.crash(step=1)
     train(*UNMOVED, f"data.path={new_corpus}", WIDTH, f"init_from.run={trained.path}")
     adapted = weights(run.path)
     assert all(torch.equal(weight, adapted[name]) for name, weight in weights(trained.path, "best").items())
@@ -115,15 +119,6 @@ def test_a_run_without_a_checkpoint_does_not_begin_from_other_weights_than_befor
     file.write_text(file.read_text().replace(recorded, other))
     with pytest.raises(RunError, match=r"other weights than when this run began.*--restart"):
         train(*options)
-
-
-def test_a_start_that_saved_nothing_is_forgotten_when_a_run_begins_from_another(
-    train: Training, trained: RunDirectory, run: RunDirectory
-) -> None:
-    train.crash(step=1)
-    train(*UNMOVED, WIDTH, f"init_from.run={trained.path}")
-    adapted = weights(run.path)
-    assert all(torch.equal(weight, adapted[name]) for name, weight in weights(trained.path, "best").items())
 
 
 def test_new_words_follow_the_old_ones_and_change_no_translation_without_them(

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from mt.config.model import ModelConfig
-from mt.config.training import ScheduleConfig, TrainingConfig
+from mt.config.training import ScheduleConfig
 from mt.data.batches.batch import collate, pad
 from mt.device import Precision
 from mt.search.greedy import greedy_search
@@ -15,9 +15,8 @@ from mt.search.request import SearchRequest
 from mt.special_tokens import EOS_ID
 from mt.training.loss import Objective
 from mt.training.schedule import learning_rate
-from mt.training.train_state import TrainState
 from mt.transformer.build import build_transformer
-from tests.training.steps import take_step
+from tests.training.steps import new_state, take_step
 
 SYMBOLS = range(4, 12)
 
@@ -41,18 +40,17 @@ def test_tiny_transformer_learns_to_reverse(
     )
     objective = Objective(build_transformer(config, src_vocab_size=12, tgt_vocab_size=12, max_length=8))
     optimizer = torch.optim.Adam(objective.parameters(), betas=(0.9, 0.98), eps=1e-9)
-    precision = Precision(numbers, torch.device("cpu"))
     schedule = ScheduleConfig(learning_rate=0.01, warmup_steps=40)
-    train_state = TrainState(
+    state = new_state(
         objective,
-        [optimizer],
-        precision,
-        lambda step: learning_rate(step, schedule, d_model=config.d_model),
-        TrainingConfig(),
+        optimizer,
+        learning_rate=lambda step: learning_rate(step, schedule, d_model=config.d_model),
+        clip_norm=1.0,
     )
+    state.precision = Precision(numbers, torch.device("cpu"))
     for _ in range(300):
         rows = [training[i] for i in torch.randint(len(training), (64,)).tolist()]
-        take_step(train_state, [collate(rows, [row[::-1] for row in rows])])
+        take_step(state, [collate(rows, [row[::-1] for row in rows])])
     objective.eval()
     src_ids = pad(held_out, last=EOS_ID)
     with torch.inference_mode():

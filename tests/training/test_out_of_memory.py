@@ -157,6 +157,16 @@ def test_with_dropout_the_outcome_is_that_of_a_step_that_knew_what_does_not_fit(
     assert all(map(torch.equal, gradients(finding), gradients(knowing)))
 
 
+def test_the_dropout_of_a_batch_is_that_of_its_own_seed(
+    cramped: Callable[..., Cramped], make_batches: MakeBatches
+) -> None:
+    batches = [replace(batch, dropout_seed=seed) for seed, batch in enumerate(make_batches([3, 8]))]
+    parts = (batches, batches[1:], batches[:1])
+    together, *alone = (step(cramped(100, dropout=0.3), part) for part in parts)
+    summed = sum(each.loss * each.batches.num_target_tokens for each in alone)
+    assert together.loss * together.batches.num_target_tokens == pytest.approx(summed, rel=1e-5)
+
+
 @pytest.mark.parametrize("where", ["forward", "backward"])
 def test_what_did_not_fit_costs_one_step_and_no_later_one(
     where: str, cramped: Callable[..., Cramped], make_batches: MakeBatches

@@ -106,7 +106,8 @@ def test_beside_muon_only_an_output_of_its_own_decays_by_adam(
 
 
 def test_every_option_reaches_the_part_that_it_is_for(make_state: Callable[..., TrainState]) -> None:
-    state = make_state("training.guided_alignment=0.2", "training.r_drop=3", "training.ema_decay=0.1")
+    losses = "training.guided_alignment=0.2", "training.r_drop=3"
+    state = make_state(*losses, "training.ema_decay=0.1", "training.muon=true")
     assert (state.objective.guided_alignment, state.objective.r_drop) == (0.2, 3.0)
     before = {name: weight.clone() for name, weight in state.objective.model.weights().items()}
     take_step(state)

@@ -128,5 +128,5 @@ def test_the_model_is_in_evaluation_mode_and_afterwards_as_before(
 
 
 def test_perplexity_of_a_huge_loss_is_still_a_number() -> None:
-    assert math.isfinite(ValidationResult(1e6, {}, []).perplexity)
+    assert ValidationResult(1e6, {}, []).perplexity == 1e299
     assert ValidationResult(math.log(7), {}, []).perplexity == pytest.approx(7)
