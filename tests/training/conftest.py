@@ -84,7 +84,7 @@ def assert_same(read_metrics: Callable[[Path], Any], read_curves: Callable[[Path
             states = [json.loads((folder / "training_state.json").read_text()) for folder in folders]
             assert [state["state"].pop("seconds") > 0 for state in states] == [True, True]
             assert states[0]["optimizer"]["num_updates"] > 0
-            assert_equal(*states)
+            assert states[0] == states[1]
             tensors = [load_file(folder / "training_state.safetensors") for folder in folders]
             assert "optimizer.exp_avg_sq/decoder.norm.weight" in tensors[0]
             assert_equal(*tensors)

@@ -4,6 +4,7 @@ import math
 import os
 import signal
 from collections.abc import Callable, Container, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -156,18 +157,5 @@ def parameters(objective: Objective) -> list[Tensor]:
     return [parameter.detach().clone() for parameter in objective.parameters()]
 
 
-def assert_equal(left: Any, right: Any) -> None:
-    """Compare nested containers, tensors with `torch.equal`."""
-    assert type(left) is type(right)
-    if isinstance(left, dict):
-        assert left.keys() == right.keys()
-        for key in left:
-            assert_equal(left[key], right[key])
-    elif isinstance(left, list | tuple):
-        assert len(left) == len(right)
-        for pair in zip(left, right, strict=True):
-            assert_equal(*pair)
-    elif isinstance(left, torch.Tensor):
-        assert torch.equal(left, right)
-    else:
-        assert left == right
+assert_equal = partial(torch.testing.assert_close, rtol=0.0, atol=0.0)
+"""Compares tensors, also in containers, bit for bit."""

@@ -90,6 +90,23 @@ def test_time_that_is_up_also_before_the_start_stops_at_once(seconds: float) -> 
         assert interruption.exit_code == 75
 
 
+@pytest.mark.parametrize("is_main", [True, False])
+def test_the_time_limit_ends_with_its_block(is_main: bool) -> None:
+    def leave_early() -> Interruption:
+        with Interruption(0.1) as interruption:
+            return interruption
+
+    rung: list[int] = []
+    before = signal.signal(signal.SIGALRM, lambda number, frame: rung.append(number))
+    try:
+        with ThreadPoolExecutor(1) as executor:
+            left = leave_early() if is_main else executor.submit(leave_early).result()
+            time.sleep(0.2)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert (left.signal, rung) == (None, [])
+
+
 def test_another_thread_trains_and_its_time_limit_holds(make_config: MakeConfig, run: RunDirectory) -> None:
     before = [signal.getsignal(each) for each in STOP_SIGNALS]
     with ThreadPoolExecutor(1) as executor:

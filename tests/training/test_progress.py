@@ -1,7 +1,6 @@
 """The figures of a run, read back as TensorBoard and anyone else would read them."""
 
 import io
-import itertools
 import json
 import logging
 import math
@@ -94,25 +93,6 @@ def test_the_event_file_holds_every_tag_and_metrics_the_same_figures(
     del curves["validation/samples/text_summary"]
     renamed = {tag.removeprefix("learning/").replace("n_", "n/", 1): tag for tag in curves}
     assert {name: curves[tag] for name, tag in renamed.items()} == from_lines
-
-
-def test_the_speed_has_its_share_of_the_peak_where_that_is_known(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    # A step of ten tokens takes a few of these seconds.
-    monkeypatch.setattr("time.perf_counter", map(float, itertools.count()).__next__)
-    shares = []
-    for peak_rate in (40.0, None):
-        run = RunDirectory(tmp_path)
-        with Progress(
-            run, counters=Counters(), total_steps=2, metric="bleu", peak_rate=peak_rate
-        ) as progress:
-            progress.step(result_of(Counters(), 1.0))
-        shares += [re.findall(r"(\d+) tokens/s(?:, (\d+) % of the GPU's peak)?", capsys.readouterr().err)[-1]]
-    [(rate, share), (_, unknown)] = shares
-    assert int(share) == pytest.approx(100 * int(rate) / 40, abs=2)
-    assert unknown == ""
 
 
 def test_the_speed_and_the_time_left_are_those_of_training_alone(
@@ -246,12 +226,14 @@ class Terminal(io.StringIO):
         return True
 
 
+@pytest.mark.parametrize("peak_rate", [1.0, None])
 @pytest.mark.parametrize(
     ("total_steps", "expected"), [(3, r" 67%\|.*\| 2/3 steps, 00:00 left, "), (None, "step 2, ")]
 )
 def test_a_bar_where_stderr_is_a_terminal(
     total_steps: int | None,
     expected: str,
+    peak_rate: float | None,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -262,11 +244,14 @@ def test_a_bar_where_stderr_is_a_terminal(
     terminal, state = Terminal(), Counters(best_value=31.5)
     monkeypatch.setattr("sys.stderr", terminal)
     run = RunDirectory(tmp_path)
-    with Progress(run, counters=state, total_steps=total_steps, metric="bleu") as progress:
+    with Progress(
+        run, counters=state, total_steps=total_steps, metric="bleu", peak_rate=peak_rate
+    ) as progress:
         for _ in range(3):
             progress.step(result_of(state, 2.5))
     bars = re.split(r"[\r\n]+", terminal.getvalue())
-    figures = r"best bleu 31\.50, loss 2\.500, [\d,]+ tokens/s *"
+    share = "" if peak_rate is None else r", \d+ % of the GPU's peak"
+    figures = rf"best bleu 31\.50, loss 2\.500, [\d,]+ tokens/s{share} *"
     assert [bar for bar in bars if re.fullmatch(f"epoch 1  {expected}{figures}", bar)]
     assert total_steps is None or "3/3 steps, best" in terminal.getvalue()
     assert caplog.messages == []  # What the bar shows is not logged as well.

@@ -26,8 +26,6 @@ from mt.training.validation import ValidationResult
 from tests.fixture_types import AssertSame, MakeConfig, TrainUntil
 from tests.training.steps import Training, assert_equal, kill_at_call, raising, scripted
 
-Figures = list[dict[str, float | str]]
-
 
 @pytest.fixture
 def train_in_three_sessions(train_until: TrainUntil, run: RunDirectory) -> Callable[[Config], RunDirectory]:
@@ -167,22 +165,6 @@ def test_what_does_not_change_the_mathematics_may_change(
     train("validation.every_steps=3", "validation.batch_sentences=2", "checkpoint.keep=1")
     weights = [load_file(r.checkpoints_dir / "step_0000012" / "model.safetensors") for r in (run, unbroken)]
     assert_equal(*weights)
-
-
-def test_the_schedule_continues(
-    unbroken: RunDirectory, train: Training, run: RunDirectory, read_metrics: Callable[[Path], Figures]
-) -> None:
-    # Of its own total, not of the limit: a run of 4 steps that is made longer follows one cosine.
-    cosine = ["schedule.kind=cosine", "schedule.total_steps=25"]
-    train("training.max_steps=4", *cosine)
-    train("training.max_steps=15", *cosine)
-    rates = {
-        line["step"]: line["learning_rate"]
-        for line in read_metrics(run.metrics_file)
-        if line["kind"] == "train"
-    }
-    assert rates[5] == pytest.approx(0.02)
-    assert rates[15] == pytest.approx(0.01)  # Half way between the end of the warm-up and the total.
 
 
 def test_early_stopping_counts_on(train: Training, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

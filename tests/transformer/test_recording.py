@@ -54,20 +54,6 @@ def test_weights_times_values_give_the_output_of_the_fused_kernel(
 
 
 @NORMS
-def test_rows_sum_to_one_and_masked_keys_get_exactly_zero(norm_first: bool, make_model: MakeModel) -> None:
-    recorded = record_forward(make_model(norm_first=norm_first))
-    masks = [SRC_MASK, TGT_MASK, SRC_MASK]
-    shapes = [(3, 2, 6, 6), (3, 2, 5, 5), (3, 2, 5, 6)]
-    for kind, mask, shape in zip(kinds(recorded), masks, shapes, strict=True):
-        assert len(kind) == 2
-        for [weights] in kind:
-            assert weights.shape == shape
-            torch.testing.assert_close(weights.sum(-1), torch.ones(shape[:-1]), atol=1e-5, rtol=0)
-            assert weights[~mask.expand(shape)].eq(0).all()
-            assert weights[mask.expand(shape)].gt(0).all()
-
-
-@NORMS
 def test_each_prefix_records_the_rows_of_the_whole_target(norm_first: bool, make_model: MakeModel) -> None:
     model = make_model(norm_first=norm_first)
     at_once = record_forward(model)
