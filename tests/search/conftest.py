@@ -65,15 +65,14 @@ def satisfies_the_protocol() -> list[EncoderDecoder[Any]]:
     return [table, transformer]
 
 
-def random_transformer() -> Transformer:
+def random_transformer(seed: int = 0, **sizes: Any) -> Transformer:
     """Large weights give it clear preferences, and an untied output layer keeps it from repeating its input.
 
     With this seed some sentences end, some reach their limit, and UNK would be written.
     """
-    config = ModelConfig(
-        d_model=16, num_heads=2, num_encoder_layers=1, num_decoder_layers=2, d_ff=32, tie_output=False
-    )
-    torch.manual_seed(0)
+    small = {"d_model": 16, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 2, "d_ff": 32}
+    config = ModelConfig(**(small | {"tie_output": False} | sizes))
+    torch.manual_seed(seed)
     model = build_transformer(config, src_vocab_size=20, tgt_vocab_size=14, max_length=64).eval()
     with torch.no_grad():
         for parameter in model.parameters():

@@ -1,12 +1,17 @@
-"""Search as documented, one sentence and one step at a time, without a cache: the reference for ours."""
+"""Search as documented, one sentence and one step at a time, without a cache, and ours by any strategy."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
 from mt.masks import padding_mask, target_mask
+from mt.search.beam import beam_search
+from mt.search.greedy import greedy_search
 from mt.search.hypothesis import Hypothesis
-from mt.search.strategy import NO_CONSTRAINTS, Constraints
+from mt.search.request import SearchRequest
+from mt.search.sampling import sample
+from mt.search.strategy import NO_CONSTRAINTS, Beam, Constraints, Sampling, Strategy
 from mt.special_tokens import BOS_ID, EOS_ID, UNK_ID
 from mt.transformer.transformer import Transformer
 
@@ -73,3 +78,14 @@ def naive_search(
             return Hypothesis(ids, score, finished=True)
         ids.append(best)
     return Hypothesis(ids, score, finished=False)
+
+
+def search(model: Any, request: SearchRequest, strategy: Strategy) -> list[list[Hypothesis]]:
+    """The hypotheses of each sentence by our search, whose samples are numbered from 0."""
+    match strategy:
+        case None:
+            return [[found] for found in greedy_search(model, request)]
+        case Beam():
+            return beam_search(model, request, strategy)
+        case Sampling():
+            return [[found] for found in sample(model, request, strategy, range(len(request.limits)))]

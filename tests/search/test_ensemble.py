@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from mt.config.model import ModelConfig
 from mt.data.batches.batch import collate
 from mt.inference.torch_engine import label_log_probs
 from mt.masks import padding_mask, target_mask
@@ -19,21 +18,17 @@ from mt.search.request import SearchRequest
 from mt.search.strategy import Beam
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from mt.transformer.attention import mask_scores
-from mt.transformer.build import build_transformer
 from mt.transformer.transformer import Transformer
 from tests.fixture_types import MakeRequest
+from tests.search.conftest import random_transformer
 
 
 @pytest.fixture
 def other() -> Transformer:
     """A second model, of another width and depth."""
-    config = ModelConfig(d_model=8, num_heads=1, num_encoder_layers=2, num_decoder_layers=1, d_ff=16)
-    torch.manual_seed(3)
-    model = build_transformer(config, src_vocab_size=20, tgt_vocab_size=14, max_length=64).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(2.0)
-    return model.requires_grad_(False)
+    return random_transformer(
+        3, d_model=8, num_heads=1, num_encoder_layers=2, num_decoder_layers=1, tie_output=True
+    )
 
 
 def ensemble(*models: Transformer) -> EnsembleModel:

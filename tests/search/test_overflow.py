@@ -6,14 +6,11 @@ from typing import Any
 
 import pytest
 
-from mt.search.beam import beam_search
-from mt.search.greedy import greedy_search
 from mt.search.hypothesis import NotFiniteError
-from mt.search.request import SearchRequest
-from mt.search.sampling import sample
 from mt.search.strategy import Beam, Sampling, Strategy
 from mt.special_tokens import BOS_ID
 from tests.fixture_types import MakeRequest
+from tests.search.reference import search
 
 #              PAD  UNK  BOS  EOS   a    b    c
 ENDING = [0.0, 0.0, 0.0, 99.0, 1.0, 1.0, 1.0]
@@ -22,16 +19,6 @@ AT_ONCE = {token: [math.nan] * 7 for token in range(7)}
 # A beam has finished a hypothesis before the logits of the others are NaN.
 LATER = AT_ONCE | {BOS_ID: [0.0, 0.0, 0.0, 1.0, 99.0, 0.0, 0.0]}
 INFINITE = SHORT | {BOS_ID: [0.0, 0.0, 0.0, 0.0, math.inf, math.inf, 0.0]}
-
-
-def search(model: Any, request: SearchRequest, strategy: Strategy) -> object:
-    match strategy:
-        case None:
-            return greedy_search(model, request)
-        case Beam():
-            return beam_search(model, request, strategy)
-        case Sampling():
-            return sample(model, request, strategy, range(len(request.limits)))
 
 
 @pytest.mark.parametrize("with_scores", [True, False])

@@ -54,6 +54,7 @@ def test_positions_are_the_same_when_longer_sentences_come_later() -> None:
         embedded = embedding(IDS[:, :2], start=start)
         expected = embedding.tokens(IDS[:, :2]) * math.sqrt(D) + table[start : start + 2]
         assert embedded.equal(expected)
+    assert Embedding(nn.Embedding(9, D).bfloat16(), 9, 0.0)(IDS).dtype == torch.bfloat16
 
 
 def test_word_dropout_zeroes_whole_tokens_and_keeps_their_positions() -> None:

@@ -93,3 +93,6 @@ def test_recording_changes_no_output_and_ends_with_the_block(make_model: MakeMod
     model(SRC_IDS, SRC_MASK, TGT_IDS, TGT_MASK)
     assert [len(calls) for kind in kinds(recorded) for calls in kind] == [1] * 6
     assert not any(calls[0].requires_grad for kind in kinds(recorded) for calls in kind)
+    with torch.autocast("cpu", torch.bfloat16):
+        recorded = record_forward(model)
+    assert {calls[0].dtype for kind in kinds(recorded) for calls in kind} == {torch.float32}
