@@ -12,7 +12,7 @@ from mt.search.beam import beam_search
 from mt.search.greedy import greedy_search
 from mt.search.hypothesis import Hypothesis
 from mt.search.request import SearchRequest
-from mt.search.strategy import Beam, Constraints, Sampling
+from mt.search.strategy import Beam, Constraints, Sampling, Strategy
 from mt.special_tokens import EOS_ID, UNK_ID
 from mt.transformer.transformer import Transformer
 from tests.fixture_types import MakeRequest
@@ -74,13 +74,14 @@ def copying_request(*sentences: list[int], limit: int = 8, **rules: Any) -> Sear
 
 
 Search = Callable[[ScriptedModel, SearchRequest], list[Hypothesis]]
-STRATEGIES = {"greedy": None, "sampling": Sampling(0.05), "beam": Beam(3)}
+STRATEGIES: dict[str, Strategy] = {"greedy": None, "sampling": Sampling(0.05), "beam": Beam(3)}
 
 
-@pytest.fixture(params=STRATEGIES.values(), ids=STRATEGIES)
+@pytest.fixture(params=["greedy", "sampling", "beam"])
 def search(request: pytest.FixtureRequest) -> Search:
     """The best hypothesis of each sentence by one of the decoding strategies."""
-    return lambda model, asked: [best for best, *_ in reference.search(model, asked, request.param)]
+    strategy = STRATEGIES[request.param]
+    return lambda model, asked: [best for best, *_ in reference.search(model, asked, strategy)]
 
 
 @pytest.mark.parametrize("unk", [9.0, -9.0])

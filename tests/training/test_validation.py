@@ -1,7 +1,7 @@
 """Validation against ``F.cross_entropy`` and sacreBLEU."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 import sacrebleu
@@ -28,6 +28,7 @@ def run(
     objective: Objective,
     batches: Sequence[Batch],
     translate: Callable[[Sequence[str]], list[str]] = lambda sources: HYPOTHESES,
+    others: Mapping[str, Dataset] | None = None,
 ) -> ValidationResult:
     return validate(
         objective,
@@ -36,7 +37,7 @@ def run(
         translate=translate,
         sources=SOURCES,
         references=WITH_SOFT_HYPHENS,
-        others={},
+        others=others or {},
         form=TextForm(invisible="drop"),
     )
 
@@ -89,15 +90,11 @@ def test_other_sets_are_translated_and_scored_by_themselves(
         name: Dataset.from_dict({"src": [f"one {name}", f"two {name}"], "tgt": [f"{name}\u00ad"] * 2})
         for name in "ab"
     }
-    result = validate(
+    result = run(
         make_objective(),
         make_batches([11]),
-        Precision("float32", torch.device("cpu")),
-        translate=lambda sources: [source.split()[1] for source in sources],
-        sources=SOURCES,
-        references=REFERENCES,
-        others=others,
-        form=TextForm(invisible="drop"),
+        lambda sources: [source.split()[1] for source in sources],
+        others,
     )
     assert result.hypotheses == ["Hund", "Katze"]
     assert {name: value for name, value in result.others_by_name().items() if "chrf" in name} == {
