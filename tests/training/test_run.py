@@ -385,42 +385,6 @@ def test_validations_and_checkpoints_each_epoch(
     assert checkpoints(run) == [f"step_{step:07}" for step in saved]
 
 
-Change = Callable[[RunDirectory], None]
-
-
-def unchanged(run: RunDirectory) -> None:
-    """Leave the run as it is."""
-
-
-def lost(*patterns: str) -> Change:
-    """Remove these files and folders."""
-
-    def lose(run: RunDirectory) -> None:
-        for path in [path for pattern in patterns for path in run.path.glob(pattern)]:
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-    return lose
-
-
-def users_own(config: str) -> Change:
-    """A folder with nothing but a config that the user wrote."""
-
-    def write(run: RunDirectory) -> None:
-        lost("*")(run)
-        run.config_file.write_text(config)
-
-    return write
-
-
-def with_tokenizer_of(other: str, side: str) -> Change:
-    """One side has the tokenizer of the other."""
-
-    def copy(run: RunDirectory) -> None:
-        shutil.copyfile(run.path / f"{other}_tokenizer.json", run.path / f"{side}_tokenizer.json")
-
-    return copy
-
-
 OTHER_CONFIG = r"(?s)started with another config:\n  %s\nSet .*--run PATH.* --restart"
 OTHER_TOKENIZER = "%s tokenizer in .*mine is not the one that step_0000012 was"
 NOWHERE = "--restart tokenizer.kind=file tokenizer.shared=true tokenizer.path=./nowhere.json"
@@ -428,30 +392,37 @@ LOST = r"mine has lost its checkpoints: %s show .* --restart.* --run PATH"
 NO_CONFIG = r"mine has checkpoints but has lost its config\.yaml\. Restore it .* --run PATH"
 NOT_OURS = r"config.yaml was not written by training, .*Rename that file"
 NOTES = "# my notes\ndata: {path: nowhere, src: en, tgt: de}\n"
-REFUSED = [
-    (unchanged, "training.seed=2", OTHER_CONFIG % "training.seed: 1 -> 2"),
-    (unchanged, "tokenizer.min_frequency=2", OTHER_CONFIG % "tokenizer.min_frequency: 1 -> 2"),
-    (unchanged, "--restart data.path=nowhere.tsv", "nowhere"),
-    (unchanged, NOWHERE, "nowhere"),
-    (with_tokenizer_of("tgt", side="src"), "", OTHER_TOKENIZER % "src"),
-    (with_tokenizer_of("src", side="tgt"), "", OTHER_TOKENIZER % "tgt"),
-    (lost("*/step_*"), "", LOST % "checkpoints/latest and checkpoints/best and metrics.jsonl"),
-    (lost("*/step_*", "*/latest"), "", LOST % "checkpoints/best and metrics.jsonl"),
-    (lost("checkpoints"), "", LOST % "metrics.jsonl"),
+Changes = dict[str, str | None]
+"""The text of files, or None for files and folders that are lost, by pattern."""
+REFUSED: list[tuple[Changes, str, str]] = [
+    ({}, "training.seed=2", OTHER_CONFIG % "training.seed: 1 -> 2"),
+    ({}, "tokenizer.min_frequency=2", OTHER_CONFIG % "tokenizer.min_frequency: 1 -> 2"),
+    ({}, "--restart data.path=nowhere.tsv", "nowhere"),
+    ({}, NOWHERE, "nowhere"),
+    ({"src_tokenizer.json": "{}"}, "", OTHER_TOKENIZER % "src"),
+    ({"tgt_tokenizer.json": "{}"}, "", OTHER_TOKENIZER % "tgt"),
+    ({"*/step_*": None}, "", LOST % "checkpoints/latest and checkpoints/best and metrics.jsonl"),
+    ({"*/step_*": None, "*/latest": None}, "", LOST % "checkpoints/best and metrics.jsonl"),
+    ({"checkpoints": None}, "", LOST % "metrics.jsonl"),
     # Without its config it is no run that could be moved aside.
-    (lost("checkpoints", "config.yaml"), "--restart", "--run PATH"),
-    (lost("config.yaml"), "", NO_CONFIG),
-    (lost("config.yaml"), "--restart", NO_CONFIG),
-    (users_own("mine: true\n"), "data.path=nowhere", NOT_OURS),
-    (users_own(NOTES), "data.path=nowhere", NOT_OURS),
+    ({"checkpoints": None, "config.yaml": None}, "--restart", "--run PATH"),
+    ({"config.yaml": None}, "", NO_CONFIG),
+    ({"config.yaml": None}, "--restart", NO_CONFIG),
+    ({"*": None, "config.yaml": "mine: true\n"}, "data.path=nowhere", NOT_OURS),
+    ({"*": None, "config.yaml": NOTES}, "data.path=nowhere", NOT_OURS),
 ]
 
 
-@pytest.mark.parametrize(("change", "options", "message"), REFUSED)
+@pytest.mark.parametrize(("changes", "options", "message"), REFUSED)
 def test_a_start_that_is_refused_changes_nothing(
-    change: Change, options: str, message: str, train: Training, finished: RunDirectory
+    changes: Changes, options: str, message: str, train: Training, finished: RunDirectory
 ) -> None:
-    change(finished)
+    for pattern, text in changes.items():
+        if text is not None:
+            (finished.path / pattern).write_text(text)
+            continue
+        for path in list(finished.path.glob(pattern)):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
     before = contents(finished.path)
     restart = options.startswith("--restart")
     with pytest.raises(MtError, match=message):
@@ -467,7 +438,7 @@ def test_metrics_of_steps_after_one_that_must_have_been_saved_show_that_there_wa
     intervals = {"checkpoint": 100, "validation": 100} | {often: 4}
     options = [f"{section}.every_steps={steps}" for section, steps in intervals.items()]
     train.crash(*options, step=9)
-    lost("checkpoints")(run)
+    shutil.rmtree(run.checkpoints_dir)
     before = contents(run.path)
     with pytest.raises(RunError, match=r"lost its checkpoints: metrics\.jsonl show"):
         train(*options)
