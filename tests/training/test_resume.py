@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ from safetensors.torch import load_file
 
 import mt.training.run
 from mt.checkpoint.store import CheckpointStore
-from mt.config.config import Config
 from mt.config.load import load_config
 from mt.errors import Interrupted
 from mt.reports.facts import read_sessions
@@ -21,22 +20,9 @@ from mt.training import validation
 from mt.training.loss import Objective
 from mt.training.progress import Progress
 from mt.training.resume import describe_environment
-from mt.training.run import run_training
 from mt.training.validation import ValidationResult
-from tests.fixture_types import AssertSame, MakeConfig, TrainUntil
+from tests.fixture_types import AssertSame
 from tests.training.steps import Training, assert_equal, kill_at_call, raising, scripted
-
-
-@pytest.fixture
-def train_in_three_sessions(train_until: TrainUntil, run: RunDirectory) -> Callable[[Config], RunDirectory]:
-    """Stops after step 2, and after step 7 in the second epoch."""
-
-    def train(config: Config) -> RunDirectory:
-        for step in (2, 7, None):
-            train_until(config, run.path, step=step)
-        return run
-
-    return train
 
 
 @pytest.mark.parametrize("stops", [[2, 6, 9], range(1, 12)], ids=["three", "each"])
@@ -56,17 +42,14 @@ def test_signals_at_any_step(
 
 
 def test_a_copy_without_the_newest_checkpoints_continues_from_an_older_one(
-    make_config: MakeConfig, unbroken: RunDirectory, tmp_path: Path, assert_same: AssertSame
+    train: Training, finished: RunDirectory, unbroken: RunDirectory, assert_same: AssertSame
 ) -> None:
-    config, old, new = make_config("checkpoint.every_steps=3"), tmp_path / "old", tmp_path / "new"
-    run_training(config, old)
-    shutil.copytree(old, new)
     for newer in ("step_0000009", "step_0000012"):
-        shutil.rmtree(new / "checkpoints" / newer)
-    outcome = run_training(config, new)
+        shutil.rmtree(finished.checkpoints_dir / newer)
+    outcome = train()
     assert (outcome.was_finished, outcome.counters.step) == (False, 12)
-    assert_same(RunDirectory(new), unbroken)
-    assert [session.first_step for session in read_sessions(RunDirectory(new))][-1] == 8
+    assert_same(finished, unbroken)
+    assert read_sessions(finished)[-1].first_step == 8
 
 
 def test_limits_that_are_raised(
@@ -121,18 +104,19 @@ def test_the_weights_that_are_validated_are_those_that_are_saved(
 def test_with_other_ways_of_training(
     options: Sequence[str],
     unbroken: RunDirectory,
-    make_config: MakeConfig,
-    train_in_three_sessions: Callable[[Config], RunDirectory],
+    train: Training,
+    run: RunDirectory,
     tmp_path: Path,
     assert_same: AssertSame,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Any CPU computes in bf16, be it slowly.
     monkeypatch.setattr("mt.device.usable_precisions", lambda _: ["bf16"])
-    config = make_config(*options)
     other = RunDirectory(tmp_path / "other")
-    run_training(config, other)
-    run = train_in_three_sessions(config)
+    train(*options, into=other)
+    # In another three sessions, of which the last begins within the second epoch.
+    for step in (2, 7, None):
+        train(*options, step=step)
     assert_same(run, other)
     # Each of them is another training than the plain one.
     newest = [each.checkpoints_dir / "step_0000012" for each in (other, unbroken)]
@@ -232,9 +216,10 @@ def test_resuming_elsewhere_says_what_differs_and_continues(
         patch.setattr(
             mt.training.resume,
             "describe_environment",
-            lambda *known: describe_environment(*known) | {"num_threads": 64, "torch": "9.9"},
+            lambda *known: describe_environment(*known) | {"num_threads": 64, "torch": "9.9", "new": 1},
         )
         assert train("training.max_steps=4").counters.step == 4
+    # But not what was not recorded.
     warnings = [message for message in caplog.messages if "not bit-exact" in message]
     assert warnings == [
         f"resuming is not bit-exact, because this has changed: torch: {torch.__version__} -> 9.9",

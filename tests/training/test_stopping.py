@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from safetensors.torch import load_file
 
 import mt.checkpoint.store
@@ -22,7 +21,7 @@ from mt.run_directory import RunDirectory
 from mt.training.loss import Objective
 from mt.training.progress import Progress
 from tests.fixture_types import AssertSame
-from tests.training.steps import Training, kill_at_call, raising
+from tests.training.steps import Training, assert_equal, kill_at_call, raising
 
 
 @pytest.fixture
@@ -57,17 +56,16 @@ def test_a_validation_is_given_up_between_any_batches_and_a_save_is_completed(
     run: RunDirectory,
     assert_as_unbroken: AssertSame,
 ) -> None:
-    options = ("validation.batch_sentences=4",)
     with pytest.MonkeyPatch.context() as patch:
         calls = kill_at_call(patch, *function, call)
-        outcome = train(*options)
+        outcome = train("validation.batch_sentences=4")
     assert (outcome.finished, outcome.exit_code, outcome.counters.step) == (None, 143, step)
     assert len(calls) == num_calls
     assert outcome.counters.owes_validation == (step % 4 == 0)
     recovered, damaged = CheckpointStore(run.checkpoints_dir).recover()
     assert recovered is not None
     assert (recovered.checkpoint.step, damaged) == (step, {})
-    assert train(*options).counters.step == 12
+    assert train("validation.batch_sentences=4").counters.step == 12
     assert_as_unbroken()
 
 
@@ -129,7 +127,7 @@ def test_loading_data_ends_at_once(
         assert (outcome.exit_code, outcome.counters.step) == (128 + number, 5)
     train("checkpoint.every_steps=1")
     weights = [load_file(r.checkpoints_dir / "step_0000012" / "model.safetensors") for r in (run, unbroken)]
-    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[1])
+    assert_equal(*weights)
 
 
 @pytest.mark.parametrize("call", [5, 8])
