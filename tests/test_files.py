@@ -191,45 +191,6 @@ def test_a_folder_that_a_signal_leaves_unfinished_is_removed_by_the_next_to_make
     assert [path.name for path in folder.parent.rglob("*")] == ["folder", "new"]
 
 
-KILLED_AT = """
-import os, signal, sys
-from pathlib import Path
-from mt.files import new_folder
-number, count = int(sys.argv[2]), 0
-def killing(really):
-    def call(*arguments, **named):
-        global count
-        count += 1
-        if count == number:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return really(*arguments, **named)
-    return call
-for name in ("fsync", "rename", "mkdir", "rmdir", "unlink"):
-    setattr(os, name, killing(getattr(os, name)))
-with new_folder(Path(sys.argv[1])) as filling:
-    (filling / "new").write_text("new")
-"""
-
-
-@pytest.mark.slow
-def test_after_kill_9_at_any_call_there_is_the_old_folder_or_the_new_one(folder: Path) -> None:
-    outcomes = []
-    for number in range(1, 30):
-        command = [sys.executable, "-c", KILLED_AT, str(folder), str(number)]
-        code = subprocess.run(command, check=False).returncode
-        remove_leftovers(folder.parent)
-        assert [path.name for path in folder.parent.iterdir()] == ["folder"]
-        [file] = folder.iterdir()
-        assert file.read_text() == file.name
-        outcomes.append(file.name)
-        if code == 0:
-            break
-        assert code == -signal.SIGKILL
-        file.rename(folder / "old").write_text("old")
-    assert outcomes == sorted(outcomes, reverse=True)
-    assert set(outcomes) == {"old", "new"}
-
-
 def test_only_what_killed_processes_left_is_removed(tmp_path: Path) -> None:
     for name in (".a.partial-0000beef", ".b.partial-0000beef", ".hidden", "a"):
         (tmp_path / name).mkdir()

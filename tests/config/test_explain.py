@@ -37,7 +37,6 @@ MISTAKES = [
     ("tokenizer:\n  path: true\n", 8, "tokenizer.path", "Put it in quotes: 'true'"),
     ("model: 3\n", 7, "'model'", "must be a section"),
     ("model:\n  d_model: 200\n  num_heads: 7\n", 9, "model.d_model (200)", "multiple of model.num_heads (7)"),
-    ("model:\n  d_ff: 1\n  d_ff: 2\n", 9, "'model.d_ff'", "is there already"),
     # What others call it, and what it is here.
     ("  lr: 1\n", 7, "'training.lr'", "schedule.learning_rate"),
     ("  batch_size: 1\n", 7, "'training.batch_size'", "training.batch_tokens"),

@@ -40,16 +40,12 @@ TRAIN = [
 TEST = [("A man sleeps.", "Ein Mann schläft."), ("A child laughs", "Ein Kind lacht."), ("Other", "Anderes")]
 
 
-def test_sources_targets_and_pairs_are_counted_apart(tmp_path: Path) -> None:
-    leaks = load(tmp_path, TRAIN, TEST).report.leaks
-    assert {split: asdict(report) for split, report in leaks.items()} == {
+def test_leaks_are_counted_apart_by_side_and_removed_only_on_request(tmp_path: Path) -> None:
+    kept = load(tmp_path, TRAIN, TEST)
+    assert {split: asdict(report) for split, report in kept.report.leaks.items()} == {
         "validation": {"pairs": 1, "source": 0, "target": 0, "pair": 0},
         "test": {"pairs": 3, "source": 1, "target": 2, "pair": 1},
     }
-
-
-def test_leaks_are_reported_and_removed_only_on_request(tmp_path: Path) -> None:
-    kept = load(tmp_path, TRAIN, TEST)
     assert len(kept.train) == 5
     assert kept.report.has_leaked
     assert "1 pair, 1 source and 2 targets of 3 in test; cleaning.remove_leaks" in kept.report.leak_sentence

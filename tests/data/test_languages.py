@@ -160,11 +160,3 @@ def test_turkish_is_lower_cased_by_its_own_rule(kind: str, shared: bool, make_co
     assert src.decode(src.encode(turkish)) == "ısparta izmir ığdır diye"
     assert src.encode("I\u0307zmir") == src.encode("izmir")
     assert tgt.decode(tgt.encode(english)) == "in the inn"
-
-
-@pytest.mark.parametrize("end", ["\r", ""])
-def test_a_file_with_the_line_ends_of_old_macs_is_read_as_lines(end: str, tmp_path: Path) -> None:
-    sides = {f"train.{language}": "\ufeff" + "\r".join(TEXTS[language]) + end for language in ("en", "de")}
-    write(tmp_path, sides | parallel("validation", [("a", "b")]) | parallel("test", [("a", "b")]))
-    train = load_corpus(data_config(tmp_path)).train
-    assert train[:] == {"src": TEXTS["en"], "tgt": TEXTS["de"]}

@@ -65,6 +65,7 @@ READ: list[tuple[Files, str, dict[str, str], Pairs]] = [
      [("first\x85still first\u2028and still", "eins"), ("second", "zwei"),
       ("\x0cthird\rstill third", "drei")]),
     ({"train.en": "one\rtwo\r", "train.de": "\ufeffeins\nzwei"}, "", {}, [("one", "eins"), ("two", "zwei")]),
+    ({"train.en": "\ufeffone\rtwo", "train.de": "eins\rzwei\r"}, "", {}, [("one", "eins"), ("two", "zwei")]),
     ({"a.txt,b.jsonl": ROW}, "a.txt,b.jsonl", {}, AB),
     ({"part-[1].jsonl": ROW}, "part-[1].jsonl", {}, AB),
     ({"train.jsonl": gzip.compress(ROW.encode())}, "", {}, AB),

@@ -27,6 +27,7 @@ from mt.run_directory import RunDirectory
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from mt.training.run import run_training
 from tests.data.conftest import Hub
+from tests.data.corpora import parallel, write
 
 transformers = pytest.importorskip("transformers")
 sentencepiece = pytest.importorskip("sentencepiece")
@@ -193,16 +194,12 @@ def test_an_imported_run_is_adapted_exported_and_imported_again(
 
     original = make_original(tmp_path / "original", pieces, scale_embedding=is_scaled)
     loaded = imported(original, tmp_path / "run")
-    corpus = tmp_path / "corpus"
-    corpus.mkdir()
+    pairs = list(zip(sentences(0, 60), sentences(1, 60), strict=True))
     for split, number in (("train", 60), ("validation", 10), ("test", 10)):
-        for seed, language in enumerate(("xx", "yy")):
-            (corpus / f"{split}.{language}").write_text("\n".join(sentences(seed, number)))
+        write(tmp_path / "corpus", parallel(split, pairs[:number], ("xx", "yy")))
     config = Config.model_validate(
         {
-            "data": {"path": str(corpus), "src": "xx", "tgt": "yy", "max_length": 40},
-            "tokenizer": {},
-            "model": {},
+            "data": {"path": str(tmp_path / "corpus"), "src": "xx", "tgt": "yy", "max_length": 40},
             "schedule": {"kind": "constant", "learning_rate": 1e-3},
             "training": {"max_steps": 1, "freeze": "encoder.*"},
             "init_from": {"run": str(tmp_path / "run")},
@@ -214,8 +211,7 @@ def test_an_imported_run_is_adapted_exported_and_imported_again(
     changed = {name for name in before if not torch.equal(before[name], after[name])}
     assert "output.bias" in changed
     assert not any(name.startswith("encoder.") for name in changed)
-    pairs = list(zip(sentences(0, 30), sentences(1, 30), strict=True))
-    export_model(adapted, "adapted", pairs, tmp_path / "exported", LIBRARY)
+    export_model(adapted, "adapted", pairs[:30], tmp_path / "exported", LIBRARY)
     exported = Original(tmp_path / "exported", None, None)
     for only in ("src", "tgt"):
         with pytest.raises(DataError, match="--src and --tgt"):
