@@ -71,12 +71,8 @@ def test_the_lexicon_is_that_of_the_formulas() -> None:
     expected = lexicon_by_hand(pairs, 5)
     lexicon = Lexicon.learn(encoded(pairs))
     assert len(lexicon.keys) == len(expected)
-    for key, *probabilities in zip(
-        lexicon.keys.tolist(),
-        lexicon.tgt_given_src.tolist(),
-        lexicon.src_given_tgt.tolist(),
-        strict=True,
-    ):
+    both = lexicon.tgt_given_src.tolist(), lexicon.src_given_tgt.tolist()
+    for key, *probabilities in zip(lexicon.keys.tolist(), *both, strict=True):
         assert probabilities == pytest.approx(expected[divmod(key, lexicon.tgt_vocab_size)], rel=1e-9)
 
 

@@ -1,10 +1,7 @@
 """The stream of batches is a function of the position and the options, whoever asks, also collated ahead."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -13,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from mt import processes
 from mt.config.data import TokenizerConfig
 from mt.data.batches.batch import Batch, collate
 from mt.data.batches.bpe_dropout import BpeDropout
@@ -29,24 +27,18 @@ from mt.special_tokens import UNK_ID
 from tests.data.conftest import raw_ids
 from tests.fixture_types import MakeConfig
 
-MakePairs = Callable[[int], EncodedPairs]
 Position = tuple[int, int]
 
 
-@pytest.fixture
-def make_pairs() -> Callable[[int], EncodedPairs]:
-    """So many pairs of random lengths, each with its own number as the first id on both sides."""
+def make_pairs(num_pairs: int) -> EncodedPairs:
+    """Pairs of random lengths, each with its own number as the first id on both sides."""
+    generator = np.random.default_rng(6)
 
-    def make(num_pairs: int) -> EncodedPairs:
-        generator = np.random.default_rng(6)
+    def side() -> EncodedSentences:
+        sentences = [[100 + i, *[5] * int(generator.integers(0, 9))] for i in range(num_pairs)]
+        return EncodedSentences.of(sentences)
 
-        def side() -> EncodedSentences:
-            sentences = [[100 + i, *[5] * int(generator.integers(0, 9))] for i in range(num_pairs)]
-            return EncodedSentences.of(sentences)
-
-        return EncodedPairs(side(), side())
-
-    return make
+    return EncodedPairs(side(), side())
 
 
 def make_stream(pairs: EncodedPairs, num_micro_batches: int = 3, seed: int = 1) -> BatchStream:
@@ -68,7 +60,7 @@ def numbers(batch: Batch) -> list[int]:
     return [int(row[0]) - 100 for row in batch.src_ids]
 
 
-def test_stream_is_the_same_from_any_position(make_pairs: MakePairs) -> None:
+def test_stream_is_the_same_from_any_position() -> None:
     pairs = make_pairs(50)
     steps = walk(make_stream(pairs), (0, 0), 20)
     assert steps[-1][0][0] >= 2
@@ -83,7 +75,7 @@ def test_stream_is_the_same_from_any_position(make_pairs: MakePairs) -> None:
 
 
 @pytest.mark.parametrize("num_micro_batches", [1, 3, 1000])
-def test_each_pair_comes_once_an_epoch(num_micro_batches: int, make_pairs: MakePairs) -> None:
+def test_each_pair_comes_once_an_epoch(num_micro_batches: int) -> None:
     stream = make_stream(make_pairs(50), num_micro_batches)
     orders = []
     for epoch in (0, 1):
@@ -109,7 +101,7 @@ def test_each_pair_comes_once_an_epoch(num_micro_batches: int, make_pairs: MakeP
     assert all(one != another for one, another in combinations(orders, 2))
 
 
-def test_the_largest_batch_has_the_most_positions_on_both_sides(make_pairs: MakePairs) -> None:
+def test_the_largest_batch_has_the_most_positions_on_both_sides() -> None:
     stream = make_stream(make_pairs(50))
     for epoch in (0, 1):
         batches = [stream.batch_of(epoch, number) for number in range(len(stream.epoch(epoch).batches))]
@@ -119,7 +111,7 @@ def test_the_largest_batch_has_the_most_positions_on_both_sides(make_pairs: Make
         assert stream.num_target_tokens(epoch) == sum(batch.num_target_tokens for batch in batches)
 
 
-def test_steps_take_the_batches_in_their_order_and_the_last_what_is_left(make_pairs: MakePairs) -> None:
+def test_steps_take_the_batches_in_their_order_and_the_last_what_is_left() -> None:
     pairs = make_pairs(50)
     singles = walk(make_stream(pairs, 1), (0, 0), make_stream(pairs, 1).num_steps(0))
     num_batches = len(singles)
@@ -149,7 +141,7 @@ def test_steps_take_the_batches_in_their_order_and_the_last_what_is_left(make_pa
     assert (idle.num_target_tokens, num_target_tokens) == (0, singles[0][1][0].num_target_tokens)
 
 
-def test_dropout_is_seeded_by_seed_epoch_and_batch_however_steps_are_cut(make_pairs: MakePairs) -> None:
+def test_dropout_is_seeded_by_seed_epoch_and_batch_however_steps_are_cut() -> None:
     pairs = make_pairs(50)
     seeds = [
         [
@@ -238,6 +230,12 @@ def test_bpe_dropout_of_a_run_cuts_each_side_differently_in_each_epoch_and_with_
     tokenizers = make_tokenizers(train, plain)
     pairs, _ = encode_pairs(train, *tokenizers, max_length=200)
 
+    # No sentence becomes longer than the run allows.
+    limit = int(max(side.lengths.max() for side in (pairs.src, pairs.tgt)))
+    bound = make_config(*options, f"data.max_length={limit}", "training.bpe_dropout=0.9")
+    of_epoch = training_batches(bound, pairs, tokenizers, None).epoch(0).pairs
+    assert max(side.lengths.max() for side in (of_epoch.src, of_epoch.tgt)) == limit
+
     def cuts(share: float, epoch: int, seed: int = 1) -> list[dict[str, list[int]]]:
         """How the text of each source and of each target is cut."""
         config = make_config(*options, f"training.bpe_dropout={share}", f"training.seed={seed}")
@@ -252,6 +250,19 @@ def test_bpe_dropout_of_a_run_cuts_each_side_differently_in_each_epoch_and_with_
         for ours, theirs in zip(one, other, strict=True):
             assert ours.keys() == theirs.keys()
             assert sum(ids != theirs[text] for text, ids in ours.items()) > 0.3 * len(ours)
+
+
+def test_the_batches_of_a_run_are_those_of_its_options(
+    make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "RANK", 1)
+    monkeypatch.setattr(processes, "SIZE", 3)
+    training = ("batch_tokens=77", "num_micro_batches=5", "seed=9", "guided_alignment=1", "unknown_share=0.3")
+    tokenizer = train_tokenizer(["a"], TokenizerConfig(min_frequency=1))
+    config, pairs = make_config(*(f"training.{option}" for option in training)), make_pairs(3)
+    stream = training_batches(config, pairs, (tokenizer, tokenizer), np.zeros(len(pairs.tgt.ids), np.int16))
+    assert (stream.batch_tokens, stream.num_micro_batches, stream.seed) == (77, 5, 9)
+    assert (stream.unknown_share, stream.rank, stream.num_processes) == (0.3, 1, 3)
 
 
 @pytest.mark.parametrize(("kind", "hides_words"), [("word", True), ("bpe", False), ("bpe_metaspace", False)])
@@ -273,16 +284,8 @@ def test_subwords_are_aligned_like_words_but_never_unknown(
     assert bool((batch.src_ids == UNK_ID).any()) == hides_words
 
 
-@contextmanager
-def ahead(stream: BatchStream, *, pinned: bool = False) -> Iterator[BatchStream]:
-    with stream.collating_ahead(pinned=pinned):
-        yield stream
-
-
-@pytest.fixture
-def make_pair_stream(make_pairs: MakePairs) -> Callable[..., BatchStream]:
-    """A stream of 30 pairs, two micro-batches a step."""
-    return partial(BatchStream, pairs=make_pairs(30), batch_tokens=30, num_micro_batches=2, seed=3)
+def make_pair_stream(**which: int) -> BatchStream:
+    return BatchStream(pairs=make_pairs(30), batch_tokens=30, num_micro_batches=2, seed=3, **which)
 
 
 def take_steps(stream: BatchStream, num_steps: int, start: Position = (0, 0)) -> list[Any]:
@@ -300,21 +303,19 @@ def values(batch: Batch) -> list[Any]:
 
 @pytest.mark.parametrize("which", [{}, {"rank": 1, "num_processes": 2}], ids=["alone", "second of two"])
 @pytest.mark.parametrize("start", [(0, 0), (0, 2)])
-def test_the_steps_of_three_epochs_are_those_of_the_stream(
-    start: Position, which: dict[str, int], make_pair_stream: Callable[..., BatchStream]
-) -> None:
+def test_the_steps_of_three_epochs_are_those_of_the_stream(start: Position, which: dict[str, int]) -> None:
     expected = take_steps(make_pair_stream(**which), 3 * make_pair_stream().num_steps(0), start)
     assert expected[-1][1] >= (3, 0)
-    with ahead(make_pair_stream(**which)) as stream:
+    stream = make_pair_stream(**which)
+    with stream.collating_ahead(pinned=False):
         assert take_steps(stream, len(expected), start) == expected
 
 
 @pytest.mark.parametrize("pinned", [False, True])
-def test_batches_are_pinned_within_the_block_alone(
-    pinned: bool, make_pair_stream: Callable[..., BatchStream], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batches_are_pinned_within_the_block_alone(pinned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Batch, "pin_memory", lambda batch: replace(batch, dropout_seed=None))
-    with ahead(make_pair_stream(), pinned=pinned) as stream:
+    stream = make_pair_stream()
+    with stream.collating_ahead(pinned=pinned):
         taken = take_steps(stream, 2)
     for outside, steps in ((False, taken), (True, take_steps(stream, 2))):
         seeds = [seed for batches, _ in steps for _, seed in batches]
@@ -322,7 +323,7 @@ def test_batches_are_pinned_within_the_block_alone(
 
 
 def test_what_goes_wrong_in_the_thread_is_raised_where_the_step_is_taken(
-    make_pair_stream: Callable[..., BatchStream], monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     num_collated = 0
 
@@ -334,7 +335,8 @@ def test_what_goes_wrong_in_the_thread_is_raised_where_the_step_is_taken(
         return collate(*arguments)
 
     monkeypatch.setattr("mt.data.batches.stream.collate", spoilt)
-    with ahead(make_pair_stream()) as stream:
+    stream = make_pair_stream()
+    with stream.collating_ahead(pinned=False):
         ((_, second),) = take_steps(stream, 1)
         ((_, third),) = take_steps(stream, 1, second)
         assert third == (0, 4)

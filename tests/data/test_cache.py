@@ -62,15 +62,13 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return notes
 
 
-def get(key: object, text: str, made: list[str] | None = None, *, is_kept: bool = True) -> str:
+def get(key: object, text: str, num_pairs: int = 100) -> str:
     """The text of an entry, which is ``text`` where it is made."""
 
     def fill(folder: Path) -> int:
         (folder / "text").write_text(text)
         (folder / "more").write_text("more of it")
-        if made is not None:
-            made.append(text)
-        return 100 * is_kept
+        return num_pairs
 
     return cached(key, fill, lambda folder: (folder / "text").read_text())
 
@@ -92,8 +90,9 @@ def test_an_entry_is_found_by_an_equal_key_alone(monkeypatch: pytest.MonkeyPatch
 
 
 def test_what_is_not_worth_keeping_leaves_nothing() -> None:
-    assert [get(KEY, "one", is_kept=False), get(KEY, "two", is_kept=False)] == ["one", "two"]
+    assert [get(KEY, text, num_pairs=50) for text in ("one", "two")] == ["one", "two"]
     assert entries() == []
+    assert [get(KEY, text, num_pairs=51) for text in ("three", "four")] == ["three", "three"]
 
 
 def test_a_flipped_bit_a_cut_and_a_missing_file_are_noticed(caplog: pytest.LogCaptureFixture) -> None:
@@ -171,8 +170,10 @@ def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     monkeypatch.delenv("MT_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     assert cache_folder() == tmp_path / "xdg" / "mt"
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    assert cache_folder() == tmp_path / ".cache" / "mt"
+    # A relative path is ignored, as the specification says.
+    for folder in ("", "xdg"):
+        monkeypatch.setenv("XDG_CACHE_HOME", folder)
+        assert cache_folder() == tmp_path / ".cache" / "mt"
 
 
 @pytest.mark.parametrize("count", [0, 1, 20, 333])
@@ -240,6 +241,11 @@ def test_a_corpus_that_changed_under_the_same_name_is_read_again(folder: Path, m
     assert load_corpus(data_config(folder, held_out_fraction=0.4)).train["src"][0][0] == '"'
     (folder / "train.tsv").rename(folder / "train.csv")
     assert load_corpus(data_config(folder, held_out_fraction=0.4)).train["src"][0][0] != '"'
+    for word in ("one", "two"):
+        rows = [{"en": f"{word} {i}", "de": word} for i in range(60)]
+        datasets.Dataset.from_list(rows).save_to_disk(folder / "saved")
+        saved = load_corpus(data_config(folder / "saved", held_out_fraction=0.4))
+        assert set(saved.train["tgt"]) == {word}
 
 
 def test_a_corpus_that_changes_while_it_is_read_is_refused(
@@ -345,6 +351,37 @@ def test_a_run_records_what_its_corpus_is(
     assert "6 training pairs, 5 validation, 5 test; vocabulary 8 source, 10 target" in caplog.text
     assert "1 validation pair longer than data.max_length: translated in parts" in caplog.text
     assert "of 8 training pairs, 2 were dropped" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("split", "metric", "message"),
+    [
+        (
+            "train",
+            "bleu",
+            r"no training pair is left: 0 are empty .* 2 are longer than data\.max_length \(16\)",
+        ),
+        ("dev", "loss", r"no validation loss: no validation pair .* data\.max_length \(16\)\. Raise it"),
+        ("dev", "bleu", None),
+    ],
+)
+def test_pairs_that_are_all_too_long_leave_nothing_to_train_on_or_no_loss(
+    split: str,
+    metric: str,
+    message: str | None,
+    folder: Path,
+    prepared: Callable[[Config], Prepared],
+    make_config: MakeConfig,
+) -> None:
+    write(
+        folder, {"dev.jsonl": jsonl(numbered(2)), f"{split}.jsonl": jsonl([{"en": "a " * 20, "de": "b"}] * 2)}
+    )
+    given = make_config(f"data.path={folder}", f"validation.metric={metric}")
+    if message is None:
+        assert len(prepared(given).validation) == 0
+        return
+    with pytest.raises(DataError, match=message):
+        prepared(given)
 
 
 def assert_equal(one: Prepared, other: Prepared) -> None:

@@ -181,6 +181,16 @@ def test_one_split_is_the_same_as_that_of_the_whole_corpus(tmp_path: Path) -> No
     assert len(load_split(data_config(tmp_path), "test")) == 5
 
 
+def test_a_chunk_has_a_number_of_pairs_or_of_characters_on_both_sides(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 12)
+    for pair, most, expected in ((("aaa", "bbb"), 9, 2), (("a", "b" * 11), 9, 1), (("a", "bb"), 3, 3)):
+        pairs = iter([pair] * 9)
+        assert chunks.next_pairs(pairs, most) == [pair] * expected
+        assert len([*pairs]) == 9 - expected
+
+
 @pytest.mark.parametrize("kind", ["jsonl.gz", "parquet"])
 def test_long_rows_are_read_and_encoded_a_few_at_a_time(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -10,7 +10,8 @@ import pytest
 from mt.config.config import Config
 from mt.data.corpus import load_corpus
 from mt.data.prepare import make_tokenizers
-from mt.data.suspicions import corpus_warnings, small_splits, text_warnings
+from mt.data.suspicions import corpus_warnings, sample_of, small_splits, text_warnings
+from mt.data.text_form import TextForm
 from tests.data.corpora import data_config, parallel, write
 from tests.fixture_types import MakeConfig
 
@@ -134,6 +135,21 @@ def test_a_form_is_warned_of_in_more_lines_than_there_are_by_accident(
     both = [*text_warnings({"train": [lines, changed], "test": [changed, changed]})]
     assert all("of the lines of the test split" in text for text in both)
     assert len(both) == is_warned_of
+
+
+def test_the_sample_is_stretches_of_neighbours_that_are_spread_evenly() -> None:
+    for num_pairs, step in ((9_000, 400), (250, 100)):
+        sides = {
+            "src": [f"{i}\u200b" for i in range(num_pairs)],
+            "tgt": [f"{i} {'x' * 999}" for i in range(num_pairs)],
+        }
+        src, tgt = sample_of(datasets.Dataset.from_dict(sides), TextForm(invisible="drop"))
+        rows = [row for row in range(num_pairs) if row % step < 100]
+        assert src == [str(row) for row in rows]
+        # Only the beginnings are looked at.
+        assert tgt == [f"{row} {'x' * 999}"[:1000] for row in rows]
+    [said] = text_warnings({"train": [["<p>", "<b>"], ["a", "b"]]})
+    assert said.startswith("50% of the lines of the train split are tags, such as <p>: ")
 
 
 @pytest.mark.parametrize(("shift", "where"), [(1, "1 line later"), (-2, "2 lines earlier"), (0, None)])

@@ -8,7 +8,7 @@ import datasets
 import pytest
 
 from mt.config.config import Config
-from mt.data.line_facts import abbreviations
+from mt.data.line_facts import abbreviations, line_facts
 from mt.data.prepare import make_tokenizers
 from tests.fixture_types import MakeConfig
 from tests.processes import Popen, environment
@@ -55,12 +55,23 @@ def test_a_broken_line_costs_no_time_and_no_entries(kind: str, make_config: Make
         assert set(old.tokens(range(old.size))) == set(new.tokens(range(new.size)))
 
 
+def test_words_of_up_to_200_characters_are_learnt_and_others_counted_on_both_sides(
+    make_config: MakeConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    sides = {"src": ["a" * 200, "b" * 201 + " c"], "tgt": ["d" * 201 + " " + "e" * 300, "f"]}
+    assert words(datasets.Dataset.from_dict(sides), make_config()) == [{"a" * 200, "c"}, {"f"}]
+    assert "left out of the vocabulary: 3 words of over 200 characters" in caplog.text
+
+
 def test_pairs_that_cannot_fit_are_not_learnt_from(make_config: MakeConfig) -> None:
     sides = {"src": ["a b", "a b " + "c " * 14, "d"], "tgt": ["a", "e", "a " * 16]}
     src, tgt = words(datasets.Dataset.from_dict(sides), make_config("data.max_length=16"))
     assert (src, tgt) == ({"a", "b"}, {"a"})
     src, tgt = words(datasets.Dataset.from_dict(sides), make_config("data.max_length=17"))
     assert (src, tgt) == ({"a", "b", "c", "d"}, {"a", "e"})
+    # Unless there are no others.
+    alone = datasets.Dataset.from_dict({"src": ["a b c d"], "tgt": ["e"]})
+    assert words(alone, make_config("data.max_length=4")) == [{"a", "b", "c", "d"}, {"e"}]
 
 
 SIGNALLED = """
@@ -98,3 +109,13 @@ def test_abbreviations_are_learnt_from_stops_inside_lines() -> None:
     # The words that end sentences inside lines also end lines.
     several = [f"Dr. A{n} has a dog. He has a {word}." for n in range(40) for word in ("cat", "dog")]
     assert abbreviations(several) == ["Dr"]
+    assert abbreviations(["See 5. and Nr. 7 here"] * 20) == ["Nr"]
+
+
+def test_the_facts_of_a_large_corpus_are_those_of_lines_that_are_spread_evenly() -> None:
+    lines = ["It is Nr. 7 here", "12 ?", "..."] * 33_334
+    facts = line_facts(datasets.Dataset.from_dict({"src": lines, "tgt": lines}))
+    # Every third of them, which all are alike.
+    assert facts == {"abbreviations": ["Nr"], "lines_without_letters": 0}
+    facts = line_facts(datasets.Dataset.from_dict({"src": lines[:300], "tgt": lines[:300]}))
+    assert facts == {"abbreviations": ["Nr"], "lines_without_letters": 200}

@@ -1,5 +1,6 @@
 """Every variant of the model translates in CTranslate2 and in transformers as here, or nothing is written."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
@@ -98,12 +99,21 @@ def test_what_only_the_source_has_gets_no_probability(
     make_loaded: MakeLoaded, pairs: Pairs, tmp_path: Path
 ) -> None:
     """A pre-norm model has one size for both vocabularies there."""
-    one = make_loaded("model.norm_first=true", "model.tie_output=false")
+    dropout = {"dropout": 0.3, "attention_dropout": 0.2, "activation_dropout": 0.1}
+    options = [f"model.{name}={share}" for name, share in dropout.items()]
+    one = make_loaded("model.norm_first=true", "model.tie_output=false", *options)
     src, tgt = sorted((one.src_tokenizer, one.tgt_tokenizer), key=lambda each: -each.size)
     assert src.size > tgt.size
     model = build_model(one.config, src, tgt).eval()
     loaded = replace(one, model=model, src_tokenizer=src, tgt_tokenizer=tgt)
-    export(loaded, library_of("transformers"), pairs, tmp_path / "out")
+    out = tmp_path / "out"
+    export(loaded, library_of("transformers"), pairs, out)
+    # Who trains it there begins with the same options, and its search has the same limit.
+    assert json.loads((out / "config.json").read_text()).items() >= dropout.items()
+    assert json.loads((out / "generation_config.json").read_text())["max_new_tokens"] == 20
+    tokenizer = json.loads((out / "source_tokenizer" / "tokenizer_config.json").read_text())
+    assert tokenizer["model_max_length"] == 20
+    assert (out / "model.safetensors").stat().st_mode == (out / "config.json").stat().st_mode
 
 
 @pytest.mark.parametrize(("cell", "library", "number"), MATRIX)
