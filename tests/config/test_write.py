@@ -1,13 +1,9 @@
 """A config as YAML and back, and what differs between two."""
 
-import random
 from typing import Any
 
 from mt.config.config import Config
-from mt.config.explain import SECTIONS
-from mt.config.load import load_config
-from mt.config.located_yaml import plain_scalar
-from mt.config.section import choices
+from mt.config.load import load_config, recipe_files
 from mt.config.write import changed_options, config_to_yaml, differences, with_unset_from
 from tests.config.conftest import Write
 
@@ -26,10 +22,6 @@ NASTY_TEXTS = [
 ]
 
 
-# Not any value of these goes with any value of the other options.
-NEED_OTHERS = {"kind", "d_model", "num_heads", "share_embeddings", "extend", "parts"}
-
-
 def with_changes(**changes: object) -> Config:
     """The base config with ``section__key=value`` changed."""
     values = {name: dict(keys) for name, keys in BASE.items()}
@@ -39,39 +31,18 @@ def with_changes(**changes: object) -> Config:
     return Config.model_validate(values)
 
 
-def random_config(chance: random.Random) -> Config:
-    """A valid config in which about half of the fields are not at their defaults."""
-    changes: dict[str, object] = {}
-    for section, fields in SECTIONS.items():
-        for key, field in fields.items():
-            old = getattr(getattr(with_changes(), section), key)
-            changes[f"{section}__{key}"] = old
-            if chance.random() < 0.5 or key in NEED_OTHERS:
-                continue
-            if words := choices(field):
-                changes[f"{section}__{key}"] = plain_scalar(chance.choice(words))
-            elif isinstance(old, bool):
-                changes[f"{section}__{key}"] = chance.random() < 0.5
-            elif isinstance(old, int):
-                most = min((mark.le for mark in field.metadata if hasattr(mark, "le")), default=10**15)
-                changes[f"{section}__{key}"] = min(
-                    most, old + chance.randrange(10 ** chance.randrange(1, 15))
-                )
-            elif isinstance(old, float):
-                changes[f"{section}__{key}"] = old * 10 ** -(10 * chance.random()) * chance.random() or old
-            elif field.annotation in (str, str | None):
-                changes[f"{section}__{key}"] = chance.choice(NASTY_TEXTS)
-    if changes["data__columns"] is not None:
-        changes["data__columns"] = chance.choice(["1,2", "010, 2", "yes,no", "a: b,- c", "\u00e4 #,\t'x"])
-    if changes["tokenizer__path"] is not None:
-        changes |= {"tokenizer__kind": "file", "tokenizer__shared": True}
-    return with_changes(**changes)
-
-
 def test_a_written_config_loads_back_equal(write_config: Write) -> None:
-    chance = random.Random(1)
-    texts = [with_changes(data__path=text) for text in NASTY_TEXTS]
-    for config in [*texts, *(random_config(chance) for _ in range(10))]:
+    configs = [load_config(recipe) for recipe in recipe_files().values()]
+    configs += [
+        with_changes(data__path=text, data__name=text, tokenizer__kind="char") for text in NASTY_TEXTS
+    ]
+    for columns in ("1,2", "010, 2", "yes,no", "a: b,- c", "\u00e4 #,\t'x"):
+        configs.append(with_changes(data__columns=columns))
+    for number in (1e-30, 1e-9, 0.1, 1 / 3, 5.0, 123456789.125, 9e34):
+        configs.append(with_changes(schedule__learning_rate=number))
+    for whole in (0, 10**17 + 1):
+        configs.append(with_changes(training__seed=whole, training__compile=whole > 0, model__bias=whole > 0))
+    for config in configs:
         for comments in (True, False):
             assert load_config(write_config(config_to_yaml(config, comments=comments))) == config
 

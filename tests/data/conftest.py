@@ -69,28 +69,21 @@ class Hub(ThreadingHTTPServer):
 
         The outcomes hold ``description``, ``train`` and ``test``, or ``error``; and ``seconds`` and ``log``.
         """
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
-        environment |= {
-            "HF_ENDPOINT": self.endpoint,
-            "HF_HOME": str(self.home),
-            "HF_UPDATE_DOWNLOAD_COUNTS": "0",
-        }
-        done = subprocess.run(
-            [
-                sys.executable,
-                "-c",
-                LOAD_CORPORA,
-                json.dumps([{"src": "en", "tgt": "de", **c} for c in configs]),
-            ],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        fields = [{"src": "en", "tgt": "de", **config} for config in configs]
+        done = self.run("-c", LOAD_CORPORA, json.dumps(fields))
         assert done.returncode == 0, done.stderr
         outcomes: list[dict[str, Any]] = [json.loads(line) for line in done.stdout.splitlines()]
         return outcomes
+
+    def run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        """Run Python with these arguments, in a process whose Hub is this one."""
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
+        environment |= {"HF_ENDPOINT": self.endpoint, "HF_HOME": str(self.home)}
+        environment["HF_UPDATE_DOWNLOAD_COUNTS"] = "0"
+        command = [sys.executable, *arguments]
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=60, check=False
+        )
 
 
 LOAD_CORPORA = """

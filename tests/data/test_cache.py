@@ -353,37 +353,6 @@ def test_a_run_records_what_its_corpus_is(
     assert "of 8 training pairs, 2 were dropped" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("split", "metric", "message"),
-    [
-        (
-            "train",
-            "bleu",
-            r"no training pair is left: 0 are empty .* 2 are longer than data\.max_length \(16\)",
-        ),
-        ("dev", "loss", r"no validation loss: no validation pair .* data\.max_length \(16\)\. Raise it"),
-        ("dev", "bleu", None),
-    ],
-)
-def test_pairs_that_are_all_too_long_leave_nothing_to_train_on_or_no_loss(
-    split: str,
-    metric: str,
-    message: str | None,
-    folder: Path,
-    prepared: Callable[[Config], Prepared],
-    make_config: MakeConfig,
-) -> None:
-    write(
-        folder, {"dev.jsonl": jsonl(numbered(2)), f"{split}.jsonl": jsonl([{"en": "a " * 20, "de": "b"}] * 2)}
-    )
-    given = make_config(f"data.path={folder}", f"validation.metric={metric}")
-    if message is None:
-        assert len(prepared(given).validation) == 0
-        return
-    with pytest.raises(DataError, match=message):
-        prepared(given)
-
-
 def assert_equal(one: Prepared, other: Prepared) -> None:
     for left, right in ((one.train.src, other.train.src), (one.train.tgt, other.train.tgt)):
         assert np.array_equal(left.ids, right.ids)

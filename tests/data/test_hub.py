@@ -1,12 +1,13 @@
 """Corpora of the Hub: the real loading code against a Hub on loopback, with its faults."""
 
-import json
 import re
 import socket
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+from tests.data.corpora import Pairs, corpus
 
 Hub = Any  # the server in conftest.py
 Outcome = dict[str, Any]
@@ -23,15 +24,15 @@ configs:
 """
 
 
-def jsonl(pairs: list[tuple[str, str]]) -> str:
-    return "".join(json.dumps({"en": en, "de": de}) + "\n" for en, de in pairs)
+def jsonl(pairs: Pairs) -> str:
+    return str(corpus("jsonl", "train", pairs)["train.jsonl"])
 
 
-def three_splits(pairs: list[tuple[str, str]]) -> dict[str, str]:
+def three_splits(pairs: Pairs) -> dict[str, str]:
     return {"train.jsonl": jsonl(pairs[4:]), "val.jsonl": jsonl(pairs[:2]), "test.jsonl": jsonl(pairs[2:4])}
 
 
-def source_texts(pairs: list[tuple[str, str]]) -> list[str]:
+def source_texts(pairs: Pairs) -> list[str]:
     return [source for source, _ in pairs]
 
 
@@ -86,7 +87,7 @@ WRONG: list[tuple[dict[str, object], str]] = [
     ({"path": "org/gated"}, "org/gated .* is a gated dataset.* log in with `hf auth login`"),
     ({"path": "org/private"}, "org/private .*401 Unauthorized.* log in"),
     ({"path": "bentrevett/multi30k", "revision": "v7"}, "Revision 'v7' doesn't exist"),
-    ({"path": "bentrevett/multi30k", "tgt": "ger"}, "no column 'ger', which data.tgt names; .* 'en', 'de'"),
+    ({"path": "bentrevett/multi30k", "tgt": "ger"}, "no column 'ger', which data.tgt names; .* 'de', 'en'"),
     ({"path": "org/script"}, "scripts are no longer supported"),
     ({"path": "org/empty"}, "org/empty cannot be loaded .*doesn't contain any data files"),
     ({"path": "org/only-test"}, "org/only-test has no training split, only 'test'"),

@@ -57,16 +57,6 @@ def test_good_text_is_not_changed_but_for_its_form(kind: str) -> None:
     assert cleaner.clean([(text, text) for text in composed]) == [(text, text) for text in composed]
 
 
-@pytest.mark.parametrize("kind", ["word", "char", "bpe", "bpe_metaspace"])
-def test_good_text_gives_the_same_vocabulary_and_ids(kind: str) -> None:
-    texts = FORM.rewrite(text for of_kind in GOOD.values() for text in of_kind[:200])
-    config = TokenizerConfig.model_validate({"kind": kind, "min_frequency": 1, "max_size": 2000})
-    plain, formed = train_tokenizer(texts, config), train_tokenizer(texts, config)
-    formed.begin_with(FORM.steps())
-    assert plain.library.get_vocab() == formed.library.get_vocab()
-    assert plain.encode_batch(texts) == formed.encode_batch(texts)
-
-
 def test_every_character_without_ink_is_dropped_between_latin_letters() -> None:
     formats = [chr(code) for code in range(sys.maxunicode) if unicodedata.category(chr(code)) == "Cf"]
     assert len(formats) > 150

@@ -20,6 +20,7 @@ from mt.data.tokenizers.train import train_tokenizer
 from mt.inference.loaded_model import LoadedModel, build_model, facts_of
 from mt.special_tokens import EOS_ID, SPECIAL_TOKENS
 from mt.transformer.transformer import Transformer
+from tests.data.conftest import new_hub as new_hub
 
 MakeLoaded = Callable[..., LoadedModel]
 Pairs = tuple[list[str], list[str]]

@@ -4,11 +4,7 @@ import json
 import os
 import random
 import shutil
-import subprocess
-import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -224,19 +220,19 @@ def test_an_imported_run_is_adapted_exported_and_imported_again(
 
 
 def test_the_fast_way_from_the_hub_to_a_translation(
-    original: Original, published: Original, tmp_path: Path
+    original: Original, published: Original, new_hub: Callable[[], Hub], tmp_path: Path
 ) -> None:
     weights = original.model.state_dict()
     (tmp_path / "original" / "model.safetensors").unlink()
     torch.save(weights, tmp_path / "original" / "pytorch_model.bin")
-    with serving(tmp_path / "home") as hub:
-        hub.add("org/opus-mt-xx-yy", {path.name: path.read_bytes() for path in original.folder.iterdir()})
-        done = mt(hub, "import", "org/opus-mt-xx-yy", "--run", str(tmp_path / "run"))
-        assert done.returncode == 0, done.stderr
-        assert "weights_only=True" in done.stderr
-        wrong = mt(hub, "import", "org/nothing", "--run", str(tmp_path / "other"))
-        assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
-        assert "org/nothing cannot be loaded" in wrong.stderr
+    hub = new_hub()
+    hub.add("org/opus-mt-xx-yy", {path.name: path.read_bytes() for path in original.folder.iterdir()})
+    done = hub.run("-m", "mt", "import", "org/opus-mt-xx-yy", "--run", str(tmp_path / "run"))
+    assert done.returncode == 0, done.stderr
+    assert "weights_only=True" in done.stderr
+    wrong = hub.run("-m", "mt", "import", "org/nothing", "--run", str(tmp_path / "other"))
+    assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
+    assert "org/nothing cannot be loaded" in wrong.stderr
     loaded = load_model(RunDirectory(tmp_path / "run"), "best")
     direct = imported(published, tmp_path / "direct")
     ours = loaded.model.weights()
@@ -400,23 +396,3 @@ def test_an_imported_run_is_not_replaced_nor_continued(original: Original, tmp_p
         imported(original, tmp_path / "run")
     with pytest.raises(CheckpointError, match=r"was imported from .* mt init --init-from"):
         CheckpointStore(tmp_path / "run" / "checkpoints").resumable()
-
-
-@contextmanager
-def serving(home: Path) -> Iterator[Hub]:
-    hub = Hub(home)
-    thread = threading.Thread(target=hub.serve_forever)
-    thread.start()
-    try:
-        yield hub
-    finally:
-        hub.shutdown()
-        thread.join()
-        hub.server_close()
-
-
-def mt(hub: Hub, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
-    environment |= {"HF_ENDPOINT": hub.endpoint, "HF_HOME": str(hub.home)}
-    command = [sys.executable, "-m", "mt", *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
