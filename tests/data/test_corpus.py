@@ -65,14 +65,6 @@ def test_training_rows_without_text_are_dropped_and_counted_under_their_reason(t
     }
 
 
-def test_no_row_left_to_train_on_says_why(tmp_path: Path) -> None:
-    write(tmp_path, {"train.jsonl": jsonl([{"en": "a", "de": ""}] * 3 + [{"en": 1, "de": "b"}])})
-    with pytest.raises(
-        DataError, match="can be trained on: in 3 rows the target is empty, in 1 row the source is not"
-    ):
-        load_corpus(data_config(tmp_path))
-
-
 def test_evaluation_lines_with_text_are_never_dropped(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

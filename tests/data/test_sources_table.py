@@ -175,6 +175,8 @@ REFUSED: list[tuple[Files, str, dict[str, str], str]] = [
     ({"train.jsonl": jsonl(IN_FIELDS)}, "", {"columns": "text.en,text.de"}, r"no column 'text\.en'"),
     ({"c.csv": f'translation\n"{BESIDE}"\n'}, "c.csv", {}, "'translation'. A cell has both .* parquet.$"),
     ({"b\nc.csv": "x,y\n"}, "b\nc.csv", {}, r"b\\nc\.csv has no column"),
+    ({"train.jsonl": '{"en": "a", "de": ""}\n' * 3 + '{"en": 1, "de": "b"}\n'}, "", {},
+     "can be trained on: in 3 rows the target is empty, in 1 row the source is not text"),
     # Lists.
     ({"train.jsonl": LISTS}, "", {}, "in 1 row the target is a list, not one text"),
     (SPLITS | {"test.jsonl": LISTS}, "", {},
