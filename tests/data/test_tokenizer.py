@@ -183,22 +183,18 @@ def test_a_folder_or_a_file_larger_than_any_of_ours_is_not_read(tmp_path: Path) 
         Tokenizer.load(path)
 
 
-GERMAN = [
+CHINESE = "我是中国人。我 在 2024 年说：“你好，world！”"
+SAMPLES = [
     "Er sagte: „Die Straßenbahn fährt um 7.30 Uhr!“, und lief — wie immer — los.",
     "Das Fußballspiel (2:1) war's: Übermut, Ärger & Öl für 3,50 €.",
-]
-FRENCH = [
     "« Ça va ? » dit-il ; « non ! » répondit l’élève aujourd'hui : 50 %.",
     "L'été, qu’est-ce que c'est ? — Rien…",
-]
-CHINESE = [
-    "我是中国人。我 在 2024 年说：“你好，world！”",
+    CHINESE,
     "北京市、上海市（共2个）的iPhone用户很多。",
     "他 说 hello 世界 。",
+    *("東京タワーへコーヒーを飲みに行く。", "ｺｰﾋｰ「１杯」 ください"),
+    *("สวัสดีครับ ผมชื่อ John ที่นี่(ครับ) ฿100 ๆ", "นิวยอร์กเป็นเมืองใหญ่ และ สวยงาม"),
 ]
-JAPANESE = ["東京タワーへコーヒーを飲みに行く。", "ｺｰﾋｰ「１杯」 ください"]
-THAI = ["สวัสดีครับ ผมชื่อ John ที่นี่(ครับ) ฿100 ๆ", "นิวยอร์กเป็นเมืองใหญ่ และ สวยงาม"]
-SAMPLES = GERMAN + FRENCH + CHINESE + JAPANESE + THAI
 ODD = [
     "",
     " \t\u3000",
@@ -323,7 +319,7 @@ def test_the_vocabulary_has_at_most_the_requested_size(kind: str) -> None:
     assert train_tokenizer(SAMPLES, config(kind, max_size=300)).size <= 300
     rare = train_tokenizer(SAMPLES, config(kind, min_frequency=10**6))
     assert rare.size in (len(SPECIAL_TOKENS) + 256, len(SPECIAL_TOKENS) + 256 + 1)  # the space
-    assert rare.decode(rare.encode(CHINESE[0])) == CHINESE[0]
+    assert rare.decode(rare.encode(CHINESE)) == CHINESE
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -24,16 +24,14 @@ FORMATS = [path for path in ALL if path not in INTERRUPTED]
 CPU = torch.device("cpu")
 
 
-@pytest.fixture(params=FORMATS, ids=lambda path: path.name)
+@pytest.fixture
 def golden(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A copy of a golden folder: ``run``, ``corpus`` and ``translations.json``."""
     return Path(shutil.copytree(request.param, tmp_path / "golden"))
 
 
-@pytest.fixture(params=INTERRUPTED, ids=lambda path: path.name)
-def interrupted(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A copy of a golden folder whose run was stopped in the middle of an epoch."""
-    return Path(shutil.copytree(request.param, tmp_path / "golden"))
+def each(paths: list[Path]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("golden", paths, ids=lambda path: path.name, indirect=True)
 
 
 def test_every_format_has_golden_runs() -> None:
@@ -42,9 +40,8 @@ def test_every_format_has_golden_runs() -> None:
     assert [path.name for path in INTERRUPTED] == [f"{name}_interrupted" for name in formats]
 
 
-@pytest.mark.parametrize("path", ALL, ids=lambda path: path.name)
-def test_it_translates_as_it_did(path: Path, tmp_path: Path) -> None:
-    golden = Path(shutil.copytree(path, tmp_path / "golden"))
+@each(ALL)
+def test_it_translates_as_it_did(golden: Path) -> None:
     expected = json.loads((golden / "translations.json").read_text(encoding="utf-8"))
     translator = ModelTranslator.from_run(RunDirectory(golden / "run"), checkpoint="latest", device=CPU)
     assert translator.translate(list(expected)) == list(expected.values())
@@ -53,6 +50,7 @@ def test_it_translates_as_it_did(path: Path, tmp_path: Path) -> None:
     assert list(expected.values())[: len(references)] == references
 
 
+@each(FORMATS)
 def test_it_computes_the_loss_that_it_had(golden: Path) -> None:
     # Translations alone would not show a formula that has changed by a little.
     trained = load_model(RunDirectory(golden / "run"), "latest")
@@ -70,6 +68,7 @@ def test_it_computes_the_loss_that_it_had(golden: Path) -> None:
     assert loss == pytest.approx(json.loads(record.read_text())["metrics"]["loss"], rel=1e-5)
 
 
+@each(FORMATS)
 def test_training_continues(golden: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "mt")
     run = RunDirectory(golden / "run")
@@ -84,12 +83,13 @@ def test_training_continues(golden: Path, caplog: pytest.LogCaptureFixture) -> N
     assert outcome.counters.best_value == pytest.approx(100.0)
 
 
+@each(INTERRUPTED)
 def test_training_continues_from_the_middle_of_an_epoch(
-    interrupted: Path, caplog: pytest.LogCaptureFixture
+    golden: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "mt")
-    run = RunDirectory(interrupted / "run")
-    more = [f"data.path={interrupted / 'corpus'}", "training.max_steps=620", "checkpoint.keep=2"]
+    run = RunDirectory(golden / "run")
+    more = [f"data.path={golden / 'corpus'}", "training.max_steps=620", "checkpoint.keep=2"]
     outcome = run_training(load_config(run.config_file, more), run)
     assert outcome.finished == "training.max_steps (620) reached"
     assert "from step 605" in caplog.text
