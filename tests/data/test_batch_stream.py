@@ -236,8 +236,10 @@ def test_bpe_dropout_of_a_run_cuts_each_side_differently_in_each_epoch_and_with_
         """How the text of each source and of each target is cut."""
         config = make_config(*options, f"training.bpe_dropout={share}", f"training.seed={seed}")
         of_epoch = training_batches(config, pairs, tokenizers, None).epoch(epoch).pairs
-        sides = zip((of_epoch.src, of_epoch.tgt), tokenizers, strict=True)
-        return [{tokenizer.decode(ids): ids.tolist() for ids in side} for side, tokenizer in sides]
+        by_text: list[dict[str, list[int]]] = [{}, {}]
+        for texts, side, tokenizer in zip(by_text, (of_epoch.src, of_epoch.tgt), tokenizers, strict=True):
+            texts.update((tokenizer.decode(ids.tolist()), ids.tolist()) for ids in side)
+        return by_text
 
     assert cuts(0.0, 0) == cuts(0.0, 1)
     assert cuts(0.5, 0) == cuts(0.5, 0)
@@ -280,7 +282,7 @@ def test_subwords_are_aligned_like_words_but_never_unknown(
     assert bool((batch.src_ids == UNK_ID).any()) == hides_words
 
 
-def make_pair_stream(**which: int) -> BatchStream:
+def make_pair_stream(**which: Any) -> BatchStream:
     return BatchStream(pairs=make_pairs(30), batch_tokens=30, num_micro_batches=2, seed=3, **which)
 
 

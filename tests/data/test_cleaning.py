@@ -5,7 +5,7 @@ import sys
 import unicodedata
 from collections.abc import Iterable
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 import regex  # type: ignore[import-untyped]
@@ -173,7 +173,12 @@ def test_what_was_dropped_is_in_the_description_with_two_examples_each(tmp_path:
 
 
 def test_validation_and_test_are_never_cleaned(tmp_path: Path) -> None:
-    fields = {"unicode_form": "NFKC", "min_characters": 2, "src_script": "Greek", "remove_identical": True}
+    fields: dict[str, Any] = {
+        "unicode_form": "NFKC",
+        "min_characters": 2,
+        "src_script": "Greek",
+        "remove_identical": True,
+    }
     cleaned = load(tmp_path, [("αβγ", "abc")], **fields)
     expected = {"src": ["v"], "tgt": ["w"]}, {"src": ["t"], "tgt": ["u"]}
     assert (cleaned.validation[:], cleaned.test[:]) == expected

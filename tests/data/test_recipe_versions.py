@@ -94,7 +94,7 @@ def test_reading_and_cleaning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         ("abc где", "abc gde"), ("abcd", "abcdefghijkl"), ("xyz", "uvw"), ("x" * 60, "y" * 60),
         TEXTS[0], ("short 3", "kurz 3"), ("SHORT 4!", "Kurz 4"),
     ]  # fmt: skip
-    given = {
+    given: dict[str, list[tuple[object, object]]] = {
         "train": dirty,
         "dev": [("short 5", "kurz 5"), ("", "leer")],
         "test": [("A DOG runs across the field", "ein anderer Hund"), ("short 4", "kurz 4")],

@@ -104,7 +104,7 @@ def test_every_source_is_recorded(folder: Path) -> None:
         ("files", 0.5, 2, f"{folder}/talks.csv", "english", "german"),
     ]
     train = report.splits["train"]
-    assert (train.pairs, train.origin) == (62, "given")
+    assert (train.pairs, train.origin, len(train.fingerprint)) == (62, "given", 16)
     assert train.parts == [
         f"{folder}/{name}" for name in ("main/train.jsonl", "news/train.jsonl", "talks.csv")
     ]
