@@ -216,6 +216,17 @@ def test_a_path_in_a_folder_that_exists_is_never_a_hub_id(
         external_tokenizer(TokenizerConfig(kind="file", path="corpora/brokn", shared=True), limit_seconds=1)
 
 
+def test_names_from_before_hub_ids_had_a_namespace_are_still_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(hub, "hub_source", lambda hub_id, config: hub_id)
+    ids = {"opus_books": "Helsinki-NLP/opus_books", "opus100": "Helsinki-NLP/opus-100"}
+    ids |= {"opus-100": "Helsinki-NLP/opus-100", "iwslt2017": "IWSLT/iwslt2017"}
+    ids |= {"multi30k": "bentrevett/multi30k", "wmt14": "wmt/wmt14", "wmt19": "wmt/wmt19", "a/b": "a/b"}
+    assert {name: find_source(data_config(name)) for name in ids} == ids
+
+
 def test_bad_rows_are_counted_and_dropped_on_request_but_never_from_a_test_set(tmp_path: Path) -> None:
     bad = [b"only one cell\n", b"a\tb\tc\n", b"\xfc\tue\n", b"one more\n"]
     good = "".join(f"{en}\t{de}\n" for en, de in PAIRS).encode()
