@@ -12,6 +12,7 @@ from mt.data.corpus import load_corpus
 from mt.data.prepare import make_tokenizers
 from mt.data.suspicions import corpus_warnings, sample_of, small_splits, text_warnings
 from mt.data.text_form import TextForm
+from mt.data.unsegmented_scripts import bleu_tokenizer, split_letters
 from tests.data.corpora import data_config, parallel, write
 from tests.fixture_types import MakeConfig
 
@@ -112,29 +113,23 @@ def test_text_in_the_form_of_another_tool_is_warned_of(form: str, says: str | No
     assert all(text.startswith("100% of the lines of the train split") and str(says) in text for text in said)
 
 
-@pytest.mark.parametrize(
-    ("form", "share", "is_warned_of"),
-    [
-        ("Tom &amp; {}", 0.01, False),
-        ("Tom &amp; {}", 0.02, True),
-        ("kno@@ wn {}", 0.05, False),
-        ("kno@@ wn {}", 0.06, True),
-        ("{} .", 0.5, False),
-        ("{} .", 0.51, True),
-    ],
-)
-def test_a_form_is_warned_of_in_more_lines_than_there_are_by_accident(
-    form: str, share: float, is_warned_of: bool
-) -> None:
-    lines = ["the dog sees a house", *TEXTS["en"], *TEXTS["en"]][:200]
-    number = round(share * 200)
-    changed = [form.format(line) for line in lines[:number]] + lines[number:]
-    said = [*text_warnings({"train": [changed, changed], "test": [lines, lines]})]
-    assert [text.partition(" ")[0] for text in said] == [f"{share:.0%}"] * is_warned_of
-    # Both splits, and both sides of each, are looked at.
-    both = [*text_warnings({"train": [lines, changed], "test": [changed, changed]})]
-    assert all("of the lines of the test split" in text for text in both)
-    assert len(both) == is_warned_of
+@pytest.mark.parametrize(("form", "percent"), [("Tom &amp; {}", 1), ("kno@@ wn {}", 5), ("{} .", 50)])
+def test_a_form_is_warned_of_in_more_lines_than_there_are_by_accident(form: str, percent: int) -> None:
+    lines = [*TEXTS["en"], *TEXTS["en"]][:200]
+
+    def said(percent: int) -> list[str]:
+        number = percent * 2
+        changed = [form.format(line) for line in lines[:number]] + lines[number:]
+        return [*text_warnings({"train": [changed, changed], "test": [lines, lines]})]
+
+    assert said(percent) == []
+    [warning] = said(percent + 1)
+    assert warning.startswith(f"{percent + 1}% of the lines of the train split ")
+    # All splits, and both sides of each, are looked at.
+    changed = [form.format(line) for line in lines]
+    [warning] = text_warnings({"train": [lines, lines], "test": [lines, changed], "dev": [changed, changed]})
+    both = "100% of the lines of the dev split"
+    assert warning.startswith(both if percent == 50 else f"50% of the lines of the test split and {both}")
 
 
 def test_the_sample_is_stretches_of_neighbours_that_are_spread_evenly() -> None:
@@ -163,6 +158,25 @@ def test_pairs_that_are_shifted_from_some_line_on_are_warned_of(shift: int, wher
     assert all("67% of the pairs of the train split" in text and str(where) in text for text in said)
     # Pairs that have nothing to do with each other are not shifted.
     assert [*text_warnings({"train": [src, draw.sample(tgt, 600)]})] == []
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (["the dog", "12 .,"], "13a"),
+        (["他说 a b"], "13a"),
+        (["他说 a", "3 _"], "zh"),
+        # A tenth of the letters may be of another unsegmented script.
+        (["中" * 9 + "の"], "zh"),
+        (["中" * 8 + "の"], "char"),
+        (["ผมชื่อ"], "char"),
+    ],
+)
+def test_bleu_is_computed_of_characters_where_most_words_have_no_spaces(
+    texts: list[str], expected: str
+) -> None:
+    assert bleu_tokenizer(texts) == expected
+    assert split_letters("a中，b c") == "a 中  ， b c"
 
 
 @pytest.mark.parametrize("kind", ["word", "char", "bpe", "bpe_metaspace"])

@@ -18,7 +18,7 @@ from mt.config.data import CleaningConfig, TokenizerConfig
 from mt.data.cleaning.filters import Cleaner
 from mt.data.text_form import TextForm
 from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing
-from mt.data.tokenizers.train import BYTES, train_tokenizer
+from mt.data.tokenizers.train import BYTES, extended, old_pieces, train_tokenizer
 from mt.errors import DataError
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK_ID
 from tests.data.difficult_texts import NASTY
@@ -278,6 +278,28 @@ def test_each_unknown_word_is_written_as_the_next_copy_or_as_unk(copies: list[st
     [known] = tokenizer.encode("x")
     ids = [UNK_ID if i == known else i for i in tokenizer.encode("a x, (x)")]
     assert tokenizer.decode([BOS_ID, *ids, EOS_ID], copies) == text
+
+
+@pytest.mark.parametrize(
+    ("kind", "lowercase", "added"),
+    [
+        ("word", False, ["New", "new"]),
+        ("word", True, ["new"]),
+        ("char", False, ["w", "N"]),
+        ("char", True, ["w"]),
+    ],
+)
+def test_what_is_frequent_in_new_text_is_added_behind_a_vocabulary(
+    kind: str, lowercase: bool, added: list[str]
+) -> None:
+    options: dict[str, Any] = {"max_size": 300, "lowercase": lowercase}
+    old = train_tokenizer(["a e n"], config(kind, **options))
+    new = extended(old, ["New new a b", "New new"], config(kind, min_frequency=2, extend=True, **options))
+    assert new.tokens(range(new.size)) == [*old.tokens(range(old.size)), *added]
+    # What it was written as before: bytes, where there are some.
+    expected = [old.encode(entry) if kind == "char" else [] for entry in added]
+    assert old_pieces(old, new) == expected
+    assert extended(old, ["New"] * 9, config(kind, **options)) is old
 
 
 @pytest.mark.parametrize("kind", KINDS)
