@@ -84,6 +84,10 @@ def test_the_newest_and_the_best_are_kept_and_pointed_at(store: CheckpointStore,
     assert [store.require(name).step for name in ("latest", "best", "step_0000006")] == [7, 3, 6]
     save(8, best=True, keep=1)
     assert store.names() == ["step_0000008"]
+    # By their numbers, which may get more digits.
+    for step in (9_999_999, 10_000_000):
+        save(step)
+    assert store.names() == ["step_0000008", "step_9999999", "step_10000000"]
 
 
 @pytest.mark.parametrize("pointer", [None, b"", b"\xff\x00", b"step_0000009\n", b"../elsewhere/step_0000001"])

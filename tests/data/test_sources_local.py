@@ -224,7 +224,8 @@ def test_names_from_before_hub_ids_had_a_namespace_are_still_known(
     ids = {"opus_books": "Helsinki-NLP/opus_books", "opus100": "Helsinki-NLP/opus-100"}
     ids |= {"opus-100": "Helsinki-NLP/opus-100", "iwslt2017": "IWSLT/iwslt2017"}
     ids |= {"multi30k": "bentrevett/multi30k", "wmt14": "wmt/wmt14", "wmt19": "wmt/wmt19", "a/b": "a/b"}
-    assert {name: find_source(data_config(name)) for name in ids} == ids
+    found: dict[str, object] = {name: find_source(data_config(name)) for name in ids}
+    assert found == ids
 
 
 def test_bad_rows_are_counted_and_dropped_on_request_but_never_from_a_test_set(tmp_path: Path) -> None:
