@@ -13,7 +13,7 @@ import torch
 from mt.cli.app import app
 from mt.errors import CheckpointError, ConfigError, DataError, RunError
 from mt.evaluation.compare import run_comparison
-from mt.evaluation.evaluate import run_evaluation, write_json
+from mt.evaluation.evaluate import run_evaluation
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
 from tests.fixture_types import MakeConfig
@@ -29,35 +29,20 @@ def other(make_config: MakeConfig, tmp_path: Path) -> RunDirectory:
     return run
 
 
-def test_two_runs(trained: RunDirectory, other: RunDirectory, tiny_corpus: Path, tmp_path: Path) -> None:
+def test_runs_are_compared_and_the_files_of_their_translations_alike(
+    trained: RunDirectory, other: RunDirectory, tiny_corpus: Path
+) -> None:
     result = run_comparison((other.path, trained.path), **ARGUMENTS)
-    first, second = (Path(file).read_text(encoding="utf-8").split("\n")[:-1] for file in result.systems)
+    files = [Path(file) for file in result.systems]
     references = (tiny_corpus / "test.de").read_text(encoding="utf-8").split("\n")[:-1]
     assert result.num_sentences == len(references)
-    one, two = result.scores["bleu"]
-    assert one.score.value == sacrebleu.corpus_bleu(first, [references]).score
-    assert two.score.value == sacrebleu.corpus_bleu(second, [references]).score
-    differing = [i for i, (a, b) in enumerate(zip(first, second, strict=True), 1) if a != b]
-    assert differing
-    assert {each.number for each in result.sentences} <= set(differing)
-    sources = (tiny_corpus / "test.en").read_text(encoding="utf-8").split("\n")
-    for each in result.sentences:
-        place = each.number - 1
-        assert each.translations == (first[place], second[place])
-        assert (each.source, each.reference) == (sources[place], references[place])
-    write_json(result, tmp_path / "c.json")
-    facts = json.loads((tmp_path / "c.json").read_text(encoding="utf-8"))
-    assert facts["scores"]["bleu"][1]["p_value"] == two.p_value
-
-
-def test_comparing_files_of_a_run_equals_comparing_the_run(
-    trained: RunDirectory, other: RunDirectory
-) -> None:
-    of_runs = run_comparison((other.path, trained.path), **ARGUMENTS)
-    files = Path(of_runs.systems[0]), Path(of_runs.systems[1])
-    assert run_comparison(files, **ARGUMENTS) == of_runs
+    for compared, file in zip(result.scores["bleu"], files, strict=True):
+        lines = file.read_text(encoding="utf-8").split("\n")[:-1]
+        assert compared.score.value == sacrebleu.corpus_bleu(lines, [references]).score
+    assert result.sentences
+    assert run_comparison(files, **ARGUMENTS) == result
     # Neither is translated again, and one of each kind may stand beside the other.
-    assert run_comparison((files[0], trained.path), **ARGUMENTS) == of_runs
+    assert run_comparison((files[0], trained.path), **ARGUMENTS) == result
 
 
 def test_a_checkpoint_is_named_by_its_path(trained: RunDirectory) -> None:
@@ -86,7 +71,9 @@ def test_the_table_says_what_is_not_significant(
     assert rows[2][2].startswith("-")
 
 
-def test_what_does_not_belong_together_is_refused(trained: RunDirectory, tmp_path: Path) -> None:
+def test_what_does_not_belong_together_is_refused(
+    trained: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     short, latin = tmp_path / "short", tmp_path / "latin"
     short.write_text("a\n")
     latin.write_bytes(b"a\n\xe4\n")
@@ -101,6 +88,9 @@ def test_what_does_not_belong_together_is_refused(trained: RunDirectory, tmp_pat
         run_comparison((short, short), **ARGUMENTS)
     with pytest.raises(RunError, match="There is no run in"):
         run_comparison((trained.path, tmp_path), **ARGUMENTS)
+    monkeypatch.setattr("mt.evaluation.compare.MAX_RESAMPLED_LINES", 21)
+    with pytest.raises(DataError, match=r"22 sentences are too many .* compare at most 21"):
+        run_comparison((trained.path, trained.path), **ARGUMENTS)
 
 
 def test_sacrebleu_scores_the_two_files_alike(trained: RunDirectory, tmp_path: Path) -> None:

@@ -59,6 +59,13 @@ def test_scores_with_intervals_equal_the_command_line(
         assert half > 0
 
 
+def test_very_many_lines_are_scored_without_an_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    exact = score_with_confidence(GOOD, REFERENCES)
+    monkeypatch.setattr("mt.evaluation.scores.MAX_RESAMPLED_LINES", len(REFERENCES) - 1)
+    for key, score in score_with_confidence(GOOD, REFERENCES).items():
+        assert (score.value, score.interval) == (pytest.approx(exact[key].value), None)
+
+
 def test_a_resample_that_scores_zero_is_counted_and_a_rate_above_100_is_in_its_interval() -> None:
     # sacreBLEU's own corpus_score(n_bootstrap=...) ends in a TypeError here.
     zero = score_with_confidence(["a b c d", "x"], ["a b c d", "y"])["bleu"]

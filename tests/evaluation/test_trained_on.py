@@ -52,8 +52,12 @@ def test_a_corpus_that_has_changed_since_training_is_reported(
     caplog.clear()
     other = RunDirectory(Path(shutil.copytree(trained.path, tmp_path / "other")))
     run_comparison((trained.path, other.path), split="test", checkpoint="best", device=CPU)
+    of_comparison = caplog.text
+    caplog.clear()
+    run_evaluation(trained, device=CPU, others=[other], analyse=False)
     for run in (trained, other):
-        assert f"{run.path} was trained with another test split" in caplog.text
+        for text in (of_comparison, caplog.text):
+            assert f"{run.path} was trained with another test split" in text
 
 
 def test_scored_pairs_that_are_in_the_training_data_are_counted(

@@ -4,7 +4,14 @@ import random
 
 import sacrebleu
 
-from mt.evaluation.analysis import by_source_length, length_ratio, sentence_scores, words, worst_sentences
+from mt.evaluation.analysis import (
+    by_source_length,
+    length_ratio,
+    most_different_sentences,
+    sentence_scores,
+    words,
+    worst_sentences,
+)
 
 WORDS = [f"w{i}" for i in range(40)]
 
@@ -29,16 +36,21 @@ def test_the_length_ratio_is_that_of_bleu() -> None:
 
 
 def test_groups_by_length_hold_every_sentence_once_and_score_as_sacrebleu_does() -> None:
-    sources, hypotheses, references = random_lines(3), random_lines(4), random_lines(5)
+    sources = [" ".join(WORDS[:1] * (number % 75)) for number in range(200)]
+    hypotheses, references = random_lines(4), random_lines(5)
     groups = by_source_length(sources, hypotheses, references)
-    assert [group.source_words for group in groups] == ["0-9", "10-19", "20-29", "30-39"]
-    assert sum(group.num_sentences for group in groups) == 200
-    short = [i for i, source in enumerate(sources) if len(source.split()) < 10]
-    outputs, wanted = [hypotheses[i] for i in short], [references[i] for i in short]
-    assert groups[0].num_sentences == len(short)
-    assert groups[0].bleu == sacrebleu.corpus_bleu(outputs, [wanted]).score
-    assert groups[0].chrfpp == sacrebleu.corpus_chrf(outputs, [wanted], word_order=2).score
-    assert groups[-1].num_sentences == sum(len(source.split()) == 30 for source in sources)
+    bounds = (0, 10, 20, 30, 40, 60, 75)
+    assert [group.source_words for group in groups] == ["0-9", "10-19", "20-29", "30-39", "40-59", "60+"]
+    for group, least, end in zip(groups, bounds[:-1], bounds[1:], strict=True):
+        of_group = [i for i, source in enumerate(sources) if least <= len(source.split()) < end]
+        outputs, wanted = [hypotheses[i] for i in of_group], [references[i] for i in of_group]
+        bleu = sacrebleu.corpus_bleu(outputs, [wanted])
+        assert (group.num_sentences, group.bleu, group.length_ratio) == (
+            len(of_group),
+            bleu.score,
+            bleu.ratio,
+        )
+        assert group.chrfpp == sacrebleu.corpus_chrf(outputs, [wanted], word_order=2).score
 
 
 SOURCES = ["one", "two", "three", "four"]
@@ -53,3 +65,18 @@ def test_the_worst_come_first() -> None:
     assert [each.chrfpp for each in worst] == sorted(sentence_scores(FIRST, REFERENCES))[:3]
     assert len(worst_sentences(SOURCES, FIRST, REFERENCES, 10)) == 4
     assert worst_sentences(SOURCES, FIRST, REFERENCES, 0) == []
+
+
+def test_the_sentences_that_differ_most_between_systems_come_first() -> None:
+    second = ["der Hund läuft", "eine Maus", "Milch", "das Auto war rot"]
+    found = most_different_sentences(SOURCES, [FIRST, second], REFERENCES, 10)
+    # The first has the same translation twice.
+    assert {each.number for each in found} == {2, 3, 4}
+    differences = [abs(one - other) for one, other in (each.chrfpp for each in found)]
+    assert differences == sorted(differences, reverse=True)
+    for each in found:
+        place = each.number - 1
+        assert each.translations == (FIRST[place], second[place])
+        assert (each.source, each.reference) == (SOURCES[place], REFERENCES[place])
+        assert list(each.chrfpp) == sentence_scores(each.translations, [each.reference] * 2)
+    assert most_different_sentences(SOURCES, [FIRST, second], REFERENCES, 2) == found[:2]
