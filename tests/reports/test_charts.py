@@ -33,12 +33,19 @@ def test_a_chart_is_well_formed_and_inside_its_frame(points: dict[int, float], o
 
 
 def test_a_greater_value_is_drawn_higher_and_a_later_step_further_right() -> None:
-    figure = ET.fromstring(line_chart("BLEU", {"BLEU": [(1, 10.0), (5, 30.0), (9, 20.0)]}))
+    figure = ET.fromstring(line_chart("Scores", {"BLEU": [(1, 10.0), (5, 30.0), (9, 20.0)]}))
     drawn = [(float(c.attrib["cx"]), float(c.attrib["cy"])) for c in figure.iter("circle")]
     assert drawn == sorted(drawn)
     first, second, third = (top for _, top in drawn)
     assert second < third < first
     assert third == pytest.approx((first + second) / 2, abs=0.2)
+    # Labels are round numbers; the title and the legend name what is drawn, and each point tells its value.
+    ticks = [tick.text for tick in figure.iter("text")]
+    assert " ".join(map(str, ticks)) == "step 0 2 4 6 8 10 15 20 25 30"
+    assert "".join(figure.find("figcaption").itertext()).split() == ["Scores", "BLEU"]  # type: ignore[union-attr]
+    assert [title.text for title in figure.iter("title")] == [
+        "BLEU at step 1: 10", "BLEU at step 5: 30", "BLEU at step 9: 20",
+    ]  # fmt: skip
 
 
 def test_a_sparkline_rises_with_its_values_and_keeps_its_width() -> None:

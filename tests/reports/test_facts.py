@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mt.errors import DataError, RunError
-from mt.reports.facts import RunFacts, short_duration
+from mt.reports.facts import RunFacts, short_count, short_duration
 from mt.reports.report import render
 from mt.reports.runs import differing_options, find_runs
 from mt.reports.show import describe
@@ -101,12 +101,60 @@ def test_the_newest_figures_are_shown_and_the_best(run: RunDirectory) -> None:
         assert [number for number in numbers if some.format(number) in shown] == [*numbers[-20:]]
 
 
+def test_model_corpus_and_evaluations_are_described_in_every_form(run: RunDirectory) -> None:
+    config = run.config_file.read_text().replace("num_encoder_layers: 1", "num_encoder_layers: 3")
+    config = config.replace("\ntraining:\n", "\ntraining:\n  freeze: embeddings\n").replace(
+        "num_heads: 2", "num_heads: 1"
+    )
+    run.config_file.write_text(f"{config}init_from:\n  run: elsewhere\n  checkpoint: latest\n")
+    corpus = json.loads(run.corpus_file.read_text())
+    corpus["sources"].append(corpus["sources"][0] | {"path": "more", "pairs": 7, "weight": 0.5})
+    corpus["splits"]["train"]["dropped"] = {"empty": 3}
+    corpus["dropped_in_training"] = {"too long": 2, "copied": 5, "odd": 0}
+    run.corpus_file.write_text(json.dumps(corpus))
+    facts = RunFacts(run)
+    for text in all_texts(facts):
+        for told in ("3 encoder, 1 decoder", "feed-forward 16, 1 head", "elsewhere@latest", "embeddings"):
+            assert told in text.replace("&#64;", "@")
+    assert list(facts.corpus.dropped.items() if facts.corpus else ()) == [
+        ("copied", 5), ("empty", 3), ("too long", 2),
+    ]  # fmt: skip
+    shown = describe(facts)
+    sizes = corpus["vocabulary_sizes"]
+    for told in (
+        f"word, {sizes['src']} (src) and {sizes['tgt']} (tgt) entries\n",
+        "  mixed with more, 7 pairs, weight 0.5\n",
+        "  train: 60 pairs (given)\n  validation: 6 pairs (given)\n  test: 6 pairs (given)\n",
+        "  dropped from training: 5 copied, 3 empty, 2 too long\n",
+        "  d, test, c, greedy search: 2 sentences, 2026-01-01\n    BLEU 31.25 (x)\n",
+    ):
+        assert told in shown
+
+
+def test_checkpoints_are_listed_with_their_marks_and_scores(trained: RunDirectory) -> None:
+    shown = describe(RunFacts(trained))
+    best, latest = ((trained.checkpoints_dir / name).read_text().strip() for name in ("best", "latest"))
+    rows = dict(re.findall(r"^  (step_\d+) +(\S.*)$", shown, re.MULTILINE))
+    assert list(rows) == ["step_0000100", "step_0000150", "step_0000200"]
+    for name, row in rows.items():
+        *marks, bleu = row.split()
+        assert marks == ["best"] * (name == best) + ["latest"] * (name == latest)
+        # That between two validations has no score.
+        assert (bleu == "-") == (name == "step_0000150")
+
+
 @pytest.mark.parametrize(
     ("seconds", "shown"),
     [(59, "59 s"), (60, "1 min"), (3599, "59 min"), (3600, "1 h"), (172_799, "47 h"), (172_800, "2 d")],
 )
 def test_a_duration_is_in_its_largest_unit(seconds: float, shown: str) -> None:
     assert short_duration(seconds) == shown
+
+
+def test_a_count_has_three_digits_and_a_unit() -> None:
+    counts = (0, 950, 999.6, 1234, 12_345, 2_320_000, 4e9, 5e12, 0.01234)
+    shown = ["0", "950", "1k", "1.23k", "12.3k", "2.32M", "4G", "5T", "0.0123"]
+    assert [short_count(count) for count in counts] == shown
 
 
 def test_a_run_is_running_while_another_process_holds_its_lock_and_no_longer(run: RunDirectory) -> None:
