@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from mt.cli.lines import count_lines, read_dictionary
-from mt.run_directory import RunDirectory
 from tests.fixture_types import Call, Refuse, Start
 from tests.processes import environment
 
@@ -145,16 +144,6 @@ def test_sampling_and_unknown_words_can_be_asked_for(call: Call) -> None:
     assert call(*sample[:-2], "--top-k", "1")[1] == greedy
     assert call(*sample[:-2], "--top-p", "0.001")[1] == greedy
     assert call("translate", "--keep-unk", sentence)[0] == 0
-
-
-def test_the_newest_run_is_taken_and_named(call: Call, trained: RunDirectory) -> None:
-    other = RunDirectory(trained.path.with_name("other"))
-    other.path.mkdir()
-    other.config_file.write_text("never: trained\n")
-    code, _, err = call("translate", "Anna")
-    assert (code, err) == (0, "run: runs/tiny\n")
-    code, _, err = call("translate", "Anna", "--run", trained.path)
-    assert (code, err) == (0, "")
 
 
 def test_a_pipe_is_answered_line_by_line_and_may_stay_open(start: Start) -> None:

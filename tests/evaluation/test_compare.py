@@ -45,14 +45,6 @@ def test_runs_are_compared_and_the_files_of_their_translations_alike(
     assert run_comparison((files[0], trained.path), **ARGUMENTS) == result
 
 
-def test_a_checkpoint_is_named_by_its_path(trained: RunDirectory) -> None:
-    checkpoints = sorted(trained.checkpoints_dir.glob("step_*"))[:2]
-    result = run_comparison(checkpoints, **ARGUMENTS)
-    for checkpoint, file in zip(checkpoints, result.systems, strict=True):
-        assert f".{checkpoint.name}." in file
-        assert Path(file).parent == trained.path
-
-
 def test_the_table_says_what_is_not_significant(
     trained: RunDirectory, tiny_corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

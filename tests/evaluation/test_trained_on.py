@@ -7,29 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from mt.config.config import Config
-from mt.config.data import DataConfig
 from mt.config.load import load_config
-from mt.config.training import TrainingConfig
 from mt.evaluation.compare import run_comparison
 from mt.evaluation.evaluate import run_evaluation
 from mt.evaluation.test_set import load_evaluation_set, warn_of_leaks
 from mt.run_directory import RunDirectory
 
 CPU = torch.device("cpu")
-
-
-def a_config(data: DataConfig) -> Config:
-    return Config(data=data, training=TrainingConfig(max_steps=1))
-
-
-def write_folder(folder: Path, splits: dict[str, list[str]]) -> Path:
-    """A corpus of pairs whose two sides are the same."""
-    folder.mkdir()
-    for split, lines in splits.items():
-        rows = "".join(f"{line}\t{line}\n" for line in lines)
-        (folder / f"{split}.tsv").write_text(f"en\tde\n{rows}", encoding="utf-8")
-    return folder
 
 
 def test_a_corpus_that_has_changed_since_training_is_reported(

@@ -42,7 +42,9 @@ def translator(trained: RunDirectory) -> ModelTranslator:
     return ModelTranslator.from_run(trained, device=CPU)
 
 
-def test_it_has_learnt_to_translate(translator: ModelTranslator, tiny_corpus: Path) -> None:
+def test_it_has_learnt_to_translate(
+    translator: ModelTranslator, trained: RunDirectory, tiny_corpus: Path
+) -> None:
     sources, references = (
         (tiny_corpus / f"test.{language}").read_text(encoding="utf-8").splitlines()[:-1]
         for language in ("en", "de")
@@ -50,6 +52,13 @@ def test_it_has_learnt_to_translate(translator: ModelTranslator, tiny_corpus: Pa
     # None of these was seen in training; punctuation is attached as it is written.
     translations = translator.translate(sources)
     assert sum(map(str.__eq__, translations, references)) >= 0.9 * len(references)
+    facts, report = translator.facts, json.loads(trained.corpus_file.read_text(encoding="utf-8"))
+    assert (facts.src, facts.tgt, facts.max_length) == ("en", "de", 16)
+    assert (facts.example, list(facts.abbreviations)) == (report["example"], report["abbreviations"])
+    for num_lines in (0, 1):
+        trained.corpus_file.write_text(json.dumps(report | {"lines_without_letters": num_lines}))
+        again = ModelTranslator.from_run(trained, device=CPU)
+        assert (again.translate(["12 - 7"]) == ["12 - 7"]) == (num_lines == 0)
 
 
 def test_each_line_of_a_text_is_translated_by_itself(translator: ModelTranslator) -> None:
@@ -92,14 +101,13 @@ def test_neither_batch_nor_order_makes_a_difference(trained: RunDirectory) -> No
     assert ModelTranslator.from_run(trained, device=CPU).translate(SENTENCES) == together
 
 
-def test_a_long_line_is_split_at_its_sentence_ends(translator: ModelTranslator) -> None:
+def test_a_long_line_is_split_at_its_sentence_ends_and_a_long_sentence_in_parts(
+    translator: ModelTranslator,
+) -> None:
     sentences = ["the dog sees milk.", "my aunt paints the car!", "Anna buys two red apples today."]
     (translation,) = translator.translate([" ".join(sentences)])
     assert translation == " ".join(translator.translate(sentences))
     assert translation.count("Hund") == translation.count("Tante") == translation.count("Anna") == 1
-
-
-def test_a_long_sentence_is_translated_in_parts(translator: ModelTranslator) -> None:
     lines = ["the dog sees milk.", "the car " * 10, "Anna"]
     first, cut, last = translator.translate(lines)
     assert [first, last] == translator.translate([lines[0], lines[2]])
@@ -183,6 +191,13 @@ def test_a_run_with_inconsistent_files_is_refused(trained: RunDirectory, tmp_pat
     trained.config_file.write_text(text.replace("d_model: 32", "d_model: 16"))
     with pytest.raises(RunError, match=r"config\.yaml is not .*model\.d_model is 16, but was 32"):
         ModelTranslator.from_run(trained, device=CPU)
+    trained.config_file.write_text(text)
+    for side, file in (("src", trained.src_tokenizer_file), ("tgt", trained.tgt_tokenizer_file)):
+        content = file.read_text(encoding="utf-8")
+        file.write_text(f"{content} ", encoding="utf-8")
+        with pytest.raises(RunError, match=f"the {side} tokenizer in .*tiny is not the one that step_0000"):
+            ModelTranslator.from_run(trained, device=CPU)
+        file.write_text(content, encoding="utf-8")
 
 
 @pytest.mark.parametrize("strategy", [None, Beam(4, 1.0), Beam(4, 1.0, "mean")])

@@ -84,7 +84,9 @@ def test_a_run_keeps_the_pairs_that_its_model_can_read(
 def test_few_short_pairs_with_text_are_kept(trained: RunDirectory) -> None:
     tokenizers = Tokenizer.load(trained.src_tokenizer_file), Tokenizer.load(trained.tgt_tokenizer_file)
     pair = tiny_pairs()[0]
-    keep_pairs(trained, [("", "Anna"), ("Anna", " "), ("x" * 2001, "Anna"), *[pair] * 501], tokenizers, 16)
+    long, many = "x" * 2001, "Milch " * 16
+    odd = [("", "Anna"), ("Anna", " "), (long, "Anna"), ("Anna", long), (many, "Anna"), ("Anna", many)]
+    keep_pairs(trained, [*odd, *[pair] * 501], tokenizers, 16)
     assert verification_pairs(trained) == [pair] * 500
     trained.verification_file.write_text(json.dumps([pair] * 2000))
     assert verification_pairs(trained) == [pair] * 500
