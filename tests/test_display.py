@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mt.display import counted, markdown_text, shown, visible
+from mt.display import aligned, counted, markdown_table, markdown_text, one_line, shown, visible
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # Of a library that TensorBoard carries.
@@ -50,6 +50,15 @@ def test_tensorboard_shows_the_text_itself_and_no_markup(text: str) -> None:
     assert found is not None, shown
     assert "<" not in found[1]
     assert html.unescape(found[1]).split() == text.split()
+
+
+def test_long_text_is_shortened_and_columns_are_aligned() -> None:
+    assert one_line("a\n\x1bb  c") == "a \\x1bb c"
+    assert [one_line("abcdef", length) for length in (6, 5)] == ["abcdef", "abcd…"]
+    rows = [("name", "BLEU"), ("a", "9.5"), ("bcdef", "10")]
+    assert aligned(rows) == ["name   BLEU", "a      9.5", "bcdef  10"]
+    assert aligned(rows, num_texts=1) == ["name   BLEU", "a       9.5", "bcdef    10"]
+    assert markdown_table(rows[0], rows[1:]) == "| name | BLEU |\n| --- | --- |\n| a | 9.5 |\n| bcdef | 10 |"
 
 
 def test_numbers_for_people() -> None:

@@ -9,13 +9,14 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from mt.__main__ import main
+from mt.config.config import Config
 from mt.run_directory import RunDirectory
 
 ROOT = Path(__file__).parent.parent
@@ -242,3 +243,55 @@ def test_each_name_in_the_page_on_the_paper_is_in_the_file_that_it_links_to() ->
         tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
         defined = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
         assert name.rpartition(".")[2] in defined, f"{path} does not define {name}"
+
+
+# What the guides name beside what is ours: variables of the environment, and what other libraries have.
+NAMES_OF_OTHERS = {
+    "AutoTokenizer", "DistributedDataParallel", "LayerNorm", "MT_VENV", "RecursionError", "Seq2SeqTrainer",
+    "SummaryWriter", "ValueError", "breakpoint", "scripts/build_vocab.py",
+}  # fmt: skip
+FILE_NAMES = ("json", "safetensors", "en", "de")
+
+
+def _defined(folders: Sequence[str]) -> set[str]:
+    """The names of classes, functions and variables of the modules in these folders."""
+    names = set()
+    for file in [file for folder in folders for file in (ROOT / folder).rglob("*.py")]:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                names.add(node.name)
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                names.add(node.id)
+    return names
+
+
+def _is_there(name: str, defined: set[str]) -> bool:
+    """Whether what looks like a name of our code is one; a path may be in the package or among the tests."""
+    section, _, option = name.partition(".")
+    if name in NAMES_OF_OTHERS or name.removesuffix("()") in NAMES_OF_OTHERS:
+        return True
+    if re.fullmatch(r"mt/[\w/]+/?|[\w/.-]+/\w+\.py", name):
+        return any((ROOT / folder / name).exists() for folder in ("", "mt", "tests"))
+    if section in Config.model_fields and re.fullmatch(r"\w+", option) and option not in FILE_NAMES:
+        return option in getattr(Config.model_fields[section].annotation, "model_fields", ())
+    # A class with or without a method, a function that is called, a constant.
+    for pattern in (
+        r"((?:[A-Z][a-z0-9]+){2,})(?:\.(\w+))?(?:\(\))?",
+        r"(?:\w+\.)*(\w+)\(\)",
+        r"([A-Z]+_[A-Z_]+)",
+    ):
+        if found := re.fullmatch(pattern, name):
+            return {*filter(None, found.groups())} <= defined
+    return True
+
+
+def test_each_name_of_our_code_in_the_guides_is_one() -> None:
+    defined = _defined(["mt", "tests", "scripts"])
+    missing = []
+    for page, text in TEXTS.items():
+        prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+        constants_are_ours = page == "CONTRIBUTING.md"
+        for name in re.findall(r"`([^`\s]+)`", prose):
+            if constants_are_ours or not name.isupper():
+                missing += [] if _is_there(name, defined) else [(page, name)]
+    assert missing == []

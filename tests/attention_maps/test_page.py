@@ -37,7 +37,7 @@ def test_text_of_the_user_is_data_and_nothing_is_loaded(maps: AttentionMaps) -> 
 
 def test_the_weights_are_those_that_were_recorded(maps: AttentionMaps) -> None:
     data = data_of(attention_html(maps))
-    assert data["layer"] == maps.heads.layer
+    assert (data["layer"], data["heads"]) == (maps.heads.layer, maps.heads.num_heads) == (0, 2)
     for shown, sentence in zip(data["sentences"], maps.sentences, strict=True):
         for kind, weights in (
             ("cross", sentence.cross),

@@ -10,10 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from mt.config.data import DataConfig
+from mt.data.corpus import load_corpus
 from mt.data.prepare import prepare
 from mt.display import size
 from mt.errors import DataError, MtError, RunError
-from mt.preflight.check import Conclusion, Section, preflight
+from mt.preflight.check import NUM_SAMPLES, Conclusion, Section, preflight
+from mt.preflight.text import MOST_EVALUATION_PAIRS, MOST_TRAINING_PAIRS, PAIRS_ENCODED
+from mt.preflight.trial import MOST_STEPS, SAVED_BYTES_PER_SECOND, TIMED_SECONDS
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
 from tests.fixture_types import MakeConfig
@@ -270,3 +274,21 @@ def test_a_run_without_a_validation_loss_to_choose_by_is_refused(
     with pytest.raises(DataError, match=reason):
         prepare(by_loss, run, resuming=False)
     prepare(make_config(*short, "validation.metric=bleu"), run, resuming=False)
+
+
+def test_the_guide_has_the_figures_of_the_code() -> None:
+    page = " ".join((Path(__file__).parents[2] / "docs/check.md").read_text(encoding="utf-8").split())
+    words = {3: "three", 6: "six"}
+    for said in (
+        f"{words[NUM_SAMPLES]} sentence pairs as tokens and decoded",
+        f"at most {MOST_TRAINING_PAIRS:,} training pairs, spread evenly (lengths from {PAIRS_ENCODED:,}), ",
+        f"and at most {MOST_EVALUATION_PAIRS:,} pairs of a validation or test split",
+        f"At most {MOST_STEPS} steps or {words[int(TIMED_SECONDS)]} seconds of training are timed",
+        f"saved at {SAVED_BYTES_PER_SECOND / 1e6:.0f} MB a second",
+    ):
+        assert said in page
+    [error] = re.findall(r"mt: (data\.path: there is no file .*?\?) ```", page)
+    config = DataConfig(path="./corpora/brokn", src="en", tgt="de")
+    with pytest.raises(DataError) as raised:
+        load_corpus(config)
+    assert str(raised.value) == error.replace(" Did you mean 'corpora/broken'?", "")
