@@ -7,8 +7,7 @@ import re
 import select
 import subprocess
 import sys
-from collections.abc import Callable
-from typing import Self
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -22,58 +21,38 @@ Typing = Callable[..., tuple[int, str, str]]
 pytest.importorskip("readline")
 
 
-class Terminal:
-    """A command on a pseudo-terminal, as a person at the keyboard has it."""
-
-    def __init__(self, *arguments: str) -> None:
-        self._ours, theirs = pty.openpty()
-        command = [sys.executable, "-m", "mt", *arguments]
-        self.process = subprocess.Popen(
-            command,
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            env=environment(TERM="dumb", INPUTRC=os.devnull),
-        )
+@pytest.fixture
+def terminal() -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+    """A person's end of a terminal, and the prompt that runs on the other."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "mt", "translate", "--run", "runs/tiny"]
+    settings = environment(TERM="dumb", INPUTRC=os.devnull)
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=settings) as process:
         os.close(theirs)
-        self._pending = ""
-
-    def until(self, text: str) -> str:
-        """What is written before ``text``; waits for it."""
-        while text not in self._pending:
-            assert select.select([self._ours], [], [], 60)[0], f"no {text!r} in {self._pending!r}"
-            self._pending += os.read(self._ours, 10_000).decode(errors="replace")
-        before, _, self._pending = self._pending.partition(text)
-        return before
-
-    def type(self, keys: str) -> None:
-        os.write(self._ours, keys.encode())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.process.kill()
-        self.process.wait()
-        os.close(self._ours)
+        yield ours, process
+        process.kill()
+        os.close(ours)
 
 
 @pytest.mark.usefixtures("trained")
-def test_on_a_terminal_lines_are_edited_and_recalled() -> None:
-    with Terminal("translate", "--run", "runs/tiny") as terminal:
-        terminal.until("Ctrl-D ends")
-        terminal.until("> ")
-        # Ctrl-A goes to the beginning of the line.
-        terminal.type("dog sees milk.\x01the \r")
-        terminal.until("der Hund sieht Milch.")
-        terminal.until("> ")
-        # The arrow up recalls the line.
-        terminal.type("\x1b[A\r")
-        terminal.until("der Hund sieht Milch.")
-        terminal.until("> ")
-        # Ctrl-D ends.
-        terminal.type("\x04")
-        assert terminal.process.wait(60) == 0
+def test_on_a_terminal_lines_are_edited_and_recalled(
+    terminal: tuple[int, subprocess.Popen[bytes]],
+) -> None:
+    ours, process = terminal
+    shown = ""
+    # Ctrl-A goes to the beginning of the line, the arrow up recalls it, and Ctrl-D ends.
+    for awaited, keys in (
+        ("Ctrl-D ends", "dog sees milk.\x01the \r"),
+        ("der Hund sieht Milch.", "\x1b[A\r"),
+        ("der Hund sieht Milch.", "\x04"),
+    ):
+        for text in (awaited, "> "):
+            while text not in shown:
+                assert select.select([ours], [], [], 60)[0], f"no {text!r} in {shown!r}"
+                shown += os.read(ours, 10_000).decode(errors="replace")
+            shown = shown.partition(text)[2]
+        os.write(ours, keys.encode())
+    assert process.wait(60) == 0
 
 
 @pytest.fixture

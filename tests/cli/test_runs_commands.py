@@ -1,7 +1,6 @@
 """`mt runs` and `mt show` as a user calls them."""
 
 import json
-import logging
 import re
 import shutil
 from pathlib import Path
@@ -10,10 +9,9 @@ from statistics import median
 import pytest
 
 from mt.run_directory import RunDirectory
-from tests.fixture_types import Call, MakeConfig, TrainUntil
+from tests.fixture_types import Call
 
 GOLDEN = Path(__file__).parent.parent / "golden"
-TITLE = "\x1b]0;owned\x07"
 
 
 @pytest.fixture
@@ -90,58 +88,17 @@ def test_a_damaged_run_is_named_and_does_not_keep_the_others_from_being_listed(c
     assert re.search(r"^done +finished", out, re.MULTILINE)
 
 
-def test_a_story_tells_of_corpus_resuming_killing_and_evaluations(
-    succeed: Call, train_until: TrainUntil, make_config: MakeConfig, caplog: pytest.LogCaptureFixture
-) -> None:
-    # As `mt train` logs.
-    caplog.set_level(logging.INFO, logger="mt")
-    config = make_config("data.max_length=7", "training.max_steps=12")
-    path = Path("runs/told")
-    train_until(config, path, step=5, crash=True)
-    train_until(config, path, step=7)
-    train_until(config, path)
+def test_show_tells_the_story_of_a_run_up_to_its_evaluations(succeed: Call, trained: RunDirectory) -> None:
+    """Of what it consists: tests/reports/test_facts.py."""
     succeed("evaluate", "--scores-only", "--device", "cpu")
     _, out, err = succeed("show")
     assert err == ""
-    corpus = json.loads(RunDirectory(path).corpus_file.read_text())
-    too_long = corpus["dropped_in_training"]["too long"]
-    assert too_long > 0
+    corpus = json.loads(trained.corpus_file.read_text())
     for expected in (
-        r"runs/told\n  state +finished: training\.max_steps \(12\) reached",
-        r"tokenizer +word, \d+ \(src\) and \d+ \(tgt\) entries",
-        rf"dropped from training: {too_long} too long",
+        r"runs/tiny\n  state +finished: training\.max_steps \(200\) reached",
         r"validation loss +[▁-█]+ ",
-        r"started; nothing says how it ended, as after a kill",
-        r"resumed from step 4; stopped at step 7, saved: .*SIGTERM",
-        r"resumed from step 7; finished: ",
-        r"step_0000012 .*latest",
-        rf"{re.escape(corpus['sources'][0]['path'])}, test, step_\d+, greedy search: \d+ sentences",
+        r"started; finished: ",
+        rf"{re.escape(corpus['sources'][0]['path'])}, test, step_\d+, greedy search: 22 sentences",
         r"BLEU \d+\.\d\d \[.*\] \(nrefs:1\|.*version:",
     ):
         assert re.search(expected, out), f"{expected}\n{out}"
-
-
-def test_names_and_records_cannot_control_the_terminal(call: Call) -> None:
-    run = RunDirectory(Path(shutil.copytree(GOLDEN / "format_2" / "run", Path("runs") / f"a{TITLE}b")))
-    corpus = json.loads(run.corpus_file.read_text())
-    corpus["sources"][0]["path"] = f"x{TITLE}\u202ey"
-    corpus["dropped_in_training"] = {f"why{TITLE}": 3}
-    run.corpus_file.write_text(json.dumps(corpus))
-    events = [{"event": "start"}, {"event": "warning", "text": f"beware{TITLE}"}]
-    lines = [json.dumps({"time": "2026-01-01T00:00:00+00:00", **event}) for event in events]
-    run.sessions_file.write_text("\n".join(lines))
-    run.evaluations_file.write_text(
-        json.dumps(
-            {
-                **dict.fromkeys(("mt_version", "setting", "data", "checkpoint", "search"), f"s{TITLE}"),
-                **{"time": "2026-01-01T00:00:00Z", "step": 1, "num_sentences": 2, "exact": 0},
-                "scores": {"bleu": {"name": f"B{TITLE}", "value": 1, "signature": f"sig{TITLE}"}},
-            }
-        )
-    )
-    for command in (("runs",), ("show", run.path)):
-        out = call(*command).out
-        assert not [character for character in out if not character.isprintable() and character != "\n"]
-        assert r"\x1b]0;owned\x07" in out
-    story = call("show", run.path).out
-    assert story.count(r"\x1b]0;owned\x07") >= 8

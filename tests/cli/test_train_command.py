@@ -1,13 +1,17 @@
 """`mt train`: where it trains, how it says that it ended, and its exit codes; whoever watches it may go."""
 
+import html
 import json
 import os
 import pty
+import re
+import shutil
 import signal
 import subprocess
 import sys
 import termios
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +25,10 @@ from mt.training.progress import Progress
 from mt.training.run import run_training
 from tests.fixture_types import Call, MakeConfig, Refuse, Start
 from tests.processes import environment
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # Of a library that TensorBoard carries.
+    from tensorboard.plugin_util import markdown_to_safe_html  # type: ignore[import-untyped]
 
 RUN = Path("runs/tiny")
 LONGEST_SECONDS = 120
@@ -260,3 +268,29 @@ def _read_until(descriptor: int, words: bytes) -> None:
     shown = b""
     while not any(word in shown for word in words.split(b"|")):
         shown += os.read(descriptor, 1000)
+
+
+TITLE = "\x1b]0;owned\x07"
+MARKUP = "<script>alert(1)</script> <img src=x onerror=alert(1)> | **bold**"
+
+
+def test_neither_log_nor_terminal_nor_tensorboard_obeys_a_sentence(
+    succeed: Call, tiny_corpus: Path, tiny_config_file: Path, read_curves: Callable[[Path], Any]
+) -> None:
+    shutil.copytree(tiny_corpus, "hostile")
+    for language in ("en", "de"):
+        file = Path(f"hostile/validation.{language}")
+        file.write_text(f"{TITLE}{MARKUP} \u202e {language}\n{file.read_text()}")
+    options = ("--set", "data.path=hostile", "--set", "training.max_steps=2")
+    err = succeed("train", "-c", tiny_config_file, *options).err
+    sample = read_curves(RUN / "tensorboard")["validation/samples/text_summary"][0][1].decode()
+    log = (RUN / "train.log").read_text()
+    for text in (err, log, sample):
+        assert {character for character in text if not character.isprintable()} <= {"\n", "\t"}
+        assert sample is text or rf"\x1b]0;owned\x07{MARKUP} \u202e en" in text
+    # The sentence is in the first cell of its row, and no cell is added by what is in it.
+    shown = markdown_to_safe_html(sample)
+    assert {len(row.split("<td>")) for row in shown.split("<tr>")[2:]} == {4}
+    assert set(re.findall(r"<(\w+)", shown)) <= {"table", "thead", "tbody", "tr", "th", "td", "strong"}
+    [first_cell, *_] = re.findall(r"<td>(.*?)</td>", shown)
+    assert html.unescape(first_cell) == rf"\x1b]0;owned\x07{MARKUP} \u202e en"

@@ -1,6 +1,7 @@
 """The page and the card: the same facts, escaped, and nothing that loads or runs."""
 
 import json
+import math
 import re
 from html.parser import HTMLParser
 from typing import Any
@@ -14,7 +15,9 @@ from mt.inference.loaded_model import load_model
 from mt.inference.model_translator import ModelTranslator
 from mt.reports.facts import RunFacts
 from mt.reports.report import figures, render
+from mt.reports.runs import runs_table
 from mt.reports.samples import RankedSamples, rank_samples
+from mt.reports.show import describe
 from mt.run_directory import RunDirectory
 from tests.fixture_types import GoldenRun
 
@@ -104,6 +107,15 @@ def hostile_run(golden_run: GoldenRun) -> RunDirectory:
     evaluation = {**texts, **numbers, "scores": {"bleu": score, HOSTILE: score}}
     run.evaluations_file.write_text(json.dumps(evaluation))
     return run
+
+
+def test_hostile_text_is_text_in_the_terminal(hostile_run: RunDirectory) -> None:
+    facts = RunFacts(hostile_run)
+    table, story = runs_table({hostile_run.name: facts}, {}, width=math.inf), describe(facts)
+    for text in (table, story):
+        assert not [character for character in text if not character.isprintable() and character != "\n"]
+    assert r"a<b>'&\x1b]" in table
+    assert story.count(r"\x1b]0;owned\x07") >= 8
 
 
 def test_hostile_text_is_text_in_the_page(hostile_run: RunDirectory) -> None:
