@@ -74,3 +74,6 @@ def test_a_picture_is_one_whatever_the_text_and_always_the_same(translator: Mode
     words = [token.label for token in maps.sentences[0].tgt.tokens if token.word is not None]
     assert all(word in svg.decode() for word in words)
     assert svg == picture(maps, "svg")
+    # The source is above the columns, which are drawn before the labels of the rows.
+    other = picture(attention_maps(translator, ["milk"]), "svg").decode()
+    assert 0 < other.index("<!-- milk -->") < other.index("<!-- Milch -->")
