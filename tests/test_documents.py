@@ -117,8 +117,7 @@ def workspace(
 
 
 @pytest.mark.parametrize(
-    "page",
-    [pytest.param(page, marks=[] if page == "README.md" else [pytest.mark.slow]) for page in RUN_HERE],
+    "page", [pytest.param(page, marks=[] if page == "README.md" else [pytest.mark.slow]) for page in RUN_HERE]
 )
 def test_the_commands_of_a_page_run(page: str, workspace: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for package in EXTRAS.get(page, ()):

@@ -8,7 +8,6 @@ import torch
 from mt.attention_maps.alignment import AligningHeads, as_pharaoh, attention_maps
 from mt.config.load import load_config
 from mt.data.corpus import load_split
-from mt.errors import ConfigError
 from mt.inference.labels import Labelled, Token
 from mt.inference.model_translator import ModelTranslator, SentenceAttention
 from mt.training.run import run_training
@@ -62,13 +61,6 @@ def test_the_last_layer_but_one_aligns_or_the_head_that_was_trained_to(
     model = config.model.model_copy(update={"num_decoder_layers": num_layers})
     training = config.training.model_copy(update={"guided_alignment": guided})
     assert config.model_copy(update={"model": model, "training": training}).aligning_heads == expected
-
-
-def test_a_given_layer_is_used_with_all_its_heads(translator: ModelTranslator) -> None:
-    heads = attention_maps(translator, ["Anna buys milk."], layer=0).heads
-    assert (heads.layer, heads.num_heads) == (0, 2)
-    with pytest.raises(ConfigError, match=r"no decoder layer 2.* has 1"):
-        attention_maps(translator, ["Anna buys milk."], layer=1)
 
 
 def test_subwords_are_joined_to_words_and_eos_is_left_out() -> None:

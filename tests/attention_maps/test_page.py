@@ -1,4 +1,4 @@
-"""The page, parsed as a browser would; pictures and word alignments, read by other programs."""
+"""The page, parsed as a browser would; pictures, read by other programs."""
 
 import base64
 import json
@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from mt.attention_maps.alignment import AttentionMaps, as_pharaoh, attention_maps
+from mt.attention_maps.alignment import AttentionMaps, attention_maps
 from mt.attention_maps.page import attention_html, attention_page, script_hash
 from mt.inference.model_translator import ModelTranslator
 
@@ -48,19 +48,6 @@ def test_the_weights_are_those_that_were_recorded(maps: AttentionMaps) -> None:
             assert (packed["layers"], packed["heads"]) == weights.shape[:2]
             found = np.frombuffer(base64.b64decode(packed["weights"]), "<u2").reshape(weights.shape) / 65535
             np.testing.assert_allclose(found, weights, atol=1e-5)
-
-
-def test_pharaoh_has_a_line_for_each_line(translator: ModelTranslator) -> None:
-    maps = attention_maps(translator, ["Anna buys milk.", "", "the dog sees milk."])
-    lines = "".join(as_pharaoh(maps.heads, maps.sentences)).split("\n")
-    assert len(lines) == 4
-    assert lines[1] == lines[3] == ""
-    for line, sentence in ((lines[0], maps.sentences[0]), (lines[2], maps.sentences[2])):
-        links = [tuple(map(int, link.split("-"))) for link in line.split()]
-        assert links == sorted(links)
-        # Each target word has one source word, by the spaces of both sentences.
-        assert sorted(j for _, j in links) == list(range(len(sentence.tgt.text.split())))
-        assert all(i < len(sentence.src.text.split()) for i, _ in links)
 
 
 def test_a_picture_is_one_whatever_the_text_and_always_the_same(translator: ModelTranslator) -> None:

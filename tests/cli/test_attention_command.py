@@ -48,7 +48,12 @@ def test_alignments_of_a_file_are_written_line_by_line(succeed: Call, call: Call
     pharaoh = (*ATTENTION, "--format", "pharaoh", "--file")
     out = succeed(*pharaoh, "lines.en").out
     first, empty, third, *_ = out.splitlines()
-    assert (len(first.split()), empty, len(third.split())) == (6, "", 4)
+    # By the source; each target word has one source word, by the spaces of both sentences.
+    links = [tuple(map(int, link.split("-"))) for link in first.split()]
+    assert links == sorted(links)
+    assert sorted(target for _, target in links) == [*range(6)]
+    assert {source for source, _ in links} <= {*range(6)}
+    assert (empty, len(third.split())) == ("", 4)
     # Also where there are more lines than are held at once.
     assert out == f"{first}\n\n{third}\n" * 12
     assert succeed(*pharaoh, "lines.en", "--out", "links").out == ""

@@ -35,9 +35,7 @@ def terminal() -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
 
 
 @pytest.mark.usefixtures("trained")
-def test_on_a_terminal_lines_are_edited_and_recalled(
-    terminal: tuple[int, subprocess.Popen[bytes]],
-) -> None:
+def test_on_a_terminal_lines_are_edited_and_recalled(terminal: tuple[int, subprocess.Popen[bytes]]) -> None:
     ours, process = terminal
     shown = ""
     # Ctrl-A goes to the beginning of the line, the arrow up recalls it, and Ctrl-D ends.

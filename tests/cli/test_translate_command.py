@@ -243,10 +243,7 @@ def test_unknown_words_are_reported_once(call: Call, monkeypatch: pytest.MonkeyP
             ["--file", "nowhere.txt"],
             "nowhere.txt cannot be read (No such file or directory): check its name.",
         ),
-        (
-            ["--max-length", "3", "--min-length", "4", "Anna"],
-            "at least 4 tokens and EOS do not fit into 4",
-        ),
+        (["--max-length", "3", "--min-length", "4", "Anna"], "at least 4 tokens and EOS do not fit into 4"),
         (["\udcff"], "is not UTF-8"),
         (["--precision", "fp16", "--device", "cpu", "Anna"], "such as auto"),
         (["--sample", "--temperature", "nan", "Anna"], "temperature must be a finite number"),

@@ -8,7 +8,6 @@ import torch
 from mt.config.data import TokenizerConfig
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.tokenizers.train import train_tokenizer
-from mt.errors import LinesError
 from mt.inference.labels import Labelled, Token, aligned_words, label_read
 from mt.inference.model_translator import ModelTranslator
 from mt.inference.source_reader import SourceReader
@@ -80,18 +79,6 @@ def test_a_given_translation_is_forced_and_unknown_words_are_shown_as_written(
     assert [token.word for token in sentence.src.tokens] == [0, 1, 2, 3, 3, None]
 
 
-def test_what_is_too_long_is_named_by_its_line(translator: ModelTranslator) -> None:
-    for sources, targets, wrong in (
-        (["milk", "milk " * 40], None, 2),
-        (["milk. " * 20, "milk"], None, 1),
-        (["milk", "milk"], ["Milch", "Milch " * 16], 2),
-        (["milk", "milk", "milk " * 16], ["Milch"] * 3, 3),
-    ):
-        with pytest.raises(LinesError, match=f"line {wrong}") as error:
-            translator.attention(sources, targets)
-        assert set(error.value.reasons) == {wrong}
-
-
 TEXTS = [
     'She said: "don\'t!" to 12 people (or more).',
     "Zwei rote Äpfel -- 3,5 % für $5 <script>alert(1)</script>",
@@ -138,23 +125,18 @@ def test_unsegmented_script_has_a_label_for_each_character() -> None:
         ]  # fmt: skip
 
 
-def test_what_is_copied_as_one_word_is_one_token() -> None:
+def test_what_is_copied_or_in_a_dictionary_is_one_token_with_the_text_of_the_source() -> None:
     tokenizer = train_tokenizer(["ask about it"], TokenizerConfig(min_frequency=1))
-    text = "ask about 4711-23 it"
-    side = label_read(SourceReader(tokenizer, {}, copies=True), text)
-    assert [(token.label, token.word, token.is_unknown) for token in side.tokens] == [
-        ("ask", 0, False), ("about", 1, False), ("4711-23", 2, True), ("it", 3, False), ("</s>", None, False),
-    ]  # fmt: skip
-    assert side.text == text
-
-
-def test_an_entry_of_a_dictionary_is_labelled_with_the_source() -> None:
-    tokenizer = train_tokenizer(["ask about it"], TokenizerConfig(min_frequency=1))
-    reader = SourceReader(tokenizer, {"about it": "darum", "ask": "bitten"}, copies=True)
-    side = label_read(reader, "ask about it now")
-    assert [(token.label, token.word, token.is_unknown) for token in side.tokens] == [
-        ("ask", 0, True), ("about it", 1, True), ("now", 3, True), ("</s>", None, False),
-    ]  # fmt: skip
+    unknown = [("ask", 0, False), ("about", 1, False), ("4711-23", 2, True), ("it", 3, False)]
+    entries = [("ask", 0, True), ("about it", 1, True), ("now", 3, True)]
+    for dictionary, text, expected in (
+        ({}, "ask about 4711-23 it", unknown),
+        ({"about it": "darum", "ask": "bitten"}, "ask about it now", entries),
+    ):
+        side = label_read(SourceReader(tokenizer, dictionary, copies=True), text)
+        found = [(token.label, token.word, token.is_unknown) for token in side.tokens]
+        assert found == [*expected, ("</s>", None, False)]
+        assert side.text == text
 
 
 def test_words_are_aligned_by_the_sums_of_their_tokens() -> None:

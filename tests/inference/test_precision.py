@@ -16,10 +16,7 @@ CPU = torch.device("cpu")
 NEEDS_BF16 = pytest.mark.skipif(
     "bf16" not in usable_precisions(CPU), reason="needs a CPU that is fast at bf16"
 )
-PRECISIONS = [
-    "float32",
-    pytest.param("bf16", marks=NEEDS_BF16),
-]
+PRECISIONS = ["float32", pytest.param("bf16", marks=NEEDS_BF16)]
 
 
 @pytest.fixture

@@ -292,10 +292,7 @@ def test_a_long_prefix_is_cut_and_a_long_minimum_refused(translator: ModelTransl
         translator.n_best(["milk"], constraints=Constraints(min_length=16))
 
 
-@pytest.mark.parametrize(
-    ("written", "factor"),
-    [("3.5", 7), ("0.5", 2), ("NaN", 2), (None, 2)],
-)
+@pytest.mark.parametrize(("written", "factor"), [("3.5", 7), ("0.5", 2), ("NaN", 2), (None, 2)])
 def test_the_length_limit_follows_from_the_training_data(
     written: str | None, factor: int, trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -220,11 +220,7 @@ def spoil(what: str, run: RunDirectory, corpus: Path) -> None:
 
 @pytest.mark.parametrize("what", ["corpus", "config", "checkpoints", "tokenizer", "records"])
 def test_what_keeps_training_from_resuming_keeps_the_check_from_passing(
-    what: str,
-    check: Check,
-    make_config: MakeConfig,
-    tiny_corpus: Path,
-    tmp_path: Path,
+    what: str, check: Check, make_config: MakeConfig, tiny_corpus: Path, tmp_path: Path
 ) -> None:
     corpus = shutil.copytree(tiny_corpus, tmp_path / "corpus")
     # In the same words, with the same path.

@@ -114,7 +114,7 @@ def test_model_corpus_and_evaluations_are_described_in_every_form(run: RunDirect
     run.corpus_file.write_text(json.dumps(corpus))
     facts = RunFacts(run)
     for text in all_texts(facts):
-        for told in ("3 encoder, 1 decoder", "feed-forward 16, 1 head", "elsewhere@latest", "embeddings"):
+        for told in ("3 encoder, 1 decoder", "16, 1 head", "1,880", "elsewhere@latest", "embeddings"):
             assert told in text.replace("&#64;", "@")
     assert list(facts.corpus.dropped.items() if facts.corpus else ()) == [
         ("copied", 5), ("empty", 3), ("too long", 2),
