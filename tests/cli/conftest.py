@@ -3,7 +3,7 @@
 import logging
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -70,6 +70,21 @@ def refuse(call: Call) -> Refuse:
         return last
 
     return run
+
+
+@pytest.fixture
+def remove_package(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Lets a package be missing, and a room and more modules, which import it, be imported again."""
+
+    def remove(package: str, room: str, *more: str) -> None:
+        if room in sys.modules:
+            # Which is put back afterwards, with its modules.
+            monkeypatch.setattr(room, sys.modules[room])
+        for name in [name for name in sys.modules if name.startswith((room, f"{package}.", *more))]:
+            monkeypatch.delitem(sys.modules, name)
+        monkeypatch.setitem(sys.modules, package, None)
+
+    return remove
 
 
 @pytest.fixture

@@ -131,7 +131,8 @@ def test_what_cannot_be_scored_or_written_is_refused_before_translating(
         ("a.txt b.txt --checkpoint latest", "--checkpoint needs a run"),
     ):
         assert says in refuse("compare", *systems.split())
-    assert "not in int8" in refuse("evaluate", "--precision", "int8")
+    for precision in ("int8", "fp16"):
+        assert f"on this device (cpu), not in {precision}" in refuse("evaluate", "--precision", precision)
     monkeypatch.setattr("os.access", lambda path, mode: mode != os.W_OK)
     assert "runs/tiny is read-only, but the translations are saved there" in refuse("evaluate")
 

@@ -6,11 +6,11 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-import mt.export
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
 from tests.fixture_types import Call, MakeConfig, Refuse
@@ -187,12 +187,9 @@ def test_copying_is_named_as_what_does_not_travel_to_other_programs(
 
 @pytest.mark.parametrize("package", ["ctranslate2", "transformers"])
 @pytest.mark.usefixtures("trained")
-def test_a_missing_package_is_named(package: str, refuse: Refuse, monkeypatch: pytest.MonkeyPatch) -> None:
-    # So that the package has its modules again afterwards.
-    monkeypatch.setattr(mt, "export", mt.export)
-    ours = ("mt.export", "mt.inference.engine.", f"{package}.")
-    for name in [name for name in sys.modules if name.startswith(ours)]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, package, None)
+def test_a_missing_package_is_named(
+    package: str, refuse: Refuse, remove_package: Callable[..., None]
+) -> None:
+    remove_package(package, "mt.export", "mt.inference.engine.")
     what = "ctranslate2" if package == "ctranslate2" else "mt-from-scratch[transformers]"
     assert f"pip install '{what}'" in refuse(*EXPORT, package, "out")

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from mt.run_directory import RunDirectory
-from tests.fixture_types import Call, Start
+from tests.fixture_types import Call, Ended, Start
 
 
 @pytest.fixture
 def score(call: Call, trained: RunDirectory) -> Call:
     """Calls ``mt score`` with these pairs as its standard input."""
 
-    def run(pairs: str, *options: str) -> tuple[int, str, str]:
+    def run(pairs: str, *options: str) -> Ended:
         Path("pairs.tsv").write_text(pairs, encoding="utf-8")
         stdin, before = os.dup(0), threading.enumerate()
         try:

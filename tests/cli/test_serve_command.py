@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 import socket
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-import mt.serving
 from mt.run_directory import RunDirectory
 from mt.serving import app as service
 from tests.fixture_types import Call, Ended
@@ -137,11 +135,7 @@ def test_who_may_ask(call: Call, trained: RunDirectory, served: Callable[[Ask], 
 
 @pytest.mark.parametrize("package", ["fastapi", "uvicorn"])
 def test_a_missing_package_is_named_with_its_extra(
-    package: str, call: Call, trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
+    package: str, call: Call, trained: RunDirectory, remove_package: Callable[..., None]
 ) -> None:
-    # So that the package has its modules again afterwards.
-    monkeypatch.setattr(mt, "serving", mt.serving)
-    for name in [name for name in sys.modules if name.startswith(("mt.serving", f"{package}."))]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, package, None)
+    remove_package(package, "mt.serving")
     refused(call("serve", "--run", trained.path), f"the package {package}", "[serve]")

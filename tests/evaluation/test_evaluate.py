@@ -14,7 +14,7 @@ from mt.config.data import DataConfig
 from mt.config.load import load_config
 from mt.config.training import TrainingConfig
 from mt.data.text_form import TextForm
-from mt.errors import ConfigError, DataError
+from mt.errors import DataError
 from mt.evaluation.compare import run_comparison
 from mt.evaluation.evaluate import Evaluation, run_evaluation
 from mt.evaluation.record import read_evaluations
@@ -192,5 +192,3 @@ def test_pairs_without_a_reference_are_refused(tmp_path: Path) -> None:
     found = load_evaluation_set(config, "test", path=str(file))
     # References are those of the file that is written.
     assert (found.sources, found.references) == ([rows[1][0]], ["ein wohl- bekannter Mann"])
-    with pytest.raises(ConfigError, match="configuration of a Hub corpus"):
-        load_evaluation_set(config, "test", name="de-en")

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from mt.device import SearchPrecision, usable_precisions
-from mt.errors import EngineError, LinesError
+from mt.errors import LinesError
 from mt.inference.loaded_model import LoadedModel, load_model
 from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
@@ -55,13 +55,6 @@ def test_scores_are_near_those_of_float32(
     found = [log_prob for pair in rounded.score(pairs) for log_prob in pair.log_probs]
     assert found == pytest.approx(expected, abs=1e-5 if precision == "float32" else 0.3)
     assert (found == expected) == (precision == "float32")
-
-
-def test_a_precision_that_the_device_lacks_is_refused(trained: RunDirectory) -> None:
-    with pytest.raises(EngineError, match=r"computes in .*float32 on .*\(cpu\), not in fp16"):
-        ModelTranslator.from_run(trained, device=CPU, precision="fp16")
-    with pytest.raises(EngineError, match="not in int8"):
-        ModelTranslator.from_run(trained, device=CPU, precision="int8")
 
 
 def in_fp16_on_the_cpu(loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> ModelTranslator:

@@ -76,20 +76,25 @@ def test_a_long_chain_is_read_as_one_word(tokenizer: Tokenizer) -> None:
     assert len(tokens) == 2
 
 
-def test_entries_of_a_dictionary_are_one_word_each_the_longest_first(tokenizer: Tokenizer) -> None:
-    dictionary = {"dog": "Hund", "hot dog": "Würstchen", "well-known": "berühmt", "Quux": "Kwuks"}
-    dictionary["hot"] = "heiß"
-    reader = SourceReader(tokenizer, dictionary, copies=True)
-    texts = ["a dog saw a hot dog.", "a well-known Quux", "Zorblat-Quux", "Quux-Zorblat"]
-    copies = [[token.copy for token in tokens if token.copy] for tokens in reader.read_batch(texts)]
-    assert copies == [["Hund", "Würstchen"], ["berühmt", "Kwuks"], ["Zorblat-Quux"], ["Kwuks", "Zorblat"]]
-
-
-def test_an_entry_within_an_unknown_word_is_ignored(tokenizer: Tokenizer) -> None:
-    reader = SourceReader(tokenizer, {"hot dog": "Würstchen", "B": "Bee"}, copies=True)
-    texts = ["the hot dog saw", "the hot dog-Zorblat saw", "the Zorblat+B saw"]
-    copies = [[token.copy for token in tokens if token.copy] for tokens in reader.read_batch(texts)]
-    assert copies == [["Würstchen"], ["Würstchen", "Zorblat"], ["Zorblat+B"]]
+@pytest.mark.parametrize(
+    ("text", "copies"),
+    [
+        # The longest first; one within an unknown word is ignored.
+        ("a dog saw a hot dog.", ["Hund", "Würstchen"]),
+        ("a well-known Quux", ["berühmt", "Kwuks"]),
+        ("Zorblat-Quux", ["Zorblat-Quux"]),
+        ("Quux-Zorblat", ["Kwuks", "Zorblat"]),
+        ("the hot dog-Zorblat saw", ["Würstchen", "Zorblat"]),
+        ("the Zorblat+B saw", ["Zorblat+B"]),
+    ],
+)
+def test_entries_of_a_dictionary_are_one_word_each(
+    text: str, copies: list[str], tokenizer: Tokenizer
+) -> None:
+    dogs = {"dog": "Hund", "hot dog": "Würstchen", "hot": "heiß"}
+    dictionary = {**dogs, "well-known": "berühmt", "Quux": "Kwuks", "B": "Bee"}
+    [tokens] = SourceReader(tokenizer, dictionary, copies=True).read_batch([text])
+    assert [token.copy for token in tokens if token.copy] == copies
 
 
 @pytest.mark.parametrize("form", ["NFC", "NFKC"])

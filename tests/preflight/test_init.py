@@ -56,7 +56,11 @@ def test_it_says_what_it_saw_and_what_each_option_means(tiny_corpus: Path) -> No
     text, summary = propose_config(DataConfig(path=str(tiny_corpus), src="de", tgt="en"))
     assert "160 training pairs, 12 validation, 22 test." in text
     assert "# warning the validation split has 12 pairs: below 100, scores are mostly chance." in text
-    assert re.search(r"Vocabulary: \d+ source and \d+ target entries", text)
+    words = {
+        side: set(re.findall(r"\w+|[^\w\s]", (tiny_corpus / f"train.{side}").read_text(encoding="utf-8")))
+        for side in ("de", "en")
+    }
+    assert f"Vocabulary: {len(words['de']) + 4} source and {len(words['en']) + 4} target entries" in text
     body = text.split("\n\n", 1)[1]
     assert "name:" not in body
     # The corpus has its splits.

@@ -75,7 +75,7 @@ def test_the_newest_figures_are_shown_and_the_best(run: RunDirectory) -> None:
     points = [json.loads(line) for line in run.metrics_file.read_text().splitlines()]
     last = {point["kind"]: point for point in points}
     made = [
-        last["validation"] | {"step": step, "bleu": bleu, "loss": bleu / 10}
+        last["validation"] | {"step": step, "bleu": bleu, "loss": bleu / 10, "chrf": 2 * bleu}
         for step, bleu in ((1, 20.0), (2, 30.0), (3, 10.0))
     ]
     made += [
@@ -96,6 +96,7 @@ def test_the_newest_figures_are_shown_and_the_best(run: RunDirectory) -> None:
     shown = describe(facts)
     assert "20.00 at step 1 to 10.00 at step 3; best 30.00 at step 2" in shown
     assert "2.000 at step 1 to 1.000 at step 3; best 1.000 at step 3" in shown
+    assert "40.00 at step 1 to 20.00 at step 3; best 60.00 at step 2" in shown
     for some in ("BLEU {}.25", "2026-01-01 00:{:02}:00"):
         numbers = range(40, 63) if "BLEU" in some else range(25)
         assert [number for number in numbers if some.format(number) in shown] == [*numbers[-20:]]

@@ -4,6 +4,7 @@ import json
 import math
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -234,8 +235,12 @@ def test_the_headline_is_of_the_test_split_of_the_run_before_other_data(golden_r
         assert all(f"| {value:.2f} |" in markdown for _, _, value in evaluations)
 
 
-def test_what_equals_its_reference_is_not_among_the_worst(trained: RunDirectory) -> None:
+def test_what_equals_its_reference_is_not_among_the_worst(trained: RunDirectory, tiny_corpus: Path) -> None:
     loaded = load_model(trained, "best")
     ranked = rank_samples(trained, loaded, ModelTranslator(loaded), num_sentences=12)
     assert ranked.best[0].translation == ranked.best[0].reference
     assert all(sample.translation != sample.reference for sample in ranked.worst)
+    order = [(-sample.chrfpp, -len(sample.reference)) for sample in ranked.best]
+    assert order == sorted(order)
+    sources = (tiny_corpus / "validation.en").read_text(encoding="utf-8").splitlines()
+    assert all(sources[sample.number - 1] == sample.source for sample in (*ranked.best, *ranked.worst))

@@ -6,8 +6,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -143,28 +141,6 @@ def test_a_forced_engine_says_what_it_cannot_do(
         Translator.from_run(run, engine="ctranslate2", **given)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="does not sample"):
         Translator.from_run(run, engine="ctranslate2").translate(["Anna"], strategy=Sampling())
-
-
-def test_it_needs_no_torch(converted: Path) -> None:
-    code = """
-import sys
-from mt import Beam, Translator
-translator = Translator.from_run(sys.argv[1], engine="ctranslate2")
-print(translator.translate(["the dog sees a house.", "Anna buys milk."], strategy=Beam(3)))
-print(translator.align("Anna buys milk.", translator.n_best(["Anna buys milk."])[0]))
-print({"torch", "datasets", "huggingface_hub", "pydantic", "numpy"} & {*sys.modules})
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code, converted],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=os.environ | {"PYTHONPATH": str(Path(mt.__file__).parents[1])},
-    )
-    assert (
-        done.stdout
-        == "['der Hund sieht ein Haus.', 'Anna kauft Milch.']\n[[(0, 0), (1, 1), (2, 2)]]\nset()\n"
-    )
 
 
 def test_it_is_made_once_and_whole(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
