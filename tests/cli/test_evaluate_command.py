@@ -171,15 +171,18 @@ def test_scores_side_by_side_and_the_sentences_that_differ_most(
     assert len(json.loads((tmp_path / "c.json").read_text())["sentences"]) == 1
 
 
-def test_another_test_set_is_scored_in_the_form_of_the_training_text(succeed: Call) -> None:
-    Path("news.jsonl").write_text('{"en": "Anna sees milk.", "de": "Anna si\u00adeht Milch."}\n')
+def test_another_test_set_is_scored_in_the_form_of_the_training_text(
+    succeed: Call, tiny_corpus: Path
+) -> None:
+    source, target = (lines_of(tiny_corpus / f"train.{side}")[0] for side in ("en", "de"))
+    Path("news.jsonl").write_text(json.dumps({"en": source, "de": f"{target[:1]}\u00ad{target[1:]}"}))
     for command in (
-        ("evaluate", "--scores-only"),
+        ("evaluate",),
         ("compare", "tiny", "runs/tiny/checkpoints/step_0000150", "--beam", "2", "--show", "0"),
     ):
         _, out, err = succeed(*command, "--data", "news.jsonl")
         assert "scored in the form of the training text: 1 reference changed\n" in err
-        assert "news.jsonl" in out + err
+        assert "also in the training data: 1 of the 1 pairs of news.jsonl " in err
         assert "\nsentence " not in out
     out = succeed("compare", "tiny", "tiny", "--split", "validation", "--show", "0").out
     assert "12 sentences of " in out

@@ -57,10 +57,13 @@ def test_it_says_what_it_saw_and_what_each_option_means(tiny_corpus: Path) -> No
     assert "160 training pairs, 12 validation, 22 test." in text
     assert "# warning the validation split has 12 pairs: below 100, scores are mostly chance." in text
     words = {
-        side: set(re.findall(r"\w+|[^\w\s]", (tiny_corpus / f"train.{side}").read_text(encoding="utf-8")))
+        side: re.findall(r"\w+|[^\w\s]", (tiny_corpus / f"train.{side}").read_text(encoding="utf-8"))
         for side in ("de", "en")
     }
-    assert f"Vocabulary: {len(words['de']) + 4} source and {len(words['en']) + 4} target entries" in text
+    sizes = {side: len({*of_side}) + 4 for side, of_side in words.items()}
+    assert f"Vocabulary: {sizes['de']} source and {sizes['en']} target entries" in text
+    means = {side: len(of_side) / 160 + 1 for side, of_side in words.items()}
+    assert f"Tokens per sentence: {means['de']:.1f} source, {means['en']:.1f} target on average" in text
     body = text.split("\n\n", 1)[1]
     assert "name:" not in body
     # The corpus has its splits.

@@ -93,6 +93,7 @@ def test_the_run_takes_the_given_minutes_and_is_timed_once(
     assert f"steps    {config.training.max_steps:,} of {config.training.batch_tokens:,} tokens" in text
     assert f"about {seconds_of(config) / 60:.1f} minutes on this machine" in text
     assert config.training.max_steps == config.schedule.total_steps
+    assert config.checkpoint.every_steps == config.validation.every_steps
     assert num_validations(config) * (VALIDATION + CHECKPOINT) <= max(2.5, 0.05 * 60 * minutes)
     [_] = timed
 

@@ -180,12 +180,22 @@ def record(run: RunDirectory, *evaluations: tuple[str, str, float]) -> None:
 def test_page_and_card_tell_the_facts_of_the_files(golden_run: GoldenRun) -> None:
     run = golden_run()
     record(run, ("corpus, test", "step_0000600", 31.25))
+    events = [{"event": "start"}, {"event": "validation", "signatures": {"BLEU": "of-bleu"}}]
+    lines = [json.dumps({"time": "2026-01-01T00:00:00+00:00", **event}) for event in events]
+    run.sessions_file.write_text("\n".join(lines))
     corpus = json.loads(run.corpus_file.read_text())
+    *_, last = (json.loads(line) for line in run.metrics_file.read_text().splitlines())
     text = Outline(page_of(run, "Anna sees milk.")).text
+    for label, key in (("validation", "loss"), ("BLEU", "bleu"), ("chrF2", "chrf")):
+        assert f"{label} at step 600: {last[key]:.4g}" in text
+    assert figures(RunFacts(run)) == {
+        "BLEU on test": "31.2", "training pairs": "60", "parameters": "1.88k", "steps": "600",
+        "target tokens": "82.8k", "of training": "3 s",
+    }  # fmt: skip
     markdown = card_of(run, "Anna sees milk.")
     for expected in (
-        "31.25", "30.25 to 32.25", "beam of 5", "Anna sees milk.",
-        "mt train --config golden.yaml --run runs/golden",
+        "31.25", "30.25 to 32.25", "beam of 5", "Anna sees milk.", "of-bleu",
+        "mt train --config golden.yaml --run runs/golden", "mt evaluate --run runs/golden --split test",
         corpus["splits"]["train"]["fingerprint"], str(RunFacts(run).environment["torch"]),
     ):  # fmt: skip
         assert expected in text, expected
@@ -203,6 +213,8 @@ def test_where_the_corpus_is_on_the_disk_is_not_told(golden_run: GoldenRun) -> N
     run = golden_run()
     for file in (run.config_file, run.corpus_file):
         file.write_text(re.sub('(path: |")corpus', r"\1/home/me_a/corpus", file.read_text()))
+    with run.config_file.open("a") as file:
+        file.write("init_from:\n  run: /home/me_a/old\n")
     record(run, ("/home/me_a/corpus, test", "step_0000600", 31.25), ("/data/of/b.tsv", "step_0000600", 3.5))
     for page in (page_of(run), card_of(run)):
         assert not re.search(r"/home|/data|me\\?_a", page)
