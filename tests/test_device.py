@@ -2,45 +2,30 @@
 
 import os
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 import torch
 
 from mt.device import Precision, choose_device, choose_precision, usable_precisions
-from mt.errors import EngineError
-from mt.memory import is_out_of_memory
-
-
-@pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    """A machine that has these accelerators and no others."""
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: "cuda" in request.param)
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: "mps" in request.param)
+from mt.errors import EngineError, is_out_of_memory
 
 
 @pytest.mark.parametrize(
-    ("machine", "expected"),
-    [(["cuda", "mps"], "cuda"), (["cuda"], "cuda"), (["mps"], "mps"), ([], "cpu")],
-    indirect=["machine"],
+    ("there", "expected"), [(["cuda", "mps"], "cuda"), (["cuda"], "cuda"), (["mps"], "mps"), ([], "cpu")]
 )
-@pytest.mark.usefixtures("machine")
-def test_auto_takes_the_best_there_is(expected: str) -> None:
-    cuda: Any = torch.backends.cuda
-    assert choose_device("cpu") == torch.device("cpu")
-    assert cuda.flash_sdp_enabled()
+def test_auto_takes_the_best_there_is_and_what_is_not_there_is_refused(
+    there: list[str], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: "cuda" in there)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: "mps" in there)
     assert choose_device("auto") == torch.device(expected)
-    # On CUDA, these kernels of attention are slower than the other one.
-    assert expected != "cuda" or not (cuda.flash_sdp_enabled() or cuda.cudnn_sdp_enabled())
-    assert choose_device(expected) == torch.device(expected)
-
-
-@pytest.mark.parametrize("machine", [["mps"]], indirect=True)
-@pytest.mark.parametrize("name", ["cuda", "gpu", ""])
-@pytest.mark.usefixtures("machine")
-def test_device_that_is_not_there_is_refused_with_those_that_are(name: str) -> None:
-    with pytest.raises(EngineError, match=rf"no usable device '{name}'\. Choose auto or mps, cpu\."):
-        choose_device(name)
+    for name in (*there, "cpu"):
+        assert choose_device(name) == choose_device(torch.device(name)) == torch.device(name)
+    for name in {"cuda", "mps", "gpu", ""} - set(there):
+        usable = ", ".join([*there, "cpu"])
+        with pytest.raises(EngineError, match=rf"no usable device '{name}'\. Choose auto or {usable}\."):
+            choose_device(name)
 
 
 @pytest.mark.parametrize(

@@ -33,21 +33,15 @@ CPU = torch.device("cpu")
 def test_scores_are_those_of_the_file_that_is_written(
     split: Literal["validation", "test", "train"], trained: RunDirectory, tiny_corpus: Path
 ) -> None:
+    """How each score is computed, and that a file is its only source: tests/cli/test_evaluate_command.py."""
     result = run_evaluation(trained, split=split, checkpoint="step_0000100", device=CPU)
     (file,) = trained.path.glob(f"hypotheses.{split}-*.step_0000100.greedy.txt")
     assert result.hypotheses_file == file
     hypotheses = result.hypotheses_file.read_text(encoding="utf-8").split("\n")[:-1]
     references = (tiny_corpus / f"{split}.de").read_text(encoding="utf-8").split("\n")[:-1]
     assert result.num_sentences == len(hypotheses) == len(references)
-    metrics = {"bleu": sacrebleu.BLEU(), "chrfpp": sacrebleu.CHRF(word_order=2), "ter": sacrebleu.TER()}
-    assert list(result.scores) == list(metrics)
-    for key, metric in metrics.items():
-        expected = metric.corpus_score(hypotheses, [references], n_bootstrap=1000)
-        assert result.scores[key].value == expected.score
-        assert result.scores[key].signature == str(metric.get_signature())
-    num_exact = sum(map(str.__eq__, hypotheses, references))
-    assert result.exact == pytest.approx(100 * num_exact / len(references))
-    assert num_exact > 0
+    assert result.scores["bleu"].value == sacrebleu.corpus_bleu(hypotheses, [references]).score
+    assert result.exact > 0
 
 
 def test_both_sides_are_scored_in_the_form_of_the_training_text(
@@ -87,6 +81,8 @@ def test_every_line_of_another_corpus_is_scored(
         (other / f"{split}.en").write_text("".join(line + "\n" for line in sources))
         (other / f"{split}.de").write_text("Anna sieht Milch.\n" * len(sources))
     result = run_evaluation(trained, split="test", checkpoint="best", device=CPU, data_path=str(other))
+    assert result.data == f"{other}, test"
+    assert result.hypotheses_file.name.startswith("hypotheses.other.test-")
     hypotheses = result.hypotheses_file.read_text(encoding="utf-8").split("\n")[:-1]
     assert result.num_sentences == len(hypotheses) == 4
     assert hypotheses[:2] == ["Anna sieht Milch.", ""]
@@ -171,24 +167,24 @@ def test_another_corpus_with_other_columns_is_read_by_the_names_of_the_languages
 def test_a_file_without_splits_is_not_called_a_split_and_its_form_is_warned_of(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    other = tmp_path / "other.tsv"
+    other = tmp_path / "my test (1).tsv"
     other.write_text("en\tde\nGo.\tGeh.\nStop.\t<seg>Halt.</seg>\n", encoding="utf-8")
-    config = a_config(DataConfig(path="gone", src="en", tgt="de"))
+    # How many pairs the run trained on says nothing about another file.
+    config = a_config(DataConfig(path="gone", src="en", tgt="de", num_train_pairs=1))
     found = load_evaluation_set(config, "test", path=str(other))
     assert found.where == str(other)
-    assert found.name.startswith("other.tsv-")
+    assert found.name.startswith("my-test-1-.tsv-")
     assert found.sources == ["Go.", "Stop."]
     assert "25% of the lines of the evaluated split are each in a tag" in caplog.text
 
 
-def test_pairs_without_a_reference_are_refused(tmp_path: Path) -> None:
-    rows = [("Go.", ""), ("a well-\nknown man", "ein wohl-\nbekannter Mann")]
+def test_pairs_without_a_reference_are_refused_or_left_out(tmp_path: Path) -> None:
+    rows = [("Go.", ""), ("a well-\nknown man", "ein wohl-\nbekannter Mann"), ("Stop.", " ")]
     file = tmp_path / "test.jsonl"
     file.write_text("".join(json.dumps({"en": en, "de": de}) + "\n" for en, de in rows))
     config = a_config(DataConfig(path="gone", src="en", tgt="de"))
-    with pytest.raises(DataError, match="sentence 1: the reference is empty"):
+    with pytest.raises(DataError, match="sentence 1, and 1 more: the reference is empty"):
         load_evaluation_set(config, "test", path=str(file))
-    file.write_text(json.dumps({"en": rows[1][0], "de": rows[1][1]}))
-    found = load_evaluation_set(config, "test", path=str(file))
+    found = load_evaluation_set(config, "test", path=str(file), leave_out_empty=True)
     # References are those of the file that is written.
     assert (found.sources, found.references) == ([rows[1][0]], ["ein wohl- bekannter Mann"])

@@ -1,6 +1,5 @@
 """Steps that are launched before the last one was read: what is skipped and written is the same."""
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from torch import Tensor
 import mt.training.run
 from mt.run_directory import RunDirectory
 from mt.training.train_state import TrainState, new_train_state
-from tests.fixture_types import MakeBatches, MakeObjective
+from tests.fixture_types import AssertSame, MakeBatches, MakeObjective
 from tests.training.steps import Spoilt, Training, new_state, spoil, take_step
 
 
@@ -77,26 +76,12 @@ def test_a_device_leaves_out_just_what_the_host_would(
         torch.testing.assert_close(tensors_late[name], each, rtol=tolerance, atol=tolerance)
 
 
-def written(run: RunDirectory) -> dict[str, Any]:
-    """All that a run has written, without times and places."""
-    timed = {"minutes", "tokens_per_second", "seconds"}
-    found: dict[str, Any] = {}
-    for file in sorted(run.path.rglob("*")):
-        name = str(file.relative_to(run.path))
-        if file.suffix == ".safetensors":
-            found[name] = file.read_bytes()
-        elif file.name == "metrics.jsonl":
-            lines = [json.loads(line) for line in file.read_text().splitlines()]
-            found[name] = [{key: each for key, each in line.items() if key not in timed} for line in lines]
-        elif file.name == "training_state.json":
-            state = json.loads(file.read_text())
-            state["state"].pop("seconds")
-            found[name] = state
-    return found
-
-
 def test_a_run_writes_the_same(
-    train: Training, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    train: Training,
+    tmp_path: Path,
+    assert_same: AssertSame,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     def late(*arguments: Any) -> TrainState:
         """Lets runs on a CPU read as late as those on CUDA."""
@@ -113,8 +98,6 @@ def test_a_run_writes_the_same(
             train(*options, into=run)
         skipped.append([message for message in caplog.messages if " skipped: " in message])
         monkeypatch.setattr(mt.training.run, "new_train_state", late)
-    at_once, read_late = map(written, runs)
     assert [message.split()[1] for message in skipped[0]] == ["2", "6", "7", "9", "11"]
     assert skipped[0] == skipped[1]
-    assert {"metrics.jsonl", "checkpoints"} == {Path(name).parts[0] for name in at_once}
-    assert at_once == read_late
+    assert_same(*runs)
