@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from mt.device import Precision, choose_device, choose_precision, usable_precisions
-from mt.errors import EngineError, is_out_of_memory
+from mt.errors import EngineError
+from mt.memory import is_out_of_memory
 
 
 @pytest.mark.parametrize(

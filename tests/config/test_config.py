@@ -6,7 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from mt.config.config import Config
-from mt.config.section import Section, kinds_of
+from mt.config.explain import kinds_of
+from mt.config.section import Section
 from mt.config.sources import parse_mix
 
 SECTIONS: dict[str, type[Section]] = {

@@ -12,7 +12,7 @@ from mt.data.corpus import load_corpus
 from mt.data.prepare import make_tokenizers
 from mt.data.suspicions import corpus_warnings, sample_of, small_splits, text_warnings
 from mt.data.text_form import TextForm
-from mt.data.unsegmented_scripts import bleu_tokenizer, split_letters
+from mt.data.unsegmented_scripts import split_letters
 from tests.data.corpora import data_config, parallel, write
 from tests.fixture_types import MakeConfig
 
@@ -160,25 +160,6 @@ def test_pairs_that_are_shifted_from_some_line_on_are_warned_of(shift: int, wher
     assert [*text_warnings({"train": [src, draw.sample(tgt, 600)]})] == []
 
 
-@pytest.mark.parametrize(
-    ("texts", "expected"),
-    [
-        (["the dog", "12 .,"], "13a"),
-        (["他说 a b"], "13a"),
-        (["他说 a", "3 _"], "zh"),
-        # A tenth of the letters may be of another unsegmented script.
-        (["中" * 9 + "の"], "zh"),
-        (["中" * 8 + "の"], "char"),
-        (["ผมชื่อ"], "char"),
-    ],
-)
-def test_bleu_is_computed_of_characters_where_most_words_have_no_spaces(
-    texts: list[str], expected: str
-) -> None:
-    assert bleu_tokenizer(texts) == expected
-    assert split_letters("a中，b c") == "a 中  ， b c"
-
-
 @pytest.mark.parametrize("kind", ["word", "char", "bpe", "bpe_metaspace"])
 @pytest.mark.parametrize("shared", [False, True])
 def test_turkish_is_lower_cased_by_its_own_rule(kind: str, shared: bool, make_config: MakeConfig) -> None:
@@ -190,3 +171,7 @@ def test_turkish_is_lower_cased_by_its_own_rule(kind: str, shared: bool, make_co
     assert src.decode(src.encode(turkish)) == "ısparta izmir ığdır diye"
     assert src.encode("I\u0307zmir") == src.encode("izmir")
     assert tgt.decode(tgt.encode(english)) == "in the inn"
+
+
+def test_letters_of_unsegmented_scripts_are_split() -> None:
+    assert split_letters("a中，b c") == "a 中  ， b c"
