@@ -29,11 +29,6 @@ def test_options(override: str, says: str, refuse: Refuse, tiny_config_file: Pat
     assert not RunDirectory(Path("runs/tiny")).checkpoints_dir.exists()
 
 
-@pytest.mark.parametrize("arguments", ["", "--data x", "--data x --src en"])
-def test_what_init_needs_is_named(arguments: str, refuse: Refuse) -> None:
-    assert "give --data, --src and --tgt, such as: mt init --data" in refuse("init", *arguments.split())
-
-
 def test_options_that_are_empty_or_given_twice(refuse: Refuse, tiny_config_file: Path) -> None:
     assert "--run is empty" in refuse("train", "-c", tiny_config_file, "--run", "")
     assert "--run is empty" in refuse("train", "-c", tiny_config_file, "--run=")

@@ -9,13 +9,11 @@ from tests.fixture_types import Call
 def test_a_good_config(succeed: Call, tiny_config_file: Path) -> None:
     _, out, err = succeed("check", "-c", tiny_config_file, "--set", "schedule.warmup_steps=99")
     assert err == ""
-    lines = out.splitlines()
-    assert [line.split()[0] for line in lines[:8]] == [
-        *("run", "corpus", "vocabulary", "lengths", "model", "memory", "time", "disk")
-    ]
-    assert "run         runs/tiny, which is new, on cpu in float32\n" in out
+    names = re.findall(r"^(\w+:?) ", out, re.MULTILINE)
+    assert " ".join(names[:8]) == "run corpus vocabulary lengths model memory time disk"
+    assert out.startswith("run         runs/tiny, which is new, on cpu in float32\n")
     assert "\nwarning: the warm-up (schedule.warmup_steps 99) is not over when the run ends at step 12" in out
-    assert lines[-1] == "This run can begin."
+    assert out.endswith("\nThis run can begin.\n")
     assert "\n    " not in out
     assert re.search(r"\n    decoded +\w", succeed("check", "-c", tiny_config_file, "-v").out)
     assert not Path("runs").exists()

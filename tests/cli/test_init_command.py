@@ -66,6 +66,8 @@ def test_a_table_as_people_have_it(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
+        ("", "give --data, --src and --tgt, such as: mt init --data"),
+        ("--data x --src en", "give --data, --src and --tgt, such as: mt init --data"),
         ("--data nowhere --src en --tgt de", "mt: --data: there is no file or folder 'nowhere'"),
         ("--data c.csv --src en --tgt en", "mt: --src and --tgt are both 'en'"),
         ("--data c.csv --src en --tgt de", "no column 'en', which --src names"),
