@@ -180,10 +180,8 @@ def record(run: RunDirectory, *evaluations: tuple[str, str, float]) -> None:
 def test_page_and_card_tell_the_facts_of_the_files(golden_run: GoldenRun) -> None:
     run = golden_run()
     record(run, ("corpus, test", "step_0000600", 31.25))
-    events: list[dict[str, object]] = [
-        {"event": "start"},
-        {"event": "validation", "signatures": {"BLEU": "of-bleu"}},
-    ]
+    validation: dict[str, Any] = {"event": "validation", "signatures": {"BLEU": "of-bleu"}}
+    events = [{"event": "start"}, validation]
     lines = [json.dumps({"time": "2026-01-01T00:00:00+00:00", **event}) for event in events]
     run.sessions_file.write_text("\n".join(lines))
     corpus = json.loads(run.corpus_file.read_text())
@@ -216,8 +214,8 @@ def test_where_the_corpus_is_on_the_disk_is_not_told(golden_run: GoldenRun) -> N
     run = golden_run()
     for file in (run.config_file, run.corpus_file):
         file.write_text(re.sub('(path: |")corpus', r"\1/home/me_a/corpus", file.read_text()))
-    with run.config_file.open("a") as config_file:
-        config_file.write("init_from:\n  run: /home/me_a/old\n")
+    with run.config_file.open("a") as config:
+        config.write("init_from:\n  run: /home/me_a/old\n")
     record(run, ("/home/me_a/corpus, test", "step_0000600", 31.25), ("/data/of/b.tsv", "step_0000600", 3.5))
     for page in (page_of(run), card_of(run)):
         assert not re.search(r"/home|/data|me\\?_a", page)
