@@ -279,7 +279,7 @@ def test_best_is_the_best_by_the_metric(
 
 
 def test_a_run_counts_the_time_of_steps_and_validations_but_not_of_saving(
-    train: Training, monkeypatch: pytest.MonkeyPatch
+    train: Training, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now, excluded = 0.0, list[float]()
 
@@ -293,14 +293,17 @@ def test_a_run_counts_the_time_of_steps_and_validations_but_not_of_saving(
 
         monkeypatch.setattr(owner, name, slow)
 
-    let_take(1.0, TrainState, "launch")
-    let_take(7.0, mt.training.session, "validate")
+    let_take(60.0, TrainState, "launch")
+    let_take(30.0, mt.training.session, "validate")
     let_take(100.0, CheckpointStore, "save")
     monkeypatch.setattr(mt.training.session, "time", SimpleNamespace(perf_counter=lambda: now))
     monkeypatch.setattr(Progress, "exclude", lambda self, seconds: excluded.append(seconds))
-    assert train("training.max_steps=4").counters.seconds == 4 + 7
+    counters = train("training.max_steps=4").counters
+    assert counters.seconds == 4 * 60 + 30
+    done = f"after 4 steps, {counters.num_target_tokens:,} target tokens and 4.5 minutes."
+    assert f"Finished: training.max_steps (4) reached, {done}" in run.log_file.read_text()
     # The speed is that of the steps: after step 3 it is saved, after step 4 validated and saved.
-    assert excluded == [100.0, 7.0, 100.0]
+    assert excluded == [100.0, 30.0, 100.0]
 
 
 def test_what_the_device_cannot_do_is_refused_before_anything_is_written(

@@ -118,6 +118,9 @@ def test_loading_data_ends_at_once(
         outcome = train()
     assert after == []
     assert (outcome.finished, outcome.exit_code, outcome.counters.step) == (None, 128 + number, 0)
+    assert repr(outcome) == "<Outcome: interrupted, and can be resumed, after 0 steps>"
+    assert f"Stopped before the first step: {number.name}." in run.sessions_file.read_text()
+    assert run.stopped_file.read_text() == f"{number.name}\n"
     assert not run.checkpoints_dir.exists()
     train("training.max_steps=5")
     if name != "train_tokenizer":  # Which a resumed run does not do.

@@ -15,6 +15,7 @@ from mt.checkpoint.record import DamagedError
 from mt.checkpoint.training_state import SavedTraining, read_training_state, values_bytes
 from mt.device import Precision
 from mt.training.counters import read_values
+from mt.training.optimizers import count_moments
 from mt.training.train_state import TrainState, new_train_state
 from mt.transformer.build import build_transformer
 from tests.fixture_types import MakeConfig
@@ -114,6 +115,15 @@ def test_every_option_reaches_the_part_that_it_is_for(make_state: Callable[..., 
     for name, weight in evaluated(state).items():
         after = state.objective.model.weights()[name]
         torch.testing.assert_close(weight, 0.1 * before[name] + 0.9 * after)
+
+
+@pytest.mark.parametrize("muon", ["true", "false"])
+def test_the_numbers_that_optimizers_keep_are_counted(
+    muon: str, make_state: Callable[..., TrainState]
+) -> None:
+    state = make_state(f"training.muon={muon}", steps=1)
+    kept = sum(tensor.numel() for tensor in state.save().tensors.values())
+    assert count_moments(state.objective.model, state.training) == kept
 
 
 @pytest.mark.parametrize("fp16", [False, True])

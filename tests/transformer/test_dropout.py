@@ -28,6 +28,10 @@ def test_share_of_zeros_is_p_and_the_mean_stays(p: float) -> None:
     assert abs(float(y.mean()) - 1) < 5 * deviation / (1 - p)
 
 
+def test_a_share_of_almost_one_divides_by_no_zero() -> None:
+    assert dropped_ones(0.999999, N).isfinite().all()
+
+
 @pytest.mark.parametrize("p", [0.1, 0.5])
 def test_every_position_within_a_draw_has_the_same_share(p: float) -> None:
     shares = (dropped_ones(p, N) == 0).float().view(-1, 16).mean(0)
