@@ -100,7 +100,12 @@ def lines_of(file: Path | None, holds: Holds = "sentences", *, keep_bad: bool = 
                     line = content.decode(errors="surrogateescape")
                     if not keep_bad and (reason := why_not_text(line, name, number)):
                         raise DataError(reason)
-                    yield line.removeprefix("\ufeff") if number == 1 else line
+                    if number > 1:
+                        yield line
+                        continue
+                    line = line.removeprefix("\ufeff")
+                    # A file without a line feed may have the line ends of old Macs.
+                    yield from [line] if raw.endswith(b"\n") else line.split("\r")
     except (OSError, EOFError, zlib.error) as error:
         raise unreadable(file or STDIN_NAME, error) from error
 
