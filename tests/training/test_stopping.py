@@ -69,6 +69,14 @@ def test_a_validation_is_given_up_between_any_batches_and_a_save_is_completed(
     assert_as_unbroken()
 
 
+def test_no_further_batch_of_the_loss_is_computed(train: Training) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        calls = kill_at_call(patch, *LOSS, 9)
+        # With several batches in a validation.
+        assert train("training.batch_tokens=40").counters.step == 4
+    assert len(calls) == 9
+
+
 def test_the_last_validation_too_is_owed_and_made_good(
     train: Training, assert_as_unbroken: AssertSame
 ) -> None:
