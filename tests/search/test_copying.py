@@ -84,6 +84,32 @@ def search(request: pytest.FixtureRequest) -> Search:
     return lambda model, asked: [best for best, *_ in reference.search(model, asked, strategy)]
 
 
+def test_where_unk_may_be_written_anywhere_nothing_is_copied(search: Search) -> None:
+    request = copying_request([4, 5, UNK_ID, EOS_ID], keep_unk=True)
+    (found,) = search(ScriptedModel([[1, 2, 1]]), request)
+    assert (found.ids, found.copied) == ([UNK_ID] * 3, [])
+
+
+def test_a_sentence_of_known_words_has_no_unk_beside_one_that_is_copied_from(search: Search) -> None:
+    model = ScriptedModel([[1, 2, 1], [1, 1]])
+    copying, known = search(model, copying_request([4, 5, UNK_ID, EOS_ID], [5, 6, 7, EOS_ID]))
+    assert (copying.ids, copying.copied) == ([KNOWN, UNK_ID, KNOWN], [2])
+    assert (known.ids, known.copied) == ([KNOWN, KNOWN], [])
+    # They share all probability among the tokens that it may have.
+    never = -torch.inf
+    words = torch.tensor([never, never, never, 0, 0, 0, 0, 6.0, 4.0, 0, 0, 0]).log_softmax(-1)
+    end = torch.tensor([never, never, never, 9.0, 0, 0, 0, 0, 0, 0, 0, 0]).log_softmax(-1)[EOS_ID]
+    assert known.score == pytest.approx(float(2 * words[KNOWN] + end), rel=1e-5)
+
+
+def test_no_word_is_copied_twice(search: Search) -> None:
+    # The head stays at the same word, which is copied already; the next position is another unknown word.
+    model = ScriptedModel([[2, 2, 3]])
+    (found,) = search(model, copying_request([4, 5, UNK_ID, UNK_ID, EOS_ID]))
+    assert found.ids == [UNK_ID, KNOWN, UNK_ID]
+    assert found.copied == [2, 3]
+
+
 @pytest.mark.parametrize("unk", [9.0, -9.0])
 def test_unk_is_written_as_a_copy_where_the_head_attends_to_an_unknown_word_however_unlikely(
     unk: float, search: Search
