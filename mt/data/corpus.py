@@ -1,6 +1,7 @@
 """Reads ``data.path`` and ``data.mix`` into three splits of checked and cleaned sentence pairs."""
 
 import copy
+import errno
 import hashlib
 import sys
 from collections import deque
@@ -86,12 +87,14 @@ class PairTable(NamedTuple):
 
     def load(self) -> Dataset:
         """The pairs, memory-mapped."""
-        return load_tables([self.file], self.fingerprint)
+        return load_tables([self.file], self.num_pairs, self.fingerprint)
 
 
-def load_tables(files: Sequence[Path], fingerprint: str) -> Dataset:
+def load_tables(files: Sequence[Path], num_pairs: int, fingerprint: str) -> Dataset:
     """The pairs of tables, memory-mapped; `datasets` would read all of them for a fingerprint."""
     table = pa.concat_tables(pa.ipc.open_stream(pa.memory_map(str(file))).read_all() for file in files)
+    if len(table) != num_pairs:
+        raise OSError(errno.EIO, f"{len(table):,} of {num_pairs:,} pairs can be read", str(files[0]))
     return Dataset(table, fingerprint=fingerprint)
 
 
@@ -147,7 +150,7 @@ def _load(folder: Path) -> Corpus:
         files = [folder / f"{split}.arrow"]
         if split == "train":
             files = [folder / f"train-{number}.arrow" for number in range(len(report.sources))]
-        splits[split] = load_tables(files, recorded.fingerprint)
+        splits[split] = load_tables(files, recorded.pairs, recorded.fingerprint)
     return Corpus(**splits, report=report)
 
 

@@ -14,7 +14,9 @@ with distributed.connected("cpu"):
     assert distributed.broadcast(f"from {rank}") == "from 0"
     assert distributed.all_gather(rank) == [0, 1]
     assert distributed.all_reduce(torch.tensor([1.0, rank])).tolist() == [2, 1]
-    assert distributed.scatter(range(5), lambda n: n * n) == [0, 1, 4, 9, 16]
+    # As if each were on a machine of its own.
+    processes.LOCAL_RANK = 0
+    assert distributed.scatter(range(5), lambda share: [n * n for n in share]) == [0, 1, 4, 9, 16]
 
     def read_and_write() -> list[str]:
         names = sorted(path.name for path in folder.iterdir())
@@ -22,6 +24,7 @@ with distributed.connected("cpu"):
         return names
 
     assert distributed.first_rank_first(read_and_write) == ["rank 0"][:rank]
+    processes.LOCAL_RANK = rank
 
     def fail_in_the_second() -> None:
         if rank == 1:

@@ -29,6 +29,16 @@ BUILT_IN: dict[str, tuple[int, Callable[[str, int], Iterator[tuple[str, str]]]]]
 }
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+# Names from before Hub ids had a namespace, which tutorials still use.
+LEGACY_NAMES = {
+    "opus_books": "Helsinki-NLP/opus_books",
+    "opus100": "Helsinki-NLP/opus-100",
+    "opus-100": "Helsinki-NLP/opus-100",
+    "iwslt2017": "IWSLT/iwslt2017",
+    "multi30k": "bentrevett/multi30k",
+    **{f"wmt{year}": f"wmt/wmt{year}" for year in range(14, 20)},
+}
+
 # train.jsonl, train.csv.gz, or a shard of a large table: train-00000-of-00003.parquet
 TABLE_NAME = re.compile(r"(?P<split>.+?)(-\d+-of-\d+)?(?P<suffix>\.\w+?(\.gz)?)")
 
@@ -74,7 +84,7 @@ def find_source(config: DataConfig) -> Source:
     # Only here, because importing `datasets` is slow, and files need nothing of it.
     from mt.data.sources.hub import hub_source
 
-    return hub_source(config)
+    return hub_source(str(_hub_id(config)), config)
 
 
 def _local_source(config: DataConfig) -> Source | None:
@@ -87,17 +97,23 @@ def _local_source(config: DataConfig) -> Source | None:
     if path.startswith(PREFIX):
         return _built_in(config)
     source = _on_disk(config)
-    if source or (may_be_hub_id(path) and table_format(Path(path), config.delimiter) is None):
+    if source or _hub_id(config):
         return source
     missing = next((str(file) for file in _two_paths(path) if not file.exists()), path)
     beside = named_path(missing).parent
     neighbours = sorted(beside.iterdir()) if beside.is_dir() else []
-    known = [str(file).removesuffix(f".{config.src}") for file in neighbours]
+    known = [*(str(file).removesuffix(f".{config.src}") for file in neighbours), *LEGACY_NAMES]
     raise DataError(
         f"data.path: there is no file or folder {missing!r}, nor {missing}.{config.src} with "
         f"{missing}.{config.tgt}. It may be a folder, a file, a pattern (part-*.jsonl), two files "
         f"(en.txt,de.txt), a Hub id (bentrevett/multi30k), or {PRIMER}.{did_you_mean(missing, known)}"
     )
+
+
+def _hub_id(config: DataConfig) -> str | None:
+    """The Hub id that ``config.path`` may be; None if it cannot."""
+    is_table = table_format(Path(config.path), config.delimiter) is not None
+    return LEGACY_NAMES.get(config.path, config.path if may_be_hub_id(config.path) and not is_table else None)
 
 
 def may_be_hub_id(text: str) -> bool:

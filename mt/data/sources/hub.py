@@ -21,9 +21,9 @@ LOG = logging.getLogger(__name__)
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
-def hub_source(config: DataConfig) -> Source:
-    """Download the corpus ``config.path``, or take it from the cache if the Hub does not answer in time."""
-    hub_id, name, revision = config.path, config.name, config.revision
+def hub_source(hub_id: str, config: DataConfig) -> Source:
+    """Download the corpus ``hub_id``, or take it from the cache if the Hub does not answer in time."""
+    name, revision = config.name, config.revision
     corpus = hub_id + (f" ({name})" if name else "")
     datasets.disable_progress_bars()  # Those of downloads, which only a terminal shows, stay.
     with hub(f"data.path: {corpus}", config.hub_timeout_seconds):
