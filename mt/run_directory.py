@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from pathlib import Path
 from shlex import quote
 from typing import Self
@@ -86,6 +87,7 @@ class RunDirectory:
             return self
         parent = self.path.parent
         near = runs_in(self.path) or runs_in(parent) or runs_in(parent / "runs")
+        near.sort(key=lambda run: SequenceMatcher(None, run.name, self.name).ratio(), reverse=True)
         remedy = f"Runs near it: {', '.join(str(run.path) for run in near[:10])}." if near else TRAIN_ONE
         raise RunError(f"There is no run in {shown(self.path)}: it has no {self.config_file.name}. {remedy}")
 

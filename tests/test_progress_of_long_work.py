@@ -41,7 +41,7 @@ def evaluate(make_config: MakeConfig, run: RunDirectory) -> None:
 
 WORK = {
     prepare: ["reading", "vocabulary", "encoding", "learning the alignment", "aligning"],
-    evaluate: ["translating", "scoring", "reading"],
+    evaluate: ["translating", "reading"],
 }
 
 

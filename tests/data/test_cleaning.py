@@ -3,7 +3,6 @@
 import random
 import sys
 import unicodedata
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, get_args
 
@@ -13,7 +12,6 @@ import regex  # type: ignore[import-untyped]
 from mt.config.data import CleaningConfig, Script
 from mt.data.cleaning.filters import CONTROL_CHARACTER, SEVERAL_SCRIPTS, Cleaner
 from mt.data.corpus import Corpus, load_corpus
-from mt.data.text_form import TextForm
 from tests.data.corpora import Pairs, corpus, data_config, write
 
 
@@ -40,24 +38,6 @@ def test_the_lengths_are_those_of_the_text_between_the_spaces() -> None:
     assert kept == [("é" * 4, "😀" * 4)]
     assert dropped == {"a side has under 3 characters": 3, "a side has over 4 characters": 1}
     assert clean(pairs, min_characters=3) == (pairs[2:4], {"a side has under 3 characters": 3})
-
-
-def test_a_far_too_long_text_is_dropped_before_it_is_rewritten(monkeypatch: pytest.MonkeyPatch) -> None:
-    lengths: set[int] = set()
-    rewrite = TextForm.rewrite
-
-    def noted(form: TextForm, texts: Iterable[str]) -> list[str]:
-        texts = list(texts)
-        lengths.update(map(len, texts))
-        return rewrite(form, texts)
-
-    monkeypatch.setattr(TextForm, "rewrite", noted)
-    pairs = [("x" * 41, "y"), ("x", "y" * 41), ("x" + " " * 99, "y"), ("x" + "\u200b" * 39, "y")]
-    kept, dropped = clean(pairs, max_characters=4, invisible="drop")
-    assert kept == [pairs[2], ("x", "y")]
-    assert dropped == {"a side has over 4 characters": 2}
-    assert 41 not in lengths
-    assert clean(pairs[:2], max_characters=4) == ([], {"a side has over 4 characters": 2})
 
 
 @pytest.mark.parametrize("ratio", [1.5, 2.0, 3.0])

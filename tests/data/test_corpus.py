@@ -136,16 +136,16 @@ def test_the_number_of_training_pairs_limits_only_training(tmp_path: Path) -> No
 
 def test_a_corpus_too_small_to_be_split_says_so(tmp_path: Path) -> None:
     write(tmp_path, {"train.jsonl": jsonl(numbered(3))})
-    message = r"too small to be split: .* {} split at data\.held_out_fraction={}\. Add"
-    with pytest.raises(DataError, match=message.format("the validation or test", "0.01")):
+    message = r"too small to be split: .* {} at data\.held_out_fraction={}\. Change it"
+    with pytest.raises(DataError, match=message.format("validation or test", "0.01")):
         load_corpus(data_config(tmp_path, held_out_fraction=0.01))
     write(tmp_path, {"dev.jsonl": jsonl(numbered(1))})
-    with pytest.raises(DataError, match=message.format("the test", "0.02")):
+    with pytest.raises(DataError, match=message.format("test", "0.02")):
         load_corpus(data_config(tmp_path))
     # All are held out.
     held_out = [row for row in numbered(50) if held_out_split(row["en"], 0.3) == "test"]
     write(tmp_path, {"train.jsonl": jsonl(held_out)})
-    with pytest.raises(DataError, match=message.format("the train", "0.3")):
+    with pytest.raises(DataError, match=message.format("train", "0.3")):
         load_corpus(data_config(tmp_path, held_out_fraction=0.3))
 
 

@@ -64,7 +64,7 @@ def test_what_a_kind_of_tokenizer_loses_is_said(tmp_path: Path) -> None:
     for src, tgt in (("en", "zh"), ("zh", "en")):
         [said] = warnings(tmp_path, src, tgt, {})
         assert said.startswith(hint)
-        assert "Use tokenizer.kind: bpe_metaspace" in said
+        assert "use tokenizer.kind: bpe_metaspace" in said
         assert warnings(tmp_path, src, tgt, {}, kind="char", max_size=300) == []
     assert warnings(tmp_path, "en", "de", {}, lowercase=True) == [
         "tokenizer.lowercase: the model reads and writes lower case only"

@@ -186,12 +186,8 @@ REFUSED: list[tuple[Files, str, dict[str, str], str]] = [
     *[(Files({name: json.dumps({"version": 1, "data": [{"en": "a", "de": "b"}]}, indent=indent)}), name, NONE,
        r"If its rows are in 'data', .*jq -c '\.data\[\]'")
       for name in ("rows.json", "rows.jsonl") for indent in (None, 1)],
-    *[(Files({"c.json": json.dumps(table, indent=indent)}), "c.json", NONE,
-       rf"columns, not rows.* jq -c '{begin} \|")
-      for table, begin in (
-          ({"en": ["a"], "de": ["b"]}, r"\."),
-          ({"rows": {"en": {"0": "a"}, "de": {"0": "b"}}}, r'\."rows"'),
-      ) for indent in (None, 1)],
+    *[(Files({"c.json": json.dumps({"en": ["a"], "de": ["b"]}, indent=indent)}), "c.json", NONE,
+       "one JSON object, not a list of rows.*orient='records'") for indent in (None, 1)],
 ]  # fmt: skip
 
 
@@ -227,9 +223,9 @@ NOT_TEXT: dict[str, tuple[bytes, str]] = {
     "old office": (b"\xd0\xcf\x11\xe0....", "is a PDF or office document"),
     "PDF": (b"%PDF-1.7 ...", "is a PDF or office document, .*plain text"),
     "RTF": (b"{\\rtf1 A dog.}", "is a PDF or office document"),
-    "bzip2": (b"BZh91AY&SY..", "is packed with bzip2, .*bunzip2"),
-    "zstd": (b"\x28\xb5\x2f\xfd...", "is packed with zstd, .*unzstd"),
-    "xz": (b"\xfd7zXZ\x00", "is packed with xz, .*unxz"),
+    "bzip2": (b"BZh91AY&SY..", "is packed, .*bunzip2"),
+    "zstd": (b"\x28\xb5\x2f\xfd...", "is packed, .*unzstd"),
+    "xz": (b"\xfd7zXZ\x00", "is packed, .*unxz"),
     "parquet": (b"PAR1\x15\x04", r"is a parquet file, .*\.parquet"),
     "UTF-16": ("A dog.\n".encode("utf-16"), "is in UTF-16, .*iconv -f UTF-16 "),
     "UTF-16, big-endian": (b"\xfe\xff\0A", "is in UTF-16, .*iconv -f UTF-16 "),
@@ -244,7 +240,6 @@ NOT_SENTENCES: dict[str, tuple[bytes, str]] = {
     "JSON lines": (ROW.encode(), "is JSON, .*jq"),
     "JSON": (b'[\n {"en": "a"}\n]', "is JSON, .*jq"),
     "TSV": (b"A dog.\tEin Hund.\nA cat.\tEine Katze.\n", "is a table of several columns, .*cut -f 1"),
-    "CSV": (b'en,de\n"A dog, so.",Hund\nA cat,Katze\n1,2\na,b\nc,d\n', r"is a table .*csv\.reader"),
 }
 
 
@@ -264,5 +259,5 @@ def test_a_pipe_is_called_a_pipe(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     write(tmp_path, {"x.en": "a\n"})
     for path in ("pipe", "x.en,pipe"):
-        with pytest.raises(DataError, match=r"pipe is a pipe, .* write it into a file"):
+        with pytest.raises(DataError, match=r"pipe is a pipe or a device, .* write it into a file"):
             load_corpus(config(tmp_path, path, {}))

@@ -16,7 +16,7 @@ with distributed.connected("cpu"):
     assert distributed.all_reduce(torch.tensor([1.0, rank])).tolist() == [2, 1]
     # As if each were on a machine of its own.
     processes.LOCAL_RANK = 0
-    assert distributed.scatter(range(5), lambda share: [n * n for n in share]) == [0, 1, 4, 9, 16]
+    assert distributed.scatter(range(5), lambda number: number * number) == [0, 1, 4, 9, 16]
 
     def read_and_write() -> list[str]:
         names = sorted(path.name for path in folder.iterdir())

@@ -124,6 +124,12 @@ def may_be_hub_id(text: str) -> bool:
 def _on_disk(config: DataConfig) -> Source | None:
     """The corpus on disk that ``config.path`` names; None if there is no such file or folder."""
     path, two_paths = named_path(config.path), _two_paths(config.path)
+    for file in (path, *two_paths):
+        if file.exists() and not (file.is_file() or file.is_dir()):
+            raise DataError(
+                f"{shown(file)} is a pipe or a device, and a corpus is read more than once: write it into a "
+                "file first."
+            )
     try:
         if path.is_dir():
             return Source("folder", _folder_splits(path, config))

@@ -206,7 +206,7 @@ def _parquet_pairs(path: Path, config: DataConfig) -> Iterator[NumberedPair]:
             needed = needed_columns(file.schema_arrow.names, config)
             batches = file.iter_batches(batch_size=ROWS_AT_ONCE, columns=needed)
             yield from row_pairs(arrow_rows(batches), config, shown(path))
-    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError, OverflowError) as error:
         raise unreadable(path, error) from None
 
 

@@ -38,8 +38,9 @@ _TO_SUBTITLES = "take out the text: tr -d '\\r' < {0} | grep -vE '^([0-9]*|WEBVT
 _TO_UNTIMED = "take out the times: sed -E 's/^\\[[^]]*\\] *//' {0} > {0}.txt"
 _TO_DIALOGUE = "take out the text: sed -nE 's/^Dialogue: ([^,]*,){{9}}//p' {0} > {0}.txt"
 _TO_TABLE = (
-    "make a table of it, with its languages in data.columns=1,2: "
-    "sed -n 's|.*<seg[^>]*>\\(.*\\)</seg>.*|\\1|p' {0} | paste - - > {0}.tsv"
+    'make a table of it, with its languages in data.columns=1,2: python3 -c "import sys, '
+    "xml.etree.ElementTree as E; [print(*(' '.join(' '.join(s.itertext()).split()) for s in "
+    "tu.iter('seg')), sep='\\t') for tu in E.parse(sys.argv[1]).iter('tu')]\" {0} > {0}.tsv"
 )
 # What begins like this is not text, whatever its name; and what to do.
 _NOT_TEXT = {
