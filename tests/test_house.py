@@ -38,26 +38,26 @@ FLOORS = {
 # of `mt/`, or the files at its top. What is around it is counted too, so that moving lines saves none.
 LINES = {
     "top": 1135,
-    "config": 1154,
+    "config": 1145,
     "builtin": 80,
-    "data": 3951,
-    "transformer": 1368,
-    "checkpoint": 518,
-    "search": 797,
-    "inference": 2000,
-    "evaluation": 994,
-    "training": 2584,
-    "preflight": 1409,
-    "attention_maps": 307,
-    "reports": 865,
-    "export": 860,
-    "serving": 680,
-    "cli": 2009,
-    "other text in mt": 1107,
+    "data": 3849,
+    "transformer": 1370,
+    "checkpoint": 488,
+    "search": 818,
+    "inference": 2134,
+    "evaluation": 957,
+    "training": 2499,
+    "preflight": 1410,
+    "attention_maps": 272,
+    "reports": 895,
+    "export": 814,
+    "serving": 595,
+    "cli": 2013,
+    "other text in mt": 1172,
     "scripts": 4033,
-    "tests": 26224,
-    "documents": 2516,
-    "spine": 1557,
+    "tests": 25437,
+    "documents": 2517,
+    "spine": 1561,
 }
 # More than this below its bound, and the bound is to be lowered.
 SLACK = 20
@@ -295,7 +295,7 @@ def test_what_is_printed_on_stderr_shows_its_control_characters() -> None:
 
 
 # Tokens in a line of code, and comprehensions in 100 lines: lines that are bought with density are not saved.
-DENSITY = (9.4, 5.1)
+DENSITY = (9.4, 4.8)
 
 
 def test_code_is_not_denser_than_it_was() -> None:

@@ -2,6 +2,7 @@
 
 import operator
 import re
+from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
@@ -10,8 +11,8 @@ from typer import Exit, Option
 
 from mt import processes
 from mt.cli.logs import say, show_logs
-from mt.cli.options import OverridesOption, load_config_and_run, parse_origin
-from mt.errors import ConfigError
+from mt.cli.options import RUNS, OverridesOption, load_config_and_run, parse_origin
+from mt.errors import ConfigError, MtError
 
 if TYPE_CHECKING:
     from mt.config.config import Config
@@ -54,6 +55,8 @@ def train(
         overrides = [*(overrides or []), *of_origin]
     max_seconds = None if max_time is None else _seconds(max_time)
     loaded, directory = load_config_and_run(config, overrides, run)
+    if not directory.exists and (same := _run_with(loaded)):
+        say(f"{same} has the same settings, and is another run: to continue it, add --run {same}")
     if (restart or not directory.exists) and processes.IS_FIRST:
         from mt.data.sources.find import check_sources
 
@@ -64,6 +67,19 @@ def train(
     outcome = run_training(loaded, directory, restart=restart, max_seconds=max_seconds)
     say(_what_to_do_next(outcome, directory, loaded, restarted=restart))
     raise Exit(outcome.exit_code)
+
+
+def _run_with(config: "Config") -> Path | None:
+    """A run in ``runs/`` with the same settings."""
+    from mt.config.load import load_config
+    from mt.config.write import differences
+
+    for file in RUNS.glob("*/config.yaml"):
+        with suppress(MtError):
+            begun = load_config(file)
+            if begun.data.path == config.data.path and not differences(begun, config):
+                return file.parent
+    return None
 
 
 def _seconds(text: str) -> float:

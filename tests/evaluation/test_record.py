@@ -36,7 +36,7 @@ def test_the_precision_is_recorded_and_older_lines_without_one_are_read(tmp_path
     for setting, precision in (("exact", "float32"), ("rounded", "bf16")):
         record_evaluation(run, replace(evaluation(setting), precision=precision))
     found = read_evaluations(run)
-    assert [each.precision for each in found] == [None, "float32", "bf16"]
+    assert [each.precision for each in found] == ["float32", "float32", "bf16"]
 
 
 def test_the_newest_of_a_setting_counts_and_other_lines_are_skipped(tmp_path: Path) -> None:
