@@ -31,7 +31,7 @@ def beam_search(model: EncoderDecoder[CacheT], request: SearchRequest, beam: Bea
             return _after_prefix(candidates, prefix_lengths[step.sentences] == step.number)
         return candidates
 
-    # Hypotheses are ranked by their scores.
+    # Ranked by the log-probability divided by ((5 + length) / 6)**penalty, or as `Beam` says.
     hypotheses = search_stepwise(model, replace(request, with_scores=True), choose, num_rows=beam.size)
     return [
         sorted(of_sentence, key=beam.normalised_score, reverse=True)[: beam.size]
@@ -41,13 +41,14 @@ def beam_search(model: EncoderDecoder[CacheT], request: SearchRequest, beam: Bea
 
 def _likeliest(step: Step, beam_size: int) -> Candidates:
     """The 2N likeliest continuations of each sentence, of which at most N end with EOS."""
-    (num_rows, vocab_size), batch = step.log_probs.shape, len(step.sentences)
+    (all_rows, vocab_size), batch = step.log_probs.shape, len(step.sentences)
     scores = (step.scores + step.log_probs).view(batch, -1)
     # A single row may have fewer continuations than that.
     scores = F.pad(scores, (0, max(0, 2 * beam_size - scores.size(1))), value=-torch.inf)
     best, continuations = top_k(scores, 2 * beam_size)
-    continuations.clamp_(max=num_rows // batch * vocab_size - 1)
-    first_rows = torch.arange(0, num_rows, num_rows // batch, device=best.device)[:, None]
+    # A continuation is a row of its sentence * V + a token; those that were padded stay in range.
+    continuations.clamp_(max=all_rows // batch * vocab_size - 1)
+    first_rows = torch.arange(0, all_rows, all_rows // batch, device=best.device)[:, None]
     return Candidates(continuations % vocab_size, best, first_rows + continuations // vocab_size)
 
 

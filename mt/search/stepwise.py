@@ -38,7 +38,7 @@ class Step:
     log_probs: Tensor
     """``(R, V)``, minus infinity for tokens that may not be written; only logits if no scores are needed."""
     scores: Tensor
-    """``(R, 1)``, the sum of those of the tokens in each row."""
+    """``(R, 1)``, the summed log-probability of the tokens in each row."""
     sentences: Tensor
     """``(B,)``, the indices of the sentences that are left in the batch."""
 
@@ -70,7 +70,8 @@ def search_stepwise(
     scores = torch.zeros(len(sentences), 1, device=device)
     for number in range(max(request.limits)):
         request.before_each_step()
-        # The step is not assigned to a name, so that its logits are freed before the next ones are computed.
+        # `rules.log_probs` calls `model.decode_step`, and excludes tokens. The step has no name, so that its
+        # logits are freed before the next ones are computed.
         candidates = choose(Step(number, rules.log_probs(model, newest, cache), scores, sentences))
         tokens, scores, rows = (x.flatten() for x in candidates)
         # One tensor, because each read waits for the device. Float32 represents all integers up to 2^24.
@@ -127,7 +128,8 @@ class _Batch:
             rest = [index for index in own if candidates[index].token != EOS_ID] or own
             continued.append(rest[: self._num_rows])
             if not self._is_done[sentence]:
-                best, others = ([candidates[i] for i in some[: self._num_rows]] for some in (own, rest))
+                best = [candidates[index] for index in own[: self._num_rows]]
+                others = [candidates[index] for index in rest[: self._num_rows]]
                 self._is_done[sentence] = self._ends(sentence, best, others)
         stay = list(range(len(self._sentences)))
         # They leave in groups, because the cache is copied each time.
@@ -151,8 +153,9 @@ class _Batch:
         ]
         if is_at_limit and not finished:
             finished += [self._hypothesis(candidate) for candidate in rest if candidate.score > -math.inf]
-        # NaN is neither above nor below, and is the best if it is there.
-        if not best[0].score < math.inf or (is_at_limit and not finished):
+        # NaN is the best if it is there.
+        is_too_large = math.isnan(best[0].score) or best[0].score == math.inf
+        if is_too_large or (is_at_limit and not finished):
             self._overflowed.append(sentence)
             return True
         return is_at_limit or len(finished) >= self._num_rows

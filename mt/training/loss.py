@@ -17,7 +17,7 @@ from mt.transformer.transformer import Transformer
 def smoothed_cross_entropy(
     hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float, *, bias: Tensor | None = None
 ) -> Tensor:
-    """Project ``hidden`` ``(N, D)`` onto the vocabulary, and sum the loss over real tokens: ``()``, in nats.
+    """Project ``hidden`` ``(N, D)``, N = B * T, to logits; sum the loss over real tokens: ``()``, in nats.
 
     The target has ``1 - smoothing`` for the label (section 5.4) and ``smoothing`` spread evenly over all V
     ids. It is a sum, because the caller divides by the real tokens of the whole step, however many
@@ -81,6 +81,7 @@ class Objective(nn.Module):
         passes = batch.repeated(num_passes)
         weight, bias = self.model.output.weight, self.model.output.bias
         labels = batch.labels.flatten()
+        # The masks of the batch. Padding follows a target, so on CUDA ``causal`` is enough for it.
         src_mask, tgt_mask = kernels.masks_for_kernel(
             passes.src_mask,
             passes.tgt_ids,

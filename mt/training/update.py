@@ -49,7 +49,7 @@ def update_weights(
     for group in groups:
         group["lr"] = learning_rate
     is_finite = loss.isfinite() & norm.to(loss.device).isfinite()
-    # On CUDA the optimizers themselves skip what is not finite.
+    # On CUDA always: there this tells the optimizers, which then change nothing if it is not finite.
     if precision.allow_update(optimizers, is_finite):
         for optimizer in optimizers:
             optimizer.step()

@@ -34,7 +34,7 @@ def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor
 def mask_scores(scores: Tensor, mask: Tensor) -> Tensor:
     """Replace scores where the boolean mask is False, so that their softmax is 0.
 
-    The lowest finite number, not minus infinity, so that a row without any key does not become NaN.
+    By the lowest finite number, not minus infinity, so that a row without any key is uniform instead of NaN.
     """
     return scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
 
@@ -78,7 +78,7 @@ class MultiHeadAttention(nn.Module):
         self.output = kernels.Linear(d_model, d_model, bias=bias)
 
     def forward(self, x: Tensor, memory: Tensor, mask: kernels.Mask) -> Tensor:
-        """Let each position of ``x`` ``(B, Tq, D)`` attend to ``memory`` ``(B, Tk, D)``, perhaps ``x``."""
+        """Let each position of ``x`` ``(B, Tq, D)`` attend to ``memory`` ``(B, Tk, D)``, or to ``x``."""
         if memory is x:
             queries, keys, values = kernels.Linear.project_jointly(x, self.query, self.key, self.value)
         else:
@@ -107,8 +107,8 @@ class MultiHeadAttention(nn.Module):
     def alignment_scores(self, x: Tensor, keys: Tensor) -> Tensor:
         """Score how well keys of the first head ``(B, Tk, K)`` match each position of ``x`` ``(B, Tq, D)``.
 
-        For guided alignment. The scores are those before mask and softmax, ``(B, Tq, Tk)`` in float32 or
-        higher.
+        For guided alignment (Chen et al. 2016), which trains this head, the first K outputs of each
+        projection. The scores are those before mask and softmax, ``(B, Tq, Tk)`` in float32 or higher.
         """
         queries = self.query.project_first(x, keys.size(-1))
         # In float32 even under autocast: the product is small, and has another shape in each batch.

@@ -50,8 +50,12 @@ def initialise(model: nn.Module, std: float | None) -> None:
     With ``std``, linear weights and embeddings are normal with this standard deviation instead.
     """
     for module in model.modules():
+        # `kernels.Linear` is one, too.
         if isinstance(module, nn.Linear):
-            nn.init.normal_(module.weight, std=std) if std else nn.init.xavier_uniform_(module.weight)
+            if std:
+                nn.init.normal_(module.weight, std=std)
+            else:
+                nn.init.xavier_uniform_(module.weight)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
     # After the linear layers: a tied output projection is initialised as an embedding.

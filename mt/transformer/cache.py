@@ -1,7 +1,7 @@
 """The cache of a decoder: keys and values of earlier tokens, so that a step only decodes the newest one.
 
 N rows are decoded for each of B sentences, R = B * N in total: one in greedy search, one for each partial
-hypothesis in beam search.
+hypothesis in beam search, where the first step has one, too.
 """
 
 from collections.abc import Sequence

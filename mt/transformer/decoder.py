@@ -44,6 +44,7 @@ class DecoderLayer(nn.Module):
     ) -> Decoded:
         """Decode all target positions at once: ``(B, T, D)`` over memory ``(B, S, D)``."""
         x = self.self_attention_residual(x, lambda h: self.self_attention(h, h, tgt_mask))
+        # In two parts, because the alignment scores need the input of the sub-layer, too.
         h = self.cross_attention_residual.sublayer_input(x)
         scores = None
         if with_alignment:
@@ -55,12 +56,16 @@ class DecoderLayer(nn.Module):
     def decode_step(
         self, x: Tensor, cache: DecoderCache, number: int, *, with_alignment: bool = False
     ) -> Decoded:
-        """Decode the newest token of each row ``(R, 1, D)`` after those that layer ``number`` remembers."""
+        """Decode the newest token of each row ``(R, 1, D)`` after those that layer ``number`` remembers.
+
+        The alignment scores are ``(B, R / B, S)``.
+        """
         past, src_mask = cache.layers[number], cache.src_mask
         h = self.self_attention_residual.sublayer_input(x)
         keys, values = past.append(*self.self_attention.keys_and_values(h))
+        # No mask: there are only this token and earlier ones.
         x = self.self_attention_residual.add_output(x, self.self_attention.attend(h, keys, values, None))
-        # The R / B rows of a sentence share its source: they are viewed as target positions, (B, R / B, D).
+        # The rows of a sentence are viewed as (B, R / B, D): queries of one source do not see each other.
         h = self.cross_attention_residual.sublayer_input(x).view(len(src_mask), -1, x.size(-1))
         scores = None
         if with_alignment:

@@ -47,7 +47,13 @@ class Embedding(nn.Module):
 
     def forward(self, ids: Tensor, start: int = 0) -> Tensor:
         """Embed ``(B, T)`` ids, the first of them at position ``start``, as ``(B, T, D)``."""
-        end = start + ids.size(1)
+        positions = self._positions_up_to(start + ids.size(1))[start:]
+        # Word dropout zeroes the scale of a token, and with it the whole embedding.
+        scales = self.word_dropout(self.tokens.weight.new_full((*ids.shape, 1), self.scale))
+        embedded: Tensor = self.dropout(self.tokens(ids) * scales + positions)
+        return embedded
+
+    def _positions_up_to(self, end: int) -> Tensor:
         # Read once: another thread may replace it.
         table = self.positions
         if end > self.max_length:
@@ -59,7 +65,4 @@ class Embedding(nn.Module):
             with torch.inference_mode(mode=False):
                 table = positional_encoding(length, table.size(1)).to(self.tokens.weight)
                 self.positions = table
-        # Word dropout zeroes the scale of a token, and with it the whole embedding.
-        scales = self.word_dropout(self.tokens.weight.new_full((*ids.shape, 1), self.scale))
-        embedded: Tensor = self.dropout(self.tokens(ids) * scales + table[start:end])
-        return embedded
+        return table[:end]

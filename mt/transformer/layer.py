@@ -22,6 +22,7 @@ class Residual(nn.Module):
         super().__init__()
         self.norm_first = norm_first
         self.norm = nn.LayerNorm(d_model, bias=bias)
+        # `of_residual` changes the type under autocast on a CPU, and nothing else.
         self.dropout = kernels.Dropout(dropout, of_residual=True)
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:

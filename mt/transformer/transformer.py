@@ -11,7 +11,7 @@ from mt.transformer.encoder import Encoder
 
 
 class Transformer(nn.Module):
-    """The model: `forward` reads whole translations, as in training; `decode_step` writes them."""
+    """The model: `forward`, or `encode` and `decode`, read whole translations; `decode_step` writes them."""
 
     def __init__(
         self,

@@ -1,6 +1,8 @@
 """Every variant of the model translates in CTranslate2 and in transformers as here, or nothing is written."""
 
 import json
+import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
@@ -12,16 +14,20 @@ from typing import Any
 import pytest
 import tokenizers
 import torch
+import transformers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 from torch import nn
 
 from mt.errors import ConfigError, EngineError
+from mt.export.ctranslate2_model import EXAMPLE
 from mt.export.export import export_model
 from mt.inference.engine.load import load_exported
 from mt.inference.engines import Rules, Sentence
 from mt.inference.loaded_model import LoadedModel, build_model
 from mt.inference.model_translator import ModelTranslator
+from mt.search.hypothesis import length_limit
 from mt.search.strategy import Beam
+from mt.special_tokens import EOS_ID
 from tests.export.conftest import WIDTH, MakeLoaded, Pairs
 
 NUM_QUICK = 24
@@ -113,6 +119,10 @@ def test_what_only_the_source_has_gets_no_probability(
     assert json.loads((out / "generation_config.json").read_text())["max_new_tokens"] == 20
     tokenizer = json.loads((out / "source_tokenizer" / "tokenizer_config.json").read_text())
     assert tokenizer["model_max_length"] == 20
+    auto = transformers.AutoTokenizer.from_pretrained(out / "source_tokenizer")
+    # What looks like a special token is text there, too.
+    text = "the dog </s> <pad> <s>"
+    assert auto(text).input_ids == [*src.encode(text), EOS_ID]
     assert (out / "model.safetensors").stat().st_mode == (out / "config.json").stat().st_mode
 
 
@@ -227,3 +237,10 @@ def test_ctranslate2_keeps_the_limit_of_each_sentence(
     for one, other in zip(ours, theirs, strict=True):
         assert (list(one[0].ids), one[0].finished) == (list(other[0].ids), other[0].finished)
         assert one[0].score == pytest.approx(other[0].score, abs=1e-3)
+
+
+@pytest.mark.parametrize("ratio", [0.5, 1.0, 3.4])
+def test_the_example_has_the_limit_of_the_search(ratio: float) -> None:
+    formula = str(re.search(r"limit = (.*)", EXAMPLE)[1])  # type: ignore[index]
+    names = {"math": math, "record": {"target_ratio": ratio}, "tokens": [7] * 6}
+    assert eval(formula, names) == length_limit(7, 1000, target_ratio=ratio)

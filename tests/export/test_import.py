@@ -30,7 +30,7 @@ sentencepiece = pytest.importorskip("sentencepiece")
 
 SHAPES: dict[str, dict[str, Any]] = {
     "opus": {"activation_function": "swish", "scale_embedding": True},
-    "separate vocabularies": {"share_encoder_decoder_embeddings": False, "scale_embedding": True},
+    "separate vocabularies": {"share_encoder_decoder_embeddings": False, "scale_embedding": False},
     "embeddings that are not scaled": {"activation_function": "gelu", "scale_embedding": False},
     "untied": {"activation_function": "relu", "tie_word_embeddings": False, "scale_embedding": True},
     "deep": {"encoder_layers": 3, "encoder_ffn_dim": 40, "decoder_ffn_dim": 40, "scale_embedding": True},

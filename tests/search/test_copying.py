@@ -162,6 +162,14 @@ def test_copies_are_no_repetition_and_those_of_a_prefix_are_not_copied_again() -
             assert (found.ids, found.copied) == ([UNK_ID] * 3, [1, 2, 3])
 
 
+def test_what_followed_one_copied_word_may_follow_another(search: Search) -> None:
+    # After each of two words, the head attends to a known one.
+    model = ScriptedModel([[1, 0, 2, 0]])
+    rules = Constraints(no_repeat_ngram=2)
+    (found,) = search(model, copying_request([4, UNK_ID, UNK_ID, EOS_ID], constraints=rules))
+    assert found.ids == [UNK_ID, KNOWN, UNK_ID, KNOWN]
+
+
 def test_an_unk_of_a_prefix_copies_the_word_that_it_names(search: Search) -> None:
     """The head is at the other unknown word, which is then still to be copied."""
     model = ScriptedModel([[2, 1, 1], [2, 1]])

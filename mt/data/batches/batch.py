@@ -21,7 +21,7 @@ Sentences = Sequence[Collection[int]] | EncodedSentences
 
 @dataclass(frozen=True)
 class Batch:
-    """Sentence pairs as tensors for the model."""
+    """Sentence pairs as tensors for the model; `collate` has an example."""
 
     src_ids: Tensor
     """``(B, S)``; each row ends with EOS, then PAD."""
