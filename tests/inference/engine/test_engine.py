@@ -332,6 +332,8 @@ def test_where_a_processor_has_no_int8_float32_is_used(
     [engine] = run.engine_dir.iterdir()
     shutil.copytree(engine / "float32", engine / "int8")
     (engine / "int8/model.bin").write_bytes(b"not to be loaded")
+    # Nor where float32 is asked for.
+    assert Translator.from_run(run, engine="ctranslate2", precision="float32").translate("Anna")
     monkeypatch.setattr("ctranslate2.get_supported_compute_types", lambda device: {"float32"})
     assert Translator.from_run(run, engine="ctranslate2").engine.precision == "float32"
     # Nor is int8 tried when a checkpoint is converted.
