@@ -192,9 +192,11 @@ def test_a_folder_that_a_signal_leaves_unfinished_is_removed_by_the_next_to_make
 
 
 def test_only_what_killed_processes_left_is_removed(tmp_path: Path) -> None:
-    for name in (".a.partial-0000beef", ".b.partial-0000beef", ".hidden", "a"):
+    for name in (".a.partial-0000beef", ".b.partial-0000beef", ".[a].partial-0000beef", ".hidden", "a"):
         (tmp_path / name).mkdir()
     (tmp_path / ".c.partial-0000beef").write_text("half")
+    remove_leftovers(tmp_path, "[a]")
+    assert sorted(path.name for path in tmp_path.glob(".*a*.partial*")) == [".a.partial-0000beef"]
     remove_leftovers(tmp_path, "a")
     names = {".b.partial-0000beef", ".c.partial-0000beef", ".hidden", "a"}
     assert {path.name for path in tmp_path.iterdir()} == names

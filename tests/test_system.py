@@ -86,10 +86,12 @@ GIB = 2**30
         # A group is within the limits of those around it, as the step of a job is within those of the job.
         ("0::/job/step", "job/cpu.max=400000 100000, job/step/cpu.max=max 100000", 4, 64),
         ("0::/job/step", f"memory.max=max, job/memory.max={3 * GIB}, job/step/memory.max={4 * GIB}", 8, 3),
+        ("0::/a:b", f"a:b/memory.max={GIB}", 8, 1),
         # Version 1, in a container, where the group has the name that it has outside.
         ("2:cpuacct,cpu:/docker/c0ffee", "cpu/cpu.cfs_quota_us=50000, cpu/cpu.cfs_period_us=100000", 1, 64),
         ("4:memory:/docker/c0ffee", f"memory/memory.limit_in_bytes={GIB}", 8, 1),
         ("2:cpu:/", "cpu/cpu.cfs_quota_us=-1, cpu/cpu.cfs_period_us=100000", 8, 64),
+        ("3:cpuset:/x", "cpu/x/cpu.cfs_quota_us=50000, cpu/x/cpu.cfs_period_us=100000", 8, 64),
         ("4:memory:/", "memory/memory.limit_in_bytes=9223372036854771712", 8, 64),
     ],
 )

@@ -116,6 +116,7 @@ CONTRADICTIONS: list[tuple[dict[str, dict[str, Any]], str]] = [
         {"model": {"d_model": 12, "num_heads": 5}},
         r"d_model \(12\).*num_heads \(5\).*from 1, 2, 3, 4, 6, 12\.",
     ),
+    ({"model": {"d_model": 128, "num_heads": 3}}, r"from 1, 2, 4, 8, 16, 32, 64\."),
     ({"model": {"d_model": 9, "num_heads": 3}}, r"model\.d_model \(9\) must be even"),
     ({"schedule": {"kind": "cosine"}}, r"schedule\.total_steps.*schedule\.warmup_steps"),
     ({"schedule": {"kind": "cosine", "warmup_steps": 9, "total_steps": 9}}, r"warmup_steps \(9\)"),

@@ -66,6 +66,8 @@ def test_a_file_without_sections(text: str, what: str, write_config: Write) -> N
 def test_a_file_that_cannot_be_read_and_its_neighbours(write_config: Write) -> None:
     path = write_config(SMALLEST)
     Path("configs/notes.txt").write_bytes(b"data:\n  path: caf\xe9\n")
+    Path("configs/not-utf-8.yaml").write_bytes(b"\xe9")
+    assert complaint(Path("configs/not-utf-8.yaml")).endswith("save the file again.")
     for name, what in {
         "configs/ny.yaml": "cannot be read: No such file or directory. Did you mean configs/my.yaml?",
         "configs/notes.txt": "cannot be read: line 2 is not UTF-8",
@@ -114,7 +116,9 @@ FORM = "the form is section.key=value"
     ],
 )
 def test_a_wrong_override_is_quoted(override: str, what: str, write_config: Write) -> None:
-    answer = complaint(write_config(SMALLEST + "  seed: 1\nmodel:\n  d_model: 64\n"), override)
+    answer = complaint(
+        write_config(SMALLEST + "  seed: 1\nmodel:\n  num_heads: 4\n  d_model: 64\n"), override
+    )
     assert answer.startswith(f"--set {override}: ")
     assert what in answer
 
@@ -162,7 +166,13 @@ def test_removed_options_are_ignored_at_their_old_defaults(write_config: Write) 
     assert load_config(path, ["training.max_target_tokens=null"]) == VALID
     expected = load_config(path, ["data.workers=null", "data.seed=1"])
     assert load_config(write_config(SMALLEST), ["data.workers=4"]) == expected
-    assert "unknown key 'training.simcut'" in complaint(write_config(SMALLEST + "  simcut: 3\n"))
+    for option in (
+        "data.seed",
+        "training.simcut",
+        "training.bidirectional_epochs",
+        "training.max_target_tokens",
+    ):
+        assert f"unknown key '{option}'" in complaint(write_config(SMALLEST), f"{option}=3")
 
 
 TEXT = config_to_yaml(VALID, comments=False)

@@ -65,7 +65,7 @@ def test_locations_hold_the_line_of_the_key_and_the_value_as_written() -> None:
         ("a: 1\nb: !!python/object/apply:os.system [ls]\n", f"line 2: {INVALID}anchors, aliases and tags"),
         ("? [a]\n: 1\n", f"line 1: {INVALID}a key must be a word"),
         ("a: 1\n---\nb: 1\n", "line 2: .*single document"),
-        ("a: 1\nb: [1, 2\n", "line 3: this is not valid YAML"),
+        ("a: 1\nb: [1, 2\n", "line 3: this is not valid YAML: while parsing a flow sequence, "),
         ("a: b: c\n", "line 1: this is not valid YAML: mapping values are not allowed"),
         ("a:\n\tb: 1\n", r"line 2: this is not valid YAML: there is a tab at column 1,"),
         ("a: 1\nb: *.tsv\n", "line 2: this is not valid YAML.*, at column 5"),
@@ -87,3 +87,6 @@ def test_deep_nesting_is_refused_before_it_exhausts_the_stack(opening: str) -> N
     with pytest.raises(ConfigError):
         read(opening * (10_000 // len(opening)))
     assert time.process_time() - start < 10
+    assert read("[" * 100 + "]" * 100) == []
+    with pytest.raises(ConfigError, match="nested too deeply"):
+        read("[" * 101 + "]" * 101)

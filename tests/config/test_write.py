@@ -94,7 +94,8 @@ def test_what_changes_the_mathematics_may_not_change_and_limits_and_the_device_m
     assert {line.partition(": ")[0] for line in lines} == set(fixed)
     # Nor is it a difference what was decided on the machine on which a run began.
     decided = with_changes(training__precision="bf16", training__compile=True)
-    assert differences(decided, with_changes()) == []
+    assert differences(decided, with_changes()) == differences(with_changes(), decided) == []
+    assert differences(decided, with_changes(training__precision="mixed", training__compile=True)) == []
     assert len(differences(decided, with_changes(training__compile=False))) == 1
     # A name may be such a word, too.
     assert len(differences(with_changes(data__name="mixed"), with_changes(data__name="news"))) == 1

@@ -58,6 +58,11 @@ def test_leaks_are_counted_apart_by_side_and_removed_only_on_request(tmp_path: P
     training = removed.report.splits["train"]
     assert training.dropped == {"the pair is in validation or test": 2}
     assert training.pairs == 3
+    backwards = load(tmp_path, TRAIN[::-1], TEST, remove_leaks=True).report.splits["train"]
+    assert backwards.examples["the pair is in validation or test"] == [
+        ["a MAN, sleeps", "ein mann SCHLÄFT!"],
+        ["A man sleeps.", "Ein Mann schläft."],
+    ]
     assert removed.report.leak_sentence.endswith("these pairs were removed from training")
     assert not removed.report.has_leaked
 

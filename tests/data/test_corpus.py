@@ -209,7 +209,7 @@ GOLDEN = Path(__file__).parent.parent / "golden"
 REPORT = CorpusReport(
     sources=[SourceReport("corpus", "folder", None, "en", "de", None, 1.0, 2, "0a")],
     splits={
-        "train": SplitReport("given", ["a", "b"], 2, "0a", {"empty": 1}, {"empty": [["", "x"]]}),
+        "train": SplitReport("given", ["a", "b"], 2, "0a", {"empty": 1}, {"empty": [["", "x"], ["y", ""]]}),
         "validation": SplitReport("given", ["v"], 1, "0b"),
         "test": SplitReport("carved", ["t"], 1, "0c"),
     },

@@ -66,6 +66,8 @@ def test_what_a_kind_of_tokenizer_loses_is_said(tmp_path: Path) -> None:
         assert said.startswith(hint)
         assert "use tokenizer.kind: bpe_metaspace" in said
         assert warnings(tmp_path, src, tgt, {}, kind="char", max_size=300) == []
+    [both] = warnings(tmp_path, "zh", "ja", dict.fromkeys(SPLITS, ("zh", "zh")))
+    assert both.startswith("zh and ja: an unsegmented script")
     assert warnings(tmp_path, "en", "de", {}, lowercase=True) == [
         "tokenizer.lowercase: the model reads and writes lower case only"
     ]
@@ -81,6 +83,15 @@ def test_what_a_kind_of_tokenizer_loses_is_said(tmp_path: Path) -> None:
         (("en", "de"), {"validation": ("de", "en")}, "of the validation split look swapped"),
         (("en", "de"), dict.fromkeys(SPLITS, ("de", "en")), "of the train split look swapped"),
         (("en", "xx"), dict.fromkeys(SPLITS, ("de", "en")), "of the train split look swapped"),
+        # Without known words, those of the training split tell the sides apart.
+        (
+            ("yy", "xx"),
+            {**dict.fromkeys(SPLITS, ("en", "de")), "test": ("de", "en")},
+            "of the test split look",
+        ),
+        # Of a language in a country, and if most lines are in another script, but not all.
+        (("EN_us", "ru-RU"), dict.fromkeys(SPLITS, ("en", "de")), "script, in which ru is written"),
+        (("en", "de"), {"test": ("en", "part")}, "targets of the test split are not in Latin script"),
     ],
 )
 def test_a_wrong_side_is_warned_of(

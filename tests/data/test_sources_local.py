@@ -210,6 +210,7 @@ def test_a_path_in_a_folder_that_exists_is_never_a_hub_id(
     write(tmp_path / "corpora", parallel("broken", [("a", "b")]))
     loading_fails("~no_such_user/corpus", "there is no file.*no_such_user")
     loading_fails("corpora/brokn", r"no file or folder 'corpora/brokn'.*Did you mean 'corpora/broken'\?")
+    loading_fails("mutli30k", r"Did you mean 'multi30k'\?")
     with pytest.raises(DataError, match="Did you mean"):
         check_sources(data_config("corpora/brokn"))
     with pytest.raises(DataError, match="there is no file 'corpora/brokn'"):
@@ -245,6 +246,8 @@ def test_bad_rows_are_counted_and_dropped_on_request_but_never_from_a_test_set(t
         "the text is not UTF-8": 1,
         "there are more cells than in the first line": 1,
     }
+    examples = read.report.splits["train"].examples["there are fewer cells than in the first line"]
+    assert examples == [["1 instead of 2", ""]] * 2
     write(tmp_path, {"test.jsonl": '{"en": "a", "de": "b"}\n{"en": "a"}\n{"en"\n[]\n'})
     loading_fails(
         tmp_path,

@@ -11,6 +11,7 @@ import pytest
 from mt.config.data import CleaningConfig, DataConfig
 from mt.data.corpus import load_corpus
 from mt.data.sources.find import find_source
+from mt.data.sources.text import lines_of
 from mt.errors import DataError, MtError
 from tests.data.corpora import TABLES, Files, Pairs, corpus, data_config, jsonl, parquet, quoted, write
 
@@ -79,6 +80,8 @@ READ: list[tuple[Files, str, dict[str, str], Pairs]] = [
     ({"c.TSV.gz": gzip.compress(b'\r\r\n"a"\t"b\tCC-BY\r\n')}, "c.TSV.gz", NUMBERS | TABS, [('"a"', '"b')]),
     ({"deu.txt": '\r\r\n"a"\t"b\tCC-BY\r\n'}, "deu.txt", NUMBERS | TABS, [('"a"', '"b')]),
     ({"deu.txt": "0\t1\t2\na\tb\tc\n"}, "deu.txt", {"src": "0", "tgt": "1", **TABS}, AB),
+    # A column is preferred to a field of that name.
+    ({"c.jsonl": '{"en": "a", "de": "b", "translation": {"en": "x", "de": "y"}}\n'}, "c.jsonl", {}, AB),
     # As spreadsheets begin their files.
     ({"c.csv": "\ufeffsep=;\r\nen;de\r\na;b\r\n"}, "c.csv", {}, AB),
     ({"c.csv": "sep=\t\na\tb\n"}, "c.csv", NUMBERS, AB),
@@ -125,6 +128,8 @@ REFUSED: list[tuple[Files, str, dict[str, str], str]] = [
      r"train\.json, row 2: .*not an object .*\(str\)"),
     ({"train.json": '[{"en": "a", "de": "b"}, '}, "", {}, r"train\.json, row 1: .*not complete JSON"),
     ({"train.csv": "en,de\na,b\nc,d,e\n"}, "", {}, r"line 3: there are more cells .* \(3 instead of 2\)"),
+    # The number of a row is that of its first line, whatever lines are within cells or empty.
+    ({"train.csv": 'en,de\n\n"a\nb",c\nd\n'}, "", {}, "line 5: there are fewer cells"),
     ({"train.csv": 'en,de\na,b\n"never closed,d\ne,f\n'}, "", {},
      "line 3: the row that begins here .*doubled"),
     ({"train.tsv": "en\tde\na\nb\tc\n"}, "", {},
@@ -138,7 +143,7 @@ REFUSED: list[tuple[Files, str, dict[str, str], str]] = [
     (LONG, "", {}, r"train\.en has 1,250 lines and .*train\.de has 1,200: line n"),
     ({"train.en": "a\n", "train.de": "b\n" * 3}, "", {}, r"en has 1 lines and .*de has 3: line n"),
     ({"train.en": "", "train.de": "b\n" * 3}, "", {}, r"en has 0 lines and .*de has 3: line n"),
-    *[(Files({"train.en": "a\n", "other.de": "b\n"}), name, NONE, r"train\.en has no counterpart")
+    *[(Files({"train.en": "a\n", "other.de": "b\n"}), name, NONE, r"train\.en has no .*: .*train\.de is")
       for name in ("", "train", "train.en")],
     (SPLITS | {"train.csv": "en,de\n"}, "", {},
      r"train split more than once: .*train\.csv or .*train\.jsonl"),
@@ -150,14 +155,16 @@ REFUSED: list[tuple[Files, str, dict[str, str], str]] = [
     (SIDES, "part-?", {}, r"there is no file or folder .*part-\?"),
     ({"1.jsonl": ROW + '{"en": "a"', "2.jsonl": ROW}, "*.jsonl", {}, r"/1\.jsonl, line 2: .*complete JSON"),
     ({"1.jsonl": ROW, "readme.txt": ""}, "*", {}, r"readme\.txt has no extension that shows its format"),
-    ({"part-2.de": "x\n"}, "part-*", {}, r"part-2\.de has no counterpart"),
+    ({"part-2.de": "x\n"}, "part-*", {}, r"part-2\.de has no counterpart: .*part-2\.en is"),
     ({"test.csv": ROW, "x.en": "a\n"}, "test.csv,x.en", {}, "test.csv is a table, which has both sides"),
     ({"x.en": "a\n"}, "x.en,germna.txt", {}, "no file or folder '[^']*/germna.txt', nor"),
     ({"test.jsonl": ROW, "x/train.jsonl": ROW}, "", {}, r"no training split that can.* 'test\.jsonl', 'x/'"),
     ({}, "", {"src": "en", "tgt": "en"}, r"data\.src and data\.tgt are both 'en'"),
     # Columns, and remedies that can work.
     ({"c.tsv": "Go, now.\tGeh.\nStop!\tHalt!\n"}, "c.tsv", {},
-     "'Go, now.', 'Geh.'.* numbers: data.columns: 1,2"),
+     "'Go, now.', 'Geh.'.* be comma. If .* numbers: data.columns: 1,2"),
+    ({"c.csv": "a,b\n"}, "c.csv", {"columns": "1,3"}, r"no column '3'.* have the sentences\.$"),
+    ({"c.csv": "EN,DE\n"}, "c.csv", {}, "no column 'en'.* Did you mean 'EN'"),
     ({"c.csv": "english;german\nGo.;Geh.\n"}, "c.csv", {},
      "'english', 'german'.* Did you mean .*Set data.columns"),
     ({"c.csv": "a;b\n"}, "c.csv", {"columns": "a,c"}, "no column 'c', which data.columns names"),
@@ -209,6 +216,33 @@ def test_two_paths_may_have_a_space_between_them_and_be_in_the_home_folder(
     monkeypatch.setenv("HOME", str(tmp_path))
     [part] = find_source(data_config("~/a b.txt, ~/c")).splits["train"]
     assert [*part.pairs()] == [(1, "a", "b")]
+    with pytest.raises(DataError, match=r"no file or folder 'a b\.txt,'"):
+        find_source(data_config("a b.txt,"))
+
+
+def test_the_limit_of_a_line_is_that_of_its_bytes_without_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, {"x": "aaaaa\r\nb\n", "y": "b\naaaaaa\n"})
+    monkeypatch.setattr("mt.data.sources.text.MAX_SENTENCE_BYTES", 5)
+    assert [*lines_of(tmp_path / "x")] == ["aaaaa", "b"]
+    with pytest.raises(DataError, match=r"y, line 2 is longer than 5 bytes"):
+        [*lines_of(tmp_path / "y")]
+    # A list that is too large to be read at once is no list.
+    monkeypatch.setattr("mt.data.sources.read.MAX_LINE_BYTES", 9)
+    write(tmp_path, {"rows.json": json.dumps([{"en": "a", "de": "b"}], indent=1)})
+    with pytest.raises(DataError, match=r"rows\.json, row 1: .*not complete JSON"):
+        load_corpus(config(tmp_path, "rows.json", {}), CleaningConfig())
+
+
+@pytest.mark.parametrize(("num_tabs", "num_others"), [(1, 0), (4, 1), (5, 1)])
+def test_lines_are_a_table_if_most_have_a_tab(num_tabs: int, num_others: int, tmp_path: Path) -> None:
+    write(tmp_path, {"x": "a\tb\n" * num_tabs + "c\n" * num_others})
+    if num_tabs == 5:
+        with pytest.raises(DataError, match="a table of several columns"):
+            next(lines_of(tmp_path / "x"))
+    else:
+        assert len([*lines_of(tmp_path / "x")]) == num_tabs + num_others
 
 
 # The content of a file, and what it is said to be.

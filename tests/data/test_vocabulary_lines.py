@@ -42,7 +42,9 @@ def test_the_lines_are_spread_evenly(
 
 
 @pytest.mark.parametrize("kind", ["word", "char", "bpe", "bpe_metaspace"])
-def test_a_broken_line_costs_no_time_and_no_entries(kind: str, make_config: MakeConfig) -> None:
+def test_a_broken_line_costs_no_time_and_no_entries(
+    kind: str, make_config: MakeConfig, caplog: pytest.LogCaptureFixture
+) -> None:
     good = {"src": ["the dog sees milk", "a child"] * 9, "tgt": ["der Hund sieht Milch", "ein Kind"] * 9}
     broken = ["x" * 1_000_000 + " the dog sees milk", "9" * 100_000, "-" * 100_000 + "a child"]
     config = make_config(f"tokenizer.kind={kind}", "tokenizer.max_size=300", "data.max_length=128")
@@ -51,6 +53,8 @@ def test_a_broken_line_costs_no_time_and_no_entries(kind: str, make_config: Make
     sides = {"src": good["src"] + broken, "tgt": good["tgt"] + ["der Hund", "ein", "Kind"]}
     after = make_tokenizers(datasets.Dataset.from_dict(sides), config)
     assert time.perf_counter() - started < 10
+    # Once each, however often the text is read.
+    assert "left out of the vocabulary: 3 words of" in caplog.text
     for old, new in zip(before, after, strict=True):
         assert set(old.tokens(range(old.size))) == set(new.tokens(range(new.size)))
 
@@ -110,6 +114,10 @@ def test_abbreviations_are_learnt_from_stops_inside_lines() -> None:
     several = [f"Dr. A{n} has a dog. He has a {word}." for n in range(40) for word in ("cat", "dog")]
     assert abbreviations(several) == ["Dr"]
     assert abbreviations(["See 5. and Nr. 7 here"] * 20) == ["Nr"]
+    # Three and five times the stops per line are needed: 4 = 3 + 5 * 4 / 20.
+    assert abbreviations(["Mr. A goes"] * 4 + ["a b"] * 16) == ["Mr"]
+    assert abbreviations(["Mr. A goes"] * 4 + ["a b"] * 15) == []
+    assert len(abbreviations([f"W{number}. is here" for number in range(501)] * 8)) == 500
 
 
 def test_the_facts_of_a_large_corpus_are_those_of_lines_that_are_spread_evenly() -> None:

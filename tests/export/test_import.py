@@ -37,6 +37,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "EOS as decoder start": {"scale_embedding": True, "activation_function": "silu", "starts_with_eos": True},
 }  # fmt: skip
 CODE = ">>de<<"
+FC1 = "model.encoder.layers.0.fc1.weight"
 
 
 @dataclass(frozen=True)
@@ -213,11 +214,17 @@ def test_an_imported_run_is_adapted_and_exported(
 def test_languages_that_a_model_does_not_name_are_given(pieces: dict[str, Path], tmp_path: Path) -> None:
     original = make_original(tmp_path / "original", pieces)
     (original.folder / "tokenizer_config.json").write_text("{}")
+    # What is not in the config has the value that it has in transformers.
+    content = json.loads((original.folder / "config.json").read_text())
+    for name in ("dropout", "scale_embedding", "share_encoder_decoder_embeddings", "tie_word_embeddings"):
+        content.pop(name, None)
+    (original.folder / "config.json").write_text(json.dumps(content))
     for only in ("src", "tgt"):
         with pytest.raises(DataError, match="--src and --tgt"):
             imported(original, tmp_path / "run", **{only: "aa"})
     loaded = imported(original, tmp_path / "run", "aa", "bb")
     assert (loaded.config.data.src, loaded.config.data.tgt) == ("aa", "bb")
+    assert (loaded.config.model.dropout, loaded.config.model.tie_output) == (0.1, False)
 
 
 def test_the_fast_way_from_the_hub_to_a_translation(
@@ -254,13 +261,13 @@ def with_code(folder: Path) -> None:
 
 
 def weights(
-    change: Callable[[torch.Tensor], torch.Tensor], *, pickled: bool = False
+    change: Callable[[torch.Tensor], torch.Tensor], *, pickled: bool = False, name: str = FC1
 ) -> Callable[[Path], None]:
     """Change one matrix, in the file of safetensors or in a pickle instead of it."""
 
     def write(folder: Path) -> None:
         tensors = load_file(folder / "model.safetensors")
-        tensors[FC1] = change(tensors[FC1])
+        tensors[name] = change(tensors[name])
         if pickled:
             (folder / "model.safetensors").unlink()
             torch.save(tensors, folder / "pytorch_model.bin")
@@ -311,7 +318,6 @@ def in_rules(start: int, content: bytes) -> Callable[[Path], None]:
     return in_pieces(change)
 
 
-FC1 = "model.encoder.layers.0.fc1.weight"
 NOISE = random.Random(1).randbytes(2048)
 WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
     "another kind": (edit("config.json", model_type="bart"), r"config\.json.* model_type: .*'marian'"),
@@ -336,6 +342,13 @@ WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
     "truth values": (weights(lambda tensor: tensor > 0), "fc1.weight does not consist"),
     "a sparse tensor": (weights(lambda tensor: tensor.to_sparse(), pickled=True), "does not consist of"),
     "a longer matrix": (weights(lambda tensor: tensor.repeat(2, 1)), "fc1 has another shape"),
+    "another bias": (
+        weights(lambda tensor: tensor.repeat(2, 1), name="final_logits_bias"), "final_logits_bias has another"
+    ),
+    "fewer rows": (
+        weights(lambda tensor: tensor[:-1].clone(), name="model.decoder.embed_tokens.weight"),
+        r"there are (\d+) rows for \d+ words \(tgt\)",
+    ),
     "a number": (weights(lambda tensor: torch.ones(())), "fc1 has another shape"),
     "padding before the first id": (
         edit("config.json", pad_token_id=-1, bad_words_ids=None), "pad_token_id and"
@@ -392,7 +405,9 @@ def test_of_two_imports_at_once_one_wins(
 
 
 def test_an_imported_run_is_not_replaced_nor_continued(original: Original, tmp_path: Path) -> None:
-    imported(original, tmp_path / "run")
+    # A language that is given is preferred to what the model says.
+    data = imported(original, tmp_path / "run", "aa").config.data
+    assert (data.src, data.tgt) == ("aa", "yy")
     with pytest.raises(RunError, match="exists: name another run"):
         imported(original, tmp_path / "run")
     with pytest.raises(CheckpointError, match=r"was imported from .* mt init --init-from"):
