@@ -59,10 +59,7 @@ def test_leaks_are_counted_apart_by_side_and_removed_only_on_request(tmp_path: P
     assert training.dropped == {"the pair is in validation or test": 2}
     assert training.pairs == 3
     backwards = load(tmp_path, TRAIN[::-1], TEST, remove_leaks=True).report.splits["train"]
-    assert backwards.examples["the pair is in validation or test"] == [
-        ["a MAN, sleeps", "ein mann SCHLÄFT!"],
-        ["A man sleeps.", "Ein Mann schläft."],
-    ]
+    assert [src for (src, _), *_ in backwards.examples.values()] == ["a MAN, sleeps"]
     assert removed.report.leak_sentence.endswith("these pairs were removed from training")
     assert not removed.report.has_leaked
 

@@ -17,6 +17,7 @@ from tests.data.corpora import data_config, parallel, write
 from tests.fixture_types import MakeConfig
 
 SPLITS = ("train", "validation", "test")
+LEARNT = dict.fromkeys(SPLITS, ("en", "de"))
 TEXTS = {
     "en": ["the dog sees a house", "a child buys milk", "my aunt paints the car"] * 40,
     "de": ["der Hund sieht ein Haus", "ein Kind kauft Milch", "meine Tante malt das Auto"] * 40,
@@ -84,13 +85,9 @@ def test_what_a_kind_of_tokenizer_loses_is_said(tmp_path: Path) -> None:
         (("en", "de"), dict.fromkeys(SPLITS, ("de", "en")), "of the train split look swapped"),
         (("en", "xx"), dict.fromkeys(SPLITS, ("de", "en")), "of the train split look swapped"),
         # Without known words, those of the training split tell the sides apart.
-        (
-            ("yy", "xx"),
-            {**dict.fromkeys(SPLITS, ("en", "de")), "test": ("de", "en")},
-            "of the test split look",
-        ),
+        (("yy", "xx"), {**LEARNT, "test": ("de", "en")}, "of the test split look swapped"),
         # Of a language in a country, and if most lines are in another script, but not all.
-        (("EN_us", "ru-RU"), dict.fromkeys(SPLITS, ("en", "de")), "script, in which ru is written"),
+        (("EN_us", "ru-RU"), LEARNT, "script, in which ru is written"),
         (("en", "de"), {"test": ("en", "part")}, "targets of the test split are not in Latin script"),
     ],
 )

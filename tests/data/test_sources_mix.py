@@ -88,15 +88,11 @@ def test_sources_whose_paths_end_alike_are_all_evaluated(folder: Path) -> None:
     write(folder / "old/news", old)
     mix = "{0}/news;{0}/old/news;{0}/main;{0}/news weight=2 num_train_pairs=10;{0}/news;builtin:reverse"
     names = "news", f"{folder}/old/news", "main", f"{folder}/news", f"{folder}/news (6)"
+    words = "news", "old", "main", "news", "news"
     others = other_validation_splits(config(folder, mix))
     assert len(others.pop("reverse")) == 500
     assert [(name, rows["src"][0], len(rows)) for name, rows in others.items()] == [
-        *zip(
-            names,
-            [f"{word}-dev 0" for word in ["news", "old", "main", "news", "news"]],
-            (4, 2, 3, 4, 4),
-            strict=True,
-        )
+        *zip(names, [f"{word}-dev 0" for word in words], (4, 2, 3, 4, 4), strict=True)
     ]
 
 

@@ -1,15 +1,17 @@
 """Every variant of the model translates in CTranslate2 and in transformers as here, or nothing is written."""
 
+import io
 import json
-import math
-import re
+import runpy
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
 from itertools import product
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 import tokenizers
@@ -19,7 +21,6 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from torch import nn
 
 from mt.errors import ConfigError, EngineError
-from mt.export.ctranslate2_model import EXAMPLE
 from mt.export.export import export_model
 from mt.inference.engine.load import load_exported
 from mt.inference.engines import Rules, Sentence
@@ -239,8 +240,20 @@ def test_ctranslate2_keeps_the_limit_of_each_sentence(
         assert one[0].score == pytest.approx(other[0].score, abs=1e-3)
 
 
-@pytest.mark.parametrize("ratio", [0.5, 1.0, 3.4])
-def test_the_example_has_the_limit_of_the_search(ratio: float) -> None:
-    formula = str(re.search(r"limit = (.*)", EXAMPLE)[1])  # type: ignore[index]
-    names = {"math": math, "record": {"target_ratio": ratio}, "tokens": [7] * 6}
-    assert eval(formula, names) == length_limit(7, 1000, target_ratio=ratio)
+@pytest.mark.parametrize("ratio", [0.5, 1.7])
+def test_the_example_has_the_limits_of_mt(
+    ratio: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "example.py").write_text(library_of("ctranslate2").EXAMPLE)
+    (tmp_path / "mt_export.json").write_text(json.dumps({"max_length": 50, "target_ratio": ratio}))
+    library = MagicMock()
+    library.Tokenizer.from_file().encode.side_effect = lambda text, **_: SimpleNamespace(tokens=text.split())
+    for name in ("ctranslate2", "tokenizers"):
+        monkeypatch.setitem(sys.modules, name, library)
+    monkeypatch.setattr(sys, "argv", ["example.py"])
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a b c\n" + b"a " * 60)))
+    runpy.run_path(str(tmp_path / "example.py"))
+    calls = library.Translator().translate_batch.call_args_list
+    assert [len(call.args[0][0]) for call in calls] == [3, 49]
+    limits = [length_limit(length, 50, target_ratio=ratio) for length in (4, 50)]
+    assert [call.kwargs["max_decoding_length"] for call in calls] == limits
