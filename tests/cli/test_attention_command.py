@@ -14,7 +14,9 @@ ATTENTION = ("attention", "--run", "tiny")
 PNG, SVG = b"\x89PNG", b"<?xml"
 
 
-def test_a_page_is_written_where_it_was_said(succeed: Call) -> None:
+def test_a_page_is_written_where_it_was_said(succeed: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Exactly as many as a page may have.
+    monkeypatch.setattr("mt.attention_maps.page.MOST_SENTENCES", 1)
     succeed(*ATTENTION, SENTENCE)
     page = Path("attention.html").read_text(encoding="utf-8")
     assert re.search(r"tiny, step_0000\d00<", page)
@@ -65,13 +67,16 @@ def test_alignments_of_a_file_are_written_line_by_line(succeed: Call, call: Call
     assert (ended.code, "line 35: the source has 41 tokens" in ended.err) == (2, True)
 
 
-def test_a_page_without_anything_to_show_is_refused(succeed: Call, refuse: Refuse) -> None:
+def test_a_page_without_anything_to_show_is_refused(succeed: Call, call: Call, refuse: Refuse) -> None:
     Path("pairs.tsv").write_text(f"{SENTENCE}\t\n")
     assert "there is nothing to show" in refuse(*ATTENTION, "--file", "pairs.tsv", "--target-column")
     assert not Path("attention.html").exists()
     Path("pairs.tsv").write_text(f"{SENTENCE}\tAnna\n\tAnna\n{SENTENCE}\t\n")
     err = succeed(*ATTENTION, "--file", "pairs.tsv", "--target-column").err
     assert "left out, because one side has no words: line 2, 3\n" in err
+    Path("pairs.tsv").write_text("milk\tMilch\n" * 34 + "milk\t" + "Milch " * 40 + "\n")
+    sentence = call(*ATTENTION, "--format", "pharaoh", "--file", "pairs.tsv", "--target-column").err
+    assert "line 35: the translation has 41 tokens" in sentence
 
 
 def test_given_translations_are_shown_instead(succeed: Call) -> None:
@@ -81,7 +86,7 @@ def test_given_translations_are_shown_instead(succeed: Call) -> None:
     data = re.search(r'<script type="application/json">(.*?)</script>', page)
     assert data
     [sentence] = json.loads(data[1])["sentences"]
-    assert sentence["target"] == "Milch sieht"
+    assert (sentence["line"], sentence["target"]) == (1, "Milch sieht")
     assert sentence["tgt"] == [["Milch", "text"], ["sieht", "text"], ["</s>", "mark"]]
     assert sentence["src"][1] == ["zebra", "unknown"]
 
@@ -93,7 +98,7 @@ def test_given_translations_are_shown_instead(succeed: Call) -> None:
         (["a", "--target-column"], ["--target-column needs lines"]),
         (["a", "b", "--format", "svg"], ["svg", "1 sentence", "not 2"]),
         (["a", "b", "--format", "png"], ["png", "1 sentence", "not 2"]),
-        (["a", "--layer", "7"], ["no decoder layer 7"]),
+        (["a", "--layer", "2"], ["no decoder layer 2: this model has 1"]),
         (["a", "--out", "nowhere/a.html"], ["nowhere"]),
         (["milk " * 40], ["line 1", "41 tokens"]),
         (["a"] * 101, ["100 sentences", "101"]),

@@ -51,7 +51,8 @@ def test_scores_go_to_stdout_each_with_its_signature(succeed: Call, tiny_corpus:
 def test_the_scores_of_an_ensemble_name_its_models_and_are_not_the_runs(
     succeed: Call, refuse: Refuse, trained: RunDirectory
 ) -> None:
-    _, out, err = succeed("evaluate", "--scores-only", "--ensemble", trained.path)
+    # A folder for outputs may be there already.
+    _, out, err = succeed("evaluate", "--scores-only", "--ensemble", trained.path, "--outputs", ".")
     assert [line.split()[0] for line in out.splitlines()] == ["BLEU", "chrF2++", "TER", "exact"]
     best = CheckpointStore(trained.checkpoints_dir).require("best").folder
     assert f"runs/tiny, {best.name} + {best}, " in err
@@ -125,6 +126,7 @@ def test_what_cannot_be_scored_or_written_is_refused_before_translating(
         )
     for systems, says in (
         ("tiny", "give 2 to 26 systems to compare, not 1"),
+        ("tiny " * 27, "give 2 to 26 systems to compare, not 27"),
         ("tiny nowhere", "no run in nowhere"),
         ("tiny nowhere.txt", "nowhere.txt"),
         ("a.txt b.txt --beam 5", "--beam needs a run"),

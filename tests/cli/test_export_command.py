@@ -88,6 +88,8 @@ def test_checkpoint_precision_and_data_are_those_that_are_asked_for(succeed: Cal
         "translate", "--run", "out", "--beam", "2", "--n-best", "1", "--precision", "int8", "Anna"
     ).err
     assert err == "scores, computed in int8\n"
+    # Without scores, nothing is said of them.
+    assert succeed("translate", "--run", "out", "--precision", "int8", "Anna").err == ""
 
 
 REFUSED = [
@@ -182,6 +184,7 @@ def test_copying_is_named_as_what_does_not_travel_to_other_programs(
     missing = "copying of unknown words (training.guided_alignment)"
     err = succeed(*EXPORT, "transformers", "other").err
     assert f"warning: not in the exported model: {missing}" in err
+    assert "--engine ctranslate2" not in err
     assert missing in Path("other/README.md").read_text()
 
 

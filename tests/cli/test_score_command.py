@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from mt.cli.score import perplexity
 from mt.run_directory import RunDirectory
 from tests.fixture_types import Call, Ended, Start
 
@@ -88,9 +89,16 @@ def test_an_open_pipe_is_answered_line_by_line(start: Start) -> None:
         assert "standard input, line 2 has 0 tabs, but must have exactly one" in process.stderr.read()
 
 
-def test_a_pair_that_is_too_long_is_named_by_its_line_after_the_lines_before_it(score: Call) -> None:
+def test_a_pair_that_is_too_long_is_named_by_its_line_after_the_lines_before_it(
+    score: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mt.cli.lines.MOST_LINES_AT_ONCE", 2)
     good, bad = "milk\tMilch\n", "the car " * 8 + "\tMilch\n"
     code, out, err = score(good * 4 + bad + good + bad)
     assert (code, out.count("\n")) == (2, 4)
     assert "mt: line 5: the source has 17 tokens" in err
     assert score(bad + good)[:2] == (2, "")
+    assert "line 1 has 2 tabs" in score("milk\tMilch\tMilch\n").err
+    assert score("") == (0, "", "")
+    # Beyond what a number can hold.
+    assert perplexity(-1e6, 1) == math.exp(700)

@@ -6,11 +6,15 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from mt.cli.lines import count_lines, read_dictionary
+from mt.cli.lines import Block, LineTranslator, arriving, count_lines, read_dictionary
+from mt.inference.segments import Translation
 from tests.fixture_types import Call, Refuse, Start
 from tests.processes import environment
 
@@ -106,9 +110,15 @@ def test_lines_in_which_nothing_can_be_seen_are_empty(call: Call) -> None:
     assert call("translate", "--file", "lines.txt", "--run", "runs/tiny") == (0, "\n" * len(invisible), "")
 
 
-def test_bad_lines_with_n_best_and_with_a_prefix(call: Call, bad_file: Path) -> None:
+def test_bad_lines_with_n_best_and_with_a_prefix(
+    call: Call, bad_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Whatever is in one block with what.
+    monkeypatch.setattr("mt.cli.lines.MOST_LINES_AT_ONCE", 2)
     options = ("--file", bad_file, "--on-error", "empty", "--run", "runs/tiny")
-    code, out, _ = call("translate", "--beam", "2", "--n-best", "2", *options)
+    code, out, err = call("translate", "--beam", "2", "--n-best", "2", *options)
+    assert "sentences in 2 lines are longer than the 16 tokens" in err
+    assert "2 lines could not be translated: left empty. The first: lines.txt, line 2 is not UTF-8" in err
     rows = [line.split("\t") for line in out.split("\n")[:-1]]
     assert code == 0
     assert [int(row[0]) for row in rows] == [1, 1, 2, 3, 3, 4, 5, 6, 6, 7, 7]
@@ -128,8 +138,18 @@ def test_a_sentence_that_does_not_fit_into_memory_is_a_bad_line(call: Call) -> N
     assert (code, out) == (2, "der Hund sieht Milch.\n")
     assert "line 2 has a sentence of 9 tokens that does not fit into memory" in err
     assert "Continue after it with tail -n +3," in err
+    assert "left empty" not in err
     out = call("translate", "--file", file, "--on-error", "empty")[1]
     assert out == "der Hund sieht Milch.\n\nAnna sieht Milch.\n"
+    # What stops it does not keep the warnings about the lines before from being printed.
+    file.write_bytes(b"the zebra sees milk.\n\xff\n")
+    code, out, err = call("translate", "--file", file)
+    assert (code, out.count("\n"), "1 word: zebra." in err, "line 2 is not UTF-8" in err) == (
+        2,
+        1,
+        True,
+        True,
+    )
 
 
 def test_sampling_and_unknown_words_can_be_asked_for(call: Call) -> None:
@@ -218,6 +238,31 @@ def test_unknown_words_are_reported_once(call: Call, monkeypatch: pytest.MonkeyP
     assert "does not know 2 words: and, Quux. " in err
 
 
+def test_the_warning_says_how_many_words_are_copied_and_is_of_what_was_counted_since_the_last() -> None:
+    copying: Any = SimpleNamespace(facts=SimpleNamespace(copies_words=True))
+    lines = LineTranslator(copying, {"keep_unk": False}, "x")
+    for unknown, copied, said in (
+        (
+            ["Zo", "Zo", "Zu"],
+            ["Zo"],
+            "3 words: Zo, Zu. 1 of them are copied into the translation, not Zo, Zu.",
+        ),
+        (["Ze"], ["Ze"], "1 word: Ze. They are copied into the translation."),
+        ([], [], ""),
+    ):
+        lines.count(Block([[Translation("", 0.0, 0.0, (), unknown, copied)]], {}))
+        assert list(lines.warnings()) == ([f"the model does not know {said}"] if said else [])
+
+
+def test_a_block_has_no_more_lines_than_are_translated_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mt.cli.lines.MOST_LINES_AT_ONCE", 2)
+    blocks = arriving(iter(range(9)))
+    found = next(blocks)
+    time.sleep(0.1)
+    found += [line for block in blocks if len(block) <= 2 for line in block]
+    assert found == [*range(9)]
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -244,7 +289,7 @@ def test_unknown_words_are_reported_once(call: Call, monkeypatch: pytest.MonkeyP
             "nowhere.txt cannot be read (No such file or directory): check its name.",
         ),
         (["--max-length", "3", "--min-length", "4", "Anna"], "at least 4 tokens and EOS do not fit into 4"),
-        (["\udcff"], "is not UTF-8"),
+        (["\udcff"], "the command line, line 1 is not UTF-8"),
         (["--precision", "fp16", "--device", "cpu", "Anna"], "such as auto"),
         (["--sample", "--temperature", "nan", "Anna"], "temperature must be a finite number"),
         (["--beam", "2", "--length-penalty", "+nan", "Anna"], "length-penalty must be a finite number"),
