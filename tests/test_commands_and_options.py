@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 import typer.main
 
 from mt.cli.app import app
@@ -39,6 +40,21 @@ COMMANDS = {
     "report": "--run --out -o --format --sentences --checkpoint --device",
     "config": "NAME",
     "schema": "",
+}
+
+# The least and the most that an option of a command may be.
+LIMITS = {
+    "translate": (
+        "--beam 1 100 --length-penalty 0.0 10.0 --n-best 1 - --temperature 0.01 100.0 --top-k 0 - "
+        "--top-p 0.001 1.0 --seed 0 4294967295 --min-length 0 - --max-length 1 - --no-repeat-ngram 0 -"
+    ),
+    "serve": "--port 0 65535 --max-text 1 - --max-queue 1 - --timeout 1 86400",
+    "init": "--minutes 0.001 10000000.0",
+    "average": "--last 1 - --best 1 -",
+    "attention": "--layer 1 -",
+    "evaluate": "--worst 0 -",
+    "compare": "--show 0 -",
+    "report": "--sentences 0 -",
 }
 
 OPTIONS = {
@@ -88,3 +104,17 @@ def test_config_options_are_those_that_are_promised() -> None:
         if section.annotation is not None
     }
     assert options == {name: promised.split() for name, promised in OPTIONS.items()}
+
+
+@pytest.mark.parametrize("command", LIMITS)
+def test_numbers_are_accepted_up_to_their_limits(command: str) -> None:
+    program: Any = typer.main.get_command(app)
+    parameters = {name: each for each in program.get_command(None, command).params for name in each.opts}
+    words = LIMITS[command].split()
+    for option, *limits in zip(words[::3], words[1::3], words[2::3], strict=True):
+        for limit, sign in zip(limits, (-1, 1), strict=True):
+            if limit != "-":
+                convert, beyond = parameters[option].type, float(limit) + sign * 0.0005
+                assert convert(limit) == float(limit)
+                with pytest.raises(typer.BadParameter, match="is not in the range"):
+                    convert(str(beyond) if "." in limit else str(int(limit) + sign))

@@ -105,10 +105,10 @@ def test_the_prompt_continues_after_errors_and_warns_of_each_line(
 
     monkeypatch.setattr(Translator, "n_best", stopped)
     lines = ["\udcff", "\udcff\udce9", KeyboardInterrupt(), "", "Anna", "the zebra sees milk."]
-    code, out, err = typing([*lines, "the zebra sees Zorblat.", "milk. " * 16, "the dog sees milk."])
+    code, out, err = typing([*lines, "the zebra sees Zorblat.", "milk " * 16, "the dog sees milk."])
     # Each Ctrl-C, and the end, leave the line.
     assert (code, out[:2], out.splitlines()[-2], out[-2:]) == (0, "\n\n", "der Hund sieht Milch.", "\n\n")
     assert re.findall(r"^mt: .*, line (\d) is not UTF-8", err, re.MULTILINE) == ["1", "2"]
     # Each of its own line, and none of a line without.
     warnings = re.findall(r"^warning: (?:the model does not know )?(.*?)(?:\.| are) ", err, re.MULTILINE)
-    assert warnings == ["1 word: zebra", "2 words: zebra, Zorblat"]
+    assert warnings == ["1 word: zebra", "2 words: zebra, Zorblat", "sentences in 1 line"]

@@ -124,7 +124,10 @@ def test_each_sentence_is_in_one_batch_of_its_length(
     lengths: list[int], most_tokens: int, most_sentences: int
 ) -> None:
     batches = batches_by_length(
-        [Sentence(1, [0] * (each - 1)) for each in lengths], most_tokens, most_sentences
+        # A prefix that is longer than the source counts instead.
+        [Sentence(1, [0] * (each - 1) if each % 2 else [], [0] * (each - 1)) for each in lengths],
+        most_tokens,
+        most_sentences,
     )
     assert sorted(index for batch in batches for index in batch) == [*range(len(lengths))]
     ordered = [lengths[index] for batch in batches for index in batch]
@@ -132,3 +135,6 @@ def test_each_sentence_is_in_one_batch_of_its_length(
     for batch in batches:
         assert len(batch) <= most_sentences
         assert len(batch) == 1 or lengths[batch[0]] * len(batch) <= most_tokens
+        # There was no room for one more.
+        is_full = len(batch) == most_sentences or lengths[batch[0]] * (len(batch) + 1) > most_tokens
+        assert is_full or batch == batches[-1]

@@ -75,6 +75,8 @@ def test_a_sentence_that_overflows_in_fp16_is_an_error_of_its_line(
     lines = ["Anna sees the car.", "the dog sees milk.", "a child finds a house.", "milk"]
     assert all(ModelTranslator(loaded, device=CPU).translate(lines, strategy=strategy))
     translator = in_fp16_on_the_cpu(loaded, monkeypatch)
+    # A copy is rounded, and not the model of whoever loaded it.
+    assert loaded.model.output.weight.dtype == torch.float32
     for find in (translator.translate, translator.n_best):
         with pytest.raises(LinesError, match=r"line 8 has a sentence .* logits in fp16 are NaN") as refused:
             find(lines, strategy=strategy, first_line=7)

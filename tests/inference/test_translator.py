@@ -105,7 +105,9 @@ def test_a_long_line_is_split_at_its_sentence_ends_and_a_long_sentence_in_parts(
     translator: ModelTranslator,
 ) -> None:
     sentences = ["the dog sees milk.", "my aunt paints the car!", "Anna buys two red apples today."]
-    (translation,) = translator.translate([" ".join(sentences)])
+    begun: list[int] = []
+    (translation,) = translator.translate([" ".join(sentences)], advance=begun.append)
+    assert sum(begun) == 1
     assert translation == " ".join(translator.translate(sentences))
     assert translation.count("Hund") == translation.count("Tante") == translation.count("Anna") == 1
     lines = ["the dog sees milk.", "the car " * 10, "Anna"]

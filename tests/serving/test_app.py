@@ -21,6 +21,7 @@ from mt.errors import CheckpointError
 from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
 from mt.search.strategy import Beam
+from mt.serving.api import TranslateRequest
 from mt.serving.app import Service
 from mt.serving.batching import BatchedTranslator
 from mt.serving.log import LogHandler
@@ -137,6 +138,10 @@ BAD_BODIES = {
 }
 
 
+def test_a_request_may_have_as_many_translations_as_the_limit() -> None:
+    assert TranslateRequest.model_validate({"texts": ["a"] * 100, "beam": 20, "n_best": 5}).n_best == 5
+
+
 @pytest.mark.parametrize("bad", BAD_BODIES, ids=lambda bad: bad[:30].decode("latin-1"))
 def test_a_bad_body_is_refused_in_a_sentence(bad: bytes, client: TestClient) -> None:
     refused = client.post("/translate", content=bad, headers=JSON_TYPE)
@@ -179,6 +184,7 @@ def test_a_late_answer_is_503_and_a_full_queue_429(gate: Gate, translator: Model
                 time.sleep(0.01)
         full = client.post("/translate", json={"text": "five"})
         assert (full.status_code, full.headers["Retry-After"]) == (429, "1")
+        assert full.json()["error"] == "too many texts are waiting."
         gate.opened.set()
         assert [answer.result(60).status_code for answer in waiting] == [200, 200, 200]
 
@@ -313,6 +319,7 @@ def test_a_reload_serves_what_is_loaded_then_or_what_was_there(
 ) -> None:
     newer = copy(translator)
     newer.facts = replace(newer.facts, checkpoint="step_9")
+    caplog.set_level(logging.INFO, "mt")
     load = Mock(side_effect=[translator, newer, CheckpointError("it is gone"), KeyError("odd"), translator])
     batched = BatchedTranslator(load, "tiny", max_waiting=9)
     with client_of(batched) as client:
@@ -322,6 +329,7 @@ def test_a_reload_serves_what_is_loaded_then_or_what_was_there(
             batched.reload()
     for reason in ("it is gone", "KeyError: 'odd'"):
         assert f"tiny is served as it was loaded before: {reason}" in caplog.text
+    assert [each.getMessage() for each in caplog.records].count("tiny: serving step_9") == 1
 
 
 async def send(app: Any, messages: AsyncIterator[dict[str, object]]) -> tuple[int, Any]:

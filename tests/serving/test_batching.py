@@ -68,13 +68,22 @@ def test_what_waits_with_the_same_settings_is_searched_together(
         answers.append(start(batched.translate(["f"], asked(4, n_best=2))))
         # As many characters as a batch may have, and so too many beside others.
         answers.append(start(batched.translate([64 * 8 * "g"], asked())))
+        # With a beam, a character counts once for each hypothesis.
+        answers.append(start(batched.translate([127 * "h"], asked(4))))
         await asyncio.sleep(0)
-        assert waiting(batched) == 16
+        assert waiting(batched) == 17
         gate.opened.set()
-        assert [len(results) for results in await asyncio.gather(*answers)] == [1, 5, 5, 1, 2, 1, 1, 1]
+        assert [len(results) for results in await asyncio.gather(*answers)] == [1, 5, 5, 1, 2, 1, 1, 1, 1]
 
     asyncio.run(ask())
-    assert ["".join(texts) for texts in gate.searched] == ["Anna", "aaaaabbbbbdd", "ce", "f", 512 * "g"]
+    assert ["".join(texts) for texts in gate.searched] == [
+        "Anna",
+        "aaaaabbbbbdd",
+        "ce",
+        "f",
+        512 * "g",
+        127 * "h",
+    ]
 
 
 @pytest.mark.parametrize("engine", ["torch", "ctranslate2"])
