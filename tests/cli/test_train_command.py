@@ -71,15 +71,8 @@ def test_the_run_is_called_like_its_config(succeed: Call, tiny_config_file: Path
 def test_a_run_whose_learning_rate_has_ended_is_not_trained_longer(
     succeed: Call, tiny_config_file: Path
 ) -> None:
-    cosine = (
-        "--set",
-        "schedule.kind=cosine",
-        "--set",
-        "schedule.total_steps=6",
-        "--set",
-        "training.max_steps=6",
-    )
-    train = ("train", "-c", tiny_config_file, *cosine)
+    cosine = "--set schedule.kind=cosine --set schedule.total_steps=6 --set training.max_steps=6"
+    train = ("train", "-c", tiny_config_file, *cosine.split())
     succeed(*train)
     assert "raise that limit and schedule.total_steps in another run with --run PATH;" in succeed(*train).err
 
@@ -142,10 +135,10 @@ def test_a_duration_has_units(call: Call, refuse: Refuse, tiny_config_file: Path
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("mt.training.run.run_training", note)
-        for text in ("90s", "45m", "3h50m", "1d2h"):
+        for text in ("90s", "45m", "3h50m", "1d2h", "99999d"):
             call("train", "-c", tiny_config_file, "--max-time", text)
-    assert given == [90, 45 * 60, (3 * 60 + 50) * 60, 26 * 3600]
-    for text in ("soon", "90", "0s", "50m3h", "1.5h", "٣h"):
+    assert given == [90, 45 * 60, (3 * 60 + 50) * 60, 26 * 3600, 99_999 * 86_400]
+    for text in ("soon", "90", "0s", "50m3h", "1.5h", "٣h", "100000d"):
         sentence = refuse("train", "-c", tiny_config_file, "--max-time", text)
         assert f"{text!r} is not a duration. Write it as 90s, 45m, 3h50m or 1d2h" in sentence
 

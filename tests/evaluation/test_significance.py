@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from mt.errors import DataError
 from mt.evaluation.scores import Compared, paired_bootstrap, score_with_confidence
 
 REFERENCES = [f"der {word} Hund läuft über die Straße Nummer {i}." for i, word in enumerate("abcdefghij" * 3)]
@@ -66,6 +67,10 @@ def test_very_many_lines_are_scored_without_an_interval(monkeypatch: pytest.Monk
     for key, score in score_with_confidence(GOOD, REFERENCES).items():
         assert score.value == pytest.approx(exact[key].value)
         assert score.interval is None
+    with pytest.raises(DataError, match="29 translations cannot be scored against 30 references"):
+        score_with_confidence(GOOD[1:], REFERENCES)
+    monkeypatch.setattr("mt.evaluation.scores.MAX_RESAMPLED_LINES", len(REFERENCES))
+    assert score_with_confidence(GOOD, REFERENCES) == exact
 
 
 def test_a_resample_that_scores_zero_is_counted_and_a_rate_above_100_is_in_its_interval() -> None:

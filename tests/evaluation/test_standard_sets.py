@@ -17,7 +17,7 @@ from sacrebleu.dataset import DATASETS
 from mt.config.config import Config
 from mt.config.data import DataConfig
 from mt.config.training import TrainingConfig
-from mt.errors import DataError
+from mt.errors import ConfigError, DataError
 from mt.evaluation.test_set import load_evaluation_set, load_standard_set
 
 DATA = DataConfig(path="x", src="en", tgt="de", hub_timeout_seconds=1)
@@ -56,9 +56,10 @@ def test_lines_are_those_that_sacrebleu_scores_against(cache: Path) -> None:
     expected = json.loads(ended.stdout)["score"]
     found = sacrebleu.corpus_chrf(["Der Hund.", "Das Haus", "Milch!"], [REFERENCES]).score
     assert found == pytest.approx(expected, abs=1e-9)
-    test_set = load_evaluation_set(
-        Config(data=DATA, training=TrainingConfig(max_steps=1)), "test", path="sacrebleu:wmt14"
-    )
+    config = Config(data=DATA, training=TrainingConfig(max_steps=1))
+    with pytest.raises(ConfigError, match="'de-en' is the configuration of a Hub corpus"):
+        load_evaluation_set(config, "test", path="sacrebleu:wmt14", name="de-en")
+    test_set = load_evaluation_set(config, "test", path="sacrebleu:wmt14")
     assert (test_set.sources, test_set.where) == (pairs["src"][:], "sacrebleu:wmt14")
     assert test_set.name.startswith("sacrebleu-wmt14-")
 

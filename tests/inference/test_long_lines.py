@@ -125,7 +125,7 @@ def test_each_sentence_is_in_one_batch_of_its_length(
 ) -> None:
     batches = batches_by_length(
         # A prefix that is longer than the source counts instead.
-        [Sentence(1, [0] * (each - 1) if each % 2 else [], [0] * (each - 1)) for each in lengths],
+        [Sentence(1, [0] * (each - 1) * (each % 2), [0] * (each - 1) * (1 - each % 2)) for each in lengths],
         most_tokens,
         most_sentences,
     )

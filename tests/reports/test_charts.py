@@ -48,6 +48,12 @@ def test_a_greater_value_is_drawn_higher_and_a_later_step_further_right() -> Non
     ]  # fmt: skip
 
 
+def test_many_points_have_no_marks_and_an_only_curve_no_legend() -> None:
+    for number, num_marks in ((40, 40), (41, 0)):
+        chart = line_chart("x", {"": [(step, 5.0) for step in range(number)]})
+        assert (chart.count("<circle"), "chart-legend" in chart) == (num_marks, False)
+
+
 def test_a_sparkline_rises_with_its_values_and_keeps_its_width() -> None:
     def bars(*values: float) -> str:
         return sparkline(list(enumerate(values)))

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import os
 import re
 import shutil
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 from mt.errors import DataError, RunError
 from mt.reports.facts import RunFacts, short_count, short_duration
 from mt.reports.report import render
-from mt.reports.runs import differing_options, find_runs
+from mt.reports.runs import differing_options, find_runs, runs_table, sorted_by
 from mt.reports.show import describe
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
@@ -163,6 +164,10 @@ def test_a_run_is_running_while_another_process_holds_its_lock_and_no_longer(run
         "import sys; from pathlib import Path; from mt.run_directory import RunDirectory\n"
         "with RunDirectory(Path(sys.argv[1])).lock(): print('held', flush=True); sys.stdin.read()"
     )
+    with run.metrics_file.open("a") as metrics:
+        metrics.write(
+            run.metrics_file.read_text().splitlines()[-1].replace('"step": 600', '"step": 700') + "\n"
+        )
     command = [sys.executable, "-c", hold, str(run.path)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()
@@ -170,12 +175,13 @@ def test_a_run_is_running_while_another_process_holds_its_lock_and_no_longer(run
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
         facts = RunFacts(run)
+        assert facts.step == 700
         assert (facts.state, facts.detail) == ("running", f"process {process.pid} on {socket.gethostname()}")
         assert "started; still running" in describe(facts)
         process.kill()
     # What a killed process leaves in the lock file does not count.
     assert run.lock_file.read_text() != ""
-    assert RunFacts(run).state == "finished"
+    assert (RunFacts(run).state, RunFacts(run).step) == ("finished", 600)
 
 
 def _truncate(file: Path) -> None:
@@ -295,6 +301,16 @@ def test_an_option_that_follows_from_another_is_not_compared(golden_run: GoldenR
         run.config_file.write_text(f"{text}init_from:\n  run: x\n  sha256: y{steps}\n")
     facts = {name: RunFacts(run) for name, run in runs.items()}
     assert list(differing_options(facts)) == ["training.max_steps"]
+    # The option with most values first; by its full name, if that of its section is needed.
+    kinds = {
+        "tokenizer.kind": {"b": "w" * 25},
+        "schedule.kind": {"a": "x", "b": "y"},
+        "model.d_ff": {"b": "1"},
+    }
+    head, a, b = (re.split("  +", line) for line in runs_table(facts, kinds, width=math.inf).split("\n")[:3])
+    assert head[5:8] == ["schedule.kind", "tokenizer.kind", "d_ff"]
+    assert (a[5:8], b[5:8]) == (["x", "-", "-"], ["y", "w" * 23 + "…", "1"])
+    assert list(sorted_by("tokenizer.kind", facts, kinds)) == ["b", "a"]
 
 
 def test_runs_are_found_in_folders_and_by_name_without_repetition(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import math
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -216,7 +217,7 @@ def test_where_the_corpus_is_on_the_disk_is_not_told(golden_run: GoldenRun) -> N
         file.write_text(re.sub('(path: |")corpus', r"\1/home/me_a/corpus", file.read_text()))
     with run.config_file.open("a") as config:
         config.write("init_from:\n  run: /home/me_a/old\n")
-    record(run, ("/home/me_a/corpus, test", "step_0000600", 31.25), ("/data/of/b.tsv", "step_0000600", 3.5))
+    record(run, ("/home/me_a/corpus, test", "step_0000600", 31.25), ("~/data/of/b.tsv", "step_0000600", 3.5))
     for page in (page_of(run), card_of(run)):
         assert not re.search(r"/home|/data|me\\?_a", page)
         assert ("corpus, test" in page, "b.tsv" in page) == (True, True)
@@ -255,5 +256,10 @@ def test_what_equals_its_reference_is_not_among_the_worst(trained: RunDirectory,
     assert all(sample.translation != sample.reference for sample in ranked.worst)
     order = [(-sample.chrfpp, -len(sample.reference)) for sample in ranked.best]
     assert order == sorted(order)
+    # If all are wrong, each is among the best or the worst.
+    wrong: Any = SimpleNamespace(translate=lambda sources, **_: ["Milch"] * len(sources))
+    for number, shown in ((12, (5, 5)), (3, (1, 2))):
+        few = rank_samples(trained, loaded, wrong, num_sentences=number)
+        assert (len(few.best), len(few.worst), few.num_sentences, few.num_in_split) == (*shown, number, 12)
     sources = (tiny_corpus / "validation.en").read_text(encoding="utf-8").splitlines()
     assert all(sources[sample.number - 1] == sample.source for sample in (*ranked.best, *ranked.worst))
