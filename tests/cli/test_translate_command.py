@@ -143,12 +143,9 @@ def test_a_sentence_that_does_not_fit_into_memory_is_a_bad_line(call: Call) -> N
     # What stops it does not keep the warnings about the lines before from being printed.
     file.write_bytes(b"the zebra sees milk.\n\xff\n")
     code, out, err = call("translate", "--file", file)
-    assert (code, out.count("\n"), "1 word: zebra." in err, "line 2 is not UTF-8" in err) == (
-        2,
-        1,
-        True,
-        True,
-    )
+    assert (code, out.count("\n")) == (2, 1)
+    assert "does not know 1 word: zebra. " in err
+    assert "line 2 is not UTF-8" in err
 
 
 def test_sampling_and_unknown_words_can_be_asked_for(call: Call) -> None:
@@ -241,15 +238,11 @@ def test_the_warning_says_how_many_words_are_copied_and_is_of_what_was_counted_s
     copying: Any = SimpleNamespace(facts=SimpleNamespace(copies_words=True))
     lines = LineTranslator(copying, {"keep_unk": False}, "x")
     for unknown, copied, said in (
-        (
-            ["Zo", "Zo", "Zu"],
-            ["Zo"],
-            "3 words: Zo, Zu. 1 of them are copied into the translation, not Zo, Zu.",
-        ),
-        (["Ze"], ["Ze"], "1 word: Ze. They are copied into the translation."),
-        (["Zu", "Zi"], ["Zi"], "2 words: Zu, Zi. 1 of them are copied into the translation, not Zu."),
+        ("Zo Zo Zu", "Zo", "3 words: Zo, Zu. 1 of them are copied into the translation, not Zo, Zu."),
+        ("Ze", "Ze", "1 word: Ze. They are copied into the translation."),
+        ("Zu Zi", "Zi", "2 words: Zu, Zi. 1 of them are copied into the translation, not Zu."),
     ):
-        lines.count(Block([[Translation("", 0.0, 0.0, (), unknown, copied)]], {}))
+        lines.count(Block([[Translation("", 0.0, 0.0, (), unknown.split(), [copied])]], {}))
         assert list(lines.warnings()) == [f"the model does not know {said}"]
 
 

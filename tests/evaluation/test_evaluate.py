@@ -3,8 +3,8 @@
 import json
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Literal
+from unittest.mock import Mock
 
 import pytest
 import sacrebleu
@@ -127,10 +127,8 @@ def test_translations_of_another_setting_are_never_overwritten(trained: RunDirec
         run_evaluation(trained, device=CPU, analyse=False, **setting).hypotheses_file for setting in settings
     ]
     assert len(set(files)) == len(settings)
-    loaded, engine = (
-        load_model(trained, "step_0000100"),
-        SimpleNamespace(name="ctranslate2", precision="int8"),
-    )
+    loaded, engine = load_model(trained, "step_0000100"), Mock(precision="int8")
+    engine.name = "ctranslate2"
     setting = setting_name([loaded], load_evaluation_set(loaded.config, "test"), Beam(2, 0.5, "mean"), engine)
     assert setting.endswith(".step_0000100.beam2-lp0.5-mean-int8-ctranslate2")
 

@@ -123,12 +123,10 @@ def test_lines_without_letters_are_copied_where_the_training_text_has_none(reade
 def test_each_sentence_is_in_one_batch_of_its_length(
     lengths: list[int], most_tokens: int, most_sentences: int
 ) -> None:
-    batches = batches_by_length(
-        # A prefix that is longer than the source counts instead.
-        [Sentence(1, [0] * (each - 1) * (each % 2), [0] * (each - 1) * (1 - each % 2)) for each in lengths],
-        most_tokens,
-        most_sentences,
-    )
+    # A prefix that is longer than the source counts instead.
+    rows = [([0] * (each - 1), [0] * ((each - 1) // 2)) for each in lengths]
+    sentences = [Sentence(1, *(row[::-1] if number % 2 else row)) for number, row in enumerate(rows)]
+    batches = batches_by_length(sentences, most_tokens, most_sentences)
     assert sorted(index for batch in batches for index in batch) == [*range(len(lengths))]
     ordered = [lengths[index] for batch in batches for index in batch]
     assert ordered == sorted(ordered, reverse=True)

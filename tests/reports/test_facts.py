@@ -164,10 +164,9 @@ def test_a_run_is_running_while_another_process_holds_its_lock_and_no_longer(run
         "import sys; from pathlib import Path; from mt.run_directory import RunDirectory\n"
         "with RunDirectory(Path(sys.argv[1])).lock(): print('held', flush=True); sys.stdin.read()"
     )
-    with run.metrics_file.open("a") as metrics:
-        metrics.write(
-            run.metrics_file.read_text().splitlines()[-1].replace('"step": 600', '"step": 700') + "\n"
-        )
+    text = run.metrics_file.read_text()
+    newer = text.splitlines()[-1].replace('"step": 600', '"step": 700')
+    run.metrics_file.write_text(f"{text}{newer}\n")
     command = [sys.executable, "-c", hold, str(run.path)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()
@@ -302,14 +301,10 @@ def test_an_option_that_follows_from_another_is_not_compared(golden_run: GoldenR
     facts = {name: RunFacts(run) for name, run in runs.items()}
     assert list(differing_options(facts)) == ["training.max_steps"]
     # The option with most values first; by its full name, if that of its section is needed.
-    kinds = {
-        "tokenizer.kind": {"b": "w" * 25},
-        "schedule.kind": {"a": "x", "b": "y"},
-        "model.d_ff": {"b": "1"},
-    }
+    kinds = {"tokenizer.kind": {"b": "w" * 25}, "schedule.kind": {"a": "x", "b": "y"}, "model.d_ff": {}}
     head, a, b = (re.split("  +", line) for line in runs_table(facts, kinds, width=math.inf).split("\n")[:3])
     assert head[5:8] == ["schedule.kind", "tokenizer.kind", "d_ff"]
-    assert (a[5:8], b[5:8]) == (["x", "-", "-"], ["y", "w" * 23 + "…", "1"])
+    assert (a[5:8], b[5:8]) == (["x", "-", "-"], ["y", "w" * 23 + "…", "-"])
     assert list(sorted_by("tokenizer.kind", facts, kinds)) == ["b", "a"]
 
 

@@ -138,10 +138,6 @@ BAD_BODIES = {
 }
 
 
-def test_a_request_may_have_as_many_translations_as_the_limit() -> None:
-    assert TranslateRequest.model_validate({"texts": ["a"] * 100, "beam": 20, "n_best": 5}).n_best == 5
-
-
 @pytest.mark.parametrize("bad", BAD_BODIES, ids=lambda bad: bad[:30].decode("latin-1"))
 def test_a_bad_body_is_refused_in_a_sentence(bad: bytes, client: TestClient) -> None:
     refused = client.post("/translate", content=bad, headers=JSON_TYPE)
@@ -207,6 +203,7 @@ def test_the_limits_of_the_command_are_those_of_the_service(
     late = client.post("/translate", json={"text": "a"})
     assert (late.status_code, "longer than 1 seconds" in late.json()["error"]) == (503, True)
     assert made.call_args.kwargs == {"max_waiting": 2}
+    assert TranslateRequest.model_validate({"texts": ["a"] * 100, "beam": 20, "n_best": 5})
 
 
 def test_with_a_token_only_its_holders_get_translations(batched: BatchedTranslator) -> None:
