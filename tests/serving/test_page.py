@@ -36,8 +36,8 @@ def test_a_signal_ends_it_at_the_next_step_of_a_search(
             # Not HTTP, a body that never ends, and one that takes minutes.
             with socket.create_connection(("127.0.0.1", port)) as client:
                 client.sendall(b"No colon\r\n\r\n")
-                head, _, refusal = client.makefile("rb").read().partition(b"\r\n\r\n")
-                assert head.startswith(b"HTTP/1.1 400")
+                status, _, refusal = client.makefile("rb").read().partition(b"\r\n\r\n")
+                assert status.startswith(b"HTTP/1.1 400")
                 assert json.loads(refusal) == {"error": "this is not a valid HTTP request."}
             # A chunk whose size is no number.
             with socket.create_connection(("127.0.0.1", port)) as client:
