@@ -1,7 +1,7 @@
 """Long lines are cut at the ends of sentences; sentences of like length are searched together."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mt.config.data import TokenizerConfig
@@ -120,6 +120,7 @@ def test_lines_without_letters_are_copied_where_the_training_text_has_none(reade
     most_tokens=st.integers(1, 2000),
     most_sentences=st.integers(1, 200),
 )
+@example([5] * 4, 10, 9)
 def test_each_sentence_is_in_one_batch_of_its_length(
     lengths: list[int], most_tokens: int, most_sentences: int
 ) -> None:
