@@ -45,9 +45,20 @@ def test_new_data_is_mixed_with_the_old_which_is_scored_too(
     # Half of what is shown: 40 new pairs, and 40 of the 160 old ones.
     assert config.data.mix == f"{tiny_corpus} weight=0.25 src=en tgt=de"
     assert config.tokenizer.extend
-    assert config.schedule.learning_rate == 0.25 * load_config(trained.config_file).schedule.learning_rate
+    rate = load_config(trained.config_file).schedule.learning_rate
+    assert config.schedule.learning_rate == 0.25 * rate
+    # Of the old model only the name, and what is of training alone.
+    body = text.split("\n\n", 1)[1]
     assert "model:\n" in text
-    assert "d_model:" not in text
+    assert [key in body for key in (" checkpoint: step_", " dropout:", "d_model:", "sha256:")] == [
+        *(True, True),
+        *(False, False),
+    ]
+    comment = " ".join(line.removeprefix("# ") for line in text.split("\n\n", 1)[0].splitlines())
+    assert "50% of the pairs that are shown are old ones (data.mix: 160 with weight 0.25)" in comment
+    assert "in the held-out text after adding those of the new text" in comment
+    assert f" learning rate of {rate / 4:g} instead of {rate:.2g}" in comment
+    assert "This budget is a proposal." not in comment
     short = config.model_copy(update={"training": config.training.model_copy(update={"max_steps": 1})})
     run_training(short, tmp_path / "adapted")
     tokenizer, _ = load_tokenizers(RunDirectory(tmp_path / "adapted"))
@@ -60,9 +71,13 @@ def test_the_same_data_trains_further(trained: RunDirectory, tmp_path: Path) -> 
     text = trained.config_file.read_text()
     text = text.replace("precision: float32", "precision: fp16").replace("compile: false", "compile: true")
     text = text.replace("patience: null", "patience: 3").replace("max_epochs: null", "max_epochs: 50")
+    text = text.replace("muon: false", "muon: true")
     trained.config_file.write_text(text)
     config, text = proposed(tmp_path, trained, minutes=None)
     assert "This budget is a proposal." in text
+    assert "after adding" not in text
+    assert not config.training.muon
+    assert config.training.batch_tokens <= load_config(trained.config_file).training.batch_tokens
     assert (config.validation.patience, config.training.max_epochs) == (None, None)
     assert config.training.max_steps
     assert (config.data.mix, config.tokenizer.extend) == (None, False)

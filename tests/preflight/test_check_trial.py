@@ -69,6 +69,9 @@ def test_the_pace_of_a_part_is_scaled_to_the_whole(make_config: MakeConfig, text
     whole, scaled = (trial.pace((1e-3, 1e-4)) for trial in trials)
     assert scaled.steps_per_epoch == 2 * whole.steps_per_epoch
     assert scaled.target_tokens_per_epoch == 2 * whole.target_tokens_per_epoch
+    frozen = make_config("training.freeze=encoder.*")
+    size = Trial(Sample(frozen, text, encode(frozen, text)[0], 5.0)).size
+    assert size.num_bytes["moments"] == 8 * (size.num_parameters - size.parts["encoder"])
     tokens_per_step = whole.target_tokens_per_epoch / whole.steps_per_epoch
     assert whole.step_seconds == pytest.approx(1e-3 * tokens_per_step, rel=0.5)
     assert scaled.validation_seconds == pytest.approx(3 * whole.validation_seconds)
@@ -115,6 +118,11 @@ def test_a_model_that_cannot_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     # Weights, gradients and two moments, of four bytes each, fit, and an average of the weights does not.
     monkeypatch.setattr(mt.preflight.trial, "usable_memory", lambda device: 19_999)
     plain.check_fits(CPU)
+    monkeypatch.setattr(mt.preflight.trial, "usable_memory", lambda device: 20_000)
+    averaged.check_fits(CPU)
+    monkeypatch.setattr(mt.preflight.trial, "usable_memory", lambda device: 15_999)
+    with pytest.raises(RunError, match=r"with their gradients and moments take 16\.0 kB, but only "):
+        replace(plain, num_bytes=numbers | {"average": 0}).check_fits(CPU)
     what = r"1,000 parameters with their gradients and moments and average .* Lower model\.d_model"
     with pytest.raises(RunError, match=what):
         averaged.check_fits(CPU)

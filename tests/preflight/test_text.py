@@ -1,5 +1,6 @@
 """What is counted in a text, and the length of a run, against counts made by hand."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import datasets
@@ -11,7 +12,7 @@ from mt.data.corpus import load_corpus
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.tokenizers.train import train_tokenizer
 from mt.preflight.check import warn_of_schedule, warn_of_validation
-from mt.preflight.plan import plan_run
+from mt.preflight.plan import fit, plan_run
 from mt.preflight.text import Unknown, count_unknown, encode, examine, num_running_words
 from mt.preflight.trial import Pace
 from tests.fixture_types import MakeConfig
@@ -72,6 +73,9 @@ def test_a_run_by_arithmetic(make_config: MakeConfig) -> None:
     often = plan_run(make_config("training.max_steps=120", "validation.every_steps=4"), PACE)
     # 30 validations of 3 seconds, 60 seconds of steps, 10 for the start, 40 checkpoints of a second.
     assert often.seconds == 90 + 60 + 10 + 40
+    # One that takes most of the time cannot be left out.
+    once = plan_run(make_config("validation.every_steps=12"), replace(PACE, validation_seconds=99))
+    assert list(warn_of_validation(once)) == []
     [warning] = warn_of_validation(often)
     assert warning.startswith("45% of the run's time goes into 30 validations. Raise validation.every_steps")
 
@@ -90,6 +94,62 @@ def test_the_limit_that_is_met_first(
 ) -> None:
     run = plan_run(make_config("training.max_steps=null", *(f"training.{limit}" for limit in limits)), PACE)
     assert (run.num_steps, run.ended_by, run.is_certain, run.slack) == (num_steps, ended_by, True, slack)
+
+
+def test_a_budget_is_enough_from_the_fewest_to_the_most_steps(make_config: MakeConfig) -> None:
+    # Twenty steps in 10 seconds, and a validation with a checkpoint in 31.
+    pace = replace(PACE, validation_seconds=30)
+    assert "a validation take about 0.9 minutes" in fit(make_config(), 0.8, pace).note
+    enough = fit(make_config(), (10 + 31 + 10) / 60, pace)
+    assert (enough.num_steps, enough.num_validations, enough.note) == (20, 1, "")
+    # A thousand passes, and twelve validations.
+    whole = fit(make_config(), 423, replace(pace, start_seconds=8))
+    assert (whole.num_steps, whole.num_validations, whole.note) == (50_000, 12, "")
+
+
+STEPS = "validation.every_steps=50", "training.max_steps=120"
+EPOCHS = "validation.every_steps=50", "training.max_steps=null", "training.max_epochs=3"
+MINUTES = *EPOCHS[:2], "training.max_minutes=1"
+
+
+@pytest.mark.parametrize(
+    ("limit", "option", "largest", "warning"),
+    [
+        (STEPS, "schedule.warmup_steps", 120, "(schedule.warmup_steps 121) is not over when the run ends at"),
+        # Epochs may differ from 150 steps by a twentieth.
+        (EPOCHS, "schedule.warmup_steps", 157, "(schedule.warmup_steps 158) is not over"),
+        # The last steps of a cosine hardly change anything.
+        (STEPS, "schedule.kind=cosine schedule.total_steps", 127, "learning rate is still at 1% of its peak"),
+        # 108 steps at this pace, or twice as many.
+        (MINUTES, "schedule.kind=cosine schedule.total_steps", 216, "(217): the learning rate is still at"),
+        (STEPS, "validation.every_steps", 120, "validation.every_steps (121) is more than the run's 120"),
+    ],
+)
+def test_a_number_is_warned_of_where_it_is_too_large(
+    make_config: MakeConfig, limit: tuple[str, ...], option: str, largest: int, warning: str
+) -> None:
+    warnings = []
+    for number in (largest, largest + 1):
+        run = plan_run(make_config(*limit, *f"{option}={number}".split()), PACE)
+        warnings.append([*warn_of_schedule(run), *warn_of_validation(run)])
+    assert warnings[0] == []
+    [text] = warnings[1]
+    assert warning in text
+
+
+def test_a_cosine_is_warned_of_where_it_ends_too_early(make_config: MakeConfig) -> None:
+    warnings = []
+    for kind, total in (("cosine", 143), ("constant", 142), ("cosine", 142)):
+        config = make_config(*EPOCHS, f"schedule.kind={kind}", f"schedule.total_steps={total}")
+        warnings.append(list(warn_of_schedule(plan_run(config, PACE))))
+    assert warnings[:2] == [[], []]
+    [text] = warnings[2]
+    assert "schedule.total_steps (142), but the run continues to about step 150 (" in text
+
+
+def test_steps_between_validations_do_not_matter_where_epochs_do(make_config: MakeConfig) -> None:
+    options = "training.max_steps=120", "validation.every_steps=500", "validation.every_epochs=1"
+    assert list(warn_of_validation(plan_run(make_config(*options), PACE))) == []
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,9 @@ def test_a_hypothesis_that_is_cut_keeps_the_copies_of_its_tokens() -> None:
     ):
         # What is equal after that is kept once, with the first score.
         assert cut_off([(found, 2.0), (found, 1.0)], length) == [(expected, 2.0)]
+    # What copies another word is not equal.
+    other = Hypothesis([UNK_ID, 8], -7.0, finished=True, copied=[4])
+    assert [cut.copied for cut, _ in cut_off([(found, 2.0), (other, 1.0)], 1)] == [[5], [4]]
 
 
 @pytest.mark.parametrize(("finished", "length"), [(True, 4), (False, 3)])

@@ -35,6 +35,12 @@ def test_a_point_whose_steps_were_all_skipped_is_none() -> None:
     state = Counters()
     state.record_outcome(9.0, 10, updated=False)
     assert (state.next_point(), state.num_points) == (None, 0)
+    # It does not count towards the next one, and the row of skipped steps ends there.
+    state.record_outcome(9.0, 10, updated=False, scale_too_large=True)
+    assert (state.num_skipped_steps, state.num_skipped_in_a_row, state.num_scaler_skips) == (1, 1, 1)
+    state.record_outcome(2.0, 10, updated=True)
+    assert (state.num_skipped_steps, state.num_skipped_in_a_row) == (1, 0)
+    assert state.next_point() == (2.0, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -100,6 +106,7 @@ def test_of_checkpoints_with_a_score_of_0_the_last_is_the_best(metric: str, best
 def test_value_that_is_not_finite_is_better_than_nothing_and_worse_than_any(metric: str) -> None:
     state = Counters()
     assert state.record_validation(math.nan, metric)
+    assert not state.record_validation(math.nan, metric)
     assert state.record_validation(5.0, metric)
     assert not state.record_validation(math.nan, metric)
     assert state.best_value == 5.0

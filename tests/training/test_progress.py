@@ -221,6 +221,17 @@ def test_a_jump_of_the_loss_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptu
     assert float(found[1]) == pytest.approx(3.0, abs=0.2)
 
 
+@pytest.mark.parametrize(("loss", "is_jump"), [(2.95, False), (3.05, True)])
+def test_a_jump_is_a_loss_more_than_one_above_its_average(
+    loss: float, is_jump: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    state = Counters()
+    with Progress(RunDirectory(tmp_path), counters=state, total_steps=20, metric="bleu") as progress:
+        for each in [2.0] * 11 + [loss]:
+            progress.step(result_of(state, each))
+    assert ("the loss jumped" in caplog.text) == is_jump
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True

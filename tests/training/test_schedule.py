@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mt.config.training import ScheduleConfig
-from mt.training.schedule import learning_rate, noam_learning_rate
+from mt.training.schedule import has_ended, learning_rate, noam_learning_rate
 
 KINDS = pytest.mark.parametrize("kind", ["noam", "inverse_sqrt", "cosine", "constant"])
 
@@ -51,6 +51,12 @@ def test_cosine_falls_to_zero_at_its_own_total_and_stays() -> None:
     assert rate(550, "cosine") == pytest.approx(0.001)
     assert rate(1000, "cosine") == pytest.approx(0, abs=1e-15)
     assert rate(5000, "cosine") == pytest.approx(0, abs=1e-15)
+
+
+def test_only_a_cosine_ends_and_at_its_total() -> None:
+    cosine = ScheduleConfig(kind="cosine", warmup_steps=10, total_steps=1000)
+    assert [has_ended(step, cosine) for step in (999, 1000, 1001)] == [False, True, True]
+    assert not has_ended(1000, ScheduleConfig(kind="constant", total_steps=1000))
 
 
 def test_constant_stays() -> None:
