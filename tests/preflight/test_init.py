@@ -102,7 +102,7 @@ def test_one_long_line_does_not_decide_the_length_of_all(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("num_pairs", "num_words", "fraction", "bounds"),
-    [(1000, 2000, 0.14, (100, 180)), (40, 30, 0.15, (1, 20))],
+    [(1000, 2000, 0.14, (100, 180)), (900, 2000, 0.15, (100, 180)), (40, 30, 0.15, (1, 20))],
 )
 def test_held_out_splits_are_large_enough(
     num_pairs: int, num_words: int, fraction: float, bounds: tuple[int, int], tmp_path: Path

@@ -91,6 +91,7 @@ def test_score_is_the_log_probability_at_temperature_one(
 def test_options_have_bounds(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Sampling(**options)
+    assert Sampling(seed=2**32 - 1).seed == 2**32 - 1
 
 
 @pytest.mark.parametrize("temperature", [1e-4, 1e-45, 1e-300])

@@ -60,6 +60,15 @@ def test_only_the_first_process_abandons_at_once_what_need_not_be_saved(
             os.kill(os.getpid(), signal.SIGTERM)
         with pytest.raises(Interrupted):
             interruption.check_share()
+        # What comes later does not even begin.
+        with pytest.raises(Interrupted) if is_first else nullcontext():
+            with interruption.interrupting_immediately():
+                assert not is_first
+    with Interruption() as later:
+        with later.interrupting_immediately():
+            assert (later.reason, later.exit_code) == ("nothing", 0)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert later.reason == "SIGTERM"
 
 
 def test_ctrl_c_after_another_signal_stops_at_once() -> None:

@@ -15,6 +15,7 @@ import pytest
 import torch
 from tqdm import tqdm
 
+from mt import processes
 from mt.data.batches.stream import StepBatches
 from mt.device import DeferredRead
 from mt.display import visible
@@ -168,6 +169,7 @@ def test_a_full_disk_costs_lines_of_the_log_and_nothing_else(
         (RunError("it was \x1b[31m"), r"it was \x1b[31m", False),
         (OSError("full"), "OSError: full", False),
         (RuntimeError("gloo has lost it"), "another process was lost", False),
+        (RuntimeError("NCCL has lost it"), "another process was lost", False),
         (ZeroDivisionError("a bug"), "ZeroDivisionError: a bug", True),
     ],
 )
@@ -192,6 +194,21 @@ def test_warnings_and_the_error_that_ends_a_session_are_in_its_log_and_in_its_re
     assert [event["event"] for event in events] == ["start", "warning", "end"]
     assert events[1]["text"] == "take care"
     assert visible(events[2]["reason"]) == f"Failed: {reason}"
+
+
+def test_the_log_of_another_process_names_it_and_ends_with_its_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "IS_FIRST", False)
+    monkeypatch.setattr(processes, "RANK", 3)
+    run, logger = RunDirectory(tmp_path), logging.getLogger("mt.anywhere")
+    with log_file(run):
+        logger.warning("take care")
+    logger.warning("too late")
+    [line] = run.log_file.read_text(encoding="utf-8").splitlines()
+    assert line.endswith(" WARNING process 3: take care")
+    # Those of the run are recorded by the first.
+    assert not run.sessions_file.exists()
 
 
 def test_log_lines_where_stderr_is_not_a_terminal(
