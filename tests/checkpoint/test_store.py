@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 
 from mt.checkpoint.record import Checkpoint, DamagedError, read_record
 from mt.checkpoint.store import CheckpointStore
+from mt.checkpoint.training_state import read_training_state
 from mt.errors import CheckpointError
 from tests.checkpoint.conftest import listing, model_of
 from tests.fixture_types import IsWhole, Save
@@ -291,6 +292,8 @@ def test_a_file_that_is_not_a_model_is_refused(store: CheckpointStore, save: Sav
         put_weights(save(1), len(header).to_bytes(8, "little") + header.encode())
         with pytest.raises(CheckpointError, match=r"model\.safetensors is not a model written by mt"):
             store.load_model(store.require("latest"))
+    with pytest.raises(DamagedError, match="not a training state written by mt"):
+        read_training_state(safetensors.torch.save({}), b"[]")
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("-inf"), float("inf")])

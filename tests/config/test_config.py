@@ -189,6 +189,9 @@ def test_what_weights_compute_depends_on_their_shape_and_not_on_dropout() -> Non
         == {f"{name}.{key}" for name, key in FIELDS if name == "model"} - without | others.keys()
     )
     assert computation | others | {"model.norm_first": False} == computation
+    # The layer that aligns words is the last but one, and of two the last.
+    layers = [config(model={"num_decoder_layers": number}).aligning_heads[0] for number in (1, 2, 3)]
+    assert layers == [0, 1, 1]
 
 
 @pytest.mark.parametrize(

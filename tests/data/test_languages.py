@@ -87,7 +87,7 @@ def test_what_a_kind_of_tokenizer_loses_is_said(tmp_path: Path) -> None:
         # Without known words, those of the training split tell the sides apart.
         (("yy", "xx"), {**LEARNT, "test": ("de", "en")}, "of the test split look swapped"),
         # Of a language in a country, and if most lines are in another script, but not all.
-        (("EN_us", "ru-RU"), LEARNT, "script, in which ru is written"),
+        (("EN_us", "RU-ru"), LEARNT, "script, in which ru is written"),
         (("en", "de"), {"test": ("en", "part")}, "targets of the test split are not in Latin script"),
     ],
 )
