@@ -17,7 +17,7 @@ from mt.display import size
 from mt.errors import DataError, MtError, RunError
 from mt.preflight.check import NUM_SAMPLES, Conclusion, Section, preflight
 from mt.preflight.text import MOST_EVALUATION_PAIRS, MOST_TRAINING_PAIRS, PAIRS_ENCODED
-from mt.preflight.trial import MOST_STEPS, SAVED_BYTES_PER_SECOND, TIMED_SECONDS, Trial
+from mt.preflight.trial import MOST_STEPS, SAVED_BYTES_PER_SECOND, TIMED_SECONDS
 from mt.run_directory import RunDirectory
 from mt.training.run import run_training
 from tests.fixture_types import MakeConfig
@@ -62,10 +62,7 @@ def token_lengths(file: Path) -> list[int]:
     return [len(re.findall(r"\w+|[^\w\s]", line)) + 1 for line in lines]
 
 
-def test_figures_by_hand(
-    check: Check, tiny_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Trial, "time_steps", lambda _: (1e-3, 1e-4))
+def test_figures_by_hand(check: Check, tiny_corpus: Path, tmp_path: Path) -> None:
     report = check()
     assert list(report.sections) == [
         "run",
@@ -99,20 +96,16 @@ def test_figures_by_hand(
         assert [key for key, _ in report["vocabulary"].details].count(name) == 3
     lengths = {side: token_lengths(tiny_corpus / f"train.{side}") for side in ("en", "de")}
     means = {side: sum(counts) / 160 for side, counts in lengths.items()}
-    longest = max(*lengths["en"], *lengths["de"])
     assert report["lengths"].summary == (
         f"{means['en']:.1f} source and {means['de']:.1f} target tokens on average, with EOS; "
-        f"{longest} in the longest sentence"
+        f"{max(*lengths['en'], *lengths['de'])} in the longest sentence"
     )
     for name, side in (("sources", "en"), ("targets", "de")):
         assert report.detail("lengths", f"95 % of {name}") == f"up to {sorted(lengths[side])[151]} tokens"
     num_long = sum(max(pair) > 8 for pair in zip(*lengths.values(), strict=True))
-    # Other options, of which each has a line of its own.
     endless = "training.max_steps=null", "validation.patience=2", "training.ema_decay=0.9"
     short = check("data.max_length=8", *endless)
     assert short.detail("lengths", "dropped as too long") == f"{num_long} training pairs"
-    drops = f"drops {num_long / 160:.1%} of the training pairs; the longest sentence has {longest} tokens."
-    assert any(drops in warning for warning in short.conclusion.warnings)
     assert re.fullmatch(r"at least .* steps, limited by validation\.patience", short["time"].summary)
     assert short.detail("memory", "average") == short.detail("memory", "weights")
     assert [name for name, _ in report["memory"].details] == ["batch", "weights", "gradients", "moments"]
@@ -124,9 +117,6 @@ def test_figures_by_hand(
     assert report["memory"].summary.endswith(" at the peak of a step on the largest batch")
     assert re.fullmatch(r"\S+ for 12 steps, limited by training\.max_steps", report["time"].summary)
     assert report.detail("time", "step") == "2 x 100 tokens"
-    # Of each token, a millisecond and what is done once an epoch.
-    [speed] = re.findall(r"^([\d,]+) target tokens a second, measured$", report.detail("time", "speed"))
-    assert 500 < int(speed.replace(",", "")) <= 1000
     [(num_steps, passes)] = re.findall(r"^(\d+) steps; ([\d.]+) in all$", report.detail("time", "epoch"))
     assert int(num_steps) * float(passes) == pytest.approx(12, rel=0.1)
     assert report.detail("time", "3 validations")

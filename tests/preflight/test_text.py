@@ -73,6 +73,10 @@ def test_a_run_by_arithmetic(make_config: MakeConfig) -> None:
     often = plan_run(make_config("training.max_steps=120", "validation.every_steps=4"), PACE)
     # 30 validations of 3 seconds, 60 seconds of steps, 10 for the start, 40 checkpoints of a second.
     assert often.seconds == 90 + 60 + 10 + 40
+    by_epochs = make_config(
+        "training.max_steps=120", "validation.every_steps=500", "validation.every_epochs=1"
+    )
+    assert list(warn_of_validation(plan_run(by_epochs, PACE))) == []
     # One that takes most of the time cannot be left out.
     once = plan_run(make_config("validation.every_steps=12"), replace(PACE, validation_seconds=99))
     assert list(warn_of_validation(once)) == []
@@ -145,11 +149,6 @@ def test_a_cosine_is_warned_of_where_it_ends_too_early(make_config: MakeConfig) 
     assert warnings[:2] == [[], []]
     [text] = warnings[2]
     assert "schedule.total_steps (142), but the run continues to about step 150 (" in text
-
-
-def test_steps_between_validations_do_not_matter_where_epochs_do(make_config: MakeConfig) -> None:
-    options = "training.max_steps=120", "validation.every_steps=500", "validation.every_epochs=1"
-    assert list(warn_of_validation(plan_run(make_config(*options), PACE))) == []
 
 
 @pytest.mark.parametrize(

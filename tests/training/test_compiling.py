@@ -137,27 +137,6 @@ def test_inductor_gives_the_same_losses_and_what_it_compiled_is_kept_in_the_cach
     assert warm < cold / 2
 
 
-def test_only_what_is_trained_and_larger_than_one_is_compiled(
-    make_objective: MakeObjective, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    called = []
-
-    def compiled(function: Callable[..., Any], **_: Any) -> Callable[..., Any]:
-        return lambda *inputs, **options: called.append(function) or function(*inputs, **options)
-
-    monkeypatch.setattr(torch, "compile", compiled)
-    objective = make_objective()
-    compile_objective(objective)
-    assert objective.fused_losses is None  # It is on a CPU.
-    compile_objective(objective, backend="eager")
-    counts = []
-    for rows, is_training in ((2, True), (1, True), (2, False)):
-        called.clear()
-        objective.train(is_training)(collate([[4, 5]] * rows, [[6, 7, 8]] * rows), 0.1)
-        counts.append(sum(hasattr(function, "__self__") for function in called))
-    assert counts == [len(objective.model.encoder.layers) + len(objective.model.decoder.layers), 0, 0]
-
-
 def test_a_compiled_model_is_recorded_too(trained: RunDirectory) -> None:
     translator = ModelTranslator.from_run(trained, device="cpu")
     assert isinstance(translator.engine.model, Transformer)

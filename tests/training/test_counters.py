@@ -35,12 +35,6 @@ def test_a_point_whose_steps_were_all_skipped_is_none() -> None:
     state = Counters()
     state.record_outcome(9.0, 10, updated=False)
     assert (state.next_point(), state.num_points) == (None, 0)
-    # It does not count towards the next one, and the row of skipped steps ends there.
-    state.record_outcome(9.0, 10, updated=False, scale_too_large=True)
-    assert (state.num_skipped_steps, state.num_skipped_in_a_row, state.num_scaler_skips) == (1, 1, 1)
-    state.record_outcome(2.0, 10, updated=True)
-    assert (state.num_skipped_steps, state.num_skipped_in_a_row) == (1, 0)
-    assert state.next_point() == (2.0, 0.0)
 
 
 @pytest.mark.parametrize(

@@ -61,9 +61,8 @@ def test_only_the_first_process_abandons_at_once_what_need_not_be_saved(
         with pytest.raises(Interrupted):
             interruption.check_share()
         # What comes later does not even begin.
-        with pytest.raises(Interrupted) if is_first else nullcontext():
-            with interruption.interrupting_immediately():
-                assert not is_first
+        with abandoned, interruption.interrupting_immediately():
+            assert not is_first
     with Interruption() as later:
         with later.interrupting_immediately():
             assert (later.reason, later.exit_code) == ("nothing", 0)

@@ -15,7 +15,6 @@ import pytest
 import torch
 from tqdm import tqdm
 
-from mt import processes
 from mt.data.batches.stream import StepBatches
 from mt.device import DeferredRead
 from mt.display import visible
@@ -196,21 +195,6 @@ def test_warnings_and_the_error_that_ends_a_session_are_in_its_log_and_in_its_re
     assert visible(events[2]["reason"]) == f"Failed: {reason}"
 
 
-def test_the_log_of_another_process_names_it_and_ends_with_its_block(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(processes, "IS_FIRST", False)
-    monkeypatch.setattr(processes, "RANK", 3)
-    run, logger = RunDirectory(tmp_path), logging.getLogger("mt.anywhere")
-    with log_file(run):
-        logger.warning("take care")
-    logger.warning("too late")
-    [line] = run.log_file.read_text(encoding="utf-8").splitlines()
-    assert line.endswith(" WARNING process 3: take care")
-    # Those of the run are recorded by the first.
-    assert not run.sessions_file.exists()
-
-
 def test_log_lines_where_stderr_is_not_a_terminal(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -236,17 +220,6 @@ def test_a_jump_of_the_loss_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptu
     found = re.fullmatch(r"step 41: the loss jumped to 5\.000, (\d\.\d+) above its average", warning)
     assert found
     assert float(found[1]) == pytest.approx(3.0, abs=0.2)
-
-
-@pytest.mark.parametrize(("loss", "is_jump"), [(2.95, False), (3.05, True)])
-def test_a_jump_is_a_loss_more_than_one_above_its_average(
-    loss: float, is_jump: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    state = Counters()
-    with Progress(RunDirectory(tmp_path), counters=state, total_steps=20, metric="bleu") as progress:
-        for each in [2.0] * 11 + [loss]:
-            progress.step(result_of(state, each))
-    assert ("the loss jumped" in caplog.text) == is_jump
 
 
 class Terminal(io.StringIO):
