@@ -47,7 +47,6 @@ def test_new_data_is_mixed_with_the_old_which_is_scored_too(
     assert config.tokenizer.extend
     rate = load_config(trained.config_file).schedule.learning_rate
     assert config.schedule.learning_rate == 0.25 * rate
-    # Of the old model only the name, and what is of training alone.
     comment, body = text.split("\n\n", 1)
     comment = comment.replace("\n# ", " ")
     assert "model:\n" in text
