@@ -41,12 +41,12 @@ LINES = {
     "config": 1145,
     "builtin": 80,
     "data": 3849,
-    "transformer": 1370,
+    "transformer": 1383,
     "checkpoint": 488,
-    "search": 818,
+    "search": 822,
     "inference": 2134,
     "evaluation": 957,
-    "training": 2499,
+    "training": 2501,
     "preflight": 1410,
     "attention_maps": 272,
     "reports": 895,
@@ -55,9 +55,9 @@ LINES = {
     "cli": 2013,
     "other text in mt": 1172,
     "scripts": 4033,
-    "tests": 25437,
-    "documents": 2517,
-    "spine": 1561,
+    "tests": 25781,
+    "documents": 2519,
+    "spine": 1580,
 }
 # More than this below its bound, and the bound is to be lowered.
 SLACK = 20
