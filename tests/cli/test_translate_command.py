@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from mt.cli.lines import Block, LineTranslator, count_lines, read_dictionary
-from mt.inference.segments import Translation
 from tests.fixture_types import Call, Refuse, Start
 from tests.processes import environment
 
@@ -242,7 +241,8 @@ def test_the_warning_says_how_many_words_are_copied_and_is_of_what_was_counted_s
         ("Ze", "Ze", "1 word: Ze. They are copied into the translation."),
         ("Zu Zi", "Zi", "2 words: Zu, Zi. 1 of them are copied into the translation, not Zu."),
     ):
-        lines.count(Block([[Translation("", 0.0, 0.0, (), unknown.split(), [copied])]], {}))
+        best: Any = SimpleNamespace(is_cut=False, unknown=unknown.split(), copied=[copied])
+        lines.count(Block([[best]], {}))
         assert list(lines.warnings()) == [f"the model does not know {said}"]
 
 
