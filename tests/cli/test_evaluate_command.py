@@ -147,6 +147,8 @@ def test_scores_side_by_side_and_the_sentences_that_differ_most(
     second = tmp_path / "mine.txt"
     hypotheses, references = lines_of(first), lines_of(tiny_corpus / "test.de")
     second.write_text("".join(f"{line}\n" for line in ["nichts", *references[1:]]), encoding="utf-8")
+    # One run is enough for a beam.
+    succeed("compare", "tiny", second, "--beam", "2", "--show", "0")
     out = succeed("compare", first, second, "--show", "1", "--json", tmp_path / "c.json").out
     table, *sentences = out.split("\nsentence ")
     lines = table.splitlines()

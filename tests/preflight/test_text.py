@@ -55,6 +55,11 @@ def test_an_epoch_of_a_mix_is_estimated_from_a_part(
         num_steps.append(training_batches(config, pairs, text.tokenizers, None).num_steps(0) * text.scale)
     assert num_steps[1] == pytest.approx(num_steps[0], rel=0.1)
     assert (text.scale, text.validation_scale) == (190 / 80, 12 / 4)
+    # A pass shows each of the 30 pairs 20 times.
+    alone = make_config("training.batch_tokens=20")
+    text = examine(load_corpus(alone.data), alone)
+    pairs, _ = encode(alone, text)
+    assert num_steps[0] > 2 * training_batches(alone, pairs, text.tokenizers, None).num_steps(0)
 
 
 def test_a_run_by_arithmetic(make_config: MakeConfig) -> None:
