@@ -42,8 +42,8 @@ class Prepared:
     tokenizers: tuple[Tokenizer, Tokenizer]
     train: EncodedPairs
     validation: EncodedPairs
-    other_validation: dict[str, Dataset]
-    """The validation splits of ``data.mix``, which are scored as well, by name."""
+    validation_sets: dict[str, Dataset]
+    """The text to validate on, by name: first the run's own, then what its further sources have."""
     src_positions: SrcPositions | None
     """The source position of each target token of ``train``, if the model learns it."""
 
@@ -86,9 +86,9 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool) -> Prepared:
         LOG.warning("%s", table)
     level = logging.WARNING if corpus.report.has_leaked else logging.INFO
     LOG.log(level, "%s", corpus.report.leak_sentence)
-    other_validation = other_validation_splits(config.data)
+    validation_sets = {"own": corpus.validation, **other_validation_splits(config.data)}
     src_positions = align(train) if config.training.guided_alignment else None
-    return Prepared(corpus, tokenizers, train, validation, other_validation, src_positions)
+    return Prepared(corpus, tokenizers, train, validation, validation_sets, src_positions)
 
 
 def make_tokenizers(pairs: Dataset, config: Config) -> tuple[Tokenizer, Tokenizer]:

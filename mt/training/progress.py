@@ -129,7 +129,7 @@ class Progress(contextlib.ExitStack):
         self, counters: Counters, result: ValidationResult, samples: Sequence[Sample] = ()
     ) -> None:
         """Show a validation with some of its translations."""
-        self._write("validation", counters, result.values() | result.others_by_name())
+        self._write("validation", counters, result.values() | result.values_of_others())
         scores = "  ".join(f"{score.name} {score.value:.2f}" for score in result.scores.values())
         figures = f"loss {result.loss:.3f}  perplexity {result.perplexity:.4g}  {scores}"
         LOG.info("validation at step %s: %s", f"{counters.step:,}", figures)

@@ -171,7 +171,6 @@ class Session:
 
     def _validate(self, state: TrainState) -> ValidationResult:
         model, prepared = state.objective.model, self.prepared
-        rows = prepared.corpus.validation
         translator = ModelTranslator(ModelOfText(self.config, model, *prepared.tokenizers, self._facts))
 
         def translate(sources: Sequence[str]) -> list[str]:
@@ -187,9 +186,7 @@ class Session:
                     self._validation_batches(),
                     state.precision,
                     translate=translate,
-                    sources=list(rows["src"]),
-                    references=list(rows["tgt"]),
-                    others=prepared.other_validation,
+                    sets=prepared.validation_sets,
                     form=TextForm.of(self.config.cleaning),
                 )
         except OverflowedLinesError as error:

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import islice
 
 import datasets
 import torch
@@ -23,11 +24,16 @@ class ValidationResult:
     """The result of one validation."""
 
     loss: float
-    """Cross-entropy without smoothing, in nats per real target token."""
-    scores: dict[str, Score]
+    """Cross-entropy without smoothing, in nats per real target token, of the run's own set."""
+    sets: Mapping[str, dict[str, Score]]
+    """The scores of each set by its name, first those of the run's own."""
     hypotheses: list[str]
-    others: Mapping[str, dict[str, Score]] = field(default_factory=dict)
-    """The scores of other validation sets, by their names."""
+    """The translations of the run's own."""
+
+    @property
+    def scores(self) -> dict[str, Score]:
+        """Those of the run's own set, by which checkpoints are compared."""
+        return next(iter(self.sets.values()))
 
     @property
     def perplexity(self) -> float:
@@ -39,10 +45,17 @@ class ValidationResult:
         scores = {name: score.value for name, score in self.scores.items()}
         return {"loss": self.loss, "perplexity": self.perplexity, **scores}
 
-    def others_by_name(self) -> dict[str, float]:
+    @property
+    def others(self) -> dict[str, dict[str, Score]]:
+        """The scores of the other sets."""
+        return dict(islice(self.sets.items(), 1, None))
+
+    def values_of_others(self) -> dict[str, float]:
         """The scores of the other sets, such as ``bleu_on_NAME``."""
-        sets = self.others.items()
-        return {f"{key}_on_{name}": score.value for name, scores in sets for key, score in scores.items()}
+        values = {}
+        for name, scores in self.others.items():
+            values |= {f"{key}_on_{name}": score.value for key, score in scores.items()}
+        return values
 
 
 def validate(
@@ -51,24 +64,19 @@ def validate(
     precision: Precision,
     *,
     translate: Callable[[Sequence[str]], list[str]],
-    sources: Sequence[str],
-    references: Sequence[str],
-    others: Mapping[str, datasets.Dataset],
+    sets: Mapping[str, datasets.Dataset],
     form: TextForm,
 ) -> ValidationResult:
-    """Evaluate the model on this process's ``batches`` and by its translations, also of ``others``."""
+    """Evaluate the model on this process's ``batches`` and by its translations of all sets together."""
     objective.eval()
     loss = validation_loss(objective, batches, precision)
-    all_sources = list(sources)
-    for other in others.values():
-        all_sources += other["src"]
-    translations = translate(all_sources)
-    hypotheses, end = translations[: len(sources)], len(sources)
-    scores = {}
-    for name, other in others.items():
-        start, end = end, end + len(other)
-        scores[name] = score_translations(translations[start:end], list(other["tgt"]), form)
-    return ValidationResult(loss, score_translations(hypotheses, references, form), hypotheses, scores)
+    translations = translate([source for pairs in sets.values() for source in pairs["src"]])
+    scores, hypotheses, end = {}, list[list[str]](), 0
+    for name, pairs in sets.items():
+        start, end = end, end + len(pairs)
+        hypotheses.append(translations[start:end])
+        scores[name] = score_translations(hypotheses[-1], list(pairs["tgt"]), form)
+    return ValidationResult(loss, scores, hypotheses[0])
 
 
 @torch.inference_mode()
