@@ -18,13 +18,14 @@ from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK, UNK_I
 # A million words take 30 million bytes; the limit protects against files that would fill the memory.
 MAX_BYTES = 2**28
 
-_NOT_TEXT = frozenset({PAD_ID, BOS_ID, EOS_ID})
+# Names of what stands for no text besides our special tokens: a language to write, a tag, a word that stays.
+_RESERVED = re.compile(r"<(?:to|tag):[^<>\s]+>|<keep>")
 
 
 class Tokenizer:
     """Text to ids and back, as defined by a tokenizer.json; neither direction adds or needs BOS and EOS.
 
-    Whatever the kind, no text is encoded to PAD, BOS or EOS, and decoded text is one line.
+    Whatever the kind, no text is encoded to PAD, BOS, EOS or a reserved id, and decoded text is one line.
     """
 
     def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
@@ -32,6 +33,9 @@ class Tokenizer:
         tokenizer.encode_special_tokens = True
         self.library = tokenizer
         self._set_normalizer(tokenizer.normalizer)
+        self.reserved = self._find_reserved()
+        """The ids that stand for no text, such as that of ``<to:de>``, by their names (`with_reserved`)."""
+        self._not_text = frozenset({PAD_ID, BOS_ID, EOS_ID, *self.reserved.values()})
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -61,6 +65,31 @@ class Tokenizer:
                 raise ValueError(str(error)) from error
             raise
         return cls(tokenizer)
+
+    def with_reserved(self, names: Sequence[str], *, is_new: bool) -> Self:
+        """This one with these names: behind the special tokens if it is new, else behind all entries."""
+        content = json.loads(self.to_json())
+        model = content["model"]
+        first, number = (len(SPECIAL_TOKENS), len(names)) if is_new else (self.size, 0)
+        if isinstance(model["vocab"], list):
+            least = min(score for _, score in model["vocab"])
+            model["vocab"][first:first] = [[name, least] for name in names]
+        else:
+            moved = {entry: i + number if i >= first else i for entry, i in model["vocab"].items()}
+            model["vocab"] = moved | {name: first + i for i, name in enumerate(names)}
+        for token in content["added_tokens"]:
+            token["id"] += number
+        return type(self).from_json(json.dumps(content).encode())
+
+    def _find_reserved(self) -> dict[str, int]:
+        reserved, ids = {}, range(len(SPECIAL_TOKENS), self.size)
+        for from_one_end in (ids, reversed(ids)):
+            for token_id in from_one_end:
+                name = str(self.library.id_to_token(token_id))
+                if not _RESERVED.fullmatch(name):
+                    break
+                reserved[name] = token_id
+        return dict(sorted(reserved.items(), key=lambda item: item[1]))
 
     def save(self, path: Path) -> None:
         """Write the tokenizer.json, which any program with the `tokenizers` library can use."""
@@ -104,7 +133,7 @@ class Tokenizer:
         _check_no_surrogates(texts)
         texts = self.form.rewrite(texts)
         encodings = self.library.encode_batch_fast(texts, add_special_tokens=False)
-        return [_text_only(encoding.ids) for encoding in encodings]
+        return [self._text_only(encoding.ids) for encoding in encodings]
 
     def encode_with_words(self, text: str) -> tuple[list[int], list[str]]:
         """Ids as in `encode`, and for each id the part of the text, in the tokenizer's form, that it encodes.
@@ -122,11 +151,11 @@ class Tokenizer:
             # A spacing mark has the offsets of the preceding character, which already has a token.
             start, end = end, max(token_end, next_start, end)
             words.append(text[start:end].strip())
-        return _text_only(encoding.ids), words
+        return self._text_only(encoding.ids), words
 
     def decode(self, ids: Sequence[int], copies: Sequence[str] = ()) -> str:
-        """The text of ids, without PAD, BOS and EOS; each UNK is the next of ``copies``, or ``<unk>``."""
-        text_ids = [token_id for token_id in ids if token_id not in _NOT_TEXT]
+        """The text of ids, without those of no text; each UNK is the next of ``copies``, or ``<unk>``."""
+        text_ids = [token_id for token_id in ids if token_id not in self._not_text]
         if not copies:
             return normalise_spacing(self.library.decode(text_ids, skip_special_tokens=False))
         tokens = [PLACEHOLDER if token == UNK else token for token in self.tokens(text_ids)]
@@ -136,6 +165,12 @@ class Tokenizer:
         # Copies are put in last, so that the decoder's rules on spaces and marks do not change them.
         written = iter(copies)
         return normalise_spacing(re.sub(PLACEHOLDER, lambda _: next(written, UNK), text))
+
+    def _text_only(self, ids: list[int]) -> list[int]:
+        """Replace with UNK what is no text, which only an external tokenizer can make of text."""
+        if self._not_text.isdisjoint(ids):
+            return ids
+        return [UNK_ID if token_id in self._not_text else token_id for token_id in ids]
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """The vocabulary entry of each id, including spacing marks."""
@@ -153,11 +188,6 @@ def read_tokenizer_file(path: Path) -> bytes:
         return read_bytes(path, max_bytes=MAX_BYTES)
     except OSError as error:
         raise DataError(f"cannot read the tokenizer {path}: {error.strerror or error}.") from error
-
-
-def _text_only(ids: list[int]) -> list[int]:
-    """Replace PAD, BOS and EOS, which only an external tokenizer can produce from text, with UNK."""
-    return ids if _NOT_TEXT.isdisjoint(ids) else [UNK_ID if i in _NOT_TEXT else i for i in ids]
 
 
 def _check_no_surrogates(texts: Iterable[str]) -> None:
