@@ -63,6 +63,8 @@ class Rules:
     constraints: Constraints = NO_CONSTRAINTS
     keep_unk: bool = False
     """Whether UNK may be written anywhere."""
+    forbidden: Sequence[int] = ()
+    """Ids that stand for no text, and are never written."""
     copies_words: bool = False
     """Whether an UNK of the source may be copied, as UNK."""
     with_scores: bool = True

@@ -91,6 +91,7 @@ class TorchEngine:
             src_ids,
             [sentence.limit for sentence in batch],
             keep_unk=rules.keep_unk,
+            forbidden=rules.forbidden,
             copyable=src_ids == UNK_ID if rules.copies_words else None,
             prefix_copies=[sentence.prefix_copies for sentence in batch],
             constraints=replace(rules.constraints, prefixes=prefixes if any(prefixes) else ()),

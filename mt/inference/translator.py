@@ -213,7 +213,14 @@ class Translator:
                 f"at least {constraints.min_length} tokens and EOS do not fit into {limit}: lower the "
                 "minimum length, or raise the maximum up to data.max_length of the model."
             )
-        rules = Rules(strategy, constraints, keep_unk, self.facts.copies_words, with_scores)
+        rules = Rules(
+            strategy,
+            constraints,
+            keep_unk,
+            tuple(self.tgt_tokenizer.reserved.values()),
+            copies_words=self.facts.copies_words,
+            with_scores=with_scores,
+        )
         lines_by_text = [[text] if join_lines else split_lines(text) for text in texts]
         given = self._prefix_reader.read_batch(prefixes or [""] * len(texts))
         cut = [prefix[: limit - 1] for prefix in given]

@@ -68,6 +68,8 @@ class SearchRequest:
     """For each sentence, the most tokens in its translation, including EOS, with room for its constraints."""
     keep_unk: bool = False
     """Whether UNK may be written anywhere."""
+    forbidden: Sequence[int] = ()
+    """Ids that are never written, besides PAD and BOS: those that stand for no text."""
     copyable: Tensor | None = None
     """``(B, S)``, True where an unknown source word may be copied, as UNK (`mt.search.rules`); None copies
     nothing."""

@@ -29,6 +29,7 @@ class RuledRows:
         # Without anything to copy, and without constraints, there is no extra cost.
         self._copies = request.copyable is not None and not request.keep_unk and bool(request.copyable.any())
         self._is_constrained = self._constraints != NO_CONSTRAINTS
+        self._forbidden = torch.tensor([*range(EOS_ID), *request.forbidden], device=request.src_ids.device)
         self._length = 0
         if request.copyable is not None:
             self._copyable, self._is_done = request.copyable, torch.zeros_like(request.copyable)
@@ -89,8 +90,8 @@ class RuledRows:
     def _exclude(self, logits: Tensor) -> None:
         """Set the logits ``(R, V)`` of tokens that may not be written to minus infinity, in place."""
         unk_logits, eos_logits = logits[:, UNK_ID].clone(), logits[:, EOS_ID].clone()
-        # PAD, UNK and BOS.
-        logits[:, :EOS_ID] = -torch.inf
+        # PAD, UNK, BOS, and what stands for no text.
+        logits.index_fill_(1, self._forbidden, -torch.inf)
         if self._request.keep_unk:
             logits[:, UNK_ID] = unk_logits
         elif self._copies:

@@ -52,7 +52,7 @@ class ValidationResult:
 
     def values_of_others(self) -> dict[str, float]:
         """The scores of the other sets, such as ``bleu_on_NAME``."""
-        values = {}
+        values: dict[str, float] = {}
         for name, scores in self.others.items():
             values |= {f"{key}_on_{name}": score.value for key, score in scores.items()}
         return values

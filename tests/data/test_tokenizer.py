@@ -396,3 +396,35 @@ def test_a_vocabulary_size_beyond_memory_does_not_crash(kind: Literal["bpe", "bp
         for size in (5_000, 10**18)
     ]
     assert sizes[0] == sizes[1]
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+@pytest.mark.parametrize("kind", [*KINDS, "external"])
+def test_reserved_ids_are_never_read_from_text_nor_written_as_text(
+    kind: str, is_new: bool, trained: dict[str, Tokenizer], tmp_path: Path
+) -> None:
+    if kind == "external":
+        # One whose text is words between spaces, among which a name would be found.
+        words = ["<pad>", "<unk>", "<s>", "</s>", "the", "dog", "<to:de>"]
+        content = json.loads(changed())
+        content["model"]["vocab"] = {word: number for number, word in enumerate(words[:-1])}
+        plain = Tokenizer.from_json(json.dumps(content).encode())
+    else:
+        plain = trained[kind]
+    names = ["<to:de>", "<to:pt-BR>", "<keep>", "<tag:synthetic>"]
+    tokenizer = plain.with_reserved(names, is_new=is_new)
+    tokenizer.save(tmp_path / "tokenizer.json")
+    loaded = Tokenizer.load(tmp_path / "tokenizer.json")
+    first = len(SPECIAL_TOKENS) if is_new else plain.size
+    assert loaded.reserved == {name: first + number for number, name in enumerate(names)}
+    assert (plain.reserved, loaded.size) == ({}, plain.size + len(names))
+    text = "the dog <to:de> <keep> <tag:synthetic> <to:pt-BR>"
+    ids = loaded.encode(text)
+    assert not set(ids) & set(loaded.reserved.values())
+    assert loaded.encode_with_words(text)[0] == ids
+    moved = len(names) if is_new else 0
+    if kind != "external":
+        assert ids == [i + moved if i >= len(SPECIAL_TOKENS) else i for i in plain.encode(text)]
+    assert loaded.decode([loaded.reserved["<to:de>"], *ids, loaded.reserved["<keep>"]]) == loaded.decode(ids)
+    more = loaded.with_reserved(["<to:it>"], is_new=False)
+    assert more.reserved == loaded.reserved | {"<to:it>": loaded.size}

@@ -153,3 +153,26 @@ def test_a_beam_ends_right_after_its_prefix_only_if_that_is_the_best(
     # If only the prefix fits, nothing else is written to fill the beam.
     [cut, _] = beam_search(table_model(table), replace(request, limits=[1, 4]), Beam(2))
     assert [(found.ids, found.finished) for found in cut] == [([4], False)]
+
+
+@pytest.mark.parametrize("strategy", [None, Beam(3), Sampling(seed=1)], ids=str)
+def test_what_stands_for_no_text_is_only_written_in_a_given_prefix(
+    strategy: Beam | Sampling | None, transformer: Transformer, sentences: list[list[int]]
+) -> None:
+    forbidden = [4, 7, 9]
+    with torch.no_grad():
+        transformer.output.weight[forbidden] += 5 * transformer.output.weight.abs().max()
+    src_ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(ids) for ids in sentences], batch_first=True)
+    written = set()
+    for ids in (forbidden, []):
+        constraints = Constraints(prefixes=[[7]] * len(sentences))
+        request = SearchRequest(src_ids, [8] * len(sentences), forbidden=ids, constraints=constraints)
+        if isinstance(strategy, Beam):
+            hypotheses = [best for best, *_ in beam_search(transformer, request, strategy)]
+        elif strategy is None:
+            hypotheses = greedy_search(transformer, request)
+        else:
+            hypotheses = sample(transformer, request, strategy, range(len(sentences)))
+        assert all(hypothesis.ids[0] == 7 for hypothesis in hypotheses)
+        written = {token for hypothesis in hypotheses for token in hypothesis.ids[1:]} & set(forbidden)
+        assert bool(written) == (ids == [])

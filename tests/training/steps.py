@@ -3,13 +3,14 @@
 import math
 import os
 import signal
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from datasets import Dataset
 from torch import Tensor
 
 from mt.config.training import TrainingConfig
@@ -87,10 +88,10 @@ def scripted(values: Sequence[float]) -> Callable[..., ValidationResult]:
     """Stands for `validate`: scores and the loss are the next of these values, and the last for ever."""
     left = iter(values)
 
-    def validate(*args: object, sources: Sequence[str], **kwargs: object) -> ValidationResult:
+    def validate(*args: object, sets: Mapping[str, Dataset], **kwargs: object) -> ValidationResult:
         value = next(left, values[-1])
         scores = {name: Score(name, value, "nrefs:1") for name in ("bleu", "chrf")}
-        return ValidationResult(value, scores, list(sources))
+        return ValidationResult(value, {"own": scores}, list(sets["own"]["src"]))
 
     return validate
 

@@ -29,9 +29,11 @@ from mt.training.validation import ValidationResult
 
 RESULT = ValidationResult(
     2.0,
-    {"bleu": Score("BLEU", 31.5, "tok:13a"), "chrf": Score("chrF2", 55.0, "nc:6")},
+    {
+        "own": {"bleu": Score("BLEU", 31.5, "tok:13a"), "chrf": Score("chrF2", 55.0, "nc:6")},
+        "web": {"bleu": Score("BLEU", 7.0, "tok:13a")},
+    },
     ["Ein Hund."],
-    {"web": {"bleu": Score("BLEU", 7.0, "tok:13a")}},
 )
 SAMPLES = [Sample("A dog.", "Ein Hund.", "Der Hund.")]
 

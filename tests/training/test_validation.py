@@ -35,9 +35,7 @@ def run(
         batches,
         Precision("float32", torch.device("cpu")),
         translate=translate,
-        sources=SOURCES,
-        references=WITH_SOFT_HYPHENS,
-        others=others or {},
+        sets={"own": Dataset.from_dict({"src": SOURCES, "tgt": WITH_SOFT_HYPHENS}), **(others or {})},
         form=TextForm(invisible="drop"),
     )
 
@@ -97,7 +95,7 @@ def test_other_sets_are_translated_and_scored_by_themselves(
         others,
     )
     assert result.hypotheses == ["Hund", "Katze"]
-    assert {name: value for name, value in result.others_by_name().items() if "chrf" in name} == {
+    assert {name: value for name, value in result.values_of_others().items() if "chrf" in name} == {
         "chrf_on_a": 100.0,
         "chrf_on_b": 100.0,
     }

@@ -150,7 +150,7 @@ class CTranslate2Engine:
             num_hypotheses=beam.size * patience,
             length_penalty=penalty,
             disable_unk=not options.writes_unk,
-            suppress_sequences=[[PAD], [BOS]],
+            suppress_sequences=[[PAD], [BOS], *([self._tgt_names[token]] for token in rules.forbidden)],
             return_end_token=True,
             max_input_length=0,
             max_decoding_length=options.limit or max(sentence.limit for sentence in sentences),
