@@ -70,8 +70,13 @@ def validate(
     """Evaluate the model on this process's ``batches`` and by its translations of all sets together."""
     objective.eval()
     loss = validation_loss(objective, batches, precision)
-    translations = translate([source for pairs in sets.values() for source in pairs["src"]])
-    scores, hypotheses, end = {}, list[list[str]](), 0
+    sources: list[str] = []
+    for pairs in sets.values():
+        sources += pairs["src"]
+    translations = translate(sources)
+    scores = {}
+    hypotheses: list[list[str]] = []
+    end = 0
     for name, pairs in sets.items():
         start, end = end, end + len(pairs)
         hypotheses.append(translations[start:end])

@@ -70,15 +70,20 @@ class Tokenizer:
         """This one with these names: behind the special tokens if it is new, else behind all entries."""
         content = json.loads(self.to_json())
         model = content["model"]
-        first, number = (len(SPECIAL_TOKENS), len(names)) if is_new else (self.size, 0)
+        first = len(SPECIAL_TOKENS) if is_new else self.size
         if isinstance(model["vocab"], list):
             least = min(score for _, score in model["vocab"])
             model["vocab"][first:first] = [[name, least] for name in names]
         else:
-            moved = {entry: i + number if i >= first else i for entry, i in model["vocab"].items()}
-            model["vocab"] = moved | {name: first + i for i, name in enumerate(names)}
+            vocabulary = {}
+            for entry, token_id in model["vocab"].items():
+                vocabulary[entry] = token_id + len(names) if token_id >= first else token_id
+            for token_id, name in enumerate(names, start=first):
+                vocabulary[name] = token_id
+            model["vocab"] = vocabulary
         for token in content["added_tokens"]:
-            token["id"] += number
+            if token["id"] >= first:
+                token["id"] += len(names)
         return type(self).from_json(json.dumps(content).encode())
 
     def _find_reserved(self) -> dict[str, int]:
