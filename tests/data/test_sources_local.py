@@ -180,6 +180,9 @@ def test_parquet_text_that_is_not_utf8_is_named(tmp_path: Path) -> None:
     # A date that Python does not have.
     pq.write_table(pa.table({"en": pa.array([2**30], pa.date32()), "de": ["b"]}), file)
     loading_fails(tmp_path, r"train\.parquet")
+    pq.write_table(pa.table({"en": ["a", "b"], "de": ["c", "d"]}), file)
+    pq.write_table(pa.table({"en": ["a"], "de": [["b"]]}), tmp_path / "test.parquet")
+    loading_fails(tmp_path, r"test\.parquet, row 1: the target is a list")
 
 
 def test_a_check_reads_the_first_pairs_alone(tmp_path: Path) -> None:
