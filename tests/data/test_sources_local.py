@@ -180,7 +180,8 @@ def test_parquet_text_that_is_not_utf8_is_named(tmp_path: Path) -> None:
     # A date that Python does not have.
     pq.write_table(pa.table({"en": pa.array([2**30], pa.date32()), "de": ["b"]}), file)
     loading_fails(tmp_path, r"train\.parquet")
-    pq.write_table(pa.table({"en": ["a", "b"], "de": ["c", "d"]}), file)
+    sources, targets = zip(*PAIRS, strict=True)
+    pq.write_table(pa.table({"en": sources, "de": targets}), file)
     pq.write_table(pa.table({"en": ["a"], "de": [["b"]]}), tmp_path / "test.parquet")
     loading_fails(tmp_path, r"test\.parquet, row 1: the target is a list")
 
