@@ -59,8 +59,8 @@ LIMITS = {
 
 OPTIONS = {
     "data": (
-        "path name revision src tgt columns delimiter mix num_train_pairs held_out_fraction max_length "
-        "hub_timeout_seconds"
+        "path name revision src tgt columns delimiter num_train_pairs sources mix held_out_fraction "
+        "max_length hub_timeout_seconds"
     ),
     "cleaning": (
         "unicode_form invisible unescape_html skip_bad_rows min_characters max_characters max_length_ratio "

@@ -1,16 +1,20 @@
 """The ``data``, ``cleaning`` and ``tokenizer`` sections: from a corpus to ids."""
 
-from typing import Literal, Self
+import re
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from mt.config.section import Count, CountOrNone, Section, Text, TextOrNone, changeable
-from mt.config.sources import Delimiter, parse_columns, parse_mix
+from mt.config.sources import CorpusConfig, SourceConfig, sources_of_mix
 from mt.special_tokens import SPECIAL_TOKENS
 
 NUM_BYTES = 256
 IMPORTED = "imported"
 """The ``data.path`` of a run that was imported and has no corpus of its own."""
+OWN = "own"
+"""The name of the first source, that of ``data.path``."""
+SOURCE_NAME = re.compile(r"\w[\w-]*")
 
 Script = Literal[
     "any", "Arabic", "Armenian", "Bengali", "Cyrillic", "Devanagari", "Ethiopic", "Georgian", "Greek",
@@ -21,17 +25,8 @@ UnicodeForm = Literal["none", "NFC", "NFKC"]
 Invisible = Literal["keep", "drop"]
 
 
-class DataConfig(Section):
+class DataConfig(CorpusConfig):
     """Where the sentence pairs come from."""
-
-    path: Text = changeable(...)
-    """Folder, file, pattern (part-*.csv), two files (en.txt,de.txt), Hub id, or name of a built-in corpus."""
-
-    name: str | None = None
-    """The configuration of a Hub corpus that has several, such as en-it."""
-
-    revision: str | None = changeable(None)
-    """The commit, branch or tag of a Hub corpus; null takes the newest and records its commit."""
 
     src: Text
     """The source language: the name of its column, or the extension of its file, as in train.en."""
@@ -39,17 +34,11 @@ class DataConfig(Section):
     tgt: Text
     """The target language, likewise."""
 
-    columns: str | None = changeable(None)
-    """The two columns if not named after the languages, such as english,german; 1,2 if there is no header."""
+    sources: dict[str, SourceConfig] = Field(default={})
+    """More training data, by names of your own; each has a path, other keys of data, and a weight."""
 
-    delimiter: Delimiter = changeable("auto")
-    """Column separator of .csv, .tsv and, unless auto, .txt files; auto detects it in the header line."""
-
-    mix: str | None = None
-    """More training data, a source per line: path weight= name= src= tgt=. Paths may change on resuming."""
-
-    num_train_pairs: CountOrNone = None
-    """Use the first N training pairs of data.path; null: all, or the usual number of a built-in corpus."""
+    mix: str | None = Field(default=None, exclude=True)
+    """The sources, as earlier versions had them: a line for each, path weight= name= src= tgt=."""
 
     held_out_fraction: float = Field(default=0.02, gt=0, lt=0.5)
     """Fraction held out for each missing validation or test split, chosen by a hash of the source."""
@@ -60,11 +49,22 @@ class DataConfig(Section):
     hub_timeout_seconds: float = changeable(10.0, gt=0, lt=10**9)
     """How long to wait for the Hub to answer before it is considered unreachable."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _read_mix(cls, keys: Any) -> Any:
+        if not (isinstance(keys, dict) and isinstance(keys.get("mix"), str)):
+            return keys
+        if keys.get("sources"):
+            raise ValueError("data.mix and data.sources exclude each other: name all in data.sources.")
+        return keys | {"sources": sources_of_mix(keys["mix"], keys.get("src"), keys.get("tgt"))}
+
     @model_validator(mode="after")
-    def _check_mix_and_columns(self) -> Self:
-        parse_mix(self.mix or "")
-        if self.columns is not None:
-            parse_columns(self.columns)
+    def _check_names(self) -> Self:
+        for name in self.sources:
+            if name == OWN or not SOURCE_NAME.fullmatch(name):
+                raise ValueError(
+                    f"data.sources.{name}: a name has letters, digits, - and _, and is not {OWN}."
+                )
         return self
 
 

@@ -12,6 +12,7 @@ from pydantic_core import ErrorDetails
 
 from mt.config.config import Config
 from mt.config.located_yaml import MAX_SHOWN, KeyPath, Location
+from mt.config.sources import SourceConfig
 from mt.config.synonyms import MEANINGS
 from mt.display import one_line
 
@@ -19,6 +20,20 @@ SECTIONS: dict[str, dict[str, FieldInfo]] = {
     name: field.annotation.model_fields for name, field in Config.model_fields.items() if field.annotation
 }
 """The fields of each section, by its name."""
+
+
+def field_at(path: KeyPath) -> FieldInfo | None:
+    """The field at a key path, such as that of ``data.sources.talks.weight``; None if there is none."""
+    kind: Any = Config
+    field = None
+    for key in path:
+        if get_origin(kind) is dict:
+            _, kind = get_args(kind)
+        elif (field := getattr(kind, "model_fields", {}).get(key)) is None:
+            return None
+        else:
+            kind = field.annotation
+    return field
 
 
 _KINDS: dict[Any, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
@@ -53,13 +68,13 @@ def first_complaint(error: ValidationError) -> str:
 
 def unknown_key(path: KeyPath) -> str:
     """The sentence for a key that the config does not have, with what was probably meant."""
-    option, key = ".".join(path), path[-1]
-    section = path[0] if len(path) > 1 else ""
+    option, key, section = ".".join(path), path[-1], ".".join(path[:-1])
     unknown = f"unknown key '{one_line(option, MAX_SHOWN)}'."
     outer, _, inner = key.partition(".")
     if outer in SECTIONS and inner and not section:
         return f"{unknown} Write '{outer}:' and beneath it, indented, '{one_line(inner, MAX_SHOWN)}:'."
-    inside = {field: f"{section}.{field}" for field in SECTIONS.get(section, {})}
+    keys = SourceConfig.model_fields if len(path) > 2 else SECTIONS.get(section, {})
+    inside = {field: f"{section}.{field}" for field in keys}
     everywhere = {field: f"{name}.{field}" for name, fields in SECTIONS.items() for field in fields}
     options = {name: name for name in SECTIONS} | everywhere | inside
     meant = MEANINGS.get(key.strip("-").lower().replace("-", "_")) or options.get(closest(key, options) or "")
@@ -74,7 +89,7 @@ def _blamed(details: ErrorDetails, locations: dict[KeyPath, Location]) -> KeyPat
     path = tuple(str(part) for part in details["loc"])
     if details["type"] != "value_error":
         return path
-    named = {tuple(key.split(".")) for key in re.findall(r"\b[a-z]+\.[a-z]\w*", details["msg"])}
+    named = {tuple(key.split(".")) for key in re.findall(r"\b[a-z]+(?:\.\w[\w-]*)+", details["msg"])}
     return next((written for written in reversed(locations) if written in named), path)
 
 
@@ -85,14 +100,14 @@ def _sentence(details: ErrorDetails, locations: dict[KeyPath, Location]) -> str:
     if details["type"] == "extra_forbidden":
         return unknown_key(path)
     written = locations[path].written if path in locations else ""
-    if len(path) == 1:
-        return f"'{path[0]}' must be a section, that is, keys indented beneath it, not {written}."
-    section, key = path
-    field = SECTIONS[section][key]
+    option, field = ".".join(path), field_at(path)
+    if field is None or details["type"] in ("dict_type", "model_type"):
+        what = "section" if len(path) == 1 else "mapping"
+        return f"'{option}' must be a {what}, that is, keys indented beneath it, not {written}."
     if details["type"] == "missing":
-        return f"{section}.{key} is missing, and has no default. {field.description}"
+        return f"{option} is missing, and has no default. {field.description}"
     instead = f"not {written}" if written else "but it is empty"
-    return f"{section}.{key} must be {accepted(field)}, {instead}.{_hint(field, details['input'], written)}"
+    return f"{option} must be {accepted(field)}, {instead}.{_hint(field, details['input'], written)}"
 
 
 def _hint(field: FieldInfo, given: object, written: str) -> str:

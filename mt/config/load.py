@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from mt.config.config import Config
-from mt.config.explain import SECTIONS, closest, explain, kinds_of
+from mt.config.explain import SECTIONS, closest, explain, field_at, kinds_of
 from mt.config.located_yaml import MAX_SHOWN, KeyPath, Location, plain_scalar, read_yaml
 from mt.display import one_line, shown
 from mt.errors import ConfigError
@@ -67,22 +67,29 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
 def _apply(override: str, config: dict[str, object], locations: dict[KeyPath, Location], where: str) -> None:
     """Set one key to the value of an override, and its location to ``where``."""
     option, equals, text = override.partition("=")
-    section, _, key = option.strip().partition(".")
-    if not (section and key and equals):
+    path = (*option.strip().split("."),)
+    if not (len(path) > 1 and all(path) and equals):
         raise ConfigError(f"{where}: the form is section.key=value, such as training.seed=2.")
     text = text.strip()
     # A list is written as in the file.
     value = read_yaml(text, lambda line: where)[0] if re.fullmatch(r"\[.*\]", text) else plain_scalar(text)
-    field = SECTIONS.get(section, {}).get(key)
+    field = field_at(path)
     if field is not None and str in kinds_of(field) and isinstance(value, int | float):
         value = text
-    keys = config.setdefault(section, {})
-    if isinstance(keys, dict):  # If it is not, validation reports it.
-        keys[key] = value
-        # Removed first, so that overrides come after the file in the order of locations.
-        locations.pop((section, key), None)
-        locations[section, key] = Location(where, one_line(text, MAX_SHOWN))
-        locations.setdefault((section,), Location(where, ""))
+    keys: object = config
+    for key in path[:-1]:
+        if not isinstance(keys, dict):  # Validation reports it.
+            return
+        if keys.get(key) is None:
+            keys[key] = {}
+        keys = keys[key]
+    if isinstance(keys, dict):
+        keys[path[-1]] = value
+    # Removed first, so that overrides come after the file in the order of locations.
+    locations.pop(path, None)
+    locations[path] = Location(where, one_line(text, MAX_SHOWN))
+    for end in range(1, len(path)):
+        locations.setdefault(path[:end], Location(where, ""))
 
 
 def _read(path: Path) -> str:

@@ -1,13 +1,14 @@
-"""The values of ``data.columns``, ``data.delimiter`` and ``data.mix``, parsed."""
+"""Where sentence pairs come from: one corpus, or one of several sources."""
 
 import re
-from typing import Annotated, Literal
+from typing import Literal, Self
 
-from pydantic import AfterValidator, BaseModel, Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
+
+from mt.config.section import CountOrNone, Section, Text, TextOrNone, changeable
 
 Delimiter = Literal["auto", "tab", "comma", "semicolon", "pipe"]
 
-_Text = Annotated[str, Field(min_length=1)]
 _LAST_WORD = re.compile(r"(?P<before>.*\S)\s+(?P<key>\w+)=(?P<value>\S*)")
 
 
@@ -29,40 +30,72 @@ def are_positions(*columns: str) -> bool:
     return all(re.fullmatch("[0-9]{1,6}", column) for column in columns)
 
 
-class _Options(BaseModel, extra="forbid"):
-    """What may follow the path in a line of ``data.mix``."""
+class CorpusConfig(Section):
+    """Where sentence pairs come from: what ``data`` and each of ``data.sources`` say of it."""
+
+    path: Text = changeable(...)
+    """Folder, file, pattern (part-*.csv), two files (en.txt,de.txt), Hub id, or name of a built-in corpus."""
+
+    name: str | None = None
+    """The configuration of a Hub corpus that has several, such as en-it."""
+
+    revision: TextOrNone = changeable(None)
+    """The commit, branch or tag of a Hub corpus; null takes the newest and records its commit."""
+
+    src: TextOrNone = None
+    """The source language: the name of its column, or the extension of its file, as in train.en."""
+
+    tgt: TextOrNone = None
+    """The target language, likewise."""
+
+    columns: str | None = changeable(None)
+    """The two columns or extensions if not named after the languages, such as english,german; or 1,2."""
+
+    delimiter: Delimiter = changeable("auto")
+    """Column separator of .csv, .tsv and, unless auto, .txt files; auto detects it in the header line."""
+
+    num_train_pairs: CountOrNone = None
+    """Use its first N training pairs; null: all, or the usual number of a built-in corpus."""
+
+    @model_validator(mode="after")
+    def _check_columns(self) -> Self:
+        if self.columns is not None:
+            parse_columns(self.columns)
+        return self
+
+
+class SourceConfig(CorpusConfig):
+    """More training pairs; ``src`` and ``tgt`` are those of ``data`` if it has none."""
 
     weight: float = Field(default=1.0, gt=0, le=1000)
-    name: _Text = ""
-    revision: _Text = ""
-    src: _Text = ""
-    tgt: _Text = ""
-    columns: Annotated[_Text, AfterValidator(lambda columns: parse_columns(columns) and columns)] = ""
-    delimiter: Delimiter = "auto"
-    num_train_pairs: int = Field(default=1, ge=1, lt=10**18)
+    """How often an epoch shows each pair, on average."""
 
 
-MixedSource = tuple[float, dict[str, str | int]]
-"""How often an epoch shows each pair, on average; and the fields of `DataConfig` that are given."""
+def sources_of_mix(mix: str, src: object, tgt: object) -> dict[str, SourceConfig]:
+    """The sources that the lines of ``data.mix`` mean in a run from ``src`` to ``tgt``."""
+    lines = [line.strip() for line in re.split(r"[\n;]", mix) if line.strip()]
+    return {f"mix{number}": _source_of(line, src, tgt) for number, line in enumerate(lines, start=1)}
 
 
-def parse_mix(mix: str) -> list[MixedSource]:
-    """The sources of ``data.mix``, which are on separate lines or separated by semicolons."""
-    return [_parse_line(line.strip()) for line in re.split(r"[\n;]", mix) if line.strip()]
-
-
-def _parse_line(line: str) -> MixedSource:
-    """``path key=value key=value``, where the path may contain spaces."""
+def _source_of(line: str, src: object, tgt: object) -> SourceConfig:
+    """Read ``path key=value key=value``, the keys of a source after a path that may contain spaces."""
     path = line
     given: dict[str, str] = {}
     while word := _LAST_WORD.fullmatch(path):
         path, key, value = word.groups()
         given[key] = value
     try:
-        options = _Options.model_validate(given)
+        source = SourceConfig.model_validate(given | {"path": path}, strict=False)
     except ValidationError as error:
-        key, keys = str(error.errors()[0]["loc"][0]), "=, ".join(_Options.model_fields)
+        # That of two columns is of no key.
+        key = str((*error.errors()[0]["loc"], "columns")[0])
+        keys = "=, ".join(name for name in ("weight", *CorpusConfig.model_fields) if name != "path")
         raise ValueError(
-            f"data.mix: in {line!r}, {key}={given[key]} cannot be used; the path can be followed by {keys}=."
+            f"data.mix: in {line!r}, {key}={given.get(key)} cannot be used; the path can be followed by "
+            f"{keys}=."
         ) from error
-    return options.weight, {"path": path, **options.model_dump(exclude={"weight"}, exclude_unset=True)}
+    columns = source.columns
+    if not columns and (source.src or source.tgt):
+        # They named columns: a mix has one direction.
+        columns = f"{source.src or src},{source.tgt or tgt}"
+    return source.model_copy(update={"columns": columns, "src": None, "tgt": None})

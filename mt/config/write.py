@@ -2,22 +2,27 @@
 
 import re
 import textwrap
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from operator import attrgetter
+from typing import Any
 
 import yaml
 from pydantic.fields import FieldInfo
 
 from mt.config.config import Config
-from mt.config.explain import SECTIONS, accepted, choices, unknown_key
+from mt.config.explain import SECTIONS, accepted, choices, field_at, unknown_key
 from mt.config.located_yaml import Scalar
-from mt.config.section import may_change
-from mt.config.sources import MixedSource, parse_mix
+from mt.config.section import Section, may_change
 from mt.config.synonyms import MEANINGS
 from mt.errors import ConfigError
 
 _COMMENT_WIDTH = 100
-_OPTIONS = {f"{section}.{key}": field for section, keys in SECTIONS.items() for key, field in keys.items()}
+_OPTIONS = {
+    f"{section}.{key}": field
+    for section, keys in SECTIONS.items()
+    for key, field in keys.items()
+    if not field.exclude
+}
 
 # Words that need no quotes in any version of YAML; in YAML 1.1, no, on and y are booleans.
 _PLAIN = re.compile(
@@ -44,7 +49,7 @@ def options_to_yaml(name: str | None) -> str:
         raise ConfigError(unknown_key((section, key) if section in SECTIONS else (str(name),)))
 
     def documentation(field: FieldInfo) -> str:
-        takes = "" if choices(field) else f" {accepted(field).capitalize()}."
+        takes = "" if choices(field) or field.default == {} else f" {accepted(field).capitalize()}."
         return _documentation(field) + takes
 
     return _document(values, documentation)
@@ -64,11 +69,38 @@ def all_options(config: Config) -> dict[str, str]:
 
 def changed_options(config: Config) -> set[str]:
     """The full names of the options that have no default, or another value."""
-    return {name for name, value in _values(config).items() if value != _OPTIONS[name].default}
+    return {name for name, value in _values(config).items() if value != _field(name).default}
 
 
 def _values(config: Config) -> dict[str, Scalar]:
-    return {name: attrgetter(name)(config) for name in _OPTIONS}
+    values: dict[str, Scalar] = {}
+    for name in _OPTIONS:
+        values |= _leaves(name, attrgetter(name)(config))
+    return values
+
+
+def sources_to_yaml(config: Config) -> str:
+    """The beginning of a config that has ``data.sources`` alone."""
+    names = {name for name in _values(config) if name.startswith("data.sources.")}
+    return config_to_yaml(config, comments=False, keys=names)
+
+
+def _leaves(name: str, value: Any) -> dict[str, Scalar]:
+    """The value of an option, or those of its keys if it has some, by their full names."""
+    keys = value if isinstance(value, dict) else dict(value) if isinstance(value, Section) else {}
+    if not keys:
+        return {name: value}
+    leaves: dict[str, Scalar] = {}
+    for key, inner in keys.items():
+        if inner is not None:
+            leaves |= _leaves(f"{name}.{key}", inner)
+    return leaves
+
+
+def _field(name: str) -> FieldInfo:
+    field = field_at((*name.split("."),))
+    assert field is not None  # Names are those of values.
+    return field
 
 
 def with_unset_from(old: Config, new: Config) -> Config:
@@ -87,13 +119,17 @@ def with_unset_from(old: Config, new: Config) -> Config:
 def differences(old: Config, new: Config) -> list[str]:
     """What keeps a run of ``old`` from being resumed with ``new``, such as 'training.seed: 1 -> 2'."""
     lines: list[str] = []
-    values = _values(new)
-    for name, before in _values(old).items():
-        field, after = _OPTIONS[name], values[name]
-        # The text of the corpus is compared when it is loaded, wherever it is now.
-        is_moved = name == "data.mix" and _without_paths(before) == _without_paths(after)
+    then, now = _values(old), _values(new)
+    names = [", ".join(config.data.sources) or "none" for config in (old, new)]
+    if names[0] != names[1]:
+        lines.append(f"data.sources: {names[0]} -> {names[1]}")
+    for name in then | now:
+        if names[0] != names[1] and name.startswith("data.sources"):
+            continue
+        field, before, after = _field(name), then.get(name), now.get(name)
         is_open = _is_open(field, before) or _is_open(field, after)
-        if before != after and not (is_moved or is_open or field.json_schema_extra is may_change):
+        # The text of the corpus is compared when it is loaded, wherever it is now.
+        if before != after and not (is_open or field.json_schema_extra is may_change):
             lines.append(f"{name}: {_scalar(before)} -> {_scalar(after)}")
     return lines
 
@@ -108,7 +144,7 @@ def fixed_options(config: Config) -> dict[str, Scalar]:
     fixed = {}
     for name, value in _values(config).items():
         is_of_model = name.startswith(("tokenizer.", "model.", "schedule.", "training."))
-        if is_of_model and _OPTIONS[name].json_schema_extra is not may_change:
+        if is_of_model and _field(name).json_schema_extra is not may_change:
             fixed[name] = value
     return fixed
 
@@ -119,9 +155,11 @@ def _document(values: Mapping[str, str], documentation: Callable[[FieldInfo], st
     for section, fields in SECTIONS.items():
         lines: list[str] = []
         for key, field in fields.items():
-            if (value := values.get(f"{section}.{key}")) is not None:
+            name = f"{section}.{key}"
+            inner = {other: text for other, text in values.items() if other.startswith(f"{name}.")}
+            if name in values or inner:
                 lines += _comment(documentation(field), indent="  ") if documentation else []
-                lines.append(f"  {key}: {value}")
+                lines += [f"  {key}: {values[name]}"] if name in values else [f"  {key}:", *_mapping(inner)]
         if lines:
             about = str(Config.model_fields[section].annotation.__doc__)
             lines = [*(_comment(about, indent="") if documentation else []), f"{section}:", *lines]
@@ -129,9 +167,16 @@ def _document(values: Mapping[str, str], documentation: Callable[[FieldInfo], st
     return "\n\n".join(sections) + "\n"
 
 
-def _without_paths(mix: Scalar) -> list[MixedSource]:
-    nowhere: dict[str, str | int] = {"path": "", "revision": ""}
-    return [(weight, fields | nowhere) for weight, fields in parse_mix(str(mix or ""))]
+def _mapping(values: Mapping[str, str]) -> Iterator[str]:
+    """The lines of values beneath an option, by their full names: keys within keys, indented."""
+    above: tuple[str, ...] = ()
+    for name, value in values.items():
+        *outer, key = name.split(".")
+        for depth in range(2, len(outer)):
+            if above[: depth + 1] != (*outer[: depth + 1],):
+                yield f"{'  ' * depth}{outer[depth]}:"
+        above = (*outer,)
+        yield f"{'  ' * len(outer)}{key}: {value}"
 
 
 def _documentation(field: FieldInfo) -> str:

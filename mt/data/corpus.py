@@ -1,4 +1,4 @@
-"""Reads ``data.path`` and ``data.mix`` into three splits of checked and cleaned sentence pairs."""
+"""Reads ``data.path`` and ``data.sources`` into three splits of checked and cleaned sentence pairs."""
 
 import copy
 import errno
@@ -7,7 +7,7 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import compress, count
+from itertools import compress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal, NamedTuple, Self
@@ -121,13 +121,12 @@ def load_split(config: DataConfig, split: Split, cleaning: CleaningConfig = NO_C
 
 
 def other_validation_splits(config: DataConfig) -> dict[str, Dataset]:
-    """The validation splits of the sources in ``data.mix``, each by the first of its names that is free."""
-    splits: dict[str, Dataset] = {}
-    for (mixed, _, source), number in zip(find_sources(config)[1:], count(2)):
-        if parts := source.splits.get("validation"):
-            names = Path(mixed.path.rpartition(":")[2]).name, mixed.path, f"{mixed.path} ({number})"
-            splits[next(name for name in names if name not in splits)] = load_parts(parts)
-    return splits
+    """The validation splits of ``data.sources``, by their names."""
+    return {
+        name: load_parts(parts)
+        for name, _, _, source in find_sources(config)[1:]
+        if (parts := source.splits.get("validation"))
+    }
 
 
 def _key(sources: Sequence[FoundSource], cleaning: CleaningConfig) -> object:
@@ -135,7 +134,7 @@ def _key(sources: Sequence[FoundSource], cleaning: CleaningConfig) -> object:
     # Neither changes what is read: the length limit is applied when encoding.
     irrelevant = {"hub_timeout_seconds", "max_length"}
     key: list[object] = ["corpus", cleaning.model_dump(mode="json")]
-    for config, weight, source in sources:
+    for _, config, weight, source in sources:
         key += [weight, config.model_dump(mode="json", exclude=irrelevant)]
         for split, parts in source.splits.items():
             # Including the names of files, whose extensions determine how they are read.
@@ -156,7 +155,7 @@ def _load(folder: Path) -> Corpus:
 
 def _read(sources: Sequence[FoundSource], cleaning: CleaningConfig, folder: Path) -> CorpusReport:
     """Read and clean all splits, into files that `_load` opens."""
-    config, _, own = sources[0]
+    _, config, _, own = sources[0]
     cleaner = Cleaner(cleaning)
     carved: dict[Split, list[Pair]] = {split: [] for split in EVALUATION_SPLITS if split not in own.splits}
     trains: list[PairTable] = []
@@ -178,7 +177,7 @@ def _read(sources: Sequence[FoundSource], cleaning: CleaningConfig, folder: Path
         held_out[split] = _held_out(file, parts) if parts else PairTable.write(file, carved[split])
     leaks = LeakCheck({split: table.load() for split, table in held_out.items()}, TextForm.of(cleaning))
     reports: list[SourceReport] = []
-    for (config, weight, source), table in zip(sources, trains, strict=True):
+    for (_, config, weight, source), table in zip(sources, trains, strict=True):
         train = table.load()
         leaked = leaks.search(train)
         if cleaning.remove_leaks and len(leaked):
@@ -200,7 +199,7 @@ def _read(sources: Sequence[FoundSource], cleaning: CleaningConfig, folder: Path
 
 def _training_pairs(found: FoundSource, cleaner: Cleaner, carved: dict[Split, list[Pair]]) -> Iterator[Pair]:
     """The pairs to train on; those that belong to a carved split go there instead."""
-    config, _, source = found
+    _, config, _, source = found
 
     def not_carved() -> Iterator[Pair]:
         checked = checked_pairs(source.splits["train"], cleaner.dropped)
@@ -246,14 +245,14 @@ def _report(
     cleaner: Cleaner,
     leaks: LeakCheck,
 ) -> CorpusReport:
-    _, _, own = found[0]
+    own = found[0].source
     origin: Literal["generated", "given"] = "generated" if own.kind == "built-in" else "given"
     dropped = cleaner.dropped.most_frequent_first()
     joined = " ".join(source.fingerprint for source in sources)
     splits: dict[Split, SplitReport] = {
         "train": SplitReport(
             origin,
-            [name for _, _, source in found for name in _names(source.splits["train"])],
+            [name for _, _, _, source in found for name in _names(source.splits["train"])],
             sum(source.pairs for source in sources),
             hashlib.blake2b(joined.encode(), digest_size=8).hexdigest() if sources[1:] else joined,
             dropped,

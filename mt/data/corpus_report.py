@@ -63,7 +63,7 @@ class CorpusReport(BaseModel):
     model_config = ConfigDict(frozen=True, serialize_by_alias=True)
 
     sources: list[SourceReport]
-    """``data.path``, then each source of ``data.mix``."""
+    """``data.path``, then ``data.sources``."""
     splits: dict[Split, SplitReport]
     leaks: dict[str, LeakReport]
     leaks_removed: bool

@@ -8,6 +8,7 @@ import pyarrow as pa
 from datasets import Dataset
 
 from mt.config.config import Config
+from mt.config.write import sources_to_yaml
 from mt.data.cleaning.filters import is_mostly_of_other_script
 from mt.data.corpus import EVALUATION_SPLITS, Corpus
 from mt.data.sources.find import unread_files
@@ -71,6 +72,8 @@ def unsegmented_hint(config: Config, train: Dataset) -> str | None:
 
 def corpus_warnings(config: Config, corpus: Corpus) -> Iterator[str]:
     """A sentence for each suspicion about some thousand pairs of each split, and what its tokenizer loses."""
+    if config.data.mix is not None:
+        yield f"data.mix is read as data.sources, which may be written instead:\n{sources_to_yaml(config)}"
     yield from unread_files(config.data)
     yield from small_splits(corpus)
     if hint := unsegmented_hint(config, corpus.train):

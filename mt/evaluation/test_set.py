@@ -75,7 +75,13 @@ def load_evaluation_set(
     else:
         # A built-in corpus has as many pairs as are asked for; any other corpus is used as a whole.
         limit = data.num_train_pairs if path.startswith("builtin:") else None
-        changes = {"path": path, "name": name, "revision": None, "num_train_pairs": limit, "mix": None}
+        changes: dict[str, Any] = {
+            "path": path,
+            "name": name,
+            "revision": None,
+            "num_train_pairs": limit,
+            "sources": {},
+        }
         pairs, is_whole = _load_other(data.model_copy(update=changes), split)
         stem, where = _for_file_name(Path(path).name), f"{path}, {name}" if name else path
         if not is_whole:

@@ -8,6 +8,7 @@ from pathlib import Path
 from mt.config.data import DataConfig
 from mt.config.load import load_config
 from mt.config.model import InitFromConfig
+from mt.config.sources import CorpusConfig, SourceConfig
 from mt.config.write import changed_options
 from mt.data.corpus import load_corpus
 from mt.data.suspicions import small_splits
@@ -35,8 +36,8 @@ def propose_adaptation(origin: InitFromConfig, data: DataConfig, minutes: float 
     old = load_config(run.config_file)
     is_new, notes = Path(data.path).resolve() != Path(old.data.path).resolve(), list[str]()
     if is_new:
-        mix, note = _mix_of_old(old.data, run, len(load_corpus(data, old.cleaning).train))
-        data, notes = data.model_copy(update={"mix": mix}), [note]
+        sources, note = _old_source(old.data, data, run, len(load_corpus(data, old.cleaning).train))
+        data, notes = data.model_copy(update={"sources": sources}), [note]
     started = time.perf_counter()
     corpus = load_corpus(data, old.cleaning)
     load_seconds = time.perf_counter() - started
@@ -91,21 +92,24 @@ def propose_adaptation(origin: InitFromConfig, data: DataConfig, minutes: float 
     return Proposal.of(config, keys, head, summary)
 
 
-def _mix_of_old(old: DataConfig, run: RunDirectory, num_pairs: int) -> tuple[str | None, str]:
-    """The value of ``data.mix`` for some of the old data beside ``num_pairs`` new ones, and what it does."""
+def _old_source(
+    old: DataConfig, data: DataConfig, run: RunDirectory, num_pairs: int
+) -> tuple[dict[str, SourceConfig], str]:
+    """Some of the old data as a source beside ``num_pairs`` new ones, and what it does."""
     try:
         load_corpus(old)
         num_old = json.loads(run.read_corpus_report())["splits"]["train"]["pairs"]
     except (MtError, OSError, ValueError, LookupError) as error:
-        return None, (
+        return {}, (
             f"The old data cannot be mixed in, so the model may forget them: {error} To mix in other text of "
-            "that kind, name it in data.mix."
+            "that kind, name it in data.sources."
         )
     weight = float(f"{min(1.0, OLD_SHARE / (1 - OLD_SHARE) * num_pairs / num_old):.2g}")
-    options = {key: getattr(old, key) for key in ("name", "src", "tgt", "columns") if getattr(old, key)}
-    words = [old.path, f"weight={weight:g}", *(f"{key}={value}" for key, value in options.items())]
+    given = {key: getattr(old, key) for key in CorpusConfig.model_fields}
+    if (old.src, old.tgt) == (data.src, data.tgt):
+        given |= {"src": None, "tgt": None}
     share = weight * num_old / (weight * num_old + num_pairs)
-    return " ".join(words), (
-        f"Against forgetting, {share:.0%} of the pairs that are shown are old ones (data.mix: {num_old:,} "
-        f"with weight {weight:g}). Both validation splits are scored."
+    return {"old": SourceConfig.model_validate({**given, "weight": weight})}, (
+        f"Against forgetting, {share:.0%} of the pairs that are shown are old ones (data.sources.old: "
+        f"{num_old:,} with weight {weight:g}). Both validation splits are scored."
     )

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from mt.config.config import Config
 from mt.config.explain import kinds_of
 from mt.config.section import Section
-from mt.config.sources import parse_mix
+from mt.config.sources import SourceConfig, sources_of_mix
 
 SECTIONS: dict[str, type[Section]] = {
     name: section
@@ -209,8 +209,9 @@ def test_parts_that_are_taken_over_bring_the_tokenizer_of_their_side(parts: str 
     assert config().init_from.sides == set()
 
 
-def test_paths_may_hold_spaces_and_equals_signs() -> None:
-    assert parse_mix(" my corpus/a=b.jsonl   weight=1e-1 ;; x name=en-de revision=v1 ") == [
-        (0.1, {"path": "my corpus/a=b.jsonl"}),
-        (1.0, {"path": "x", "name": "en-de", "revision": "v1"}),
-    ]
+def test_the_paths_of_a_mix_may_hold_spaces_and_equals_signs() -> None:
+    mix = " my corpus/a=b.jsonl   weight=1e-1 ;; x name=en-de revision=v1 tgt=german"
+    assert sources_of_mix(mix, "en", "de") == {
+        "mix1": SourceConfig(path="my corpus/a=b.jsonl", weight=0.1),
+        "mix2": SourceConfig(path="x", name="en-de", revision="v1", columns="en,german"),
+    }

@@ -13,7 +13,7 @@ from mt.config.located_yaml import read_yaml
 from mt.config.write import changed_options, config_to_yaml
 from mt.display import visible
 from mt.errors import ConfigError
-from tests.config.conftest import SMALLEST, Write, complaint
+from tests.config.conftest import DATA, SMALLEST, Write, complaint
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 # Of the finished golden run.
@@ -113,10 +113,20 @@ FORM = "the form is section.key=value"
         ("data.mix=x.csv columns=1", "data.mix: in 'x.csv columns=1', columns"),
         ("data.mix=x.csv weigth=1", "followed by weight=, name="),
         ("model.num_heads=3", "model.d_model (64) must be a multiple of"),
+        ("data.sources=x", "'data.sources' must be a mapping, that is, keys indented beneath it, not x."),
+        ("data.sources.a=x", "'data.sources.a' must be a mapping"),
+        ("data.sources.a.weight=2", "data.sources.a.path is missing, and has no default. Folder, file"),
+        ("data.sources.news.weight=0", "data.sources.news.weight must be a number above 0 and at most 1000"),
+        ("data.sources.news.weigth=2", "'data.sources.news.weigth'. Did you mean data.sources.news.weight?"),
+        ("data.sources.own.path=x", "data.sources.own: a name has letters, digits, - and _, and is not own."),
+        ("data.mix=x", "data.mix and data.sources exclude each other"),
+        ("training.seed.x=1", "training.seed must be a whole number"),
     ],
 )
 def test_a_wrong_override_is_quoted(override: str, what: str, write_config: Write) -> None:
-    path = write_config(SMALLEST + "  seed: 1\nmodel:\n  num_heads: 4\n  d_model: 64\n")
+    sources = "" if override.startswith("data.mix=x.csv") else "  sources: {news: {path: x}}\n"
+    training = "training: {max_steps: 10}\n"
+    path = write_config(DATA + sources + training + "model:\n  num_heads: 4\n  d_model: 64\n")
     answer = complaint(path, override)
     assert answer.startswith(f"--set {override}: ")
     assert what in answer

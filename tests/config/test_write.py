@@ -1,10 +1,17 @@
 """A config as YAML and back, and what differs between two."""
 
+from pathlib import Path
 from typing import Any
 
 from mt.config.config import Config
 from mt.config.load import load_config, recipe_files
-from mt.config.write import changed_options, config_to_yaml, differences, with_unset_from
+from mt.config.write import (
+    changed_options,
+    config_to_yaml,
+    differences,
+    sources_to_yaml,
+    with_unset_from,
+)
 from tests.config.conftest import Write
 
 BASE: dict[str, dict[str, Any]] = {
@@ -37,7 +44,8 @@ def test_a_written_config_loads_back_equal(write_config: Write) -> None:
         with_changes(data__path=text, data__name=text, tokenizer__kind="char") for text in NASTY_TEXTS
     ]
     for columns in ("1,2", "010, 2", "yes,no", "a: b,- c", "\u00e4 #,\t'x"):
-        configs.append(with_changes(data__columns=columns))
+        source = {"path": columns, "columns": columns, "weight": 0.5}
+        configs.append(with_changes(data__columns=columns, data__sources={"a": source, "B-1": source}))
     for number in (1e-30, 1e-9, 0.1, 1 / 3, 5.0, 123456789.125, 9e34):
         configs.append(with_changes(schedule__learning_rate=number))
     for whole in (0, 10**17 + 1):
@@ -79,11 +87,32 @@ def test_differences_name_field_and_both_values() -> None:
     ]
 
 
-def test_the_path_of_a_mixed_source_may_change_but_not_its_weight() -> None:
-    mixes = ("org/news weight=2 revision=v1", "news weight=2", "news weight=3")
-    here, there, other = (with_changes(data__mix=mix) for mix in mixes)
-    assert differences(here, there) == []
-    assert len(differences(here, other)) == 1
+def test_the_path_of_a_source_may_change_but_not_its_weight_or_its_languages() -> None:
+    def with_source(name: str = "news", **keys: object) -> Config:
+        return with_changes(data__sources={name: {"path": "org/news", "weight": 2, **keys}})
+
+    run = with_source(revision="v1")
+    assert differences(run, with_source(path="news", columns="a,b")) == []
+    assert differences(run, with_source(weight=3)) == ["data.sources.news.weight: 2.0 -> 3.0"]
+    assert differences(run, with_source(tgt="fr")) == ["data.sources.news.tgt: null -> fr"]
+    assert differences(run, with_source("talks")) == ["data.sources: news -> talks"]
+    assert differences(run, with_changes()) == ["data.sources: news -> none"]
+
+
+def test_a_mix_is_the_sources_that_it_means_and_is_written_as_these(tmp_path: Path) -> None:
+    mix = with_changes(data__mix="a b.csv src=english weight=2\nx")
+    sources = {"mix1": {"path": "a b.csv", "columns": "english,no", "weight": 2}, "mix2": {"path": "x"}}
+    same = with_changes(data__sources=sources)
+    assert mix.data.sources == same.data.sources
+    (tmp_path / "config.yaml").write_text(config_to_yaml(mix))
+    assert load_config(tmp_path / "config.yaml") == same
+    assert sources_to_yaml(mix).splitlines()[:4] == [
+        "data:",
+        "  sources:",
+        "    mix1:",
+        '      path: "a b.csv"',
+    ]
+    assert differences(mix, same) == []
 
 
 def test_what_changes_the_mathematics_may_not_change_and_limits_and_the_device_may() -> None:

@@ -77,7 +77,7 @@ CONFIGS: dict[str, dict[str, object]] = {
 WRONG: list[tuple[dict[str, object], str]] = [
     (
         {"path": "bentrevett/multi30k", "mix": "Helsinki-NLP/opus_books"},
-        r"^data\.mix, Helsinki-NLP/opus_books: .*configs: \['en-de', 'en-it'\]",
+        r"^data\.sources\.mix1: .*configs: \['en-de', 'en-it'\]",
     ),
     (
         {"path": "Helsinki-NLP/opus_books", "name": "en-ti"},

@@ -196,7 +196,7 @@ def test_a_check_reads_the_first_pairs_alone(tmp_path: Path) -> None:
     check(tmp_path / "rows.json")
     with pytest.raises(DataError, match=r"valid\.jsonl has no column 'fr'"):
         check(tmp_path / "valid.jsonl", tgt="fr")
-    with pytest.raises(DataError, match=r"data\.mix, nowhere: .*there is no file"):
+    with pytest.raises(DataError, match=r"data\.sources\.mix1: .*there is no file"):
         check(tmp_path, mix="nowhere")
     # A corpus on the Hub is left to training.
     check("someone/some-corpus", mix="wmt14")

@@ -61,11 +61,9 @@ def test_the_options_of_the_first_source_are_not_those_of_the_others(folder: Pat
     assert (len(train), pairs_of(train)[10:12]) == (32, [("more", "mehr"), ("usual", "üblich")])
     # Nor are those that only the Hub needs.
     on_hub = data.model_copy(update={"name": "a", "revision": "b"})
-    found, weight, _ = find_sources(on_hub)[-1]
-    assert (found, weight) == (
-        config(folder, "", path=str(folder / "news")).model_copy(update={"mix": None}),
-        1,
-    )
+    name, found, weight, _ = find_sources(on_hub)[-1]
+    alone = config(folder, "", path=str(folder / "news")).model_copy(update={"mix": None})
+    assert (name, found, weight) == ("mix3", alone, 1)
 
 
 @pytest.mark.parametrize("missing", [(), ("dev",), ("dev", "test")])
@@ -78,22 +76,28 @@ def test_validation_and_test_are_those_of_the_first_source(folder: Path, missing
         words = {text.split()[0] for text in rows["src"]}
         assert words == ({"main"} if name in missing else {f"main-{name}"})
     others = {name: rows["src"][:] for name, rows in other_validation_splits(config(folder, THREE)).items()}
-    assert others == {"news": [f"news-dev {i}" for i in range(4)]}
+    assert others == {"mix1": [f"news-dev {i}" for i in range(4)]}
     for split, rows in splits.items():
         assert load_split(config(folder, THREE), split)[:] == rows[:]
 
 
-def test_sources_whose_paths_end_alike_are_all_evaluated(folder: Path) -> None:
-    old = {"train.jsonl": numbered("old", 5), "dev.jsonl": numbered("old-dev", 2)}
-    write(folder / "old/news", old)
-    mix = "{0}/news;{0}/old/news;{0}/main;{0}/news weight=2 num_train_pairs=10;{0}/news;builtin:reverse"
-    names = "news", f"{folder}/old/news", "main", f"{folder}/news", f"{folder}/news (6)"
-    words = "news", "old", "main", "news", "news"
-    others = other_validation_splits(config(folder, mix))
-    assert len(others.pop("reverse")) == 500
-    assert [(name, rows["src"][0], len(rows)) for name, rows in others.items()] == [
-        *zip(names, [f"{word}-dev 0" for word in words], (4, 2, 3, 4, 4), strict=True)
+def test_a_source_may_have_other_languages_and_columns_name_the_files_of_text(folder: Path) -> None:
+    write(folder, {"train.english": "a\nb\n", "train.german": "c\nd\n", "train.en": "e\n", "train.de": "f\n"})
+    sources = {
+        "forth": {"path": f"{folder}/train", "columns": "english,german"},
+        "back": {"path": f"{folder}/train", "src": "de", "tgt": "en"},
+        "news": {"path": f"{folder}/news", "src": "de", "tgt": "en", "num_train_pairs": 1},
+        "named": {"path": f"{folder}/train.german", "columns": "german,english"},
+    }
+    corpus = load_corpus(data_config(str(folder / "main"), sources=sources))
+    pairs = [("a", "c"), ("b", "d"), ("f", "e"), ("news! 0", "news 0"), ("c", "a"), ("d", "b")]
+    assert pairs_of(corpus.train)[50:] == pairs
+    assert [(source.src, source.tgt) for source in corpus.report.sources[1:4]] == [
+        ("en", "de"),
+        ("de", "en"),
+        ("de", "en"),
     ]
+    assert list(other_validation_splits(data_config(str(folder / "main"), sources=sources))) == ["news"]
 
 
 def test_every_source_is_recorded(folder: Path) -> None:
@@ -103,7 +107,7 @@ def test_every_source_is_recorded(folder: Path) -> None:
     ] == [
         ("folder", 1.0, 50, f"{folder}/main", "en", "de"),
         ("folder", 2.5, 10, f"{folder}/news", "en", "de"),
-        ("files", 0.5, 2, f"{folder}/talks.csv", "english", "german"),
+        ("files", 0.5, 2, f"{folder}/talks.csv", "en", "de"),
     ]
     train = report.splits["train"]
     assert (train.pairs, train.origin, len(train.fingerprint)) == (62, "given", 16)
@@ -121,10 +125,10 @@ def test_every_source_is_recorded(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("mix", "message"),
     [
-        ("{0}/nwes weight=2", r"^data\.mix, .*nwes: data\.path: there is no file or folder"),
+        ("{0}/nwes weight=2", r"^data\.sources\.mix1: data\.path: there is no file or folder"),
         ("{0}/talks.csv", r"talks\.csv has no column 'en'"),
-        ("{0}/*.tsv", r"^data\.mix, .*: .*there is no file or folder .*\*\.tsv"),
-        ("builtin:primr", r"^data\.mix, builtin:primr: .*no built-in corpus"),
+        ("{0}/*.tsv", r"^data\.sources\.mix1: .*no file or folder .*\*\.tsv"),
+        ("builtin:primr", r"^data\.sources\.mix1: .*no built-in corpus"),
         ("{0}/empty.csv", r"^No pair of .*empty\.csv can be trained on: in 2 rows the target is empty\.$"),
     ],
 )

@@ -43,7 +43,8 @@ def test_new_data_is_mixed_with_the_old_which_is_scored_too(
 ) -> None:
     config, text = proposed(tmp_path, trained, new_corpus)
     # Half of what is shown: 40 new pairs, and 40 of the 160 old ones.
-    assert config.data.mix == f"{tiny_corpus} weight=0.25 src=en tgt=de"
+    old = config.data.sources["old"]
+    assert (old.path, old.weight, old.src, old.tgt) == (str(tiny_corpus), 0.25, None, None)
     assert config.tokenizer.extend
     rate = load_config(trained.config_file).schedule.learning_rate
     assert config.schedule.learning_rate == 0.25 * rate
@@ -52,7 +53,7 @@ def test_new_data_is_mixed_with_the_old_which_is_scored_too(
     assert "model:\n" in text
     found = [key for key in (" checkpoint: step_", " dropout:", "d_model:", "sha256:") if key in body]
     assert found == [" checkpoint: step_", " dropout:"]
-    assert "50% of the pairs that are shown are old ones (data.mix: 160 with weight 0.25)" in comment
+    assert "50% of the pairs that are shown are old ones (data.sources.old: 160 with weight 0.25)" in comment
     assert "in the held-out text after adding those of the new text" in comment
     assert f" learning rate of {rate / 4:g} instead of {rate:.2g}" in comment
     assert "This budget is a proposal." not in comment
@@ -60,7 +61,7 @@ def test_new_data_is_mixed_with_the_old_which_is_scored_too(
     run_training(short, tmp_path / "adapted")
     tokenizer, _ = load_tokenizers(RunDirectory(tmp_path / "adapted"))
     assert UNK_ID not in tokenizer.encode("the owl sees a lynx.")
-    assert f"bleu_on_{tiny_corpus.name}" in (tmp_path / "adapted" / "metrics.jsonl").read_text()
+    assert "bleu_on_old" in (tmp_path / "adapted" / "metrics.jsonl").read_text()
 
 
 def test_the_same_data_trains_further(trained: RunDirectory, tmp_path: Path) -> None:
@@ -77,7 +78,7 @@ def test_the_same_data_trains_further(trained: RunDirectory, tmp_path: Path) -> 
     assert config.training.batch_tokens <= load_config(trained.config_file).training.batch_tokens
     assert (config.validation.patience, config.training.max_epochs) == (None, None)
     assert config.training.max_steps
-    assert (config.data.mix, config.tokenizer.extend) == (None, False)
+    assert (config.data.sources, config.tokenizer.extend) == ({}, False)
     assert config.data.path == load_config(trained.config_file).data.path
     assert (config.training.precision, config.training.compile) == ("mixed", "auto")
 
@@ -89,5 +90,5 @@ def test_without_the_old_data_nothing_is_mixed_in(
     old = load_config(trained.config_file).data.path
     trained.config_file.write_text(text.replace(old, str(tmp_path / "gone")))
     config, text = proposed(tmp_path, trained, new_corpus)
-    assert config.data.mix is None
+    assert config.data.sources == {}
     assert "may forget" in text

@@ -230,7 +230,7 @@ def test_mixed_corpora_may_be_moved_but_not_changed(
 
     steps_of("one weight=2", 1)
     assert steps_of("two weight=2", 2) == 2
-    with pytest.raises(RunError, match=r"data\.mix: .*one weight=3"):
+    with pytest.raises(RunError, match=r"data\.sources\.mix1\.weight: .*-> 3"):
         steps_of("one weight=3", 3)
     text = (tmp_path / "one" / "train.en").read_text(encoding="utf-8")
     (tmp_path / "one" / "train.en").write_text(text.replace("milk", "water"), encoding="utf-8")

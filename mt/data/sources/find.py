@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from mt.builtin.primer import MAX_TRAIN_PAIRS, primer_pairs
 from mt.builtin.reverse import reverse_pairs
-from mt.config.data import IMPORTED, DataConfig
+from mt.config.data import IMPORTED, OWN, DataConfig
 from mt.config.explain import did_you_mean
-from mt.config.sources import parse_mix
-from mt.data.sources.read import TABLE_FORMATS, parallel_part, table_format, table_part
+from mt.config.sources import CorpusConfig
+from mt.data.sources.read import TABLE_FORMATS, columns_of, parallel_part, table_format, table_part
 from mt.data.sources.source import SPLIT_NAMES, NumberedPair, Part, Source, Split, Splits, listed, named_path
 from mt.data.sources.text import text_lines, unreadable
 from mt.display import shown
@@ -46,6 +46,8 @@ TABLE_NAME = re.compile(r"(?P<split>.+?)(-\d+-of-\d+)?(?P<suffix>\.\w+?(\.gz)?)"
 class FoundSource(NamedTuple):
     """A source, and what the config says of it."""
 
+    name: str
+    """`OWN`, or its name in ``data.sources``."""
     config: DataConfig
     """As if it were alone."""
     weight: float
@@ -53,26 +55,27 @@ class FoundSource(NamedTuple):
 
 
 def find_sources(config: DataConfig, *, include_hub: bool = True) -> list[FoundSource]:
-    """The source that ``data.path`` names, and those of ``data.mix``, perhaps without those on the Hub."""
-    alone = config.model_copy(update={"mix": None})
-    own = {"name": None, "revision": None, "columns": None, "delimiter": "auto", "num_train_pairs": None}
-    sources = [(1.0, alone)]
-    for weight, fields in parse_mix(config.mix or ""):
-        sources.append((weight, alone.model_copy(update=own | fields)))
+    """The source that ``data.path`` names, and ``data.sources``, perhaps without those on the Hub."""
+    alone = config.model_copy(update={"sources": {}, "mix": None})
+    named = [(OWN, alone, 1.0)]
+    for name, source in config.sources.items():
+        keys = {key: getattr(source, key) for key in CorpusConfig.model_fields}
+        languages = {"src": source.src or config.src, "tgt": source.tgt or config.tgt}
+        named.append((name, alone.model_copy(update=keys | languages), source.weight))
     found: list[FoundSource] = []
-    for number, (weight, source_config) in enumerate(sources):
+    for name, of_source, weight in named:
         try:
-            source = find_source(source_config) if include_hub else _local_source(source_config)
+            source_found = find_source(of_source) if include_hub else _local_source(of_source)
         except (ConfigError, DataError) as error:
-            raise (type(error)(f"data.mix, {source_config.path}: {error}") if number else error) from None
-        if source:
-            found.append(FoundSource(source_config, weight, source))
+            raise (error if name == OWN else type(error)(f"data.sources.{name}: {error}")) from None
+        if source_found:
+            found.append(FoundSource(name, of_source, weight, source_found))
     return found
 
 
 def check_sources(config: DataConfig) -> None:
     """Find a wrong path or column in a moment: read the first pair of each split that is on disk."""
-    for _, _, source in find_sources(config, include_hub=False):
+    for _, _, _, source in find_sources(config, include_hub=False):
         for first, *_ in source.splits.values():
             next(first.pairs(), None)
 
@@ -230,7 +233,7 @@ def _stem_and_suffix(file: Path, config: DataConfig) -> tuple[str, str]:
     if name and table_format(file, config.delimiter) is not None:
         return name["split"], name["suffix"]
     name_unpacked = file.name.removesuffix(".gz")
-    for language in (config.src, config.tgt):
+    for language in (*columns_of(config), config.src, config.tgt):
         if name_unpacked.endswith(f".{language}"):
             return name_unpacked.removesuffix(f".{language}"), ""
     return "", ""
@@ -238,7 +241,7 @@ def _stem_and_suffix(file: Path, config: DataConfig) -> tuple[str, str]:
 
 def unread_files(config: DataConfig) -> Iterator[str]:
     """A sentence for each corpus that is in the folder of another, but is none of its splits."""
-    for source_config, _, source in find_sources(config, include_hub=False):
+    for _, source_config, _, source in find_sources(config, include_hub=False):
         if source.kind != "folder":
             continue
         read = {file for parts in source.splits.values() for part in parts for file in part.files}
@@ -260,16 +263,19 @@ def unread_files(config: DataConfig) -> Iterator[str]:
 def _parallel(stem: str, config: DataConfig) -> Part | None:
     """The parallel text whose files begin with ``stem``, or None if both are missing."""
     # Not with_name: a column that data.src names may have a slash.
-    names = [f"{stem}.{config.src}", f"{stem}.{config.tgt}"]
-    src, tgt = (
-        next((file for file in (Path(name), Path(name + ".gz")) if file.is_file()), None) for name in names
-    )
-    if src and tgt:
-        return parallel_part(src, tgt)
-    if src or tgt:
-        missing = shown(names[1 if src else 0])
-        raise DataError(f"{shown(src or tgt)} has no counterpart: {missing} is missing.")
+    for names in (columns_of(config), (config.src, config.tgt)):
+        src, tgt = (_existing(f"{stem}.{name}") for name in names)
+        if src and tgt:
+            return parallel_part(src, tgt)
+        if src or tgt:
+            missing = shown(f"{stem}.{names[1 if src else 0]}")
+            raise DataError(f"{shown(src or tgt)} has no counterpart: {missing} is missing.")
     return None
+
+
+def _existing(name: str) -> Path | None:
+    """The file of this name, perhaps compressed."""
+    return next((file for file in (Path(name), Path(f"{name}.gz")) if file.is_file()), None)
 
 
 def _built_in(config: DataConfig) -> Source:
@@ -277,8 +283,9 @@ def _built_in(config: DataConfig) -> Source:
     if path not in BUILT_IN:
         known = ", ".join(BUILT_IN)
         raise DataError(f"there is no built-in corpus {path!r}, only {known}.{did_you_mean(path, BUILT_IN)}")
-    if path == PRIMER and {config.src, config.tgt} != {"en", "de"}:
-        languages = f"{config.src!r} and {config.tgt!r}"
+    src, tgt = columns_of(config)
+    if path == PRIMER and {src, tgt} != {"en", "de"}:
+        languages = f"{src!r} and {tgt!r}"
         raise DataError(f"{PRIMER} is English and German: set data.src and data.tgt, not {languages}.")
     usual, generate = BUILT_IN[path]
     num_train_pairs = config.num_train_pairs or usual
@@ -287,11 +294,11 @@ def _built_in(config: DataConfig) -> Source:
         raise DataError(
             f"{PRIMER} has {MAX_TRAIN_PAIRS:,} training pairs, but no more: lower num_train_pairs."
         )
-    is_swapped = path == PRIMER and config.src == "de"
+    is_swapped = path == PRIMER and src == "de"
 
     def pairs(split: Split) -> Iterator[NumberedPair]:
-        for number, (src, tgt) in enumerate(generate(split, sizes[split]), start=1):
-            yield (number, tgt, src) if is_swapped else (number, src, tgt)
+        for number, pair in enumerate(generate(split, sizes[split]), start=1):
+            yield number, *(reversed(pair) if is_swapped else pair)
 
     parts = {split: [Part(f"{path}, {split}", "row", partial(pairs, split))] for split in sizes}
     return Source("built-in", parts)
