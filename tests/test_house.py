@@ -19,7 +19,7 @@ FLOORS = {
     for floor, rooms in enumerate(
         (
             "system memory",
-            "errors processes special_tokens display files",
+            "errors processes special_tokens sides display files",
             "config masks seeding device run_directory distributed",
             "builtin",
             "data transformer checkpoint",
@@ -101,7 +101,7 @@ SEAMS = {
         "evaluation.analysis evaluation.record inference.engine.load inference.engines",
         "inference.labels inference.loaded_model inference.model_translator inference.torch_engine",
         "inference.translator masks memory processes reports.facts run_directory search.greedy",
-        "search.hypothesis search.request search.strategy serving.app special_tokens training.loss",
+        "search.hypothesis search.request search.strategy serving.app sides special_tokens training.loss",
         "training.progress training.run training.schedule training.session training.train_state",
         "transformer.build transformer.attention transformer.kernels transformer.kernels.attention",
         "transformer.kernels.cross_entropy transformer.transformer transformer.weights",

@@ -27,6 +27,7 @@ from mt.display import counted, track
 from mt.errors import DataError, RunError
 from mt.files import write_atomically
 from mt.run_directory import RunDirectory
+from mt.sides import Sides
 
 LOG = logging.getLogger(__name__)
 
@@ -39,7 +40,7 @@ class Prepared:
     """The data as training needs it."""
 
     corpus: Corpus
-    tokenizers: tuple[Tokenizer, Tokenizer]
+    tokenizers: Sides[Tokenizer]
     train: EncodedPairs
     validation: EncodedPairs
     validation_sets: dict[str, Dataset]
@@ -58,13 +59,13 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool) -> Prepared:
         for warning in corpus_warnings(config, corpus):
             LOG.warning("%s", warning)
         tokenizers = make_tokenizers(corpus.train, config)
-        tokenizers[0].save(run.src_tokenizer_file)
-        tokenizers[1].save(run.tgt_tokenizer_file)
+        tokenizers.src.save(run.src_tokenizer_file)
+        tokenizers.tgt.save(run.tgt_tokenizer_file)
     max_length = config.data.max_length
-    train, dropped = encode_pairs(corpus.train, *tokenizers, max_length=max_length, shares=corpus.shares)
-    validation, left_out = encode_pairs(corpus.validation, *tokenizers, max_length=max_length)
+    train, dropped = encode_pairs(corpus.train, tokenizers, max_length=max_length, shares=corpus.shares)
+    validation, left_out = encode_pairs(corpus.validation, tokenizers, max_length=max_length)
     check_lengths(train, dropped, validation, config)
-    sizes = {"src": tokenizers[0].size, "tgt": tokenizers[1].size}
+    sizes = {"src": tokenizers.src.size, "tgt": tokenizers.tgt.size}
     if not resuming:
         description = {
             **corpus.report.model_dump(mode="json"),
@@ -91,7 +92,7 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool) -> Prepared:
     return Prepared(corpus, tokenizers, train, validation, validation_sets, src_positions)
 
 
-def make_tokenizers(pairs: Dataset, config: Config) -> tuple[Tokenizer, Tokenizer]:
+def make_tokenizers(pairs: Dataset, config: Config) -> Sides[Tokenizer]:
     """Tokenizers for source and target, trained on these pairs only; the same one twice if shared."""
     # Those of an imported model may share a vocabulary, but split text differently.
     is_one = config.tokenizer.shared and config.tokenizer.kind != "imported"
@@ -105,7 +106,7 @@ def make_tokenizers(pairs: Dataset, config: Config) -> tuple[Tokenizer, Tokenize
         LOG.warning(
             "left out of the vocabulary: %s of over %d characters", counted(num_long, "word"), LONGEST_WORD
         )
-    return made[0], made[1]
+    return Sides(made[0], made[1])
 
 
 def _chosen(pairs: Dataset, config: Config) -> Dataset:
@@ -122,7 +123,7 @@ def _make_tokenizers(texts: "_Texts", config: Config) -> list[Tokenizer]:
     """The tokenizer of each of these columns: that of the run to begin from, or a given or a new one."""
     if not config.init_from.sides.isdisjoint(texts.columns):
         origins = load_tokenizers(RunDirectory(Path(str(config.init_from.run))))
-        return [extended(origins[column == "tgt"], texts, config.tokenizer) for column in texts.columns]
+        return [extended(getattr(origins, column), texts, config.tokenizer) for column in texts.columns]
     if config.tokenizer.kind == "file":
         made = external_tokenizer(config.tokenizer, limit_seconds=config.data.hub_timeout_seconds)
     else:
@@ -149,9 +150,9 @@ def check_lengths(train: EncodedPairs, dropped: DropCounts, validation: EncodedP
         raise DataError(f"no validation loss: no validation pair fits {limit}. {remedy}.")
 
 
-def load_tokenizers(run: RunDirectory) -> tuple[Tokenizer, Tokenizer]:
+def load_tokenizers(run: RunDirectory) -> Sides[Tokenizer]:
     """The tokenizers of a run, source and target."""
-    return Tokenizer.load(run.src_tokenizer_file), Tokenizer.load(run.tgt_tokenizer_file)
+    return Sides(Tokenizer.load(run.src_tokenizer_file), Tokenizer.load(run.tgt_tokenizer_file))
 
 
 @dataclass

@@ -15,6 +15,7 @@ from mt.data.sources.find import unread_files
 from mt.data.text_form import TextForm
 from mt.data.unsegmented_scripts import is_unsegmented, split_letters
 from mt.display import counted, one_line
+from mt.sides import SIDES
 
 _FEWEST_PAIRS = 100
 _STRETCH, _MOST_STRETCHES, _CHARACTERS_LOOKED_AT = 100, 30, 1000
@@ -161,7 +162,7 @@ def sample_of(pairs: Dataset, form: TextForm) -> list[list[str]]:
     starts = range(0, len(pairs), _STRETCH * step)
     rows = pairs.select([row for start in starts for row in range(start, min(start + _STRETCH, len(pairs)))])
     # One after the other, because any may be long.
-    sides = ([row[side][:_CHARACTERS_LOOKED_AT] for row in rows] for side in ("src", "tgt"))
+    sides = ([row[side][:_CHARACTERS_LOOKED_AT] for row in rows] for side in SIDES)
     return [form.rewrite(texts) for texts in sides]
 
 

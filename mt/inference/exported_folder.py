@@ -14,6 +14,7 @@ from mt.display import counted
 from mt.errors import CheckpointError
 from mt.files import locked, read_text, remove_folder_atomically, sha256
 from mt.run_directory import RunDirectory
+from mt.sides import SIDES
 
 if TYPE_CHECKING:
     from mt.inference.loaded_model import LoadedModel
@@ -98,7 +99,7 @@ def open_exported(folder: Path) -> tuple[ExportRecord, Tokenizer, Tokenizer]:
             raise CheckpointError(
                 f"{folder / name} is missing or damaged (its checksum differs). Export the run again."
             )
-    src, tgt = (Tokenizer.load(folder / f"{side}_tokenizer.json") for side in ("src", "tgt"))
+    src, tgt = (Tokenizer.load(folder / f"{side}_tokenizer.json") for side in SIDES)
     return record, src, tgt
 
 

@@ -82,7 +82,7 @@ def propose_config(data: DataConfig, minutes: float | None = None) -> Proposal:
         if config.tokenizer.kind != "word" and rule.aligns_subwords(run_tokens, num_tokens):
             config = update(config, training={"guided_alignment": rule.ALIGNMENT_OF_FEW})
         sample = take(config)
-        longest, num_entries = sample.config.data.max_length, sample.text.tokenizers[1].size
+        longest, num_entries = sample.config.data.max_length, sample.text.tokenizers.tgt.size
         options = rule.choose(run_tokens, sample.corpus_tokens, num_entries, longest)
         return replace(sample, config=update(sample.config, **options)), why, budget
 
@@ -186,7 +186,7 @@ def _words(corpus: Corpus, start: Config, num_words: float, num_subwords: int) -
 
 def cost_of(sample: Sample) -> float:
     """Roughly how many times as long as the usual model a run takes for a target token."""
-    num_entries, r_drop = sample.text.tokenizers[1].size, sample.config.training.r_drop
+    num_entries, r_drop = sample.text.tokenizers.tgt.size, sample.config.training.r_drop
     return rule.relative_cost(sample.config.model, num_entries) * (rule.R_DROP_COST if r_drop else 1.0)
 
 

@@ -19,6 +19,7 @@ from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.unsegmented_scripts import split_letters
 from mt.display import counted
 from mt.evaluation.analysis import words
+from mt.sides import SIDES, Sides
 from mt.special_tokens import UNK_ID
 
 Numbers = npt.NDArray[np.integer]
@@ -36,7 +37,7 @@ class ExaminedCorpus:
 
     train: datasets.Dataset
     evaluation: dict[str, datasets.Dataset]
-    tokenizers: tuple[Tokenizer, Tokenizer]
+    tokenizers: Sides[Tokenizer]
     shares: tuple[Share, ...]
     """The shares of the sources of a mix in the examined training pairs."""
     scale: float
@@ -47,7 +48,7 @@ class ExaminedCorpus:
     @property
     def sides(self) -> list[tuple[str, str, Tokenizer]]:
         """The column, the name and the tokenizer of each side."""
-        return [("src", "source", self.tokenizers[0]), ("tgt", "target", self.tokenizers[1])]
+        return [("src", "source", self.tokenizers.src), ("tgt", "target", self.tokenizers.tgt)]
 
 
 class Unknown(NamedTuple):
@@ -65,7 +66,7 @@ class Unknown(NamedTuple):
 def examine(
     corpus: Corpus,
     config: Config,
-    tokenizers: tuple[Tokenizer, Tokenizer] | None = None,
+    tokenizers: Sides[Tokenizer] | None = None,
     *,
     most: int = MOST_TRAINING_PAIRS,
 ) -> ExaminedCorpus:
@@ -104,16 +105,16 @@ def most_unknown(text: ExaminedCorpus) -> float:
 def encode(config: Config, text: ExaminedCorpus) -> tuple[EncodedPairs, dict[str, int]]:
     """The examined training pairs as a run encodes them, and how many of them are dropped for each reason."""
     max_length, validation = config.data.max_length, text.evaluation["validation"]
-    pairs, dropped = encode_pairs(text.train, *text.tokenizers, max_length=max_length, shares=text.shares)
-    encoded, _ = encode_pairs(validation, *text.tokenizers, max_length=max_length)
+    pairs, dropped = encode_pairs(text.train, text.tokenizers, max_length=max_length, shares=text.shares)
+    encoded, _ = encode_pairs(validation, text.tokenizers, max_length=max_length)
     check_lengths(pairs, dropped, encoded, config)
     return pairs, dropped
 
 
-def lengths(text: ExaminedCorpus) -> tuple[Numbers, Numbers]:
+def lengths(text: ExaminedCorpus) -> Sides[Numbers]:
     """The tokens, with EOS, of sources and targets of a part of the training pairs."""
-    pairs, _ = encode_pairs(evenly_spaced_pairs(text.train, PAIRS_ENCODED), *text.tokenizers, max_length=None)
-    return pairs.src.lengths, pairs.tgt.lengths
+    pairs, _ = encode_pairs(evenly_spaced_pairs(text.train, PAIRS_ENCODED), text.tokenizers, max_length=None)
+    return Sides(pairs.src.lengths, pairs.tgt.lengths)
 
 
 def evenly_spaced_pairs(pairs: datasets.Dataset, most: int) -> datasets.Dataset:
@@ -124,7 +125,7 @@ def evenly_spaced_pairs(pairs: datasets.Dataset, most: int) -> datasets.Dataset:
 def num_running_words(pairs: datasets.Dataset) -> float:
     """Words on an average side, or characters where a script is unsegmented; an estimate for many pairs."""
     sample = evenly_spaced_pairs(pairs, PAIRS_COUNTED)
-    sides = [[len(split_letters(text).split()) for text in sample[side]] for side in ("src", "tgt")]
+    sides = [[len(split_letters(text).split()) for text in sample[side]] for side in SIDES]
     counts = np.mean(sides, axis=0)
     # Of the longest lines, which will be dropped, only a part counts.
     return len(pairs) * float(np.minimum(counts, np.quantile(counts, 0.999, method="lower")).mean())

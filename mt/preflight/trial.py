@@ -195,7 +195,7 @@ class Trial:
         started = time.perf_counter()
         num_steps, num_tokens = self.batches.num_steps(1), self.batches.num_target_tokens(1)
         epoch_seconds = time.perf_counter() - started
-        pairs, _ = encode_pairs(text.evaluation["validation"], *text.tokenizers, max_length=None)
+        pairs, _ = encode_pairs(text.evaluation["validation"], text.tokenizers, max_length=None)
         tokens = pairs.tgt.lengths
         validated = float(tokens.sum()) * text.validation_scale
         verified = float(tokens[:MOST_VERIFIED].sum())
@@ -224,7 +224,7 @@ def take_sample(corpus: Corpus, config: Config, load_seconds: float) -> Sample:
         fits_most = int(longest.max())
     max_length = max(32, 16 * math.ceil(fits_most / 16))
     encoding = time.perf_counter()
-    pairs, _ = encode_pairs(text.train, *text.tokenizers, max_length=max_length, shares=text.shares)
+    pairs, _ = encode_pairs(text.train, text.tokenizers, max_length=max_length, shares=text.shares)
     src_positions = align(pairs) if config.training.guided_alignment else None
     encode_seconds = (time.perf_counter() - encoding) * text.scale
     start_seconds = FIXED_SECONDS + load_seconds + encoding - started + encode_seconds

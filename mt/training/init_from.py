@@ -16,6 +16,7 @@ from mt.data.tokenizers.train import old_pieces
 from mt.errors import ConfigError, RunError
 from mt.inference.loaded_model import check_tokenizers
 from mt.run_directory import RunDirectory
+from mt.sides import SIDES, Sides
 from mt.training.resume import has_begun
 from mt.transformer.transformer import Transformer
 
@@ -65,7 +66,7 @@ def inherit_from_origin(config: Config, run: RunDirectory | None, *, restart: bo
     return config.model_copy(update={**sections, "init_from": origin})
 
 
-def load_initial_weights(model: Transformer, config: Config, tokenizers: tuple[Tokenizer, Tokenizer]) -> None:
+def load_initial_weights(model: Transformer, config: Config, tokenizers: Sides[Tokenizer]) -> None:
     """Replace the initial weights of the chosen parts with those of the run to begin from."""
     origin = config.init_from
     run = RunDirectory(Path(str(origin.run)))
@@ -77,11 +78,8 @@ def load_initial_weights(model: Transformer, config: Config, tokenizers: tuple[T
             "which moves the old run aside."
         )
     weights = store.load_model(checkpoint)
-    pieces = {
-        side: old_pieces(old, new)
-        for side, old, new in zip(("src", "tgt"), load_tokenizers(run), tokenizers, strict=True)
-        if side in origin.sides
-    }
+    before, sides = load_tokenizers(run), [side for side in SIDES if side in origin.sides]
+    pieces = {side: old_pieces(getattr(before, side), getattr(tokenizers, side)) for side in sides}
     taken: dict[nn.Parameter, int] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         if name.partition(".")[0] in origin.chosen:

@@ -23,6 +23,7 @@ from mt.data.prepare import make_tokenizers, prepare
 from mt.data.tokenizers.train import train_tokenizer
 from mt.errors import DataError
 from mt.run_directory import RunDirectory
+from mt.sides import Sides
 from mt.special_tokens import UNK_ID
 from tests.data.conftest import raw_ids
 from tests.fixture_types import MakeConfig
@@ -171,7 +172,7 @@ def test_bpe_dropout_follows_from_the_position_and_differs_between_epochs() -> N
 
     def stream() -> BatchStream:
         return BatchStream(
-            pairs=pairs, batch_tokens=80, num_micro_batches=1, seed=1, bpe_dropouts=(dropout, dropout)
+            pairs=pairs, batch_tokens=80, num_micro_batches=1, seed=1, bpe_dropouts=Sides(dropout, dropout)
         )
 
     def batches(epoch: int) -> list[Batch]:
@@ -224,7 +225,7 @@ def test_bpe_dropout_of_a_run_cuts_each_side_differently_in_each_epoch_and_with_
     plain = make_config(*options, "tokenizer.min_frequency=1")
     train = load_corpus(plain.data).train
     tokenizers = make_tokenizers(train, plain)
-    pairs, _ = encode_pairs(train, *tokenizers, max_length=200)
+    pairs, _ = encode_pairs(train, tokenizers, max_length=200)
 
     # No sentence becomes longer than the run allows.
     limit = int(max(side.lengths.max() for side in (pairs.src, pairs.tgt)))
@@ -258,7 +259,9 @@ def test_the_batches_of_a_run_are_those_of_its_options(
     training = ("batch_tokens=77", "num_micro_batches=5", "seed=9", "guided_alignment=1", "unknown_share=0.3")
     tokenizer = train_tokenizer(["a"], TokenizerConfig(min_frequency=1))
     config, pairs = make_config(*(f"training.{option}" for option in training)), make_pairs(3)
-    stream = training_batches(config, pairs, (tokenizer, tokenizer), np.zeros(len(pairs.tgt.ids), np.int16))
+    stream = training_batches(
+        config, pairs, Sides(tokenizer, tokenizer), np.zeros(len(pairs.tgt.ids), np.int16)
+    )
     assert (stream.batch_tokens, stream.num_micro_batches, stream.seed) == (77, 5, 9)
     assert (stream.unknown_share, stream.rank, stream.num_processes) == (0.3, 1, 3)
 

@@ -29,6 +29,7 @@ from mt.data.prepare import Prepared, prepare
 from mt.data.tokenizers.train import train_tokenizer
 from mt.errors import DataError
 from mt.run_directory import RunDirectory
+from mt.sides import Sides
 from tests.data.corpora import data_config, jsonl, pairs_of, parquet, write
 from tests.fixture_types import MakeConfig
 
@@ -304,7 +305,7 @@ def test_ids_that_a_full_disk_does_not_take_are_an_error(tmp_path: Path) -> None
     tokenizer = train_tokenizer(["a b"], TokenizerConfig(min_frequency=1))
     (tmp_path / "tgt_ids").symlink_to("/dev/full")
     with pytest.raises(OSError, match="No space left"):
-        dataset.write_pairs(tmp_path, sentence, tokenizer, tokenizer, max_length=9, shares=())
+        dataset.write_pairs(tmp_path, sentence, Sides(tokenizer, tokenizer), max_length=9, shares=())
 
 
 @pytest.fixture
@@ -390,9 +391,9 @@ def test_the_same_pairs_with_other_weights_or_another_tokenizer_are_encoded_agai
     pairs = datasets.Dataset.from_dict({"src": ["a b"] * 60, "tgt": ["b"] * 60})
     small, large = (train_tokenizer([text], TokenizerConfig(min_frequency=1)) for text in ("a", "a b"))
     for weight in (1.0, 2.0):
-        for tokenizers in ((small, small), (small, large), (large, small)):
+        for tokenizers in (Sides(small, small), Sides(small, large), Sides(large, small)):
             shares = [Share(60, weight)]
-            encoded, _ = dataset.encode_pairs(pairs, *tokenizers, max_length=9, shares=shares)
+            encoded, _ = dataset.encode_pairs(pairs, tokenizers, max_length=9, shares=shares)
             assert encoded.shares == tuple(shares)
             expected = tokenizers[0].encode("a b"), tokenizers[1].encode("b")
             assert (encoded.src[0].tolist(), encoded.tgt[0].tolist()) == expected

@@ -21,6 +21,7 @@ from mt.data.sources.source import held_out_split
 from mt.data.suspicions import corpus_warnings
 from mt.data.tokenizers.train import train_tokenizer
 from mt.errors import DataError
+from mt.sides import Sides
 from tests.data.corpora import data_config, jsonl, parallel, parquet, write
 
 SPLITS = ("train", "validation", "test")
@@ -198,7 +199,7 @@ def test_long_rows_are_read_and_encoded_a_few_at_a_time(
     tracemalloc.start()
     corpus = load_corpus(whole.data, CleaningConfig(max_characters=30_000))
     assert all("below 100" in warning for warning in corpus_warnings(whole, corpus))
-    pairs, _ = encode_pairs(corpus.train, tokenizer, tokenizer, max_length=None)
+    pairs, _ = encode_pairs(corpus.train, Sides(tokenizer, tokenizer), max_length=None)
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert pairs.tgt.lengths.tolist() == [5402] * 150

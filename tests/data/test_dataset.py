@@ -9,6 +9,7 @@ from mt.data.batches.dataset import encode_pairs
 from mt.data.batches.pairs import EncodedPairs
 from mt.data.batches.sampler import Share
 from mt.data.tokenizers.tokenizer import Tokenizer
+from mt.sides import Sides
 
 
 class WordLengths(Tokenizer):
@@ -28,7 +29,7 @@ def encode(
     src: list[str], tgt: list[str], max_length: int | None = None
 ) -> tuple[EncodedPairs, dict[str, int]]:
     pairs = datasets.Dataset.from_dict({"src": src, "tgt": tgt})
-    return encode_pairs(pairs, WordLengths(), WordLengths(), max_length=max_length)
+    return encode_pairs(pairs, Sides(WordLengths(), WordLengths()), max_length=max_length)
 
 
 def test_without_a_limit_every_pair_stays() -> None:
@@ -64,7 +65,7 @@ def test_more_pairs_than_are_encoded_at_a_time() -> None:
     src, tgt = (WordLengths().encode_batch(side) for side in texts)
     expected = [(src[k], tgt[k]) for k in range(12_000) if 0 < k % 40 < 30]
     shares = [Share(5_000, 1.0), Share(7_000, 2.5)]
-    encoded, dropped = encode_pairs(pairs, WordLengths(), WordLengths(), max_length=30, shares=shares)
+    encoded, dropped = encode_pairs(pairs, Sides(WordLengths(), WordLengths()), max_length=30, shares=shares)
     assert as_lists(encoded) == expected
     assert encoded.shares == (Share(3_625, 1.0), Share(5_075, 2.5))
     assert dropped == {"empty": 300, "too long": 3_000}

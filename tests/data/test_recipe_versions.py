@@ -152,7 +152,7 @@ def test_encoding(tmp_path: Path) -> None:
         tokenizers = make_tokenizers(as_dataset(TEXTS), config(kind=kind, **fields))
         folder = tmp_path / f"{kind} {max_length}"
         folder.mkdir()
-        dataset.write_pairs(folder, pairs, *tokenizers, max_length=max_length, shares=shares)
+        dataset.write_pairs(folder, pairs, tokenizers, max_length=max_length, shares=shares)
         # The files themselves, for these are what is cached.
         found += [
             (file.name, hashlib.sha256(file.read_bytes()).hexdigest()) for file in sorted(folder.iterdir())
@@ -163,7 +163,7 @@ def test_encoding(tmp_path: Path) -> None:
 def test_aligning() -> None:
     pairs = [*primer_pairs("train", 300), *reverse_pairs("train", 100)]
     tokenizers = make_tokenizers(as_dataset(pairs), config())
-    encoded, _ = dataset.encode_pairs(as_dataset(pairs), *tokenizers, max_length=100)
+    encoded, _ = dataset.encode_pairs(as_dataset(pairs), tokenizers, max_length=100)
     places = alignment.align(encoded)
     assert 0.2 < np.mean(places != alignment.NONE) < 1
     check("RECIPE_VERSION", RECIPE_VERSION, "alignment", digest(places))

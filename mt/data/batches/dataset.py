@@ -15,6 +15,7 @@ from mt.data.cache import cached
 from mt.data.chunks import tables_of
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.display import track
+from mt.sides import Sides
 
 _FACTS = "facts.json"
 _FILES = ("src_ids", "src_lengths", "tgt_ids", "tgt_lengths")
@@ -23,7 +24,7 @@ DropCounts = dict[str, int]
 
 
 def encode_pairs(
-    pairs: Dataset, *tokenizers: Tokenizer, max_length: int | None, shares: Sequence[Share] = ()
+    pairs: Dataset, tokenizers: Sides[Tokenizer], *, max_length: int | None, shares: Sequence[Share] = ()
 ) -> tuple[EncodedPairs, DropCounts]:
     """Turn the text of a split into ids, and count what is dropped, if there is a ``max_length``; cached."""
     key = {
@@ -35,7 +36,7 @@ def encode_pairs(
     }
 
     def fill(folder: Path) -> int:
-        write_pairs(folder, pairs, *tokenizers, max_length=max_length, shares=shares)
+        write_pairs(folder, pairs, tokenizers, max_length, shares)
         return len(pairs)
 
     return cached(key, fill, load_pairs)
@@ -44,7 +45,7 @@ def encode_pairs(
 def write_pairs(
     folder: Path,
     pairs: Dataset,
-    *tokenizers: Tokenizer,
+    tokenizers: Sides[Tokenizer],
     max_length: int | None,
     shares: Sequence[Share],
 ) -> None:
@@ -57,8 +58,8 @@ def write_pairs(
         for table in track(tables_of(pairs), "encoding", unit="pairs", total=len(pairs), size=len):
             rows = slice(start, start + len(table))
             start = rows.stop
-            src = EncodedSentences.of(tokenizers[0].encode_batch(table["src"].to_pylist()))
-            tgt = EncodedSentences.of(tokenizers[1].encode_batch(table["tgt"].to_pylist()))
+            src = EncodedSentences.of(tokenizers.src.encode_batch(table["src"].to_pylist()))
+            tgt = EncodedSentences.of(tokenizers.tgt.encode_batch(table["tgt"].to_pylist()))
             if max_length is not None:
                 is_empty = np.minimum(src.lengths, tgt.lengths) == 1
                 is_long = ~is_empty & (np.maximum(src.lengths, tgt.lengths) > max_length)

@@ -17,6 +17,7 @@ from mt.data.batches.pairs import EncodedPairs, Ids
 from mt.data.batches.sampler import Batches, epoch_batches
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.seeding import derived_seed
+from mt.sides import Sides
 from mt.special_tokens import UNK_ID
 
 # The third seed of the generator of BPE-dropout; the generator that shuffles an epoch has only two.
@@ -94,8 +95,8 @@ class BatchStream:
     src_positions: SrcPositions | None = None
     """Laid out as ``pairs.tgt.ids``: batches have an alignment, and some words are UNK."""
     unknown_share: float = 0.0
-    bpe_dropouts: Sequence[BpeDropout] = ()
-    """Of source and target: all sentences are segmented differently in each epoch."""
+    bpe_dropouts: Sides[BpeDropout] | None = None
+    """All sentences are segmented differently in each epoch."""
     rank: int = 0
     num_processes: int = 1
     _epoch: Epoch | None = None
@@ -168,10 +169,10 @@ class BatchStream:
         if self._epoch is None or number != self._epoch.number:
             self._epoch = None  # Frees the old one before the new one is computed.
             pairs = self.pairs
-            if self.bpe_dropouts:
+            if self.bpe_dropouts is not None:
                 generator = np.random.default_rng([self.seed, number, _BPE_DROPOUT])
-                src, tgt = self.bpe_dropouts
-                pairs = EncodedPairs(src(pairs.src, generator), tgt(pairs.tgt, generator), pairs.shares)
+                src = self.bpe_dropouts.src(pairs.src, generator)
+                pairs = EncodedPairs(src, self.bpe_dropouts.tgt(pairs.tgt, generator), pairs.shares)
             batches = epoch_batches(
                 pairs.src.lengths,
                 pairs.tgt.lengths,
@@ -201,14 +202,11 @@ class BatchStream:
 
 
 def training_batches(
-    config: Config,
-    pairs: EncodedPairs,
-    tokenizers: tuple[Tokenizer, Tokenizer],
-    src_positions: SrcPositions | None,
+    config: Config, pairs: EncodedPairs, tokenizers: Sides[Tokenizer], src_positions: SrcPositions | None
 ) -> BatchStream:
     """The batches of a run; ``src_positions`` are those of the target tokens, if they are needed."""
-    training, max_length = config.training, config.data.max_length
-    share = training.bpe_dropout
+    training, share = config.training, config.training.bpe_dropout
+    dropouts = (BpeDropout(side, share=share, max_length=config.data.max_length) for side in tokenizers)
     return BatchStream(
         pairs=pairs,
         batch_tokens=training.batch_tokens,
@@ -217,7 +215,7 @@ def training_batches(
         src_positions=src_positions,
         # Only words are ever unknown.
         unknown_share=training.unknown_share if config.copies_words else 0.0,
-        bpe_dropouts=[BpeDropout(side, share=share, max_length=max_length) for side in tokenizers if share],
+        bpe_dropouts=Sides(*dropouts) if share else None,
         rank=processes.RANK,
         num_processes=processes.SIZE,
     )

@@ -12,6 +12,7 @@ from datasets import Dataset
 from mt.data.chunks import tables_of
 from mt.data.corpus_report import LeakReport
 from mt.data.text_form import TextForm
+from mt.sides import SIDES
 
 # Punctuation, symbols, spaces and control characters: texts that differ only in these and in case are equal.
 LEFT_OUT = r"[\p{P}\p{S}\p{Z}\p{C}]+"
@@ -29,8 +30,7 @@ class LeakCheck:
         self._found = set[int]()
         for split, dataset in evaluation.items():
             src, tgt = (
-                pa.chunked_array([form.rewrite(dataset[:][side])], pa.large_string())
-                for side in ("src", "tgt")
+                pa.chunked_array([form.rewrite(dataset[:][side])], pa.large_string()) for side in SIDES
             )
             self._known[split] = _hashes(src, tgt)
         self._all = {*chain(*chain(*self._known.values()))}
