@@ -42,6 +42,10 @@ run_option = partial(Option, autocompletion=complete_runs)
 RunOption = Annotated[
     Path | None, run_option(help="The run, by its name or path. Default: the newest run in runs/.")
 ]
+ToOption = Annotated[
+    str | None,
+    Option(metavar="LANGUAGE", help="The language to translate into, if the model knows several."),
+]
 EnsembleOption = Annotated[
     list[Path] | None,
     run_option(help="Average the probabilities with those of this run of the same vocabularies; repeatable."),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 def score(
     run: options.RunOption = None,
+    to: options.ToOption = None,
     ensemble: options.EnsembleOption = None,
     tokens: Annotated[
         bool, Option("--tokens", help="Add a column with each token and its log-probability.")
@@ -38,6 +39,7 @@ def score(
     """
     show_logs()
     translator = options.load_translator(run, checkpoint, device, precision, "auto", ensemble=ensemble)
+    translator = translator.into(to)
     num_pairs = num_tokens = num_unknown = 0
     log_prob = 0.0
     print_input_hint("Type a sentence, a tab and its translation, and press Enter;")

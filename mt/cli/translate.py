@@ -30,6 +30,7 @@ def translate(
         list[str] | None, Argument(metavar="SENTENCE", help="The sentences. Default: stdin, or a prompt.")
     ] = None,
     run: options.RunOption = None,
+    to: options.ToOption = None,
     ensemble: options.EnsembleOption = None,
     file: options.FileOption = None,
     on_error: Annotated[
@@ -100,7 +101,7 @@ def translate(
     words = None if dictionary is None else read_dictionary(dictionary)
     translator = options.load_translator(
         run, checkpoint, device, precision, engine, ensemble=ensemble, dictionary=words
-    )
+    ).into(to)
     if verbose:
         say(translator.described)
     source = Input(sentences, file)

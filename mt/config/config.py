@@ -66,6 +66,8 @@ class Config(Section):
             raise ValueError("training.bpe_dropout needs tokenizer.kind bpe or bpe_metaspace.")
         if training.bpe_dropout and training.guided_alignment:
             raise ValueError("training.bpe_dropout and training.guided_alignment exclude each other.")
+        if self.validation.decides == "mean_loss":
+            raise ValueError("validation.over: all needs validation.metric bleu or chrf.")
         if schedule.kind == "cosine" and (training.max_steps or 0) > (schedule.total_steps or 0):
             end = f"schedule.total_steps ({schedule.total_steps}), where the cosine reaches zero"
             raise ValueError(f"training.max_steps is above {end}: raise it in a new run.")

@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 
 from mt.config.section import Count, CountOrNone, Section, Text, TextOrNone, changeable
 from mt.config.sources import CorpusConfig, SourceConfig, sources_of_mix
+from mt.sides import Sides
 from mt.special_tokens import SPECIAL_TOKENS
 
 NUM_BYTES = 256
@@ -37,6 +38,9 @@ class DataConfig(CorpusConfig):
     sources: dict[str, SourceConfig] = Field(default={})
     """More training data, by names of your own; each has a path, other keys of data, and a weight."""
 
+    temperature: float = Field(default=1.0, ge=1, le=1000)
+    """Show small directions more often, by their sizes to the power of 1 / temperature; 1 is as they are."""
+
     mix: str | None = Field(default=None, exclude=True)
     """The sources, as earlier versions had them: a line for each, path weight= name= src= tgt=."""
 
@@ -65,7 +69,23 @@ class DataConfig(CorpusConfig):
                 raise ValueError(
                     f"data.sources.{name}: a name has letters, digits, - and _, and is not {OWN}."
                 )
+        for language in self.targets if len(self.targets) > 1 else ():
+            if re.search(r"[<>\"\s]", language):
+                raise ValueError(f"data.tgt: {language!r} cannot be the name of one of several languages.")
         return self
+
+    @property
+    def directions(self) -> list[Sides[str]]:
+        """The pairs of languages of all sources, each once; first the run's own."""
+        own = Sides(self.src, self.tgt)
+        sources = self.sources.values()
+        others = [Sides(source.src or self.src, source.tgt or self.tgt) for source in sources]
+        return [*dict.fromkeys([own, *others])]
+
+    @property
+    def targets(self) -> list[str]:
+        """The languages to translate into, each once; first the run's own."""
+        return [*dict.fromkeys(direction.tgt for direction in self.directions)]
 
 
 class CleaningConfig(Section):

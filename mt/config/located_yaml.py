@@ -20,6 +20,7 @@ Scalar = str | int | float | bool | None
 _WHOLE = r"(?:0|[1-9](?:_?[0-9]){0,17})"
 _INT = re.compile(rf"[-+]?{_WHOLE}")
 _FLOAT = re.compile(rf"[-+]?(?:\.[0-9]+|{_WHOLE}(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_LINE_BREAK = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
 _WORDS = {"": None, "~": None, "null": None, "true": True, "false": False}
 # libyaml takes a tenth of the time, but not every build of PyYAML has it.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -70,6 +71,8 @@ def read_yaml(text: str, where: Callable[[int], str]) -> tuple[object, dict[KeyP
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+        # libyaml counts a line after the last one.
+        line = min(line, len(_LINE_BREAK.split(text)))
         problem = f"{', '.join(filter(None, (error.context, error.problem)))}, at column {column}"
         if mark and text[mark.index : mark.index + 1] == "\t":
             problem = f"there is a tab at column {column}, but only spaces indent"

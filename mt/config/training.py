@@ -131,6 +131,9 @@ class ValidationConfig(Section):
     metric: Literal["bleu", "chrf", "loss"] = "bleu"
     """The metric that decides which checkpoint is the best, and when to stop early."""
 
+    over: Literal["own", "all"] = "own"
+    """Whether that is the metric of data.path's validation split, or the mean over those of all sources."""
+
     patience: CountOrNone = changeable(None)
     """Stop after this many validations without improvement; null: never."""
 
@@ -139,6 +142,11 @@ class ValidationConfig(Section):
 
     batch_sentences: Count = changeable(384)
     """Maximum number of sentences translated at once; fewer if they are long."""
+
+    @property
+    def decides(self) -> str:
+        """What decides: the metric, or its mean over all sets, such as ``mean_bleu``."""
+        return f"mean_{self.metric}" if self.over == "all" else self.metric
 
 
 class CheckpointConfig(Section):

@@ -4,7 +4,7 @@ import copy
 import errno
 import hashlib
 import sys
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
@@ -30,6 +30,7 @@ from mt.data.sources.source import Part, Split, held_out_split
 from mt.data.text_form import TextForm
 from mt.display import counted, track
 from mt.errors import DataError, SplitError
+from mt.sides import Sides
 
 SCHEMA = pa.schema([("src", pa.string()), ("tgt", pa.string())])
 NO_CLEANING = CleaningConfig(unicode_form="none", invisible="keep")
@@ -55,8 +56,16 @@ class Corpus:
 
     @property
     def shares(self) -> tuple[Share, ...]:
-        """The sources of the training pairs, in their order."""
-        return tuple(Share(source.pairs, source.weight) for source in self.report.sources)
+        """The sources of the training pairs, in their order, with the weights that ``temperature`` makes."""
+        sources, sizes = self.report.sources, defaultdict[Sides[str], float](float)
+        for source in sources:
+            sizes[source.direction] += source.pairs * source.weight
+        largest, exponent = max(sizes.values()), 1 - 1 / self.report.temperature
+        shares = []
+        for source in sources:
+            weight = source.weight * (largest / sizes[source.direction]) ** exponent
+            shares.append(Share(source.pairs, weight, source.tgt))
+        return tuple(shares)
 
     def by_name(self) -> dict[Split, Dataset]:
         """The three datasets, by their names in the config."""
@@ -120,12 +129,20 @@ def load_split(config: DataConfig, split: Split, cleaning: CleaningConfig = NO_C
     return load_corpus(config, cleaning).by_name()[split]
 
 
-def other_validation_splits(config: DataConfig) -> dict[str, Dataset]:
-    """The validation splits of ``data.sources``, by their names."""
+class NamedSet(NamedTuple):
+    """Pairs to validate or evaluate on."""
+
+    pairs: Dataset
+    direction: Sides[str]
+    """Their languages."""
+
+
+def sets_of_sources(config: DataConfig, split: Split) -> dict[str, NamedSet]:
+    """Those of ``data.sources`` that have this split, by their names."""
     return {
-        name: load_parts(parts)
-        for name, _, _, source in find_sources(config)[1:]
-        if (parts := source.splits.get("validation"))
+        name: NamedSet(load_parts(parts), Sides(of_source.src, of_source.tgt))
+        for name, of_source, _, source in find_sources(config)[1:]
+        if (parts := source.splits.get(split))
     }
 
 
@@ -266,5 +283,9 @@ def _report(
             origin if is_given else "carved", where, table.num_pairs, table.fingerprint
         )
     return CorpusReport(
-        sources=sources, splits=splits, leaks=leaks.report(), leaks_removed=cleaner.config.remove_leaks
+        sources=sources,
+        temperature=found[0].config.temperature,
+        splits=splits,
+        leaks=leaks.report(),
+        leaks_removed=cleaner.config.remove_leaks,
     )

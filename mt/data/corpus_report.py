@@ -9,6 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from mt.data.sources.source import Split
 from mt.display import aligned, counted
+from mt.sides import Sides
 
 # The first runs have the number of exact ones as well.
 LeakCount = Annotated[int, BeforeValidator(lambda n: n.get("normalised") if isinstance(n, dict) else n)]
@@ -27,6 +28,11 @@ class SourceReport:
     weight: float
     pairs: int
     fingerprint: str
+
+    @property
+    def direction(self) -> Sides[str]:
+        """Its languages."""
+        return Sides(self.src, self.tgt)
 
 
 @dataclass(frozen=True)
@@ -64,6 +70,7 @@ class CorpusReport(BaseModel):
 
     sources: list[SourceReport]
     """``data.path``, then ``data.sources``."""
+    temperature: float = 1.0
     splits: dict[Split, SplitReport]
     leaks: dict[str, LeakReport]
     leaks_removed: bool

@@ -11,17 +11,19 @@ from datasets import Dataset
 from tokenizers import normalizers
 
 from mt.config.config import Config
+from mt.config.data import OWN
 from mt.data.batches.alignment import SrcPositions, align
 from mt.data.batches.dataset import DropCounts, encode_pairs
 from mt.data.batches.pairs import EncodedPairs
+from mt.data.batches.sampler import Share
 from mt.data.chunks import pairs_of, tables_of
-from mt.data.corpus import Corpus, evenly_spaced, load_corpus, other_validation_splits
+from mt.data.corpus import Corpus, NamedSet, evenly_spaced, load_corpus, sets_of_sources
 from mt.data.corpus_report import cleaning_table, recorded_fingerprints
 from mt.data.line_facts import line_facts
 from mt.data.suspicions import corpus_warnings
 from mt.data.text_form import TextForm, before_lower_case
 from mt.data.tokenizers.external import external_tokenizer
-from mt.data.tokenizers.tokenizer import Tokenizer
+from mt.data.tokenizers.tokenizer import Tokenizer, direction_name
 from mt.data.tokenizers.train import PIECES, extended, train_tokenizer
 from mt.display import counted, track
 from mt.errors import DataError, RunError
@@ -43,8 +45,8 @@ class Prepared:
     tokenizers: Sides[Tokenizer]
     train: EncodedPairs
     validation: EncodedPairs
-    validation_sets: dict[str, Dataset]
-    """The text to validate on, by name: first the run's own, then what its further sources have."""
+    validation_sets: dict[str, NamedSet]
+    """What to validate on, by name: first the run's own, then what its further sources have."""
     src_positions: SrcPositions | None
     """The source position of each target token of ``train``, if the model learns it."""
 
@@ -63,7 +65,8 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool) -> Prepared:
         tokenizers.tgt.save(run.tgt_tokenizer_file)
     max_length = config.data.max_length
     train, dropped = encode_pairs(corpus.train, tokenizers, max_length=max_length, shares=corpus.shares)
-    validation, left_out = encode_pairs(corpus.validation, tokenizers, max_length=max_length)
+    own = [Share(len(corpus.validation), 1.0, config.data.tgt)]
+    validation, left_out = encode_pairs(corpus.validation, tokenizers, max_length=max_length, shares=own)
     check_lengths(train, dropped, validation, config)
     sizes = {"src": tokenizers.src.size, "tgt": tokenizers.tgt.size}
     if not resuming:
@@ -87,8 +90,11 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool) -> Prepared:
         LOG.warning("%s", table)
     level = logging.WARNING if corpus.report.has_leaked else logging.INFO
     LOG.log(level, "%s", corpus.report.leak_sentence)
-    validation_sets = {"own": corpus.validation, **other_validation_splits(config.data)}
-    src_positions = align(train) if config.training.guided_alignment else None
+    own_set = NamedSet(corpus.validation, config.data.directions[0])
+    validation_sets = {OWN: own_set, **sets_of_sources(config.data, "validation")}
+    src_positions = (
+        align(train, tokenizers.src.reserved.values()) if config.training.guided_alignment else None
+    )
     return Prepared(corpus, tokenizers, train, validation, validation_sets, src_positions)
 
 
@@ -123,7 +129,8 @@ def _make_tokenizers(texts: "_Texts", config: Config) -> list[Tokenizer]:
     """The tokenizer of each of these columns: that of the run to begin from, or a given or a new one."""
     if not config.init_from.sides.isdisjoint(texts.columns):
         origins = load_tokenizers(RunDirectory(Path(str(config.init_from.run))))
-        return [extended(getattr(origins, column), texts, config.tokenizer) for column in texts.columns]
+        grown = [extended(getattr(origins, column), texts, config.tokenizer) for column in texts.columns]
+        return [_with_directions(tokenizer, texts.columns, config, is_new=False) for tokenizer in grown]
     if config.tokenizer.kind == "file":
         made = external_tokenizer(config.tokenizer, limit_seconds=config.data.hub_timeout_seconds)
     else:
@@ -135,8 +142,20 @@ def _make_tokenizers(texts: "_Texts", config: Config) -> list[Tokenizer]:
         tokenizer.begin_with(texts.steps.get(column, []))
         if tokenizer.form != form:
             tokenizer.begin_with(form.steps())
-        tokenizers.append(tokenizer)
+        tokenizers.append(_with_directions(tokenizer, texts.columns, config, is_new=True))
     return tokenizers
+
+
+def _with_directions(
+    tokenizer: Tokenizer, columns: Sequence[str], config: Config, *, is_new: bool
+) -> Tokenizer:
+    """The tokenizer with an id for each language to translate into, if there are several; that of sources."""
+    names = [direction_name(language) for language in config.data.targets]
+    is_of_sources = "src" in columns or config.model.share_embeddings
+    if not is_of_sources or (len(names) == 1 and not tokenizer.has_directions):
+        return tokenizer
+    missing = [name for name in names if name not in tokenizer.reserved]
+    return tokenizer.with_reserved(missing, is_new=is_new) if missing else tokenizer
 
 
 def check_lengths(train: EncodedPairs, dropped: DropCounts, validation: EncodedPairs, config: Config) -> None:

@@ -51,6 +51,8 @@ class ModelFacts:
     """Words of its training sources after which a stop does not end a sentence, without that stop."""
     copies_signs: bool = False
     """Whether lines without any letter are copied, because its training text has none."""
+    directions: Sequence[Sequence[str]] = ()
+    """The languages from and into which it translates, if there are several such pairs."""
 
     def cut_warning(self, num_lines: int) -> str:
         """What is said of lines with a sentence that was cut."""

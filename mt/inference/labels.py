@@ -30,12 +30,14 @@ class Labelled:
     ids: Sequence[int]
     tokens: Sequence[Token]
     text: str
+    num_hidden: int = 0
+    """How many of the first tokens are no text, but say into which language it is translated."""
 
 
 def label_read(reader: SourceReader, text: str, most: int | None = None) -> Labelled:
     """Label the tokens of a text, or the first of them, with the part of it that each represents."""
     [text] = reader.tokenizer.form.rewrite([text])
-    read = reader.read(text)
+    read = [*reader.direction, *reader.read(text)]
     ids = [token.id for token in read]
     # Concatenated, the parts are the text without its spaces.
     word_of_character = [number for number, word in enumerate(text.split()) for _ in word]
@@ -49,7 +51,8 @@ def label_read(reader: SourceReader, text: str, most: int | None = None) -> Labe
             word = tokens[-1].word if tokens and entry.strip(SPACE_MARK + SPACE_BYTE) else None
         tokens.append(Token(token.text or entry, word, token.id == UNK_ID))
         position += len("".join(token.text.split()))
-    return Labelled(ids[:most], [*tokens[:most], Token(EOS, None)], normalise_spacing(text))
+    labels = [*tokens[:most], Token(EOS, None)]
+    return Labelled(ids[:most], labels, normalise_spacing(text), len(reader.direction))
 
 
 def aligned_words(

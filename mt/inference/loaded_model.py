@@ -49,8 +49,16 @@ class LoadedModel(ModelOfText):
 
 def facts_of(config: Config, of_corpus: Mapping[str, Any], checkpoint: str = "") -> ModelFacts:
     """What translating with a model of this config needs to know, with `corpus_facts`."""
-    data, copies = config.data, config.copies_words
-    return ModelFacts(data.src, data.tgt, data.max_length, copies, checkpoint=checkpoint, **of_corpus)
+    data, directions = config.data, config.data.directions
+    return ModelFacts(
+        data.src,
+        data.tgt,
+        data.max_length,
+        config.copies_words,
+        checkpoint=checkpoint,
+        directions=directions if len(directions) > 1 else (),
+        **of_corpus,
+    )
 
 
 def load_model(run: RunDirectory, checkpoint: str) -> LoadedModel:

@@ -89,11 +89,13 @@ class ModelTranslator(Translator):
         dictionary: Mapping[str, str] | None = None,
         others: Sequence[str | Path | RunDirectory] = (),
         precision: PrecisionName = "float32",
+        tgt: str | None = None,
     ) -> Self:
         """Load a run's model as `Translator.from_run` does, into torch."""
         device = choose_device(device)
         first, *rest = load_ensemble([as_run(member) for member in (run, *others)], checkpoint)
-        return cls(first, device=device, others=rest, precision=precision, dictionary=dictionary)
+        translator = cls(first, device=device, others=rest, precision=precision, dictionary=dictionary)
+        return translator if tgt is None else translator.into(tgt)
 
     def attention(
         self,
@@ -115,7 +117,13 @@ class ModelTranslator(Translator):
             pairs = [(src, tgt) for (src, _), tgt in zip(read, written, strict=True)]
         else:
             pairs = self._read([*zip(sources, targets, strict=True)], first_line)
-        return [
-            SentenceAttention(line, src, tgt, *self.engine.record(src.ids, tgt.ids))
-            for line, (src, tgt) in enumerate(pairs, first_line)
-        ]
+        return [self._record(line, src, tgt) for line, (src, tgt) in enumerate(pairs, first_line)]
+
+    def _record(self, line: int, src: Labelled, tgt: Labelled) -> SentenceAttention:
+        encoder_self, decoder_self, cross = self.engine.record(src.ids, tgt.ids)
+        hidden, src = (
+            src.num_hidden,
+            replace(src, ids=src.ids[src.num_hidden :], tokens=src.tokens[src.num_hidden :]),
+        )
+        encoder_self, cross = encoder_self[..., hidden:, hidden:], cross[..., hidden:]
+        return SentenceAttention(line, src, tgt, encoder_self, decoder_self, cross)

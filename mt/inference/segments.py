@@ -97,11 +97,12 @@ def read_segments(
         for line_index, (line, tokens) in enumerate(zip(lines, tokens_of_lines, strict=False)):
             if facts.copies_signs and has_no_letters(line) and not (prefix or reader.has_entries):
                 continue
-            is_long = len(tokens) >= facts.max_length
+            is_long = len(reader.direction) + len(tokens) >= facts.max_length
             for parts in read_long(line, reader, facts) if is_long else [[tokens]]:
                 for part in filter(None, parts):
                     start = [] if number else prefix
-                    segments.append(Segment(index, line_index, number, part, start, len(parts) > 1))
+                    read = [*reader.direction, *part]
+                    segments.append(Segment(index, line_index, number, read, start, len(parts) > 1))
                     number += 1
     return segments
 

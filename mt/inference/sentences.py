@@ -80,7 +80,7 @@ def read_long(line: str, reader: SourceReader, facts: ModelFacts) -> Iterator[li
 
     Sentences of a word or two are joined with a neighbour: most are wrongly cut.
     """
-    most = facts.max_length - 1
+    most = facts.max_length - 1 - len(reader.direction)
     for sentence in _packed(split_sentences(line, facts), reader, most, _FEW_WORDS):
         yield _parts(sentence, (_CLAUSE, _WORD), reader, most)
 

@@ -35,9 +35,16 @@ class SourceToken(NamedTuple):
 class SourceReader:
     """Turns text into source tokens and marks those that can be copied."""
 
-    def __init__(self, tokenizer: Tokenizer, dictionary: Mapping[str, str], *, copies: bool) -> None:
-        """Create a reader; ``copies`` says whether the model has learnt to copy unknown words."""
+    def __init__(
+        self, tokenizer: Tokenizer, dictionary: Mapping[str, str], *, copies: bool, tgt: str | None = None
+    ) -> None:
+        """Create a reader; ``copies`` says whether the model has learnt to copy unknown words.
+
+        It reads sources to be translated into the language ``tgt``, or translations.
+        """
         self.tokenizer = tokenizer
+        self.direction = [SourceToken(id_, None) for id_ in ([] if tgt is None else tokenizer.direction(tgt))]
+        """What a sentence begins with that is read by a model of several directions."""
         self._copies = copies
         # By the words of an entry, as the tokenizer splits it.
         self._entries = {

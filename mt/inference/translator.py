@@ -3,12 +3,13 @@
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import cache
 from inspect import Signature, signature
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Literal, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args, overload
 
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.errors import ConfigError, EngineError, LinesError
@@ -20,6 +21,7 @@ from mt.inference.source_reader import SourceReader
 from mt.run_directory import RunDirectory, as_run
 from mt.search.hypothesis import cut_off, length_limit
 from mt.search.strategy import NO_CONSTRAINTS, Constraints, Sampling, Strategy
+from mt.sides import Sides
 from mt.special_tokens import EOS_ID, UNK_ID
 
 if TYPE_CHECKING:
@@ -76,7 +78,10 @@ class Translator:
             )
         self.engine, self.facts = engine, facts
         self.src_tokenizer, self.tgt_tokenizer = src_tokenizer, tgt_tokenizer
-        self.reader = SourceReader(src_tokenizer, dictionary or {}, copies=facts.copies_words)
+        self._dictionary = dictionary or {}
+        # Of several languages to translate into, `into` chooses one.
+        is_clear = len({tgt for _, tgt in facts.directions}) <= 1
+        self._reader = self._source_reader() if is_clear else None
         # Translations are read as sources are, and unknown words of a prefix are always copied.
         self._tgt_reader = SourceReader(tgt_tokenizer, {}, copies=facts.copies_words)
         self._prefix_reader = SourceReader(tgt_tokenizer, {}, copies=True)
@@ -93,6 +98,7 @@ class Translator:
         others: Sequence[str | Path | RunDirectory] = (),
         precision: "PrecisionName" = "auto",
         engine: EngineChoice = "auto",
+        tgt: str | None = None,
     ) -> "Translator":
         """Load a run's model from the named checkpoint, never from another one.
 
@@ -105,6 +111,7 @@ class Translator:
             precision: What to compute in; ``auto`` is what is fast and was found good enough.
             engine: ``torch``, ``ctranslate2``, for which the checkpoint is converted at its first use, or
                 ``auto`` for CTranslate2 where it can do what is asked.
+            tgt: The language to translate into, of a model that translates into several.
 
         Raises:
             MtError: If a run, the checkpoint or the device cannot be used, or cannot do what is asked.
@@ -122,7 +129,7 @@ class Translator:
         if engine not in get_args(EngineChoice):
             raise ValueError(f"engine must be {', '.join(get_args(EngineChoice))}, not {engine!r}")
         if engine == "torch":
-            return load_model()
+            return load_model() if tgt is None else load_model().into(tgt)
         if others:
             why = "CTranslate2 does not support ensembles"
         elif engine == "auto" and os.environ.get("MT_ENGINE") == "torch":
@@ -132,14 +139,54 @@ class Translator:
                 from mt.inference.engine.load import load_converted
 
                 fallback = load_model if engine == "auto" else None
-                return load_converted(run, checkpoint, load_model=fallback, **options)
+                fast = load_converted(run, checkpoint, load_model=fallback, **options)
+                return fast if tgt is None else fast.into(tgt)
             except (ImportError, OSError, EngineError) as error:
                 why = str(error).removesuffix(".")
         if engine == "ctranslate2":
             raise ConfigError(f"CTranslate2 cannot translate with {run.path}: {why}. Use --engine auto.")
         translator = load_model()
         translator.why = why
-        return translator
+        return translator if tgt is None else translator.into(tgt)
+
+    def _source_reader(self) -> SourceReader:
+        copies, tgt = self.facts.copies_words, self.facts.tgt
+        return SourceReader(self.src_tokenizer, self._dictionary, copies=copies, tgt=tgt)
+
+    @property
+    def directions(self) -> list[Sides[str]]:
+        """The pairs of languages that it was trained for."""
+        return [
+            Sides(*direction) for direction in self.facts.directions or [(self.facts.src, self.facts.tgt)]
+        ]
+
+    def into(self, tgt: str | None, src: str | None = None) -> Self:
+        """The same model for one of its directions: the first one into ``tgt``, or that from ``src`` into it.
+
+        Raises:
+            ConfigError: If it was not trained for it, or there are several languages and none is given.
+        """
+        if tgt is None and self.reader:
+            return self
+        for direction in self.directions:
+            if direction.tgt == tgt and src in (None, direction.src):
+                other = copy(self)
+                other.facts = replace(self.facts, src=direction.src, tgt=direction.tgt)
+                other._reader = other._source_reader()
+                return other
+        what = f"from {src} into {tgt}" if src else f"into {tgt}"
+        raise ConfigError(f"this model does not translate {what}, only {self._known}.")
+
+    @property
+    def _known(self) -> str:
+        return ", ".join(f"{src} to {tgt}" for src, tgt in self.directions)
+
+    @property
+    def reader(self) -> SourceReader:
+        """What reads the sources."""
+        if self._reader is None:
+            raise ConfigError(f"this model translates {self._known}: say into which language, as by --to.")
+        return self._reader
 
     def __repr__(self) -> str:
         return f"<Translator {self.facts.src} to {self.facts.tgt}: {self.facts.checkpoint}, {self.described}>"

@@ -133,5 +133,5 @@ def bleu_of(loaded: LoadedModel, engine: Engine, pairs: Pairs) -> float:
 
 def translator_of(loaded: LoadedModel, engine: Engine) -> Translator:
     """Translates with an engine by the rules of a model; without copying, which not all libraries can."""
-    facts = replace(loaded.facts, copies_words=False)
+    facts = replace(loaded.facts, copies_words=False, directions=())
     return Translator(engine, facts, loaded.src_tokenizer, loaded.tgt_tokenizer)

@@ -100,7 +100,9 @@ def preflight(
     pairs, dropped = encode(config, text)
     src_lengths, tgt_lengths = lengths(text)
     show(_length_section(text, src_lengths, tgt_lengths, dropped))
-    src_positions = align(pairs) if config.training.guided_alignment else None
+    src_positions = (
+        align(pairs, text.tokenizers.src.reserved.values()) if config.training.guided_alignment else None
+    )
     sample = Sample(config, text, pairs, FIXED_SECONDS + time.perf_counter() - started, src_positions)
     with explain_out_of_memory():
         trial = Trial(sample)

@@ -77,7 +77,7 @@ def examine(
     rows = evenly_spaced(len(corpus.train), most)
     ends = np.cumsum([share.num_pairs for share in corpus.shares], dtype=np.int64)
     counts = np.diff(np.searchsorted(rows, ends), prepend=0).tolist()
-    shares = [Share(count, share.weight) for count, share in zip(counts, corpus.shares, strict=True)]
+    shares = [share._replace(num_pairs=n) for n, share in zip(counts, corpus.shares, strict=True)]
     return ExaminedCorpus(
         evenly_spaced_pairs(corpus.train, most),
         {"validation": validation, "test": evenly_spaced_pairs(corpus.test, MOST_EVALUATION_PAIRS)},
@@ -106,7 +106,8 @@ def encode(config: Config, text: ExaminedCorpus) -> tuple[EncodedPairs, dict[str
     """The examined training pairs as a run encodes them, and how many of them are dropped for each reason."""
     max_length, validation = config.data.max_length, text.evaluation["validation"]
     pairs, dropped = encode_pairs(text.train, text.tokenizers, max_length=max_length, shares=text.shares)
-    encoded, _ = encode_pairs(validation, text.tokenizers, max_length=max_length)
+    own = [Share(len(validation), 1.0, config.data.tgt)]
+    encoded, _ = encode_pairs(validation, text.tokenizers, max_length=max_length, shares=own)
     check_lengths(pairs, dropped, encoded, config)
     return pairs, dropped
 

@@ -225,7 +225,9 @@ def take_sample(corpus: Corpus, config: Config, load_seconds: float) -> Sample:
     max_length = max(32, 16 * math.ceil(fits_most / 16))
     encoding = time.perf_counter()
     pairs, _ = encode_pairs(text.train, text.tokenizers, max_length=max_length, shares=text.shares)
-    src_positions = align(pairs) if config.training.guided_alignment else None
+    src_positions = (
+        align(pairs, text.tokenizers.src.reserved.values()) if config.training.guided_alignment else None
+    )
     encode_seconds = (time.perf_counter() - encoding) * text.scale
     start_seconds = FIXED_SECONDS + load_seconds + encoding - started + encode_seconds
     return Sample(update(config, data={"max_length": max_length}), text, pairs, start_seconds, src_positions)

@@ -33,7 +33,7 @@ def average_checkpoints(run: str | Path | RunDirectory, number: int = 5, *, best
         store.tidy_up()
         names = store.names()
         if best:
-            metric = config.validation.metric
+            metric = config.validation.decides
             # A lower loss is better.
             sign = -1 if metric == "loss" else 1
             scored = [checkpoint for checkpoint in map(store.require, names) if metric in checkpoint.metrics]

@@ -249,7 +249,7 @@ def _progress(
         run,
         counters=state.counters,
         total_steps=round(total_steps) if math.isfinite(total_steps) else None,
-        metric=config.validation.metric,
+        metric=config.validation.decides,
         peak_rate=peak_rate(state.objective, state.precision.device),
         on_metrics=on_metrics,
     )
@@ -283,6 +283,6 @@ def _report_end(finished: str | None, counters: Counters, config: Config, interr
         reason = f"Finished: {finished}, after {done} and {counters.seconds / 60:.1f} minutes."
     LOG.info("%s", reason)
     if finished is not None and counters.best_value is not None:
-        metric = config.validation.metric
+        metric = config.validation.decides
         LOG.info("Best validation %s: %.2f", SCORE_NAMES.get(metric, metric), counters.best_value)
     return reason

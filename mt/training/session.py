@@ -24,6 +24,7 @@ from mt.inference.exported_folder import remove_stale
 from mt.inference.loaded_model import ModelOfText, corpus_facts, facts_of, tokenizer_checksums
 from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
+from mt.sides import Sides
 from mt.training.interruption import Interruption
 from mt.training.progress import Progress, Sample
 from mt.training.schedule import has_ended
@@ -142,7 +143,7 @@ class Session:
         self.count_time(state)
         counters.owes_validation = False
         self._metrics = {counters.step: result.values()}
-        metric = self.config.validation.metric
+        metric = self.config.validation.decides
         if counters.record_validation(result.values()[metric], metric):
             self._best_step = counters.step
         if self.progress is not None:
@@ -173,9 +174,9 @@ class Session:
         model, prepared = state.objective.model, self.prepared
         translator = ModelTranslator(ModelOfText(self.config, model, *prepared.tokenizers, self._facts))
 
-        def translate(sources: Sequence[str]) -> list[str]:
+        def translate(sources: Sequence[str], direction: Sides[str]) -> list[str]:
             with progress(len(sources), unit="sentences", description="validating") as advance:
-                return translator.translate(
+                return translator.into(direction.tgt, direction.src).translate(
                     sources, join_lines=True, advance=advance, before_each_step=self.interruption.check_share
                 )
 

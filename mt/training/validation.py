@@ -1,20 +1,23 @@
 """Validation: the loss of the model, and the scores of its translations."""
 
 import math
+import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-import datasets
 import torch
 
 from mt import distributed
+from mt.config.data import OWN
 from mt.data.batches.batch import Batch
+from mt.data.corpus import NamedSet
 from mt.data.text_form import TextForm
 from mt.device import Precision
 from mt.evaluation.record import Score
 from mt.evaluation.scores import score_translations
 from mt.memory import split_on_out_of_memory
+from mt.sides import Sides
 from mt.training.loss import Objective
 from mt.training.step import report_too_large
 
@@ -41,9 +44,13 @@ class ValidationResult:
         return min(math.exp(min(self.loss, 700.0)), 1e299)
 
     def values(self) -> dict[str, float]:
-        """All metrics by name, including every choice of `validation.metric`."""
+        """All metrics by name: those of its own set, and the means over several, such as ``mean_bleu``."""
         scores = {name: score.value for name, score in self.scores.items()}
-        return {"loss": self.loss, "perplexity": self.perplexity, **scores}
+        means = {
+            f"mean_{name}": statistics.fmean(of_set[name].value for of_set in self.sets.values())
+            for name in (scores if self.others else ())
+        }
+        return {"loss": self.loss, "perplexity": self.perplexity, **scores, **means}
 
     @property
     def others(self) -> dict[str, dict[str, Score]]:
@@ -63,25 +70,18 @@ def validate(
     batches: Iterable[Batch],
     precision: Precision,
     *,
-    translate: Callable[[Sequence[str]], list[str]],
-    sets: Mapping[str, datasets.Dataset],
+    translate: Callable[[Sequence[str], Sides[str]], list[str]],
+    sets: Mapping[str, NamedSet],
     form: TextForm,
 ) -> ValidationResult:
-    """Evaluate the model on this process's ``batches`` and by its translations of all sets together."""
+    """Evaluate the model on this process's ``batches`` and by its translations of all sets."""
     objective.eval()
     loss = validation_loss(objective, batches, precision)
-    sources: list[str] = []
-    for pairs in sets.values():
-        sources += pairs["src"]
-    translations = translate(sources)
-    scores = {}
-    hypotheses: list[list[str]] = []
-    end = 0
-    for name, pairs in sets.items():
-        start, end = end, end + len(pairs)
-        hypotheses.append(translations[start:end])
-        scores[name] = score_translations(hypotheses[-1], list(pairs["tgt"]), form)
-    return ValidationResult(loss, scores, hypotheses[0])
+    hypotheses, scores = {}, {}
+    for name, (pairs, direction) in sets.items():
+        hypotheses[name] = translate(list(pairs["src"]), direction)
+        scores[name] = score_translations(hypotheses[name], list(pairs["tgt"]), form)
+    return ValidationResult(loss, scores, hypotheses[OWN])
 
 
 @torch.inference_mode()

@@ -51,10 +51,9 @@ def test_leaks_are_counted_apart_by_side_and_removed_only_on_request(tmp_path: P
     assert "1 pair, 1 source and 2 targets of 3 in test; cleaning.remove_leaks" in kept.report.leak_sentence
     removed = load(tmp_path, TRAIN, TEST, remove_leaks=True)
     assert pairs_of(removed.train) == TRAIN[2:]
-    assert [tuple(share) for share in removed.shares] == [(3, 1.0)]
-    assert [
-        tuple(share) for share in load(tmp_path, [("V!", "w."), *TRAIN], TEST, remove_leaks=True).shares
-    ] == [(3, 1.0)]
+    assert [share[:2] for share in removed.shares] == [(3, 1.0)]
+    of_another = load(tmp_path, [("V!", "w."), *TRAIN], TEST, remove_leaks=True)
+    assert [share[:2] for share in of_another.shares] == [(3, 1.0)]
     training = removed.report.splits["train"]
     assert training.dropped == {"the pair is in validation or test": 2}
     assert training.pairs == 3

@@ -16,7 +16,7 @@ class WordLengths(Tokenizer):
     """A word's id is 10 plus its number of letters."""
 
     def __init__(self) -> None:
-        pass
+        self.reserved = {"<to:fr>": 9}
 
     def to_json(self) -> str:
         return "lengths"

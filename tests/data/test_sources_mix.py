@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from mt.config.config import Config
 from mt.config.data import DataConfig
 from mt.data.batches.sampler import epoch_batches
-from mt.data.corpus import load_corpus, load_split, other_validation_splits
+from mt.data.corpus import load_corpus, load_split, sets_of_sources
 from mt.data.prepare import prepare
 from mt.data.sources.find import find_source, find_sources
 from mt.errors import DataError
@@ -46,7 +46,7 @@ def test_the_sources_stand_one_after_the_other_each_with_its_share(folder: Path)
     words = [text.split()[0] for text in corpus.train["src"]]
     assert words == ["main"] * 50 + ["news"] * 10 + ["hello", "bye"]
     assert corpus.train["tgt"][-1] == "Tschüs"
-    assert [tuple(share) for share in corpus.shares] == [(50, 1.0), (10, 2.5), (2, 0.5)]
+    assert [tuple(share) for share in corpus.shares] == [(50, 1.0, "de"), (10, 2.5, "de"), (2, 0.5, "de")]
 
 
 def test_the_options_of_the_first_source_are_not_those_of_the_others(folder: Path) -> None:
@@ -75,7 +75,8 @@ def test_validation_and_test_are_those_of_the_first_source(folder: Path, missing
     for rows, name in ((splits["validation"], "dev"), (splits["test"], "test")):
         words = {text.split()[0] for text in rows["src"]}
         assert words == ({"main"} if name in missing else {f"main-{name}"})
-    others = {name: rows["src"][:] for name, rows in other_validation_splits(config(folder, THREE)).items()}
+    sets = sets_of_sources(config(folder, THREE), "validation")
+    others = {name: rows["src"][:] for name, (rows, _) in sets.items()}
     assert others == {"mix1": [f"news-dev {i}" for i in range(4)]}
     for split, rows in splits.items():
         assert load_split(config(folder, THREE), split)[:] == rows[:]
@@ -97,7 +98,10 @@ def test_a_source_may_have_other_languages_and_columns_name_the_files_of_text(fo
         ("de", "en"),
         ("de", "en"),
     ]
-    assert list(other_validation_splits(data_config(str(folder / "main"), sources=sources))) == ["news"]
+    [(name, found)] = sets_of_sources(
+        data_config(str(folder / "main"), sources=sources), "validation"
+    ).items()
+    assert (name, found.direction, found.pairs["tgt"][0]) == ("news", ("de", "en"), "news-dev 0")
 
 
 def test_every_source_is_recorded(folder: Path) -> None:

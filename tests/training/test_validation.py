@@ -10,8 +10,10 @@ from datasets import Dataset
 from torch.nn import functional as F
 
 from mt.data.batches.batch import Batch
+from mt.data.corpus import NamedSet
 from mt.data.text_form import TextForm
 from mt.device import Precision
+from mt.sides import Sides
 from mt.training.loss import Objective
 from mt.training.validation import ValidationResult, validate
 from tests.fixture_types import MakeBatches, MakeObjective
@@ -24,18 +26,22 @@ WITH_SOFT_HYPHENS = ["a do\u00adg .", "a cat is slee\u00adping here ."]
 HYPOTHESES = ["a dog .", "a cat sleeps here ."]
 
 
+def named_set(sources: Sequence[str], references: Sequence[str], tgt: str = "en") -> NamedSet:
+    return NamedSet(Dataset.from_dict({"src": sources, "tgt": references}), Sides("de", tgt))
+
+
 def run(
     objective: Objective,
     batches: Sequence[Batch],
-    translate: Callable[[Sequence[str]], list[str]] = lambda sources: HYPOTHESES,
-    others: Mapping[str, Dataset] | None = None,
+    translate: Callable[[Sequence[str], Sides[str]], list[str]] = lambda sources, direction: HYPOTHESES,
+    others: Mapping[str, NamedSet] | None = None,
 ) -> ValidationResult:
     return validate(
         objective,
         batches,
         Precision("float32", torch.device("cpu")),
         translate=translate,
-        sets={"own": Dataset.from_dict({"src": SOURCES, "tgt": WITH_SOFT_HYPHENS}), **(others or {})},
+        sets={"own": named_set(SOURCES, WITH_SOFT_HYPHENS), **(others or {})},
         form=TextForm(invisible="drop"),
     )
 
@@ -84,21 +90,20 @@ def test_scores_are_those_of_sacrebleu(make_objective: MakeObjective, make_batch
 def test_other_sets_are_translated_and_scored_by_themselves(
     make_objective: MakeObjective, make_batches: MakeBatches
 ) -> None:
-    others = {
-        name: Dataset.from_dict({"src": [f"one {name}", f"two {name}"], "tgt": [f"{name}\u00ad"] * 2})
-        for name in "ab"
-    }
-    result = run(
-        make_objective(),
-        make_batches([11]),
-        lambda sources: [source.split()[1] for source in sources],
-        others,
-    )
+    others = {name: named_set([f"one {name}", f"two {name}"], [f"{name}\u00ad"] * 2, name) for name in "ab"}
+    directions = []
+
+    def translate(sources: Sequence[str], direction: Sides[str]) -> list[str]:
+        directions.append(direction)
+        return [source.split()[1] for source in sources]
+
+    result = run(make_objective(), make_batches([11]), translate, others)
     assert result.hypotheses == ["Hund", "Katze"]
-    assert {name: value for name, value in result.values_of_others().items() if "chrf" in name} == {
-        "chrf_on_a": 100.0,
-        "chrf_on_b": 100.0,
-    }
+    assert directions == [("de", "en"), ("de", "a"), ("de", "b")]
+    values = result.values_of_others()
+    assert (values["chrf_on_a"], values["chrf_on_b"]) == (100.0, 100.0)
+    own = result.values()
+    assert own["mean_chrf"] == pytest.approx((own["chrf"] + 200) / 3)
 
 
 def test_the_model_is_in_evaluation_mode_and_afterwards_as_before(
@@ -107,7 +112,7 @@ def test_the_model_is_in_evaluation_mode_and_afterwards_as_before(
     objective = make_objective(dropout=0.5).train()
     before, state = parameters(objective), torch.get_rng_state()
 
-    def translate(sources: Sequence[str]) -> list[str]:
+    def translate(sources: Sequence[str], direction: Sides[str]) -> list[str]:
         assert list(sources) == SOURCES
         assert not any(module.training for module in objective.modules())
         return HYPOTHESES

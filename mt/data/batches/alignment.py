@@ -6,7 +6,7 @@ Both directions are trained jointly, and a link counts as much as they agree on 
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -34,6 +34,8 @@ _LEAST_POSTERIOR = 0.3
 # The most cells (source times target tokens) to learn from: Multi30k fits, and a cell takes about 80 bytes.
 _MOST_CELLS = 6_000_000
 _CELLS_AT_A_TIME = 1_000_000
+# Of a token whose cells all have the prior 0; any other is larger.
+_LEAST_TOTAL = 1e-300
 
 
 @dataclass(frozen=True)
@@ -49,10 +51,10 @@ class Lexicon:
     """Probability that a word has no counterpart and is this one."""
 
     @classmethod
-    def learn(cls, pairs: EncodedPairs) -> Self:
+    def learn(cls, pairs: EncodedPairs, not_text: Collection[int] = ()) -> Self:
         """Learn from training pairs; from an evenly spread sample of them if the corpus is large."""
         num_cells = int(_num_cells(pairs).sum())
-        grid = _Grid.of(pairs, np.arange(0, len(pairs), -(-num_cells // _MOST_CELLS)))
+        grid = _Grid.of(pairs, np.arange(0, len(pairs), -(-num_cells // _MOST_CELLS)), not_text)
         tgt_vocab_size = int(grid.tgt_ids.max()) + 1
         keys, word_pair = np.unique(grid.keys(tgt_vocab_size), return_inverse=True)
         src_word, tgt_word = np.divmod(keys, tgt_vocab_size)
@@ -66,9 +68,9 @@ class Lexicon:
             )
         return cls(keys, tgt_given_src, src_given_tgt, tgt_vocab_size, no_counterpart)
 
-    def align(self, pairs: EncodedPairs, indices: Integers) -> SrcPositions:
+    def align(self, pairs: EncodedPairs, indices: Integers, not_text: Collection[int] = ()) -> SrcPositions:
         """The source position of each target token of the pairs at ``indices``, concatenated, or NONE."""
-        grid = _Grid.of(pairs, indices)
+        grid = _Grid.of(pairs, indices, not_text)
         keys = grid.keys(self.tgt_vocab_size)
         index = np.searchsorted(self.keys, keys).clip(max=len(self.keys) - 1)
         is_known = (self.keys[index] == keys) & (grid.tgt_ids < self.tgt_vocab_size)[grid.tgt]
@@ -83,14 +85,17 @@ class Lexicon:
         return src_positions
 
 
-def align(pairs: EncodedPairs) -> SrcPositions:
-    """The source position of each target token, or NONE, in the layout of ``pairs.tgt.ids``; it is cached."""
+def align(pairs: EncodedPairs, not_text: Collection[int] = ()) -> SrcPositions:
+    """The source position of each target token, or NONE, in the layout of ``pairs.tgt.ids``; it is cached.
+
+    No word is aligned with source ids that are ``not_text``, such as that of a direction.
+    """
     digest = hashlib.blake2b(digest_size=16)
     for array in (pairs.src.ids, pairs.src.lengths, pairs.tgt.ids, pairs.tgt.lengths):
         digest.update(np.ascontiguousarray(array).data)
 
     def fill(folder: Path) -> int:
-        blocks = _aligned(pairs, Lexicon.learn(pairs))
+        blocks = _aligned(pairs, Lexicon.learn(pairs, not_text), not_text)
         with (folder / "src_positions").open("wb") as file:
             for src_positions in track(blocks, "aligning", unit="words", total=len(pairs.tgt.ids), size=len):
                 file.write(src_positions.data)
@@ -100,13 +105,13 @@ def align(pairs: EncodedPairs) -> SrcPositions:
     return cached(key, fill, lambda folder: mapped(folder / "src_positions", np.int16))
 
 
-def _aligned(pairs: EncodedPairs, lexicon: Lexicon) -> Iterator[SrcPositions]:
+def _aligned(pairs: EncodedPairs, lexicon: Lexicon, not_text: Collection[int]) -> Iterator[SrcPositions]:
     """The positions for several pairs at a time."""
     ends = _num_cells(pairs).cumsum()
     cuts = np.searchsorted(ends, np.arange(_CELLS_AT_A_TIME, ends[-1], _CELLS_AT_A_TIME))
     for indices in np.split(np.arange(len(pairs)), cuts):
         if len(indices):
-            yield lexicon.align(pairs, indices)
+            yield lexicon.align(pairs, indices, not_text)
 
 
 def _num_cells(pairs: EncodedPairs) -> Integers:
@@ -123,14 +128,14 @@ class _Grid:
     tgt: Integers
     """``(C,)`` index of its target token, likewise."""
     prior: Floats
-    """``(C,)`` 1 on the diagonal, less away from it."""
+    """``(C,)`` 1 on the diagonal, less away from it, 0 where the source is not text."""
     starts: Integers
     """The first cell of each target token."""
     src_ids: Integers
     tgt_ids: Integers
 
     @classmethod
-    def of(cls, pairs: EncodedPairs, indices: Integers) -> Self:
+    def of(cls, pairs: EncodedPairs, indices: Integers, not_text: Collection[int]) -> Self:
         """The cells of the pairs at ``indices``; no sentence is empty."""
         src, tgt = pairs.select(indices)
         src_lengths, tgt_lengths = np.diff(src.offsets), np.diff(tgt.offsets)
@@ -143,10 +148,14 @@ class _Grid:
         src_position = _count_up(src_length)
         tgt_share = (tgt_position + 0.5) / np.repeat(tgt_lengths, tgt_lengths)
         off_diagonal = (src_position + 0.5) / src_length[tgt_of_cell] - tgt_share[tgt_of_cell]
+        src_of_cell = src_start[tgt_of_cell] + src_position
+        prior = np.exp(-_TENSION * np.abs(off_diagonal))
+        if not_text:
+            prior[np.isin(src.ids, [*not_text])[src_of_cell]] = 0.0
         return cls(
-            src_start[tgt_of_cell] + src_position,
+            src_of_cell,
             tgt_of_cell,
-            np.exp(-_TENSION * np.abs(off_diagonal)),
+            prior,
             np.cumsum(src_length) - src_length,
             src.ids.astype(np.int64),
             tgt.ids.astype(np.int64),
@@ -169,7 +178,7 @@ class _Grid:
         weight = self.prior * translation
         no_link = no_counterpart / (1 - _NO_COUNTERPART)
         total = np.bincount(token, weight) + no_link * np.bincount(token, self.prior)
-        return weight / total[token]
+        return weight / np.maximum(total, _LEAST_TOTAL)[token]
 
 
 def _count_up(lengths: Integers) -> Integers:

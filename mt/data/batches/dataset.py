@@ -52,16 +52,23 @@ def write_pairs(
     """Write the result of `encode_pairs` into an empty folder, in chunks."""
     dropped = {"empty": 0, "too long": 0}
     is_kept = np.ones(len(pairs), dtype=np.bool_)
+    ends = np.cumsum([share.num_pairs for share in shares], dtype=np.int64)
+    directions = [tokenizers.src.direction(share.tgt) for share in shares]
     start = 0
     with ExitStack() as stack:
         files = [stack.enter_context((folder / name).open("wb")) for name in _FILES]
         for table in track(tables_of(pairs), "encoding", unit="pairs", total=len(pairs), size=len):
             rows = slice(start, start + len(table))
             start = rows.stop
-            src = EncodedSentences.of(tokenizers.src.encode_batch(table["src"].to_pylist()))
+            src_ids = tokenizers.src.encode_batch(table["src"].to_pylist())
+            src = EncodedSentences.of(src_ids)
             tgt = EncodedSentences.of(tokenizers.tgt.encode_batch(table["tgt"].to_pylist()))
+            is_empty = np.minimum(src.lengths, tgt.lengths) == 1
+            if any(directions):
+                numbers = np.searchsorted(ends, np.arange(rows.start, rows.stop), side="right").tolist()
+                directed = zip(numbers, src_ids, strict=True)
+                src = EncodedSentences.of([directions[number] + ids for number, ids in directed])
             if max_length is not None:
-                is_empty = np.minimum(src.lengths, tgt.lengths) == 1
                 is_long = ~is_empty & (np.maximum(src.lengths, tgt.lengths) > max_length)
                 dropped["empty"] += int(is_empty.sum())
                 dropped["too long"] += int(is_long.sum())
@@ -70,7 +77,7 @@ def write_pairs(
             for file, array in zip(files, (src.ids, src.lengths, tgt.ids, tgt.lengths), strict=True):
                 # Not `tofile`, which loses up to 4,096 bytes on a full disk without an error.
                 file.write(array.data)
-    parts = np.split(is_kept, np.cumsum([share.num_pairs for share in shares], dtype=np.int64))
+    parts = np.split(is_kept, ends)
     kept = [share._replace(num_pairs=int(part.sum())) for share, part in zip(shares, parts, strict=False)]
     facts = {"dropped": dropped, "shares": kept}
     (folder / _FACTS).write_text(json.dumps(facts), encoding="utf-8")

@@ -20,6 +20,8 @@ class Share(NamedTuple):
     num_pairs: int
     weight: float
     """How often each pair occurs in an epoch on average; a fraction is drawn again for each epoch."""
+    tgt: str = ""
+    """The language of its targets."""
 
 
 def epoch_batches(

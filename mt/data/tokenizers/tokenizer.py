@@ -19,7 +19,12 @@ from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK, UNK_I
 MAX_BYTES = 2**28
 
 # Names of what stands for no text besides our special tokens: a language to write, a tag, a word that stays.
-_RESERVED = re.compile(r"<(?:to|tag):[^<>\s]+>|<keep>")
+_RESERVED = re.compile(r'"(<(?:to|tag):[^<>\s"]+>|<keep>)"')
+
+
+def direction_name(language: str) -> str:
+    """The name of the id with which a source sentence begins that is to be translated into this language."""
+    return f"<to:{language}>"
 
 
 class Tokenizer:
@@ -28,12 +33,13 @@ class Tokenizer:
     Whatever the kind, no text is encoded to PAD, BOS, EOS or a reserved id, and decoded text is one line.
     """
 
-    def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
+    def __init__(self, tokenizer: tokenizers.Tokenizer, reserved: dict[str, int] | None = None) -> None:
+        """Wrap a tokenizer of the library, with its ids that stand for no text."""
         # Text that looks like a declared special token stays text. The tokenizer.json does not store this.
         tokenizer.encode_special_tokens = True
         self.library = tokenizer
         self._set_normalizer(tokenizer.normalizer)
-        self.reserved = self._find_reserved()
+        self.reserved = reserved or {}
         """The ids that stand for no text, such as that of ``<to:de>``, by their names (`with_reserved`)."""
         self._not_text = frozenset({PAD_ID, BOS_ID, EOS_ID, *self.reserved.values()})
 
@@ -56,7 +62,8 @@ class Tokenizer:
             # All this would fail later, in the library or in the model, when text is encoded.
             if tokenizer.truncation or tokenizer.padding or getattr(tokenizer.model, "dropout", None):
                 raise ValueError("it truncates or pads texts, or drops merges at random")
-            if sorted(tokenizer.get_vocab().values()) != list(range(tokenizer.get_vocab_size())):
+            ids = tokenizer.get_vocab()
+            if sorted(ids.values()) != list(range(tokenizer.get_vocab_size())):
                 raise ValueError("its ids are not 0, 1, 2 and so on without a gap")
             tokenizer.encode("word \N{SNOWMAN} \U00020000", add_special_tokens=False)
         # The library raises a bare Exception for anything that is wrong with a file, or a Rust panic.
@@ -64,7 +71,8 @@ class Tokenizer:
             if isinstance(error, Exception) or type(error).__name__ == "PanicException":
                 raise ValueError(str(error)) from error
             raise
-        return cls(tokenizer)
+        reserved = {name: ids[name] for name in _RESERVED.findall(content.decode()) if name in ids}
+        return cls(tokenizer, dict(sorted(reserved.items(), key=lambda item: item[1])))
 
     def with_reserved(self, names: Sequence[str], *, is_new: bool) -> Self:
         """This one with these names: behind the special tokens if it is new, else behind all entries."""
@@ -84,17 +92,7 @@ class Tokenizer:
         for token in content["added_tokens"]:
             if token["id"] >= first:
                 token["id"] += len(names)
-        return type(self).from_json(json.dumps(content).encode())
-
-    def _find_reserved(self) -> dict[str, int]:
-        reserved, ids = {}, range(len(SPECIAL_TOKENS), self.size)
-        for from_one_end in (ids, reversed(ids)):
-            for token_id in from_one_end:
-                name = str(self.library.id_to_token(token_id))
-                if not _RESERVED.fullmatch(name):
-                    break
-                reserved[name] = token_id
-        return dict(sorted(reserved.items(), key=lambda item: item[1]))
+        return type(self).from_json(json.dumps(content, ensure_ascii=False).encode())
 
     def save(self, path: Path) -> None:
         """Write the tokenizer.json, which any program with the `tokenizers` library can use."""
@@ -111,6 +109,16 @@ class Tokenizer:
     def size(self) -> int:
         """Entries in the vocabulary, including special tokens; all ids are smaller than this."""
         return self.library.get_vocab_size()
+
+    def direction(self, language: str) -> list[int]:
+        """The id with which a source begins that is to be translated into a language, if there is one."""
+        name = direction_name(language)
+        return [self.reserved[name]] if name in self.reserved else []
+
+    @property
+    def has_directions(self) -> bool:
+        """Whether it has ids of languages to translate into."""
+        return any(name.startswith(direction_name("")[:-1]) for name in self.reserved)
 
     def merges(self) -> list[tuple[int, int, int]]:
         """The ids of the left, right and merged token of each merge of a BPE tokenizer, in order of rank."""

@@ -62,7 +62,7 @@ def extended(tokenizer: Tokenizer, texts: Iterable[str], config: TokenizerConfig
         entries = _frequent_characters(texts, config)
     for entry in entries:
         vocabulary.setdefault(entry, len(vocabulary))
-    return Tokenizer.from_json(json.dumps(content).encode())
+    return Tokenizer.from_json(json.dumps(content, ensure_ascii=False).encode())
 
 
 def old_pieces(old: Tokenizer, new: Tokenizer) -> list[list[int]]:
@@ -71,7 +71,8 @@ def old_pieces(old: Tokenizer, new: Tokenizer) -> list[list[int]]:
     if BYTES[0] not in ids:
         return [[] for _ in range(old.size, new.size)]
     added = (str(new.library.id_to_token(token_id)) for token_id in range(old.size, new.size))
-    return [[ids[BYTES[byte]] for byte in entry.encode()] for entry in added]
+    texts = ("" if entry in new.reserved else entry for entry in added)
+    return [[ids[BYTES[byte]] for byte in text.encode()] for text in texts]
 
 
 def _word_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> tokenizers.Tokenizer:
