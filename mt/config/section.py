@@ -20,6 +20,10 @@ class Section(BaseModel):
         frozen=True, extra="forbid", strict=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
 
+    def __hash__(self) -> int:
+        """Also of a section with a mapping, which has no hash of its own."""
+        return hash(repr(self))
+
 
 def may_change(schema: dict[str, Any]) -> None:
     """Marks a field that does not change the mathematics of a run, as its ``json_schema_extra``."""
