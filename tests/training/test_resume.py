@@ -98,8 +98,17 @@ def test_the_weights_that_are_validated_are_those_that_are_saved(
         ("training.bpe_dropout=0.3", "tokenizer.kind=bpe", "tokenizer.max_size=400", "data.max_length=200"),
         ("training.guided_alignment=0.5", "training.unknown_share=0.4"),
         ("training.precision=bf16",),
+        (
+            "data.sources.back.path={corpus}",
+            "data.sources.back.src=de",
+            "data.sources.back.tgt=en",
+            "data.sources.back.num_train_pairs=60",
+            "data.temperature=5",
+            "validation.over=all",
+            "training.guided_alignment=0.5",
+        ),
     ],
-    ids=["average", "R-Drop", "BPE-dropout", "copying", "bf16"],
+    ids=["average", "R-Drop", "BPE-dropout", "copying", "bf16", "directions"],
 )
 def test_with_other_ways_of_training(
     options: Sequence[str],
@@ -107,9 +116,11 @@ def test_with_other_ways_of_training(
     train: Training,
     run: RunDirectory,
     tmp_path: Path,
+    tiny_corpus: Path,
     assert_same: AssertSame,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    options = [option.format(corpus=tiny_corpus) for option in options]
     # Any CPU computes in bf16, be it slowly.
     monkeypatch.setattr("mt.device.usable_precisions", lambda _: ["bf16"])
     other = RunDirectory(tmp_path / "other")
