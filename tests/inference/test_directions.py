@@ -1,4 +1,4 @@
-"""One model, three directions: each sentence begins with the id of its target's language, which nobody sees."""
+"""One model, three directions: a sentence begins with the id of its target's language, which nobody sees."""
 
 import shutil
 from pathlib import Path

@@ -2,11 +2,12 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 from datasets import Dataset
 
 from mt.data.batches.pairs import EncodedPairs, EncodedSentences, mapped
@@ -18,17 +19,23 @@ from mt.display import track
 from mt.sides import Sides
 
 _FACTS = "facts.json"
+_ROWS = "rows"
 _FILES = ("src_ids", "src_lengths", "tgt_ids", "tgt_lengths")
 
 DropCounts = dict[str, int]
 
 
 def encode_pairs(
-    pairs: Dataset, tokenizers: Sides[Tokenizer], *, max_length: int | None, shares: Sequence[Share] = ()
+    pairs: Dataset,
+    tokenizers: Sides[Tokenizer],
+    *,
+    max_length: int | None,
+    shares: Sequence[Share] = (),
+    with_rows: bool = False,
 ) -> tuple[EncodedPairs, DropCounts]:
     """Turn the text of a split into ids, and count what is dropped, if there is a ``max_length``; cached."""
     key = {
-        "what": "ids",
+        "what": "ids and rows" if with_rows else "ids",
         "text": pairs._fingerprint,
         "shares": shares,
         "tokenizers": [hashlib.sha256(tokenizer.to_json().encode()).hexdigest() for tokenizer in tokenizers],
@@ -36,7 +43,11 @@ def encode_pairs(
     }
 
     def fill(folder: Path) -> int:
-        write_pairs(folder, pairs, tokenizers, max_length, shares)
+        is_kept = write_pairs(folder, pairs, tokenizers, max_length, shares)
+        if with_rows:
+            # Four bytes a pair; to find them again later, all text would have to be encoded again.
+            rows = np.flatnonzero(is_kept).astype(np.int32)
+            (folder / _ROWS).write_bytes(rows.data)
         return len(pairs)
 
     return cached(key, fill, load_pairs)
@@ -48,26 +59,23 @@ def write_pairs(
     tokenizers: Sides[Tokenizer],
     max_length: int | None,
     shares: Sequence[Share],
-) -> None:
-    """Write the result of `encode_pairs` into an empty folder, in chunks."""
+) -> npt.NDArray[np.bool_]:
+    """Write the result of `encode_pairs` into an empty folder, in chunks; return which pairs are kept."""
     dropped = {"empty": 0, "too long": 0}
     is_kept = np.ones(len(pairs), dtype=np.bool_)
     ends = np.cumsum([share.num_pairs for share in shares], dtype=np.int64)
-    directions = [tokenizers.src.direction(share.tgt) for share in shares]
+    directions = [*(tokenizers.src.direction(share.tgt) for share in shares), list[int]()]
     start = 0
     with ExitStack() as stack:
         files = [stack.enter_context((folder / name).open("wb")) for name in _FILES]
         for table in track(tables_of(pairs), "encoding", unit="pairs", total=len(pairs), size=len):
             rows = slice(start, start + len(table))
             start = rows.stop
-            src_ids = tokenizers.src.encode_batch(table["src"].to_pylist())
-            src = EncodedSentences.of(src_ids)
-            tgt = EncodedSentences.of(tokenizers.tgt.encode_batch(table["tgt"].to_pylist()))
-            is_empty = np.minimum(src.lengths, tgt.lengths) == 1
-            if any(directions):
-                numbers = np.searchsorted(ends, np.arange(rows.start, rows.stop), side="right").tolist()
-                directed = zip(numbers, src_ids, strict=True)
-                src = EncodedSentences.of([directions[number] + ids for number, ids in directed])
+            numbers = np.searchsorted(ends, np.arange(rows.start, rows.stop), side="right")
+            begins = [directions[number] for number in numbers]
+            texts = Sides(table["src"].to_pylist(), table["tgt"].to_pylist())
+            src, tgt = encode_texts(texts, tokenizers, begins)
+            is_empty = np.minimum(src.lengths - [*map(len, begins)], tgt.lengths) == 1
             if max_length is not None:
                 is_long = ~is_empty & (np.maximum(src.lengths, tgt.lengths) > max_length)
                 dropped["empty"] += int(is_empty.sum())
@@ -81,6 +89,18 @@ def write_pairs(
     kept = [share._replace(num_pairs=int(part.sum())) for share, part in zip(shares, parts, strict=False)]
     facts = {"dropped": dropped, "shares": kept}
     (folder / _FACTS).write_text(json.dumps(facts), encoding="utf-8")
+    return is_kept
+
+
+def encode_texts(
+    texts: Sides[list[str]], tokenizers: Sides[Tokenizer], begins: Iterable[Sequence[int]]
+) -> Sides[EncodedSentences]:
+    """The ids of some pairs; each source begins with those of ``begins``, such as that of its direction."""
+    src = zip(begins, tokenizers.src.encode_batch(texts.src), strict=True)
+    return Sides(
+        EncodedSentences.of([[*begin, *ids] for begin, ids in src]),
+        EncodedSentences.of(tokenizers.tgt.encode_batch(texts.tgt)),
+    )
 
 
 def load_pairs(folder: Path) -> tuple[EncodedPairs, DropCounts]:
@@ -88,4 +108,8 @@ def load_pairs(folder: Path) -> tuple[EncodedPairs, DropCounts]:
     facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
     src_ids, src_lengths, tgt_ids, tgt_lengths = (mapped(folder / name, np.int32) for name in _FILES)
     src, tgt = EncodedSentences(src_ids, src_lengths), EncodedSentences(tgt_ids, tgt_lengths)
-    return EncodedPairs(src, tgt, tuple(Share(*share) for share in facts["shares"])), facts["dropped"]
+    shares = tuple(Share(*share) for share in facts["shares"])
+    rows = None
+    if (folder / _ROWS).exists():
+        rows = mapped(folder / _ROWS, np.int32)
+    return EncodedPairs(src, tgt, shares, rows), facts["dropped"]

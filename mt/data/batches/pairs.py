@@ -51,6 +51,19 @@ class EncodedSentences:
         moves = np.repeat(self.offsets[indices] - selected.offsets[:-1], selected.lengths - 1)
         return replace(selected, ids=self.ids[moves + np.arange(len(moves))])
 
+    def replaced(self, indices: npt.NDArray[np.integer], sentences: Sequence[Ids]) -> Self:
+        """A copy with other sentences at ``indices``, which ascend."""
+        lengths = self.lengths.copy()
+        parts = []
+        start = 0
+        for index, ids in zip(indices.tolist(), sentences, strict=True):
+            lengths[index] = len(ids) + 1
+            parts.append(self.ids[start : self.offsets[index]])
+            parts.append(ids)
+            start = self.offsets[index + 1]
+        parts.append(self.ids[start:])
+        return replace(self, ids=np.concatenate(parts), lengths=lengths)
+
 
 @dataclass(frozen=True)
 class EncodedPairs:
@@ -60,6 +73,8 @@ class EncodedPairs:
     tgt: EncodedSentences
     shares: tuple[Share, ...] = ()
     """The sources that the pairs come from, in order; if empty, all have weight 1."""
+    rows: Ids | None = None
+    """``(N,)``, where in the text each pair is, if that is needed."""
 
     def __len__(self) -> int:
         return len(self.src)

@@ -15,6 +15,7 @@ from mt.data.batches.batch import Batch, collate
 from mt.data.batches.bpe_dropout import BpeDropout
 from mt.data.batches.pairs import EncodedPairs, Ids
 from mt.data.batches.sampler import Batches, epoch_batches
+from mt.data.batches.transforms import Transforms
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.seeding import derived_seed
 from mt.sides import Sides
@@ -77,11 +78,12 @@ def replace_with_unk(
 
 
 class Epoch(NamedTuple):
-    """One pass over the corpus: the pairs, segmented as in this epoch, and the indices of each batch."""
+    """One pass over the corpus: the pairs as they are in this epoch, and the indices of each batch."""
 
     number: int
     pairs: EncodedPairs
     batches: Batches
+    src_positions: SrcPositions | None
 
 
 @dataclass(kw_only=True)
@@ -95,6 +97,7 @@ class BatchStream:
     src_positions: SrcPositions | None = None
     """Laid out as ``pairs.tgt.ids``: batches have an alignment, and some words are UNK."""
     unknown_share: float = 0.0
+    transforms: Transforms | None = None
     bpe_dropouts: Sides[BpeDropout] | None = None
     """All sentences are segmented differently in each epoch."""
     rank: int = 0
@@ -135,7 +138,7 @@ class BatchStream:
 
     def _take(self, position: Position) -> StepBatches:
         epoch, batch = position
-        _, pairs, batches = self.epoch(epoch)
+        _, pairs, batches, _ = self.epoch(epoch)
         end = min(batch + self.num_micro_batches, len(batches))
         own = range(batch + self.rank, end, self.num_processes)
         micro_batches = [self.batch_of(epoch, number) for number in own]
@@ -150,13 +153,14 @@ class BatchStream:
 
     def batch_of(self, epoch: int, number: int) -> Batch:
         """The batch at a position; everything random in it is seeded by the position."""
-        indices = self.epoch(epoch).batches[number]
-        pairs = self.epoch(epoch).pairs.select(indices)
-        if self.src_positions is None:
+        _, of_epoch, batches, positions = self.epoch(epoch)
+        indices = batches[number]
+        pairs = of_epoch.select(indices)
+        if positions is None:
             batch = collate(*pairs)
         else:
-            offsets = self.pairs.tgt.offsets
-            src_positions = [self.src_positions[offsets[i] : offsets[i + 1]] for i in indices]
+            offsets = of_epoch.tgt.offsets
+            src_positions = [positions[offsets[i] : offsets[i + 1]] for i in indices]
             # Another name for this purpose would draw other words in every run.
             generator = np.random.default_rng(derived_seed("hidden words", self.seed, epoch, number))
             batch = collate(
@@ -168,7 +172,9 @@ class BatchStream:
         """The epoch after ``number`` others; cached until another is requested."""
         if self._epoch is None or number != self._epoch.number:
             self._epoch = None  # Frees the old one before the new one is computed.
-            pairs = self.pairs
+            pairs, src_positions = self.pairs, self.src_positions
+            if self.transforms is not None:
+                pairs, src_positions = self.transforms(pairs, src_positions, self.seed, number)
             if self.bpe_dropouts is not None:
                 generator = np.random.default_rng([self.seed, number, _BPE_DROPOUT])
                 src = self.bpe_dropouts.src(pairs.src, generator)
@@ -181,7 +187,7 @@ class BatchStream:
                 epoch=number,
                 shares=pairs.shares,
             )
-            self._epoch = Epoch(number, pairs, batches)
+            self._epoch = Epoch(number, pairs, batches, src_positions)
         return self._epoch
 
     def num_steps(self, epoch: int) -> int:
@@ -190,12 +196,12 @@ class BatchStream:
 
     def num_target_tokens(self, epoch: int) -> int:
         """Real target tokens of this epoch; others have about as many."""
-        _, pairs, batches = self.epoch(epoch)
+        _, pairs, batches, _ = self.epoch(epoch)
         return int(pairs.tgt.lengths[np.concatenate(batches)].sum(dtype=np.int64))
 
     def largest_batch(self, epoch: int) -> Batch:
         """The batch of an epoch that takes the most memory."""
-        _, pairs, batches = self.epoch(epoch)
+        _, pairs, batches, _ = self.epoch(epoch)
         lengths = pairs.src.lengths, pairs.tgt.lengths
         sizes = [len(rows) * sum(int(side[rows].max()) for side in lengths) for rows in batches]
         return self.batch_of(epoch, int(np.argmax(sizes)))
