@@ -113,3 +113,21 @@ def test_cuts_are_as_frequent_as_the_papers(tokenizer: Tokenizer) -> None:
     for way in ways:
         found, expected = found_ways[way], expected_ways[way]
         assert abs(found - expected) <= 4 * (found + expected) ** 0.5
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_what_stands_for_no_text_stays_where_it_is(tokenizer: Tokenizer, is_new: bool) -> None:
+    """What is before and after a reserved id is segmented as if it were alone."""
+    tokenizer = tokenizer.with_reserved(["<to:de>", "<keep>"], is_new=is_new)
+    direction, keep = tokenizer.reserved.values()
+    parts = tokenizer.encode_batch(TEXTS)
+    sentences = [[direction, *one, keep, keep, *other, keep] for one, other in pairwise(parts)]
+    for share in (0.0, 0.5):
+        new = make_dropout(tokenizer, share)(EncodedSentences.of(sentences), np.random.default_rng(1))
+        for before, ids, (one, other) in zip(sentences, new, pairwise(TEXTS), strict=True):
+            assert ids[0] == direction
+            keeps = np.flatnonzero(ids == keep).tolist()
+            assert keeps == [keeps[0], keeps[0] + 1, len(ids) - 1]
+            assert tokenizer.decode(ids[1 : keeps[0]].tolist()) == one
+            assert tokenizer.decode(ids[keeps[1] + 1 : -1].tolist()) == other
+            assert share or ids.tolist() == before

@@ -125,7 +125,9 @@ def _begin_pieces(tokenizer: tokenizers.Tokenizer, symbols: _Array) -> npt.NDArr
         return begins
     # A letter and a punctuation mark may begin with the same byte, which merges of letters would then take.
     ids, indices = np.unique(symbols, return_inverse=True)
-    names = [tokenizer.id_to_token(int(token_id)) for token_id in ids]
+    names = [str(tokenizer.id_to_token(int(token_id))) for token_id in ids]
+    # Only the name of a reserved id is longer. It counts as one sign, with which nothing is ever merged.
+    names = [name if len(name) == 1 else "!" for name in names]
     text = decoders.ByteLevel().decode([names[index] for index in indices])
     begins_character = np.array([name not in _CONTINUING for name in names], dtype=bool)[indices]
     starts = np.array([start for _, (start, _) in PIECES.pre_tokenize_str(text)], dtype=np.int64)
