@@ -7,13 +7,13 @@ import pytest
 
 from mt.errors import ConfigError
 from mt.inference.model_translator import ModelTranslator
-from mt.inference.translator import Translator
+from mt.inference.translator import EngineChoice, Translator
 from mt.run_directory import RunDirectory
 from mt.search.strategy import Beam, Constraints, Sampling
 from mt.training.run import run_training
 from tests.fixture_types import MakeConfig
 
-ENGINES = ("torch", "ctranslate2")
+ENGINES: tuple[EngineChoice, ...] = ("torch", "ctranslate2")
 
 
 @pytest.fixture(scope="session")

@@ -132,5 +132,5 @@ class Transforms:
 
     def _begin(self, src: Ids) -> list[int]:
         """The ids before the text of a source, such as that of its direction."""
-        not_text = self.tokenizers.src.reserved.values()
+        not_text = {*self.tokenizers.src.reserved.values()}
         return [*takewhile(not_text.__contains__, src.tolist())]

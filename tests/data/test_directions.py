@@ -1,0 +1,126 @@
+"""Directions in the data: the id before each source, what it counts for, and how often small ones come."""
+
+from pathlib import Path
+
+import datasets
+import numpy as np
+import pytest
+
+from mt.config.config import Config
+from mt.data.batches.alignment import NONE, align
+from mt.data.batches.dataset import encode_pairs
+from mt.data.batches.sampler import Share
+from mt.data.batches.transforms import Row, Transform, Transforms
+from mt.data.corpus import load_corpus
+from mt.data.prepare import make_tokenizers
+from mt.data.tokenizers.tokenizer import Tokenizer
+from mt.sides import Sides
+from mt.special_tokens import SPECIAL_TOKENS
+from tests.data.corpora import data_config, jsonl, write
+
+SOURCES = {"fr": {"path": "x", "tgt": "fr"}, "back": {"path": "x", "src": "de", "tgt": "en"}}
+KINDS = [("word", {}), ("char", {}), ("bpe", {"max_size": 300}), ("bpe_metaspace", {"max_size": 300})]
+TEXTS = datasets.Dataset.from_dict(
+    {"src": ["a b c"] * 40 + ["d e"] * 40, "tgt": ["x y z"] * 40 + ["v w"] * 40}
+)
+
+
+def config(**tokenizer: object) -> Config:
+    data = data_config("x", sources=SOURCES)
+    return Config.model_validate({"data": data, "tokenizer": tokenizer, "training": {"max_steps": 1}})
+
+
+def made(**tokenizer: object) -> Sides[Tokenizer]:
+    return make_tokenizers(TEXTS, config(**tokenizer))
+
+
+@pytest.mark.parametrize(("kind", "fields"), KINDS)
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_new_vocabulary_has_an_id_for_each_language_behind_the_special_tokens(
+    kind: str, fields: dict[str, object], shared: bool
+) -> None:
+    src, tgt = made(kind=kind, shared=shared, **fields)
+    first = len(SPECIAL_TOKENS)
+    expected = {"<to:de>": first, "<to:fr>": first + 1, "<to:en>": first + 2}
+    assert src.reserved == expected
+    assert tgt.reserved == (expected if shared else {})
+    assert (src.direction("fr"), src.direction("it")) == ([first + 1], [])
+    plain = Config.model_validate(
+        {"data": data_config("x"), "tokenizer": {"kind": kind, **fields}, "training": {"max_steps": 1}}
+    )
+    assert make_tokenizers(TEXTS, plain).src.reserved == {}
+
+
+def test_several_sources_into_one_language_need_no_id() -> None:
+    one = data_config("x", sources={"fr": {"path": "x", "src": "fr"}, "more": {"path": "y"}})
+    assert one.directions == [("en", "de"), ("fr", "de")]
+    whole = Config.model_validate({"data": one, "training": {"max_steps": 1}})
+    assert make_tokenizers(TEXTS, whole).src.reserved == {}
+
+
+def test_a_language_whose_name_cannot_be_that_of_an_id_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"data\.tgt: 'a <b>' cannot be the name of one of several"):
+        data_config("x", sources={"odd": {"path": "x", "tgt": "a <b>"}})
+
+
+def test_the_id_takes_a_position_and_an_empty_source_stays_empty() -> None:
+    tokenizers = made()
+    texts = {"src": ["a b c", "d", "", "a b"], "tgt": ["x y", "v", "w", ""]}
+    shares = (Share(1, 1.0, "de"), Share(3, 1.0, "fr"))
+    pairs, dropped = encode_pairs(datasets.Dataset.from_dict(texts), tokenizers, max_length=5, shares=shares)
+    words = [tokenizers.src.encode(text) for text in ("a b c", "d")]
+    assert [ids.tolist() for ids in pairs.src] == [[4, *words[0]], [5, *words[1]]]
+    assert pairs.src.lengths.tolist() == [5, 3]
+    assert dropped == {"empty": 2, "too long": 0}
+    _, dropped = encode_pairs(datasets.Dataset.from_dict(texts), tokenizers, max_length=4, shares=shares)
+    assert dropped == {"empty": 2, "too long": 1}
+
+
+def test_no_word_is_aligned_with_the_id() -> None:
+    tokenizers = made()
+    pairs, _ = encode_pairs(TEXTS, tokenizers, max_length=9, shares=[Share(80, 1.0, "fr")])
+    positions = align(pairs, tokenizers.src.reserved.values())
+    assert 0 not in positions
+    assert (positions != NONE).mean() > 0.5
+    # Otherwise as without it.
+    plain, _ = encode_pairs(TEXTS, tokenizers, max_length=9)
+    without = align(plain)
+    assert np.mean(np.where(without == NONE, NONE, without + 1) == positions) > 0.9
+
+
+def test_a_changed_source_keeps_its_id() -> None:
+    tokenizers = made(kind="char")
+    pairs, _ = encode_pairs(TEXTS, tokenizers, max_length=9, shares=[Share(80, 1.0, "fr")], with_rows=True)
+
+    def change(row: Row, generator: np.random.Generator) -> Row:
+        return row._replace(text=Sides("c", "z") if row.number % 2 else Sides("", "z"))
+
+    changed, _ = Transforms([Transform("test", 1.0, change)], TEXTS, tokenizers, 9)(pairs, None, 1, 0)
+    assert changed.src[1].tolist() == [5, *tokenizers.src.encode("c")]
+    # Empty but for the id: it stays as it was.
+    assert changed.src[2].tolist() == pairs.src[2].tolist()
+
+
+def test_small_directions_are_shown_more_often_with_a_temperature(tmp_path: Path) -> None:
+    sizes = {"own": 200, "more": 40, "small": 20}
+    for name, size in sizes.items():
+        rows = ({"en": f"{name} {i}", "de": f"{name}! {i}", "fr": f"{name}? {i}"} for i in range(size))
+        write(
+            tmp_path / name,
+            {"train.jsonl": jsonl(rows), "dev.jsonl": jsonl([{"en": "a", "de": "b", "fr": "c"}])},
+        )
+        write(tmp_path / name, {"test.jsonl": jsonl([{"en": "a", "de": "b", "fr": "c"}])})
+    sources = {
+        "more": {"path": str(tmp_path / "more"), "weight": 0.5},
+        "small": {"path": str(tmp_path / "small"), "tgt": "fr", "weight": 2},
+    }
+    fields = {"sources": sources, "path": str(tmp_path / "own")}
+    shares = load_corpus(data_config(**fields)).shares
+    assert [tuple(share) for share in shares] == [(200, 1.0, "de"), (40, 0.5, "de"), (20, 2.0, "fr")]
+    corpus = load_corpus(data_config(**fields, temperature=2))
+    own, more, small = corpus.shares
+    # 220 pairs of one direction, 40 of the other: a share of sqrt(40 / 220) of the larger.
+    assert (own.weight, more.weight) == (1.0, 0.5)
+    assert small.weight * 20 == pytest.approx(220 * (40 / 220) ** 0.5)
+    assert corpus.report.temperature == 2
+    assert [source.weight for source in corpus.report.sources] == [1.0, 0.5, 2.0]
