@@ -44,4 +44,5 @@ def export(
         say(f"warning: not in the exported model: {missing}.")
     echo(f"{folder}")
     if to == "ctranslate2":
-        say(f"Translate with it:  mt translate --run {quote(str(folder))} --engine ctranslate2")
+        language = f" --to {quote(record.tgt)}" if record.languages else ""
+        say(f"Translate with it:  mt translate --run {quote(str(folder))} --engine ctranslate2{language}")

@@ -26,22 +26,22 @@ library_name: {target}
 pipeline_tag: translation
 ---
 
-# {run}: {src} to {tgt}
+# {run}: {title}
 
 A Transformer trained with mt {mt_version}, exported to {target} in {precision} from checkpoint {checkpoint} \
 of the run {run}. It reads and writes at most {max_length} tokens.
 
 ## Use
 
-`example.py` translates the lines of its standard input without mt; its argument is the beam size:
+`example.py` translates the lines of its standard input without mt; its {arguments}:
 
 ```bash
-python example.py 5 < lines.txt
+python example.py 5{to} < lines.txt
 ```
-
+{first_token}
 ## Verification
 
-Validation sentences were translated by mt and by the model in this folder.
+Validation sentences{of_direction} were translated by mt and by the model in this folder.
 
 {agreements}
 
@@ -52,6 +52,10 @@ it ranks unfinished translations together with finished ones; mt uses an unfinis
 finished.
 - It ranks a beam by mean log-probability, as `mt translate` does with `--length-normalization mean`.
 {differences}
+"""
+_FIRST_TOKEN = """
+The model reads the language to translate into as the first token of a sentence, such as `<to:{0}>`. The \
+program puts it in as an entry of the vocabulary; the same characters in a text are text.
 """
 
 
@@ -137,7 +141,7 @@ def export_model(
 def _short(loaded: LoadedModel, pairs: Pairs) -> list[tuple[str, str]]:
     """The pairs without those that mt alone would split."""
     ids = loaded.src_tokenizer.encode_batch([src for src, _ in pairs])
-    most = loaded.config.data.max_length
+    most = loaded.config.data.max_length - len(loaded.src_tokenizer.direction(loaded.facts.tgt))
     short = [pair for pair, row in zip(pairs, ids, strict=True) if len(row) < most]
     if not short:
         raise EngineError(
@@ -168,9 +172,16 @@ def agreement_rows(agreements: Sequence[Agreement]) -> list[list[str]]:
 def _model_card(record: ExportRecord, differences: Sequence[str], agreements: Sequence[Agreement]) -> str:
     head, *rows = agreement_rows(agreements)
     missing = [f"Not in this folder: {feature}." for feature in not_expressed(record)]
-    texts = {name: markdown_text(getattr(record, name)) for name in ("run", "checkpoint", "src", "tgt")}
+    texts = {name: markdown_text(getattr(record, name)) for name in ("run", "checkpoint")}
+    own, several = f"{record.src} to {record.tgt}", record.languages
+    arguments = f"arguments are the beam size and the language to write, {' or '.join(several)}"
     return _CARD.format(
         **vars(record) | texts,
+        title=markdown_text(", ".join(f"{src} to {tgt}" for src, tgt in record.directions) or own),
+        arguments=arguments if several else "argument is the beam size",
+        to=f" {record.tgt}" if several else "",
+        first_token=_FIRST_TOKEN.format(record.tgt) if several else "",
+        of_direction=f" ({markdown_text(own)})" if record.directions else "",
         agreements=markdown_table(head, rows),
         differences="\n".join(f"- {sentence}" for sentence in (*missing, *differences)),
     )

@@ -25,7 +25,7 @@ from transformers.utils import logging
 
 from mt.config.model import ModelConfig
 from mt.data.batches.batch import collate
-from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing
+from mt.data.tokenizers.tokenizer import Tokenizer, direction_name, normalise_spacing
 from mt.export.marian_layout import OPTIONS, layers, permuted, sines_first
 from mt.inference.engines import Sentences
 from mt.inference.exported_folder import ExportPrecision, Target, read_export_record
@@ -50,20 +50,31 @@ SIDES = ("source_tokenizer", "target_tokenizer")
 
 EXAMPLE = """\
 # Translates the lines of standard input; needs: pip install transformers torch
-import pathlib, sys
+import json, pathlib, sys
+import torch
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 folder = pathlib.Path(__file__).parent
+record = json.loads((folder / "mt_export.json").read_text(encoding="utf-8"))
 model = AutoModelForSeq2SeqLM.from_pretrained(folder)
 names = [folder / f"{side}_tokenizer" for side in ("source", "target")]
 src, tgt = (AutoTokenizer.from_pretrained(name if name.is_dir() else folder) for name in names)
 beam = int(sys.argv[1]) if len(sys.argv) > 1 else 1
 options = {"num_beams": beam, "early_stopping": True} if beam > 1 else {}
+languages = sorted({language for _, language in record["directions"]}) or [record["tgt"]]
+to = (sys.argv[2:] or languages)[0]
+if to not in languages or (len(languages) > 1 and not sys.argv[2:]):
+    sys.exit("say into which language: example.py BEAM " + "|".join(languages))
+# Reserved entries of the vocabulary are not read from text; suppress_tokens has those that could be written.
+reserved = src.convert_tokens_to_ids(record["reserved"])
+start = src.convert_tokens_to_ids([name for name in record["reserved"] if name == f"<to:{to}>"])
 for stream in (sys.stdin, sys.stdout):
     stream.reconfigure(encoding="utf-8")
 for line in sys.stdin:
-    inputs = src(line, return_tensors="pt", truncation=True)
-    ids = model.generate(**inputs, **options)
+    pieces = src(line, truncation=True, max_length=record["max_length"] - len(start)).input_ids
+    pieces = [src.unk_token_id if piece in reserved else piece for piece in pieces]
+    inputs = torch.tensor([start + pieces])
+    ids = model.generate(inputs, attention_mask=torch.ones_like(inputs), **options)
     print(" ".join(tgt.decode(ids[0], skip_special_tokens=True).split()) if line.strip() else "", flush=True)
 """
 
@@ -83,7 +94,7 @@ def write(loaded: LoadedModel, folder: Path, precision: ExportPrecision) -> None
         max_new_tokens=max_length,
         decoder_start_token_id=BOS_ID,
         **SPECIAL_IDS,
-        suppress_tokens=[PAD_ID, UNK_ID, BOS_ID],
+        suppress_tokens=[PAD_ID, UNK_ID, BOS_ID, *tgt_tokenizer.reserved.values()],
         # The others share their probability, as in our search.
         renormalize_logits=True,
     )
@@ -102,10 +113,12 @@ def load(folder: Path) -> tuple[Translate, Score]:
     src, tgt = (
         AutoTokenizer.from_pretrained(folder / side if (folder / side).is_dir() else folder) for side in SIDES
     )
+    name = direction_name(record.tgt)
+    start = [src.convert_tokens_to_ids(name)] if name in record.reserved else []
 
     def translate(texts: Sequence[str], strategy: Strategy) -> list[str]:
         beam = {"num_beams": strategy.size, "early_stopping": True} if isinstance(strategy, Beam) else {}
-        ids: list[list[int]] = src(list(texts)).input_ids
+        ids: list[list[int]] = [[*start, *row] for row in src(list(texts)).input_ids]
         translations = [""] * len(texts)
         # A call has one limit, which ours has for each length.
         for length in set(map(len, ids)):

@@ -54,6 +54,12 @@ class ModelFacts:
     directions: Sequence[Sequence[str]] = ()
     """The languages from and into which it translates, if there are several such pairs."""
 
+    @property
+    def languages(self) -> list[str]:
+        """The languages of which one must be chosen to translate into, if there are several."""
+        languages = sorted({tgt for _, tgt in self.directions})
+        return languages if len(languages) > 1 else []
+
     def cut_warning(self, num_lines: int) -> str:
         """What is said of lines with a sentence that was cut."""
         longer = f"longer than the {self.max_length} tokens that this model reads (data.max_length)"
@@ -69,6 +75,8 @@ class ExportRecord(ModelFacts):
     run: str
     precision: str
     """The precision of the weights in the folder."""
+    reserved: Sequence[str] = ()
+    """The entries of the vocabularies that are neither read from text nor written, such as ``<to:de>``."""
     checksums: Mapping[str, str] = field(default_factory=dict)
     """SHA-256 of each file that the model is read from, by name."""
     format_version: int = _FORMAT_VERSION
@@ -116,6 +124,7 @@ def write_export_record(
         target=target,
         run=run_name,
         precision=precision,
+        reserved=[*loaded.src_tokenizer.reserved | loaded.tgt_tokenizer.reserved],
         checksums={path.relative_to(folder).as_posix(): sha256(path) for path in files},
     )
     (folder / RECORD).write_text(sealed(asdict(record)), encoding="utf-8")

@@ -80,8 +80,7 @@ class Translator:
         self.src_tokenizer, self.tgt_tokenizer = src_tokenizer, tgt_tokenizer
         self._dictionary = dictionary or {}
         # Of several languages to translate into, `into` chooses one.
-        is_clear = len({tgt for _, tgt in facts.directions}) <= 1
-        self._reader = self._source_reader() if is_clear else None
+        self._reader = None if facts.languages else self._source_reader()
         # Translations are read as sources are, and unknown words of a prefix are always copied.
         self._tgt_reader = SourceReader(tgt_tokenizer, {}, copies=facts.copies_words)
         self._prefix_reader = SourceReader(tgt_tokenizer, {}, copies=True)
@@ -175,17 +174,18 @@ class Translator:
                 other._reader = other._source_reader()
                 return other
         what = f"from {src} into {tgt}" if src else f"into {tgt}"
-        raise ConfigError(f"this model does not translate {what}, only {self._known}.")
+        raise ConfigError(f"this model does not translate {what}, only {self.known}.")
 
     @property
-    def _known(self) -> str:
+    def known(self) -> str:
+        """Its directions in words."""
         return ", ".join(f"{src} to {tgt}" for src, tgt in self.directions)
 
     @property
     def reader(self) -> SourceReader:
         """What reads the sources."""
         if self._reader is None:
-            raise ConfigError(f"this model translates {self._known}: say into which language, as by --to.")
+            raise ConfigError(f"this model translates {self.known}: say into which language, as by --to.")
         return self._reader
 
     def __repr__(self) -> str:

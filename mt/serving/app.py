@@ -32,6 +32,7 @@ from mt.inference.segments import split_lines
 from mt.serving.api import ErrorResponse, TranslateAnswer, TranslateRequest
 from mt.serving.batching import BatchedTranslator
 from mt.serving.log import LOG_FIELDS, log_requests
+from mt.sides import Sides
 from mt.system import RELOAD_SIGNAL
 
 LOG = logging.getLogger(__name__)
@@ -106,7 +107,8 @@ class Service:
 
     async def translate(self, body: TranslateRequest, request: Request) -> TranslateAnswer:
         """Translate one or several texts."""
-        run, texts = self._choose_run(body), self._texts(body)
+        (run, direction), texts = self._choose(body), self._texts(body)
+        body = body.model_copy(update=direction._asdict())
         request.scope[LOG_FIELDS] |= {"run": run.name, "texts": len(texts)}
         tasks = asyncio.create_task(run.translate(texts, body)), asyncio.create_task(_left(request))
         answer, leaving = tasks
@@ -131,19 +133,24 @@ class Service:
         if self.logs_texts:
             for result in results:
                 LOG.info("  %s -> %s", visible(result.source), visible(result.translations[0].text))
-        return TranslateAnswer(run=run.name, src=run.src, tgt=run.tgt, results=results)
+        return TranslateAnswer(run=run.name, src=direction.src, tgt=direction.tgt, results=results)
 
-    def _choose_run(self, body: TranslateRequest) -> BatchedTranslator:
-        runs = []
+    def _choose(self, body: TranslateRequest) -> tuple[BatchedTranslator, Sides[str]]:
+        """The run, and the first of its directions that matches; all that match have the same target."""
+        matching = []
         for run in self.runs:
-            names = (body.run, run.name), (body.src, run.src), (body.tgt, run.tgt)
-            if all(requested in (None, name) for requested, name in names):
-                runs.append(run)
-        if len(runs) != 1:
-            problem = "several runs match: choose one" if runs else "there is no such run"
-            known = ", ".join(f"{run.name} ({run.src} to {run.tgt})" for run in self.runs)
-            raise DataError(f"{problem}. The runs are {known}.")
-        return runs[0]
+            for direction in run.translator.directions:
+                names = (body.run, run.name), (body.src, direction.src), (body.tgt, direction.tgt)
+                if all(requested in (None, name) for requested, name in names):
+                    matching.append((run, direction))
+        num_runs = len({run.name for run, _ in matching})
+        if num_runs == 1 == len({direction.tgt for _, direction in matching}):
+            return matching[0]
+        problem = "several directions match: choose one by tgt"
+        if num_runs != 1:
+            problem = "several runs match: choose one" if num_runs else "there is no such run"
+        known = ", ".join(f"{run.name} ({run.translator.known})" for run in self.runs)
+        raise DataError(f"{problem}. The runs are {known}.")
 
     def _texts(self, body: TranslateRequest) -> list[str]:
         """The texts with single spaces for all white space but line breaks, unless lines are to be joined."""

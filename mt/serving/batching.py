@@ -55,6 +55,11 @@ class _Job:
     results: Future[list[Result]] = field(default_factory=Future)
 
     @property
+    def settings(self) -> tuple[object, ...]:
+        """What is the same for all texts of a batch."""
+        return self.request.beam, self.request.n_best, self.request.src, self.request.tgt
+
+    @property
     def size(self) -> int:
         """Its characters, which count once for each hypothesis."""
         return self.request.beam * sum(map(len, self.texts))
@@ -68,7 +73,6 @@ class BatchedTranslator:
         self.name = name
         self._load = load
         self.translator = self._loaded()
-        self.src, self.tgt = self.translator.facts.src, self.translator.facts.tgt
         self._max_waiting = max_waiting
         self._jobs: list[_Job] = []
         WAITING_TEXTS.labels(name).set_function(self.num_waiting)
@@ -93,15 +97,16 @@ class BatchedTranslator:
             translator.engine = engine
         return translator
 
-    def health(self) -> dict[str, str | int]:
+    def health(self) -> dict[str, object]:
         """What translates, and how many texts are waiting for it."""
-        engine = self.translator.engine
+        engine, facts = self.translator.engine, self.translator.facts
         return {
             "run": self.name,
-            "src": self.src,
-            "tgt": self.tgt,
-            "example": self.translator.facts.example,
-            "checkpoint": self.translator.facts.checkpoint,
+            "src": facts.src,
+            "tgt": facts.tgt,
+            "directions": [direction._asdict() for direction in self.translator.directions],
+            "example": facts.example,
+            "checkpoint": facts.checkpoint,
             "engine": engine.name,
             "precision": engine.precision,
             "device": engine.device,
@@ -129,8 +134,7 @@ class BatchedTranslator:
         served: list[_Job] = []
         room = min(most, _CHARACTERS * self.translator.engine.batch_sentences)
         for job in [*self._jobs]:
-            first = served[0].request if served else job.request
-            is_alike = (job.request.beam, job.request.n_best) == (first.beam, first.n_best)
+            is_alike = not served or job.settings == served[0].settings
             if job.results.done():
                 self._jobs.remove(job)
             elif is_alike and job.size <= (room if served else most):
@@ -166,8 +170,8 @@ class BatchedTranslator:
                 turn_began = time.monotonic()
 
         # Another one may be loaded meanwhile.
-        translator = self.translator
         texts, request = [text for job in jobs for text in job.texts], jobs[0].request
+        translator = self.translator.into(request.tgt, request.src)
         BATCH_TEXTS.labels(self.name).observe(len(texts))
         strategy = Beam(request.beam) if request.beam > 1 else None
         options: dict[str, Any] = {"num_best": request.n_best, "strategy": strategy}

@@ -5,7 +5,7 @@
   const ALTERNATIVES = 5;
   const SIDES = ["source", "target"];
   const part = (id) => document.getElementById(id);
-  let runs = [];
+  let choices = []; // Each direction of each run.
   let shown = null; // The result of the newest answer, and which of its translations is chosen.
   let chosen = 0;
   let timer = 0;
@@ -44,8 +44,8 @@
   }
 
   async function translate(text) {
-    const { run } = runs[part("run").selectedIndex];
-    const answer = await post({ text, run, alignment: true, beam: ALTERNATIVES, n_best: ALTERNATIVES });
+    const { run, src, tgt } = choices[part("run").selectedIndex];
+    const answer = await post({ text, run, src, tgt, alignment: true, beam: ALTERNATIVES, n_best: ALTERNATIVES });
     const said = await answer.json();
     if (answer.ok) {
       say("");
@@ -145,7 +145,7 @@
   }
 
   function nameLanguages() {
-    const run = runs[part("run").selectedIndex];
+    const run = choices[part("run").selectedIndex];
     const languages = [run.src, run.tgt].map(languageName);
     part("src").textContent = languages[0];
     part("tgt").textContent = languages[1];
@@ -170,16 +170,18 @@
 
   async function start() {
     try {
-      runs = (await (await fetch("health")).json()).runs;
+      const { runs } = await (await fetch("health")).json();
+      // An example is in the first source language.
+      choices = runs.flatMap((run) => run.directions.map(({ src, tgt }) => ({ ...run, src, tgt, example: src === run.src ? run.example : "" })));
     } catch (error) {
       say("The service does not answer. Load this page again when it does.", true);
       return;
     }
-    const isPair = (run) => runs.filter((other) => other.src === run.src && other.tgt === run.tgt).length === 1;
-    part("run").append(...runs.map((run) => {
+    const isPair = (run) => choices.filter((other) => other.src === run.src && other.tgt === run.tgt).length === 1;
+    part("run").append(...choices.map((run) => {
       return element("option", {}, [run.src, run.tgt].map(languageName).join(" → ") + (isPair(run) ? "" : ` (${run.run})`));
     }));
-    part("choice").hidden = runs.length < 2;
+    part("choice").hidden = choices.length < 2;
     part("run").onchange = nameLanguages;
     part("text").oninput = () => { hasTyped = true; changed(); };
     part("token").onchange = changed;
