@@ -1,6 +1,6 @@
 """Tiny models of every variant with random weights, as if they had been loaded from a checkpoint."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
@@ -25,6 +25,10 @@ from tests.data.conftest import new_hub as new_hub
 MakeLoaded = Callable[..., LoadedModel]
 Pairs = tuple[list[str], list[str]]
 WIDTH = 32
+BOTH_WAYS = [
+    "data.sources.back.path=unread", "data.sources.back.src=de", "data.sources.back.tgt=en",
+    "tokenizer.shared=true", "model.share_embeddings=true", "model.output_bias=true",
+]  # fmt: skip
 SHARE_OF_EOS = 0.2
 """How often EOS is the likeliest token after random ones."""
 
@@ -57,18 +61,35 @@ def tokenizer_of(pairs: Pairs) -> Callable[[Config, int], Tokenizer]:
     return make
 
 
+@pytest.fixture
+def both_ways(make_loaded: MakeLoaded) -> Callable[[str], LoadedModel]:
+    """A model of two directions with this kind of tokenizer, which would rather write their ids than text."""
+
+    def make(kind: str) -> LoadedModel:
+        size = ["tokenizer.max_size=330", "data.max_length=60"] if kind == "bpe" else []
+        loaded = make_loaded(*BOTH_WAYS, f"tokenizer.kind={kind}", *size, reserved=["<to:de>", "<to:en>"])
+        with torch.no_grad():
+            loaded.model.output.bias[[*loaded.tgt_tokenizer.reserved.values()]] = 50.0
+        return loaded
+
+    return make
+
+
 @pytest.fixture(scope="session")
 def make_loaded(
     make_config: Callable[..., Config], tokenizer_of: Callable[[Config, int], Tokenizer], pairs: Pairs
 ) -> MakeLoaded:
     """A model with random weights, scaled so that its outputs vary from sentence to sentence."""
 
-    def make(*overrides: str, seed: int = 1) -> LoadedModel:
+    def make(*overrides: str, seed: int = 1, reserved: Sequence[str] = ()) -> LoadedModel:
         config = make_config(
             f"model.d_model={WIDTH}", "model.num_heads=4", "model.num_encoder_layers=2",
             "model.num_decoder_layers=2", "model.dropout=0", "data.max_length=20", *overrides,
         )  # fmt: skip
         tokenizers = tokenizer_of(config, 0), tokenizer_of(config, 1)
+        if reserved:
+            src, tgt = (tokenizer.with_reserved(reserved, is_new=True) for tokenizer in tokenizers)
+            tokenizers = src, tgt
         with torch.random.fork_rng(devices=()):
             torch.manual_seed(seed)
             model = build_model(config, *tokenizers)

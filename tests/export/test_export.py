@@ -4,7 +4,7 @@ import io
 import json
 import runpy
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib import import_module
 from itertools import product
@@ -26,6 +26,7 @@ from mt.inference.engine.load import load_exported
 from mt.inference.engines import Rules, Sentence
 from mt.inference.loaded_model import LoadedModel, build_model
 from mt.inference.model_translator import ModelTranslator
+from mt.inference.translator import Translator
 from mt.search.hypothesis import length_limit
 from mt.search.strategy import Beam
 from mt.special_tokens import EOS_ID
@@ -240,12 +241,71 @@ def test_ctranslate2_keeps_the_limit_of_each_sentence(
         assert one[0].score == pytest.approx(other[0].score, abs=1e-3)
 
 
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("kind", ["word", "bpe"])
+def test_a_direction_is_read_as_the_first_token_and_never_from_text_nor_written(
+    kind: str,
+    library: str,
+    both_ways: Callable[[str], LoadedModel],
+    pairs: Pairs,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    loaded, out = both_ways(kind), tmp_path / "out"
+    check(loaded, library, pairs, out, NUM_QUICK)
+    card = (out / "README.md").read_text()
+    for said in (
+        "# tiny: en to de, de to en",
+        "5 de < lines",
+        "such as `<to:de>`",
+        "sentences (en to de) were",
+    ):
+        assert said in card
+    texts = [*pairs[0][:9], f"<to:en> {pairs[0][9]}", f"{pairs[0][10]} <to:de>", "<to:de> <to:en>"]
+    reserved = loaded.src_tokenizer.reserved
+    translators: list[Translator] = [ModelTranslator(loaded, device=torch.device("cpu"))]
+    if library == "ctranslate2":
+        translators.append(load_exported(out))
+    translations = []
+    for to in ("de", "en"):
+        for strategy in (Beam(4), None):
+            ours, *theirs = (each.into(to).n_best(texts, strategy=strategy) for each in translators)
+            for each in theirs:
+                # The beams are compared by `check`.
+                assert strategy or [best.text for [best] in each] == [best.text for [best] in ours]
+            for [(segment, hypothesis)] in (best.parts for rows in (ours, *theirs) for best, *_ in rows):
+                first, *others = (token.id for token in segment.tokens)
+                assert first == reserved[f"<to:{to}>"]
+                assert not {*others, *hypothesis.ids} & {*reserved.values()}
+        written = run_example(out, texts, "1", to, monkeypatch, capsys)
+        # In transformers, a call has the highest limit of all.
+        for [best], line in zip(ours, written, strict=True):
+            assert line == best.text or (library == "transformers" and not best.parts[0][1].finished)
+        translations.append(written)
+    assert translations[0] != translations[1]
+    for arguments in (["1"], ["1", "fr"]):
+        with pytest.raises(SystemExit, match=r"say into which language: example.py BEAM de\|en"):
+            run_example(out, texts, *arguments, monkeypatch, capsys)
+
+
+def run_example(out: Path, texts: list[str], *arguments: Any) -> list[str]:
+    *options, monkeypatch, capsys = arguments
+    monkeypatch.setattr(sys, "argv", ["example.py", *options])
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("\n".join(texts).encode())))
+    capsys.readouterr()
+    runpy.run_path(str(out / "example.py"))
+    lines: list[str] = capsys.readouterr().out.splitlines()
+    return lines
+
+
 @pytest.mark.parametrize("ratio", [0.5, 1.7])
 def test_the_example_has_the_limits_of_mt(
     ratio: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "example.py").write_text(library_of("ctranslate2").EXAMPLE)
-    (tmp_path / "mt_export.json").write_text(json.dumps({"max_length": 50, "target_ratio": ratio}))
+    facts = {"max_length": 50, "target_ratio": ratio, "tgt": "de", "directions": [], "reserved": []}
+    (tmp_path / "mt_export.json").write_text(json.dumps(facts))
     library = MagicMock()
     library.Tokenizer.from_file().encode.side_effect = lambda text, **_: SimpleNamespace(tokens=text.split())
     for name in ("ctranslate2", "tokenizers"):

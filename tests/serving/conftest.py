@@ -10,6 +10,10 @@ import pytest
 from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
 from mt.serving.batching import BatchedTranslator
+from tests.export.conftest import both_ways as both_ways
+from tests.export.conftest import make_loaded as make_loaded
+from tests.export.conftest import pairs as pairs
+from tests.export.conftest import tokenizer_of as tokenizer_of
 
 
 @pytest.fixture(scope="session")

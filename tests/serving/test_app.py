@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import replace
@@ -18,6 +18,7 @@ from fastapi.testclient import TestClient
 
 from mt.cli.app import app as cli
 from mt.errors import CheckpointError
+from mt.inference.loaded_model import LoadedModel
 from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
 from mt.search.strategy import Beam
@@ -47,6 +48,7 @@ def test_texts_are_translated_as_the_translator_does(client: TestClient, referen
     assert served.pop("checkpoint").startswith("step_")
     assert served == {
         "run": "tiny", "src": "en", "tgt": "de", "waiting": 0, "example": "my aunt finds a house!",
+        "directions": [{"src": "en", "tgt": "de"}],
         "engine": "torch", "precision": "float32", "device": "cpu", "why": "it was asked for",
     }  # fmt: skip
     answer = client.post("/translate", json={"text": SENTENCE})
@@ -93,7 +95,8 @@ def test_each_line_of_a_text_comes_back_as_a_line(client: TestClient, reference:
 
 def test_a_run_is_chosen_by_its_name_or_its_languages(translator: ModelTranslator) -> None:
     runs = [BatchedTranslator(lambda: translator, name, max_waiting=9) for name in ("tiny", "other")]
-    runs[1].src, runs[1].tgt = "de", "en"
+    runs[1].translator = copy(translator)
+    runs[1].translator.facts = replace(translator.facts, src="de", tgt="en")
     client = client_of(*runs)
     for chosen, name in (({"run": "other"}, "other"), ({"src": "en"}, "tiny"), ({"tgt": "en"}, "other")):
         assert client.post("/translate", json={"text": "x", **chosen}).json()["run"] == name
@@ -106,6 +109,48 @@ def test_a_run_is_chosen_by_its_name_or_its_languages(translator: ModelTranslato
         assert refused.status_code == 422
         assert refused.json()["error"] == f"{problem}. The runs are tiny (en to de), other (de to en)."
     assert client.post("/translate", json={"text": "x", "tgt": "en"}).json()["src"] == "de"
+
+
+def test_a_direction_is_chosen_by_its_languages_and_its_id_is_never_shown(
+    both_ways: Callable[[str], LoadedModel], translator: ModelTranslator
+) -> None:
+    model = ModelTranslator(both_ways("bpe"))
+    runs = [BatchedTranslator(lambda: model, "both", max_waiting=99)]
+    client = client_of(*runs)
+    [served] = client.get("/health").json()["runs"]
+    assert served["directions"] == [{"src": "en", "tgt": "de"}, {"src": "de", "tgt": "en"}]
+    texts = [SENTENCE, "<to:de> the dog sees milk.", "milk"]
+    bodies = [
+        {"texts": texts, "beam": beam, "n_best": beam, "alignment": True, **chosen}
+        for chosen in ({"tgt": "de"}, {"src": "de", "tgt": "en"}, {"src": "en", "run": "both"})
+        for beam in (1, 3)
+    ]
+    # All at once, while the first is searched.
+    with ThreadPoolExecutor(len(bodies)) as others:
+        answers = [*others.map(lambda body: client.post("/translate", json=body), bodies)]
+    for body, answer in zip(bodies, answers, strict=True):
+        assert "<to:" not in answer.text.replace(texts[1], "")
+        tgt = body.get("tgt", "de")
+        assert (answer.json()["src"], answer.json()["tgt"]) == ("en" if tgt == "de" else "de", tgt)
+        alone = model.into(tgt).n_best(texts, strategy=Beam(3) if body["n_best"] > 1 else None, num_best=3)
+        for text, result, expected in zip(texts, answer.json()["results"], alone, strict=True):
+            assert [each["text"] for each in result["translations"]] == [each.text for each in expected]
+            links = [link for each in result["translations"] for link in each["alignment"]]
+            assert all(0 <= source < len(text.split()) for source, _ in links)
+    assert answers[0].json()["results"] != answers[2].json()["results"]
+    for chosen, problem in (
+        ({}, "several directions match: choose one by tgt"),
+        ({"tgt": "fr"}, "there is no such run"),
+        ({"src": "en", "tgt": "en"}, "there is no such run"),
+    ):
+        refused = client.post("/translate", json={"text": "x", **chosen})
+        assert refused.status_code == 422
+        assert refused.json()["error"] == f"{problem}. The runs are both (en to de, de to en)."
+    runs.append(BatchedTranslator(lambda: translator, "tiny", max_waiting=9))
+    for chosen, name in (({"tgt": "en"}, "both"), ({"run": "tiny"}, "tiny")):
+        assert client_of(*runs).post("/translate", json={"text": "x", **chosen}).json()["run"] == name
+    refused = client_of(*runs).post("/translate", json={"text": "x", "tgt": "de"})
+    assert "several runs match: choose one. The runs are both (en" in refused.json()["error"]
 
 
 BAD_BODIES = {
