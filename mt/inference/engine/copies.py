@@ -44,8 +44,10 @@ def copies_of(
     for step in range(len(positions), min(len(ids), len(attention))):
         # No word is copied twice.
         others = [position for position in range(len(sentence.ids)) if position not in positions]
-        attended = max(others, key=attention[step].__getitem__, default=-1)
-        is_due = attended >= 0 and sentence.ids[attended] == UNK_ID
+        weights = attention[step]
+        attended = max(others, key=weights.__getitem__, default=-1)
+        # The weights are without that of EOS, which may be attended to most.
+        is_due = attended >= 0 and sentence.ids[attended] == UNK_ID and weights[attended] > 1 - sum(weights)
         if is_due == (ids[step] == UNK_ID):
             positions.append(attended if is_due else -1)
             continue

@@ -224,6 +224,8 @@ def test_copies_are_read_from_the_aligning_head() -> None:
     # The third attends most to the first word, which is taken, and then to the last.
     assert copies_of(sound, sentence, [first, known, last, end]) == ([0, 2], None)
     short = Hypothesis([UNK_ID, 8], -1.0, True)
+    # EOS, which has no column, has the rest.
+    assert copies_of(short, sentence, [first, known, [0.1, 0.1, 0.3]]) == ([0], None)
     for hypothesis, attention, prefix, copies in (
         # UNK where no word is to be copied, a word where UNK is, and an end before the last was copied.
         (sound, [known, known, last, end], [], []),
