@@ -120,7 +120,7 @@ def test_a_direction_is_chosen_by_its_languages_and_its_id_is_never_shown(
     [served] = client.get("/health").json()["runs"]
     assert served["directions"] == [{"src": "en", "tgt": "de"}, {"src": "de", "tgt": "en"}]
     texts = [SENTENCE, "<to:de> the dog sees milk.", "milk"]
-    bodies = [
+    bodies: list[dict[str, Any]] = [
         {"texts": texts, "beam": beam, "n_best": beam, "alignment": True, **chosen}
         for chosen in ({"tgt": "de"}, {"src": "de", "tgt": "en"}, {"src": "en", "run": "both"})
         for beam in (1, 3)
