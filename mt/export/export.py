@@ -173,15 +173,15 @@ def _model_card(record: ExportRecord, differences: Sequence[str], agreements: Se
     head, *rows = agreement_rows(agreements)
     missing = [f"Not in this folder: {feature}." for feature in not_expressed(record)]
     texts = {name: markdown_text(getattr(record, name)) for name in ("run", "checkpoint")}
-    own, several = f"{record.src} to {record.tgt}", record.languages
+    several = record.languages
     arguments = f"arguments are the beam size and the language to write, {' or '.join(several)}"
     return _CARD.format(
         **vars(record) | texts,
-        title=markdown_text(", ".join(f"{src} to {tgt}" for src, tgt in record.directions) or own),
+        title=markdown_text(record.known),
         arguments=arguments if several else "argument is the beam size",
         to=f" {record.tgt}" if several else "",
         first_token=_FIRST_TOKEN.format(record.tgt) if several else "",
-        of_direction=f" ({markdown_text(own)})" if record.directions else "",
+        of_direction=markdown_text(f" from {record.src} to {record.tgt}") if record.directions else "",
         agreements=markdown_table(head, rows),
         differences="\n".join(f"- {sentence}" for sentence in (*missing, *differences)),
     )

@@ -55,6 +55,11 @@ class ModelFacts:
     """The languages from and into which it translates, if there are several such pairs."""
 
     @property
+    def known(self) -> str:
+        """Its directions in words."""
+        return ", ".join(f"{src} to {tgt}" for src, tgt in self.directions or [(self.src, self.tgt)])
+
+    @property
     def languages(self) -> list[str]:
         """The languages of which one must be chosen to translate into, if there are several."""
         languages = sorted({tgt for _, tgt in self.directions})

@@ -174,18 +174,15 @@ class Translator:
                 other._reader = other._source_reader()
                 return other
         what = f"from {src} into {tgt}" if src else f"into {tgt}"
-        raise ConfigError(f"this model does not translate {what}, only {self.known}.")
-
-    @property
-    def known(self) -> str:
-        """Its directions in words."""
-        return ", ".join(f"{src} to {tgt}" for src, tgt in self.directions)
+        raise ConfigError(f"this model does not translate {what}, only {self.facts.known}.")
 
     @property
     def reader(self) -> SourceReader:
         """What reads the sources."""
         if self._reader is None:
-            raise ConfigError(f"this model translates {self.known}: say into which language, as by --to.")
+            raise ConfigError(
+                f"this model translates {self.facts.known}: say into which language, as by --to."
+            )
         return self._reader
 
     def __repr__(self) -> str:

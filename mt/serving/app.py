@@ -149,7 +149,7 @@ class Service:
         problem = "several directions match: choose one by tgt"
         if num_runs != 1:
             problem = "several runs match: choose one" if num_runs else "there is no such run"
-        known = ", ".join(f"{run.name} ({run.translator.known})" for run in self.runs)
+        known = ", ".join(f"{run.name} ({run.translator.facts.known})" for run in self.runs)
         raise DataError(f"{problem}. The runs are {known}.")
 
     def _texts(self, body: TranslateRequest) -> list[str]:

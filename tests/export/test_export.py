@@ -259,7 +259,7 @@ def test_a_direction_is_read_as_the_first_token_and_never_from_text_nor_written(
         "# tiny: en to de, de to en",
         "5 de < lines",
         "such as `<to:de>`",
-        "sentences (en to de) were",
+        "sentences from en to de were",
     ):
         assert said in card
     texts = [*pairs[0][:9], f"<to:en> {pairs[0][9]}", f"{pairs[0][10]} <to:de>", "<to:de> <to:en>"]
