@@ -66,7 +66,7 @@ class Config(Section):
             raise ValueError("training.bpe_dropout needs tokenizer.kind bpe or bpe_metaspace.")
         if training.bpe_dropout and training.guided_alignment:
             raise ValueError("training.bpe_dropout and training.guided_alignment exclude each other.")
-        if self.validation.decides == "mean_loss":
+        if (self.validation.over, self.validation.metric) == ("all", "loss"):
             raise ValueError("validation.over: all needs validation.metric bleu or chrf.")
         if schedule.kind == "cosine" and (training.max_steps or 0) > (schedule.total_steps or 0):
             end = f"schedule.total_steps ({schedule.total_steps}), where the cosine reaches zero"

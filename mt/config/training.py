@@ -143,11 +143,6 @@ class ValidationConfig(Section):
     batch_sentences: Count = changeable(384)
     """Maximum number of sentences translated at once; fewer if they are long."""
 
-    @property
-    def decides(self) -> str:
-        """What decides: the metric, or its mean over all sets, such as ``mean_bleu``."""
-        return f"mean_{self.metric}" if self.over == "all" else self.metric
-
 
 class CheckpointConfig(Section):
     """How the run is saved."""

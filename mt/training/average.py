@@ -10,6 +10,7 @@ from mt.config.load import load_config
 from mt.display import counted
 from mt.errors import CheckpointError
 from mt.run_directory import RunDirectory, as_run
+from mt.training.validation import deciding_metric
 
 LOG = logging.getLogger(__name__)
 
@@ -33,7 +34,7 @@ def average_checkpoints(run: str | Path | RunDirectory, number: int = 5, *, best
         store.tidy_up()
         names = store.names()
         if best:
-            metric = config.validation.decides
+            metric = deciding_metric(config.validation)
             # A lower loss is better.
             sign = -1 if metric == "loss" else 1
             scored = [checkpoint for checkpoint in map(store.require, names) if metric in checkpoint.metrics]

@@ -39,6 +39,7 @@ from mt.training.run_log import log_file, record_session
 from mt.training.session import Session
 from mt.training.step import explain_out_of_memory
 from mt.training.train_state import TrainState, new_train_state
+from mt.training.validation import deciding_metric
 
 LOG = logging.getLogger(__name__)
 
@@ -249,7 +250,7 @@ def _progress(
         run,
         counters=state.counters,
         total_steps=round(total_steps) if math.isfinite(total_steps) else None,
-        metric=config.validation.decides,
+        metric=deciding_metric(config.validation),
         peak_rate=peak_rate(state.objective, state.precision.device),
         on_metrics=on_metrics,
     )
@@ -283,6 +284,6 @@ def _report_end(finished: str | None, counters: Counters, config: Config, interr
         reason = f"Finished: {finished}, after {done} and {counters.seconds / 60:.1f} minutes."
     LOG.info("%s", reason)
     if finished is not None and counters.best_value is not None:
-        metric = config.validation.decides
+        metric = deciding_metric(config.validation)
         LOG.info("Best validation %s: %.2f", SCORE_NAMES.get(metric, metric), counters.best_value)
     return reason

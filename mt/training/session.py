@@ -30,7 +30,7 @@ from mt.training.progress import Progress, Sample
 from mt.training.schedule import has_ended
 from mt.training.step import StepResult
 from mt.training.train_state import TrainState
-from mt.training.validation import ValidationResult, validate
+from mt.training.validation import ValidationResult, deciding_metric, validate
 
 LOG = logging.getLogger(__name__)
 
@@ -143,7 +143,7 @@ class Session:
         self.count_time(state)
         counters.owes_validation = False
         self._metrics = {counters.step: result.values()}
-        metric = self.config.validation.decides
+        metric = deciding_metric(self.config.validation)
         if counters.record_validation(result.values()[metric], metric):
             self._best_step = counters.step
         if self.progress is not None:

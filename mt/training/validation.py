@@ -10,6 +10,7 @@ import torch
 
 from mt import distributed
 from mt.config.data import OWN
+from mt.config.training import ValidationConfig
 from mt.data.batches.batch import Batch
 from mt.data.corpus import NamedSet
 from mt.data.text_form import TextForm
@@ -20,6 +21,11 @@ from mt.memory import split_on_out_of_memory
 from mt.sides import Sides
 from mt.training.loss import Objective
 from mt.training.step import report_too_large
+
+
+def deciding_metric(config: ValidationConfig) -> str:
+    """What decides which checkpoint is best: the metric, or its mean over all sets, such as ``mean_bleu``."""
+    return f"mean_{config.metric}" if config.over == "all" else config.metric
 
 
 @dataclass(frozen=True)
