@@ -21,6 +21,7 @@ def attention(
         list[str] | None, Argument(metavar="SENTENCE", help="The sentences. Default: the lines of stdin.")
     ] = None,
     run: options.RunOption = None,
+    to: options.ToOption = None,
     file: options.FileOption = None,
     target_column: Annotated[
         bool, Option("--target-column", help="Read lines of source<TAB>translation, not the model's own.")
@@ -60,7 +61,7 @@ def attention(
     from mt.attention_maps.alignment import AttentionMaps, aligning_heads, as_pharaoh, attention_line_by_line
     from mt.inference.model_translator import ModelTranslator
 
-    translator = ModelTranslator.from_run(directory, checkpoint=checkpoint, device=device)
+    translator = ModelTranslator.from_run(directory, checkpoint=checkpoint, device=device, tgt=to)
     heads = aligning_heads(translator, None if layer is None else layer - 1)
     say(f"alignment: {heads}")
     if made == "pharaoh":

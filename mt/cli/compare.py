@@ -21,6 +21,8 @@ def compare(
         list[Path],
         Argument(metavar="A B ...", help="Runs, checkpoints or files of translations; A is the baseline."),
     ],
+    to: options.ToOption = None,
+    source: options.FromOption = None,
     split: Annotated[
         Literal["train", "validation", "test"], Option(help="The split of the first run's corpus.")
     ] = "test",
@@ -53,11 +55,13 @@ def compare(
     is_any_run = any(system.is_dir() for system in systems)
     options.check_needs("a run, not only files", is_any_run, beam=beam > 1, checkpoint=checkpoint != "best")
     strategy = options.choose_beam(beam, length_penalty, length_normalization)
-    from mt.evaluation.compare import run_comparison
+    from mt.evaluation.compare import compare_directions, mean_comparison
     from mt.evaluation.evaluate import write_json
 
-    result = run_comparison(
+    results = compare_directions(
         systems,
+        tgt=to,
+        src=source,
         split=split,
         checkpoint=checkpoint,
         device=device,
@@ -66,9 +70,28 @@ def compare(
         beam=strategy,
         num_shown=show,
     )
-    _show(result)
+    for result in results:
+        _show(result)
+        if len(results) > 1:
+            echo("")
+    mean = mean_comparison(results)
+    if len(results) > 1:
+        _show_mean(results, mean)
     if json is not None:
-        write_json(result, json)
+        write_json(results, mean, json)
+
+
+def _show_mean(results: "list[Comparison]", mean: dict[str, list[float]]) -> None:
+    names = [results[0].scores[key][0].score.name for key in mean]
+    rows = [["", *chain.from_iterable((name, "- A") for name in names)]]
+    for number, letter in enumerate(ascii_uppercase[: len(results[0].systems)]):
+        row = [letter]
+        for values in mean.values():
+            row += [f"{values[number]:.2f}", f"{values[number] - values[0]:+.2f}" if number else ""]
+        rows.append(row)
+    echo(f"mean of these {len(results)} directions")
+    for line in aligned(rows, num_texts=1):
+        echo(line)
 
 
 def _show(result: "Comparison") -> None:

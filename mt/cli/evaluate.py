@@ -11,12 +11,15 @@ from mt.display import counted
 
 if TYPE_CHECKING:
     from mt.evaluation.analysis import Analysis
+    from mt.evaluation.evaluate import Evaluation
 
 NUM_WORST_KEPT = 10
 
 
 def evaluate(
     run: options.RunOption = None,
+    to: options.ToOption = None,
+    source: options.FromOption = None,
     ensemble: options.EnsembleOption = None,
     split: Annotated[
         Literal["train", "validation", "test"], Option(help="The split of the corpus.")
@@ -44,7 +47,8 @@ def evaluate(
 ) -> None:
     """Translate a test set and score the translations with BLEU, chrF2++ and TER.
 
-    Shows each score with signature and 95 % interval, and scores by sentence length.
+    Shows each score with signature and 95 % interval, and scores by sentence length. A model of several
+    directions is scored in each of them, or with --to in those into one language.
 
     The translations are saved in the run directory. Scores of a single model, not of an ensemble,
     are also added to evaluations.jsonl.
@@ -53,13 +57,16 @@ def evaluate(
     directory = options.find_run(run)
     options.check_output(json)
     strategy = options.choose_beam(beam, length_penalty, length_normalization)
-    from mt.evaluation.evaluate import run_evaluation, write_json
+    from mt.evaluation.evaluate import evaluate_directions, write_json
+    from mt.evaluation.record import mean_scores
 
     if literature:
         # This import takes a second.
         from mt.evaluation.literature import literature_score
-    result = run_evaluation(
+    results = evaluate_directions(
         directory,
+        tgt=to,
+        src=source,
         split=split,
         checkpoint=checkpoint,
         device=device,
@@ -74,8 +81,25 @@ def evaluate(
         outputs=outputs,
         others=[options.find_run(path) for path in ensemble or []],
     )
-    models = " + ".join([f"{directory.path}, {result.checkpoint}", *result.ensemble])
-    say(f"{models}, {result.data}: {result.search}, by {result.engine} in {result.precision}")
+    for number, result in enumerate(results):
+        models = " + ".join([f"{directory.path}, {result.checkpoint}", *result.ensemble])
+        say(f"{models}, {result.data}: {result.search}, by {result.engine} in {result.precision}")
+        if len(results) > 1:
+            echo(("\n" if number else "") + f"{result.src} to {result.tgt}")
+        _show(result, worst)
+    mean = mean_scores(results)
+    if len(results) > 1:
+        means = "  ".join(f"{results[0].scores[key].name} {value:.2f}" for key, value in mean.items())
+        echo(f"\nmean of these {len(results)} directions: {means}")
+    if outputs is not None:
+        folder = f"{outputs}/DIRECTION" if len(results) > 1 else outputs
+        say(f"for other tools: {folder}/sources.txt, hypotheses.txt, references.txt")
+    # Last, because the scores have been shown if this file cannot be written.
+    if json is not None:
+        write_json(results, mean, json)
+
+
+def _show(result: "Evaluation", worst: int) -> None:
     for score in result.scores.values():
         echo(str(score))
     echo(f"exact sentences {result.exact:.2f} %")
@@ -90,11 +114,6 @@ def evaluate(
         say(f"scored in the form of the training text: {counted(result.num_rewritten, 'reference')} changed")
     say(f"{counted(result.num_sentences, 'translation')}: {result.hypotheses_file}")
     say(f"their references: {result.references_file}")
-    if outputs is not None:
-        say(f"for other tools: {outputs}/sources.txt, hypotheses.txt, references.txt")
-    # Last, because the scores have been shown if this file cannot be written.
-    if json is not None:
-        write_json(result, json)
 
 
 def _show_analysis(analysis: "Analysis") -> None:

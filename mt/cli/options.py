@@ -46,6 +46,10 @@ ToOption = Annotated[
     str | None,
     Option(metavar="LANGUAGE", help="The language to translate into, if the model knows several."),
 ]
+FromOption = Annotated[
+    str | None,
+    Option("--from", metavar="LANGUAGE", help="The language to translate from, if there are several."),
+]
 EnsembleOption = Annotated[
     list[Path] | None,
     run_option(help="Average the probabilities with those of this run of the same vocabularies; repeatable."),

@@ -1,8 +1,11 @@
 """Comparing systems on the same sentences, with the significance of the differences (`mt compare`)."""
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -13,9 +16,15 @@ from mt.device import choose_device
 from mt.display import counted, visible
 from mt.errors import ConfigError, DataError
 from mt.evaluation.analysis import ComparedSentence, most_different_sentences
-from mt.evaluation.evaluate import translate_set
+from mt.evaluation.evaluate import check_one_direction, translate_sets
 from mt.evaluation.scores import MAX_RESAMPLED_LINES, Compared, in_form, paired_bootstrap
-from mt.evaluation.test_set import EvaluationSet, load_evaluation_set, warn_of_leaks, warn_of_other_split
+from mt.evaluation.test_set import (
+    EvaluationSet,
+    listed,
+    load_evaluation_sets,
+    warn_of_leaks,
+    warn_of_other_split,
+)
 from mt.inference.loaded_model import LoadedModel, load_model
 from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
@@ -37,9 +46,11 @@ class Comparison:
     sentences: list[ComparedSentence]
 
 
-def run_comparison(
+def compare_directions(
     systems: Sequence[str | Path],
     *,
+    tgt: str | None = None,
+    src: str | None = None,
     split: Split = "test",
     checkpoint: str = "best",
     device: str | torch.device = "auto",
@@ -47,12 +58,13 @@ def run_comparison(
     data_name: str | None = None,
     beam: Beam | None = None,
     num_shown: int = 10,
-) -> Comparison:
+) -> list[Comparison]:
     """Score systems against the same references, and compare them with the first; runs translate first.
 
     A system is a run directory, a checkpoint (such as ``runs/x/checkpoints/step_0002000``), or a file of
     translations, one per line. The test set is a split of the first run's corpus, or of the run in whose
-    directory the files are, unless ``data_path`` names another (see `load_evaluation_set`).
+    directory the files are, unless ``data_path`` names another (see `load_evaluation_sets`). There is a
+    comparison for each direction of that run, or for those into ``tgt`` and from ``src``; files are of one.
 
     Raises:
         MtError: If a system cannot be read or translate, or the systems do not belong together.
@@ -64,35 +76,72 @@ def run_comparison(
     for system in filter(Path.is_dir, paths):
         run, name = _run_of(system)
         models[system] = run, load_model(run, name or checkpoint)
-    test_set = load_evaluation_set(config, split, path=data_path, name=data_name)
-    for run in runs:
-        warn_of_other_split(run, test_set)
+    test_sets = load_evaluation_sets(config, split, path=data_path, name=data_name, tgt=tgt, src=src)
+    for test_set in test_sets:
+        for run in runs:
+            warn_of_other_split(run, test_set)
+        if (count := len(test_set.references)) > MAX_RESAMPLED_LINES:
+            raise DataError(
+                f"{count:,} sentences are too many for the paired bootstrap, which would take gigabytes for "
+                f"them: compare at most {MAX_RESAMPLED_LINES:,}."
+            )
     if data_path is not None:
-        warn_of_leaks(test_set, config)
-    count = len(test_set.references)
-    if count > MAX_RESAMPLED_LINES:
-        raise DataError(
-            f"{count:,} sentences are too many for the paired bootstrap, which would take gigabytes for "
-            f"them: compare at most {MAX_RESAMPLED_LINES:,}."
-        )
+        warn_of_leaks(test_sets, config)
     # Files are read before anything is translated, which may replace them.
-    texts = {system: (system, _read(system, test_set)) for system in paths if system not in models}
+    texts: dict[Path, list[tuple[Path, list[str]]]] = {}
+    for system in paths:
+        if system not in models:
+            texts[system] = [(system, _read(system, test_sets))]
     for system, (run, loaded) in models.items():
         translator = ModelTranslator(loaded, device=device)
-        _, translated, file = translate_set(run, translator, [loaded], test_set, beam)
-        texts[system] = file, translated
-    files, lines = zip(*(texts[system] for system in paths), strict=True)
-    return Comparison(
-        systems=[visible(str(file)) for file in files],
-        data=test_set.where,
-        num_sentences=count,
-        num_rewritten=test_set.num_rewritten,
-        scores=paired_bootstrap(lines, test_set.references),
-        sentences=most_different_sentences(test_set.sources, lines, test_set.references, num_shown),
-    )
+        if len(config.data.directions) > 1:
+            translator = translator.into(test_sets[0].direction.tgt, test_sets[0].direction.src)
+        translated = translate_sets(run, translator, [loaded], test_sets, beam)
+        texts[system] = [(file, lines) for _, lines, file in translated]
+    comparisons = []
+    for number, test_set in enumerate(test_sets):
+        files, lines = zip(*(texts[system][number] for system in paths), strict=True)
+        comparison = Comparison(
+            systems=[visible(str(file)) for file in files],
+            data=test_set.where,
+            num_sentences=len(test_set.references),
+            num_rewritten=test_set.num_rewritten,
+            scores=paired_bootstrap(lines, test_set.references),
+            sentences=most_different_sentences(test_set.sources, lines, test_set.references, num_shown),
+        )
+        comparisons.append(comparison)
+    return comparisons
 
 
-def _read(file: Path, test_set: EvaluationSet) -> list[str]:
+def run_comparison(
+    systems: Sequence[str | Path], *, tgt: str | None = None, src: str | None = None, **options: Any
+) -> Comparison:
+    """Compare systems in one direction; the options are those of `compare_directions`."""
+    [run, *_] = _runs_of([Path(system) for system in systems])
+    check_one_direction(run, tgt, src, "compare_directions")
+    [comparison] = compare_directions(systems, tgt=tgt, src=src, **options)
+    return comparison
+
+
+# What help() and editors show.
+vars(run_comparison)["__signature__"] = signature(compare_directions).replace(return_annotation=Comparison)
+
+
+def mean_comparison(comparisons: Sequence[Comparison]) -> dict[str, list[float]]:
+    """The mean of each score over several directions, by its key, of each system."""
+    means = {}
+    for key in comparisons[0].scores:
+        of_directions = [comparison.scores[key] for comparison in comparisons]
+        of_systems = zip(*of_directions, strict=True)
+        means[key] = [statistics.fmean(each.score.value for each in system) for system in of_systems]
+    return means
+
+
+def _read(file: Path, test_sets: Sequence[EvaluationSet]) -> list[str]:
+    test_set, *others = test_sets
+    if others:
+        known = listed([test_set.direction for test_set in test_sets])
+        raise ConfigError(f"{file} is of one direction, not {known}: choose it by --to (and --from).")
     lines, count = [*lines_of(file)], len(test_set.references)
     if len(lines) != count:
         raise DataError(

@@ -4,9 +4,10 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,15 @@ from mt.errors import ConfigError, RunError
 from mt.evaluation.analysis import Analysis, ScoredSentence, analyse_lengths, worst_sentences
 from mt.evaluation.record import RecordedEvaluation, Score, name_in_setting, record_evaluation
 from mt.evaluation.scores import Texts, exact_match, in_form, on_one_line, score_with_confidence
-from mt.evaluation.test_set import EvaluationSet, load_evaluation_set, warn_of_leaks, warn_of_other_split
+from mt.evaluation.test_set import (
+    EvaluationSet,
+    chosen_directions,
+    for_file_name,
+    listed,
+    load_evaluation_sets,
+    warn_of_leaks,
+    warn_of_other_split,
+)
 from mt.files import write_atomically
 from mt.inference.engines import Engine
 from mt.inference.loaded_model import LoadedModel, load_ensemble
@@ -48,9 +57,11 @@ class Evaluation(RecordedEvaluation):
     """The folders of the other checkpoints of an ensemble; empty for a single model."""
 
 
-def run_evaluation(
+def evaluate_directions(
     run: str | Path | RunDirectory,
     *,
+    tgt: str | None = None,
+    src: str | None = None,
     split: Split = "test",
     checkpoint: str = "best",
     device: str | torch.device = "auto",
@@ -64,23 +75,26 @@ def run_evaluation(
     num_worst: int = 10,
     outputs: Path | None = None,
     others: Sequence[str | Path | RunDirectory] = (),
-) -> Evaluation:
-    """Translate a test set, score the translations, and write them into the run directory.
+) -> list[Evaluation]:
+    """Translate the test set of each direction, score the translations, and write them into the run.
 
     Args:
         run: The run directory.
+        tgt: Only the directions into this language.
+        src: Only the directions from this language.
         split: train, validation or test.
         checkpoint: best, latest, or a checkpoint's name.
         device: Where to compute: a device, or ``auto``, ``cpu``, ``cuda`` or ``mps``.
         precision: What to compute in; float32 unless told otherwise.
         engine: What searches; torch, the reference, unless told otherwise.
-        data_path: Another corpus than the run's own, or a standard test set, as in `load_evaluation_set`.
+        data_path: Another corpus than the run's own, or a standard test set, as in `load_evaluation_sets`.
         data_name: The configuration of that corpus.
         beam: The beam search; None searches greedily.
         literature: An additional score; it is called with the target language as third argument.
         analyse: Whether to also score by length, and read the training corpus to find pairs that are in it.
         num_worst: How many of the worst sentences to return.
-        outputs: A folder for the lines of sources.txt, hypotheses.txt and references.txt, for other tools.
+        outputs: A folder for the lines of sources.txt, hypotheses.txt and references.txt, for other tools;
+            each of several directions has a folder in it.
         others: Runs with the same vocabularies, to translate as an ensemble. Its scores are not recorded in
             the run directory, because they are not the run's.
 
@@ -94,47 +108,79 @@ def run_evaluation(
     config = load_config(run.config_file)
     # Before reading the corpus, which may take long: training may remove this checkpoint at any time.
     models = load_ensemble([run, *other_runs], checkpoint)
-    test_set = load_evaluation_set(config, split, path=data_path, name=data_name)
+    test_sets = load_evaluation_sets(config, split, path=data_path, name=data_name, tgt=tgt, src=src)
     for member in (run, *other_runs):
-        warn_of_other_split(member, test_set)
+        for test_set in test_sets:
+            warn_of_other_split(member, test_set)
     device = choose_device(device)
     with distributed.connected(device.type):
         options: dict[str, Any] = {"device": device, "precision": precision}
         translator = _translator(run, models, engine, options)
-        setting, hypotheses, file = translate_set(run, translator, models, test_set, beam)
-    if outputs is not None:
-        _write_outputs(outputs, test_set, hypotheses)
-    LOG.info("scoring %s", counted(len(hypotheses), "sentence"))
-    scores = score_with_confidence(hypotheses, test_set.references)
-    if literature:
-        scores["literature_bleu"] = literature(hypotheses, test_set.references, config.data.tgt)
-    if analyse:
-        warn_of_leaks(test_set, config)
-    texts = test_set.sources, hypotheses, test_set.references
+        translated = translate_sets(run, translator, models, test_sets, beam)
+    evaluations = []
     loaded, *rest = models
-    evaluation = Evaluation(
-        time=datetime.now(UTC).replace(microsecond=0),
-        mt_version=mt.__version__,
-        setting=setting,
-        data=test_set.where,
-        checkpoint=loaded.checkpoint.name,
-        step=loaded.checkpoint.step,
-        search="greedy search" if beam is None else str(beam),
-        engine=translator.engine.name,
-        precision=translator.engine.precision,
-        num_sentences=len(hypotheses),
-        scores=scores,
-        exact=exact_match(hypotheses, test_set.references),
-        num_rewritten=test_set.num_rewritten,
-        hypotheses_file=file,
-        references_file=_references_file(run, test_set),
-        analysis=analyse_lengths(*texts) if analyse else None,
-        worst=worst_sentences(*texts, num_worst),
-        ensemble=[visible(str(model.checkpoint.folder)) for model in rest],
-    )
-    if not rest:
-        record_evaluation(run, evaluation)
+    for test_set, (setting, hypotheses, file) in zip(test_sets, translated, strict=True):
+        if outputs is not None:
+            _write_outputs(outputs / _folder_name(test_set, test_sets), test_set, hypotheses)
+        LOG.info("scoring %s", counted(len(hypotheses), "sentence"))
+        scores = score_with_confidence(hypotheses, test_set.references)
+        if literature:
+            tgt = test_set.direction.tgt
+            scores["literature_bleu"] = literature(hypotheses, test_set.references, tgt)
+        texts = test_set.sources, hypotheses, test_set.references
+        evaluation = Evaluation(
+            time=datetime.now(UTC).replace(microsecond=0),
+            mt_version=mt.__version__,
+            setting=setting,
+            data=test_set.where,
+            src=test_set.direction.src,
+            tgt=test_set.direction.tgt,
+            split=test_set.own_split or "",
+            checkpoint=loaded.checkpoint.name,
+            step=loaded.checkpoint.step,
+            search="greedy search" if beam is None else str(beam),
+            engine=translator.engine.name,
+            precision=translator.engine.precision,
+            num_sentences=len(hypotheses),
+            scores=scores,
+            exact=exact_match(hypotheses, test_set.references),
+            num_rewritten=test_set.num_rewritten,
+            hypotheses_file=file,
+            references_file=_references_file(run, test_set),
+            analysis=analyse_lengths(*texts) if analyse else None,
+            worst=worst_sentences(*texts, num_worst),
+            ensemble=[visible(str(model.checkpoint.folder)) for model in rest],
+        )
+        if not rest:
+            record_evaluation(run, evaluation)
+        evaluations.append(evaluation)
+    if analyse:
+        warn_of_leaks(test_sets, config)
+    return evaluations
+
+
+def run_evaluation(
+    run: str | Path | RunDirectory, *, tgt: str | None = None, src: str | None = None, **options: Any
+) -> Evaluation:
+    """Evaluate the direction of a run, or the one of several that ``tgt`` and ``src`` choose.
+
+    The options are those of `evaluate_directions`.
+    """
+    check_one_direction(as_run(run), tgt, src, "evaluate_directions")
+    [evaluation] = evaluate_directions(run, tgt=tgt, src=src, **options)
     return evaluation
+
+
+# What help() and editors show.
+vars(run_evaluation)["__signature__"] = signature(evaluate_directions).replace(return_annotation=Evaluation)
+
+
+def check_one_direction(run: RunDirectory, tgt: str | None, src: str | None, for_all: str) -> None:
+    """Check that ``tgt`` and ``src`` leave one direction of a run, and name the function for several."""
+    chosen = chosen_directions(load_config(run.require().config_file).data, tgt, src)
+    if len(chosen) > 1:
+        remedy = f"choose one with tgt and src, or take all of them with {for_all}"
+        raise ConfigError(f"{run.path} translates {listed(chosen)}: {remedy}.")
 
 
 def _translator(
@@ -153,36 +199,52 @@ def _write_outputs(folder: Path, test_set: EvaluationSet, hypotheses: Texts) -> 
     write_lines(folder / "references.txt", test_set.references)
 
 
+def _folder_name(test_set: EvaluationSet, test_sets: Sequence[EvaluationSet]) -> str:
+    return for_file_name("-".join(test_set.direction)) if len(test_sets) > 1 else ""
+
+
 def _references_file(run: RunDirectory, test_set: EvaluationSet) -> Path:
     return run.path / f"references.{test_set.name}.txt"
 
 
-def translate_set(
+def translate_sets(
     run: RunDirectory,
     translator: Translator,
     models: Sequence[LoadedModel],
-    test_set: EvaluationSet,
+    test_sets: Sequence[EvaluationSet],
     beam: Beam | None,
-) -> tuple[str, list[str], Path]:
-    """Write translations of a test set and its references into the run; return setting, lines and file."""
+) -> list[tuple[str, list[str], Path]]:
+    """Write translations of test sets and their references into the run; return settings, lines and files.
+
+    Raises:
+        SystemExit: In all processes except the first, which have nothing more to do.
+    """
     if not os.access(run.path, os.W_OK):
         raise RunError(f"{shown(run.path)} is read-only, but the translations are saved there: copy the run.")
-    setting = setting_name(models, test_set, beam, translator.engine)
+    translated = []
+    for test_set in test_sets:
+        if translator.facts.directions or len(test_sets) > 1:
+            translator = translator.into(test_set.direction.tgt, test_set.direction.src)
+        setting = setting_name(models, test_set, beam, translator.engine)
+        lines, file = _translate(translator, test_set, beam), run.path / f"hypotheses.{setting}.txt"
+        if processes.IS_FIRST:
+            write_lines(_references_file(run, test_set), test_set.references)
+            write_lines(file, lines)
+        translated.append((setting, lines, file))
+    if not processes.IS_FIRST:
+        raise SystemExit(0)
+    return translated
+
+
+def _translate(translator: Translator, test_set: EvaluationSet, beam: Beam | None) -> list[str]:
+    """The translations, each on one line, which does not change any score, and in the form of the text."""
     with progress(len(test_set.sources), unit="sentences", description="translating") as advance:
         n_best = translator.n_best(
             test_set.sources, strategy=beam, join_lines=True, with_scores=False, advance=advance
         )
-    if not processes.IS_FIRST:
-        # The others have nothing more to do.
-        raise SystemExit(0)
     if num_cut := sum(best.is_cut for best, *_ in n_best):
         LOG.warning("%s", translator.facts.cut_warning(num_cut))
-    # Each on one line, which does not change any score.
-    lines = in_form(test_set.form, [on_one_line(best.text) for best, *_ in n_best])
-    file = run.path / f"hypotheses.{setting}.txt"
-    write_lines(_references_file(run, test_set), test_set.references)
-    write_lines(file, lines)
-    return setting, lines, file
+    return in_form(test_set.form, [on_one_line(best.text) for best, *_ in n_best])
 
 
 def setting_name(
@@ -207,7 +269,11 @@ def write_lines(file: Path, texts: Texts) -> None:
     write_atomically(file, "".join(on_one_line(text) + "\n" for text in texts))
 
 
-def write_json(result: Any, file: Path) -> None:
-    """Write an `Evaluation` or a comparison as JSON; an existing ``file`` is replaced."""
-    text = json.dumps(asdict(result), indent=2, ensure_ascii=False, default=str)
-    write_atomically(file, text + "\n")
+def write_json(results: Sequence[Any], mean: Mapping[str, Any], file: Path) -> None:
+    """Write an evaluation or a comparison as JSON, or those of several directions and the mean.
+
+    An existing ``file`` is replaced.
+    """
+    one, *others = map(asdict, results)
+    content = {"directions": [one, *others], "mean": mean} if others else one
+    write_atomically(file, json.dumps(content, indent=2, ensure_ascii=False, default=str) + "\n")

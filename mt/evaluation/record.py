@@ -2,6 +2,8 @@
 
 import contextlib
 import hashlib
+import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -38,6 +40,12 @@ class RecordedEvaluation:
     setting: str
     """The test set, the checkpoint and the decoding strategy, as in the name of the translations' file."""
     data: str
+    src: str = ""
+    """The language of the sources; empty in records of earlier versions, as the next two are."""
+    tgt: str = ""
+    """That of the translations."""
+    split: str = ""
+    """Which split of the run's corpus and its sources it is; empty for another corpus."""
     checkpoint: str
     step: int
     search: str
@@ -58,6 +66,13 @@ class RecordedEvaluation:
         engine = "" if self.engine == "torch" else f", by {self.engine}"
         rewritten = f", {counted(self.num_rewritten, 'reference')} rewritten" if self.num_rewritten else ""
         return self.search + engine + in_precision(self.precision) + rewritten
+
+
+def mean_scores(evaluations: Sequence[RecordedEvaluation]) -> dict[str, float]:
+    """The mean of each score that all have, by its key: one of listed scores, which has no signature."""
+    first, *others = evaluations
+    keys = [key for key in first.scores if all(key in other.scores for other in others)]
+    return {key: statistics.fmean(one.scores[key].value for one in evaluations) for key in keys}
 
 
 _ADAPTER = TypeAdapter(RecordedEvaluation)

@@ -5,7 +5,8 @@ import hashlib
 import json
 import logging
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from operator import ne
 from pathlib import Path
 from typing import Any, get_args
@@ -16,7 +17,7 @@ from sacrebleu.dataset import DATASETS
 from mt.config.config import Config
 from mt.config.data import DataConfig
 from mt.data.cleaning.leaks import LeakCheck
-from mt.data.corpus import load_corpus, load_parts, load_split
+from mt.data.corpus import load_corpus, load_parts, load_split, sets_of_sources
 from mt.data.corpus_report import recorded_fingerprints
 from mt.data.sources.find import find_source
 from mt.data.sources.source import Split
@@ -27,6 +28,7 @@ from mt.display import visible
 from mt.errors import ConfigError, DataError
 from mt.evaluation.scores import in_form, on_one_line
 from mt.run_directory import RunDirectory
+from mt.sides import Sides
 
 LOG = logging.getLogger(__name__)
 
@@ -41,6 +43,8 @@ class EvaluationSet:
     """The split or the data, and a checksum of the sentences, for file names."""
     where: str
     """The corpus and the split, for messages."""
+    direction: Sides[str]
+    """Its languages."""
     sources: list[str]
     references: list[str]
     """In the form of the run's training text; none of them is empty, and none has a line break."""
@@ -48,48 +52,125 @@ class EvaluationSet:
     num_rewritten: int
     """References that had another form."""
     own_split: Split | None = None
-    """The split of the run's own corpus; None for another corpus."""
+    """The split of the run's own corpus, or of one of its sources; None for another corpus."""
     fingerprint: str | None = None
-    """That of the split, comparable with ``corpus.json``."""
+    """That of the split of the run's own corpus, comparable with ``corpus.json``."""
 
 
 def load_evaluation_set(
     config: Config, split: Split, *, path: str | None = None, name: str | None = None
 ) -> EvaluationSet:
-    """A split of the run's corpus or of another in ``path``, or the standard test set in ``sacrebleu:NAME``.
+    """The set of `load_evaluation_sets` for the direction of ``data.path``."""
+    own, *_ = config.data.directions
+    [test_set] = load_evaluation_sets(config, split, path=path, name=name, tgt=own.tgt, src=own.src)
+    return test_set
 
+
+def load_evaluation_sets(
+    config: Config,
+    split: Split,
+    *,
+    path: str | None = None,
+    name: str | None = None,
+    tgt: str | None = None,
+    src: str | None = None,
+) -> list[EvaluationSet]:
+    """The test set of each of a run's directions, or of those into ``tgt`` and from ``src``.
+
+    It is a split of the run's corpus, and for a further direction that of the first source that has it; or
+    another corpus in ``path``, or the standard test set in ``sacrebleu:NAME``, which is of one direction.
     Files without splits are used as a whole. Pairs with an empty reference are an error.
     """
     if split not in (splits := get_args(Split)):
         raise ValueError(f"split must be {', '.join(splits)}, not {split!r}")
     if name is not None and (path is None or path.startswith(PREFIX)):
         raise ConfigError(f"{name!r} is the configuration of a Hub corpus: give its path as well.")
-    data, stem = config.data, str(split)
-    own_split, fingerprint = None, None
+    chosen = chosen_directions(config.data, tgt, src)
     if path is None:
-        pairs, where = load_split(data, split, config.cleaning), f"{data.path}, {split}"
-        own_split, fingerprint = split, pairs._fingerprint
-    elif path.startswith(PREFIX):
-        pairs = load_standard_set(path.removeprefix(PREFIX), data)
-        stem, where = _for_file_name(path), path
+        return _splits_of_run(config, split, chosen)
+    if len(chosen) > 1:
+        raise ConfigError(
+            f"{path} is of one direction, not {listed(chosen)}: choose it by --to (and --from)."
+        )
+    [direction] = chosen
+    # A built-in corpus has as many pairs as are asked for; any other corpus is used as a whole.
+    limit = config.data.num_train_pairs if path.startswith("builtin:") else None
+    changes: dict[str, Any] = {"name": name, "revision": None, "num_train_pairs": limit, "sources": {}}
+    if direction != config.data.directions[0]:
+        changes |= {"columns": None, "delimiter": "auto", **direction._asdict()}
+    data = config.data.model_copy(update={"path": path, **changes})
+    if path.startswith(PREFIX):
+        pairs, is_whole = load_standard_set(path.removeprefix(PREFIX), data), True
+        stem, where = for_file_name(path), path
     else:
-        # A built-in corpus has as many pairs as are asked for; any other corpus is used as a whole.
-        limit = data.num_train_pairs if path.startswith("builtin:") else None
-        changes: dict[str, Any] = {
-            "path": path,
-            "name": name,
-            "revision": None,
-            "num_train_pairs": limit,
-            "sources": {},
-        }
-        pairs, is_whole = _load_other(data.model_copy(update=changes), split)
-        stem, where = _for_file_name(Path(path).name), f"{path}, {name}" if name else path
-        if not is_whole:
-            stem, where = f"{stem}.{split}", f"{where}, {split}"
+        pairs, is_whole = _load_other(data, split)
+        stem, where = for_file_name(Path(path).name), f"{path}, {name}" if name else path
+    for warning in text_warnings({"evaluated": sample_of(pairs, TextForm.of(config.cleaning))}):
+        LOG.warning("%s", warning)
+    if is_whole:
+        return [_evaluation_set(config, pairs, direction, stem, where)]
+    return [_evaluation_set(config, pairs, direction, f"{stem}.{split}", where, split)]
+
+
+def chosen_directions(data: DataConfig, tgt: str | None, src: str | None) -> list[Sides[str]]:
+    """The directions of a run, or those into ``tgt`` and from ``src``, of which there must be one."""
+    directions = data.directions
+    chosen = [each for each in directions if tgt in (None, each.tgt) and src in (None, each.src)]
+    if not chosen:
+        asked = " ".join(
+            f"{word} {language}" for word, language in (("from", src), ("into", tgt)) if language
+        )
+        raise ConfigError(f"this model does not translate {asked}, only {listed(directions)}.")
+    return chosen
+
+
+def listed(directions: Sequence[Sides[str]]) -> str:
+    """Directions in words."""
+    return ", ".join(f"{src} to {tgt}" for src, tgt in directions)
+
+
+def _splits_of_run(config: Config, split: Split, chosen: Sequence[Sides[str]]) -> list[EvaluationSet]:
+    """The split of the run's corpus, and for each further direction that of the first source that has it."""
+    data, found = config.data, list[tuple[datasets.Dataset, Sides[str], str, str | None]]()
+    own, *others = data.directions
+    if split == "train" and others:
+        corpus, end = load_corpus(data, config.cleaning), 0
+        for source in corpus.report.sources:
+            start, end = end, end + source.pairs
+            found.append((corpus.train.select(range(start, end)), source.direction, source.path, None))
+    else:
+        if own in chosen:
+            pairs = load_split(data, split, config.cleaning)
+            found.append((pairs, own, data.path, pairs._fingerprint))
+        of_sources = sets_of_sources(data, split) if chosen != [own] else {}
+        found += [(*of_source, data.sources[name].path, None) for name, of_source in of_sources.items()]
+    sets: dict[Sides[str], EvaluationSet] = {}
+    for pairs, direction, path, fingerprint in found:
+        if direction in chosen and direction not in sets:
+            test_set = _evaluation_set(config, pairs, direction, split, path, split)
+            sets[direction] = replace(test_set, own_split=split, fingerprint=fingerprint)
+    if missing := [direction for direction in chosen if direction not in sets]:
+        problem = f"no source has a {split} split for {listed(missing)}"
+        if not sets:
+            raise DataError(f"{problem}: give another corpus with --data.")
+        LOG.warning("%s: not evaluated", problem)
+    return list(sets.values())
+
+
+def _evaluation_set(
+    config: Config,
+    pairs: datasets.Dataset,
+    direction: Sides[str],
+    stem: str,
+    where: str,
+    split: Split | None = None,
+) -> EvaluationSet:
+    """Check the pairs, and name the set, with its languages if the run has several directions."""
+    if len(config.data.directions) > 1:
+        stem, where = f"{stem}-{for_file_name('-'.join(direction))}", f"{where}, {listed([direction])}"
+    if split:
+        where = f"{where}, {split}"
     form = TextForm.of(config.cleaning)
-    if path is not None:
-        for warning in text_warnings({"evaluated": sample_of(pairs, form)}):
-            LOG.warning("%s", warning)
     # As in the file of references: some of sacreBLEU's tokenizers join words at a hyphen before a line break.
     sources, written = list(pairs["src"]), [on_one_line(text) for text in pairs["tgt"]]
     references = in_form(form, written)
@@ -104,7 +185,7 @@ def load_evaluation_set(
     # As JSON, which separates sentences unambiguously.
     checksum = hashlib.blake2b(json.dumps([sources, references]).encode(), digest_size=6).hexdigest()
     name, where = f"{stem}-{checksum}", visible(where)
-    return EvaluationSet(name, where, sources, references, form, num_rewritten, own_split, fingerprint)
+    return EvaluationSet(name, where, direction, sources, references, form, num_rewritten)
 
 
 def _load_other(other: DataConfig, split: Split) -> tuple[datasets.Dataset, bool]:
@@ -136,7 +217,8 @@ def was_trained_with_another(run: RunDirectory, test_set: EvaluationSet) -> bool
     split, fingerprint = test_set.own_split, test_set.fingerprint
     with contextlib.suppress(OSError, ValueError):
         recorded = recorded_fingerprints(run.read_corpus_report())
-        return split is not None and recorded.get(split, fingerprint) != fingerprint
+        if split is not None and fingerprint is not None:
+            return recorded.get(split, fingerprint) != fingerprint
     return False
 
 
@@ -149,24 +231,29 @@ def warn_of_other_split(run: RunDirectory, test_set: EvaluationSet) -> None:
         )
 
 
-def warn_of_leaks(test_set: EvaluationSet, config: Config) -> None:
-    """Log a warning if pairs of a test set are also in the training data, which is read."""
-    if test_set.own_split == "train":
+def warn_of_leaks(test_sets: Sequence[EvaluationSet], config: Config) -> None:
+    """Log a warning if pairs of test sets are also in the training data, which is read."""
+    named = {test_set.name: test_set for test_set in test_sets if test_set.own_split != "train"}
+    if not named:
         return
-    pairs = datasets.Dataset.from_dict({"src": test_set.sources, "tgt": test_set.references})
-    check = LeakCheck({"": pairs}, TextForm.of(config.cleaning))
+    form, pairs = TextForm.of(config.cleaning), {}
+    for name, test_set in named.items():
+        pairs[name] = datasets.Dataset.from_dict({"src": test_set.sources, "tgt": test_set.references})
+    check = LeakCheck(pairs, form)
     try:
         check.search(load_corpus(config.data, config.cleaning).train)
     except DataError as error:
         LOG.warning("pairs that are also in the training data are not counted: %s", error)
-    if num_leaked := check.report()[""].pair:
-        LOG.warning(
-            f"also in the training data: {num_leaked:,} of the {len(test_set.sources):,} pairs of "
-            f"{test_set.where} (ignoring case, spacing and punctuation), which raises the scores"
-        )
+    for name, leaks in check.report().items():
+        if leaks.pair:
+            LOG.warning(
+                f"also in the training data: {leaks.pair:,} of the {leaks.pairs:,} pairs of "
+                f"{named[name].where} (ignoring case, spacing and punctuation), which raises the scores"
+            )
 
 
-def _for_file_name(text: str) -> str:
+def for_file_name(text: str) -> str:
+    """The text with a hyphen for what has a meaning in the names of files."""
     # A file name may have 255 bytes, and a Chinese character takes three.
     short = re.sub(r"[^\w.-]+", "-", text).encode()[:60].decode(errors="ignore")
     return short.strip("-.") or "data"
