@@ -82,10 +82,12 @@ def evaluate(
         others=[options.find_run(path) for path in ensemble or []],
     )
     for number, result in enumerate(results):
+        if number:
+            echo("")
         models = " + ".join([f"{directory.path}, {result.checkpoint}", *result.ensemble])
         say(f"{models}, {result.data}: {result.search}, by {result.engine} in {result.precision}")
         if len(results) > 1:
-            echo(("\n" if number else "") + f"{result.src} to {result.tgt}")
+            echo(result.direction)
         _show(result, worst)
     mean = mean_scores(results)
     if len(results) > 1:

@@ -56,7 +56,8 @@ def report(
         CheckpointStore(directory.checkpoints_dir).require(checkpoint)
     facts = RunFacts(directory)
     left_out = list(facts.problems)
-    samples, maps = None, ""
+    samples: list[RankedSamples] = []
+    maps = ""
     try:
         if sentences:
             num_maps = NUM_MAPS if format == "html" else 0
@@ -71,8 +72,8 @@ def report(
 
 def _samples(
     run: "RunDirectory", checkpoint: str, device: "torch.device", num_sentences: int, num_attention: int
-) -> "tuple[RankedSamples, str]":
-    """Ranked translations, and what the model attended to in the best of them, as HTML."""
+) -> "tuple[list[RankedSamples], str]":
+    """Ranked translations, and what the model attended to in some of the first direction's, as HTML."""
     from mt.attention_maps.alignment import attention_maps
     from mt.attention_maps.page import attention_html
     from mt.inference.loaded_model import load_model
@@ -81,7 +82,10 @@ def _samples(
 
     loaded = load_model(run, checkpoint)
     translator = ModelTranslator(loaded, device=device)
-    samples = rank_samples(run, loaded, translator, num_sentences=num_sentences)
+    ranked = rank_samples(run, loaded, translator, num_sentences=num_sentences)
+    samples, *others = ranked
+    if others:
+        translator = translator.into(samples.direction.tgt, samples.direction.src)
     in_turn = chain.from_iterable(zip_longest(samples.worst, samples.best))
     # Sentences that were translated in parts, or cut off, have no single attention map.
     drawable = (
@@ -94,6 +98,6 @@ def _samples(
     )
     chosen = list(islice(drawable, num_attention))
     if not chosen:
-        return samples, ""
+        return ranked, ""
     sources, targets = zip(*((sample.source, sample.translation) for sample in chosen), strict=True)
-    return samples, attention_html(attention_maps(translator, sources, targets))
+    return ranked, attention_html(attention_maps(translator, sources, targets))

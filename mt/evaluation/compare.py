@@ -20,7 +20,7 @@ from mt.evaluation.evaluate import check_one_direction, translate_sets
 from mt.evaluation.scores import MAX_RESAMPLED_LINES, Compared, in_form, paired_bootstrap
 from mt.evaluation.test_set import (
     EvaluationSet,
-    listed,
+    in_words,
     load_evaluation_sets,
     warn_of_leaks,
     warn_of_other_split,
@@ -140,7 +140,7 @@ def mean_comparison(comparisons: Sequence[Comparison]) -> dict[str, list[float]]
 def _read(file: Path, test_sets: Sequence[EvaluationSet]) -> list[str]:
     test_set, *others = test_sets
     if others:
-        known = listed([test_set.direction for test_set in test_sets])
+        known = in_words([test_set.direction for test_set in test_sets])
         raise ConfigError(f"{file} is of one direction, not {known}: choose it by --to (and --from).")
     lines, count = [*lines_of(file)], len(test_set.references)
     if len(lines) != count:

@@ -28,7 +28,7 @@ from mt.evaluation.test_set import (
     EvaluationSet,
     chosen_directions,
     for_file_name,
-    listed,
+    in_words,
     load_evaluation_sets,
     warn_of_leaks,
     warn_of_other_split,
@@ -180,7 +180,7 @@ def check_one_direction(run: RunDirectory, tgt: str | None, src: str | None, for
     chosen = chosen_directions(load_config(run.require().config_file).data, tgt, src)
     if len(chosen) > 1:
         remedy = f"choose one with tgt and src, or take all of them with {for_all}"
-        raise ConfigError(f"{run.path} translates {listed(chosen)}: {remedy}.")
+        raise ConfigError(f"{run.path} translates {in_words(chosen)}: {remedy}.")
 
 
 def _translator(

@@ -61,6 +61,11 @@ class RecordedEvaluation:
     """References that were rewritten in the form of the run's training text, as the translations were."""
 
     @property
+    def direction(self) -> str:
+        """The languages in words."""
+        return f"{self.src} to {self.tgt}"
+
+    @property
     def how(self) -> str:
         """The decoding strategy, the engine and the precision if not torch and float32, and changed texts."""
         engine = "" if self.engine == "torch" else f", by {self.engine}"

@@ -90,7 +90,7 @@ def load_evaluation_sets(
         return _splits_of_run(config, split, chosen)
     if len(chosen) > 1:
         raise ConfigError(
-            f"{path} is of one direction, not {listed(chosen)}: choose it by --to (and --from)."
+            f"{path} is of one direction, not {in_words(chosen)}: choose it by --to (and --from)."
         )
     [direction] = chosen
     # A built-in corpus has as many pairs as are asked for; any other corpus is used as a whole.
@@ -120,11 +120,11 @@ def chosen_directions(data: DataConfig, tgt: str | None, src: str | None) -> lis
         asked = " ".join(
             f"{word} {language}" for word, language in (("from", src), ("into", tgt)) if language
         )
-        raise ConfigError(f"this model does not translate {asked}, only {listed(directions)}.")
+        raise ConfigError(f"this model does not translate {asked}, only {in_words(directions)}.")
     return chosen
 
 
-def listed(directions: Sequence[Sides[str]]) -> str:
+def in_words(directions: Sequence[Sides[str]]) -> str:
     """Directions in words."""
     return ", ".join(f"{src} to {tgt}" for src, tgt in directions)
 
@@ -150,7 +150,7 @@ def _splits_of_run(config: Config, split: Split, chosen: Sequence[Sides[str]]) -
             test_set = _evaluation_set(config, pairs, direction, split, path, split)
             sets[direction] = replace(test_set, own_split=split, fingerprint=fingerprint)
     if missing := [direction for direction in chosen if direction not in sets]:
-        problem = f"no source has a {split} split for {listed(missing)}"
+        problem = f"no source has a {split} split for {in_words(missing)}"
         if not sets:
             raise DataError(f"{problem}: give another corpus with --data.")
         LOG.warning("%s: not evaluated", problem)
@@ -167,7 +167,7 @@ def _evaluation_set(
 ) -> EvaluationSet:
     """Check the pairs, and name the set, with its languages if the run has several directions."""
     if len(config.data.directions) > 1:
-        stem, where = f"{stem}-{for_file_name('-'.join(direction))}", f"{where}, {listed([direction])}"
+        stem, where = f"{stem}-{for_file_name('-'.join(direction))}", f"{where}, {in_words([direction])}"
     if split:
         where = f"{where}, {split}"
     form = TextForm.of(config.cleaning)

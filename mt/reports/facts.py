@@ -28,9 +28,10 @@ from mt.config.load import load_config
 from mt.data.corpus_report import CorpusReport
 from mt.display import counted
 from mt.errors import CheckpointError, ConfigError
-from mt.evaluation.record import read_evaluations
+from mt.evaluation.record import RecordedEvaluation, mean_scores, read_evaluations
 from mt.files import read_json_lines
 from mt.run_directory import RunDirectory
+from mt.sides import Sides
 from mt.training.counters import Counters, SavedValues
 from mt.training.metrics_file import read_points
 
@@ -183,19 +184,40 @@ class RunFacts:
         return statistics.median(speeds[-20:]) if speeds else None
 
     @property
+    def directions(self) -> list[Sides[str]]:
+        """The directions of a run of several; empty for a run of one."""
+        directions = self.config.data.directions if self.config else []
+        return directions if len(directions) > 1 else []
+
+    @property
+    def evaluations_alike(self) -> list[list[RecordedEvaluation]]:
+        """The newest evaluations that differ in their directions only, from the oldest to the newest."""
+        alike: dict[tuple[str, ...], dict[str, RecordedEvaluation]] = {}
+        for one in self.evaluations if self.directions else ():
+            key = one.split, one.checkpoint, one.search, one.engine, one.precision
+            if one.split:
+                alike[key] = alike.pop(key, {}) | {one.direction: one}
+        return [list(by_direction.values()) for by_direction in alike.values()]
+
+    @property
+    def newest_tests(self) -> list[RecordedEvaluation]:
+        """The newest evaluation on a test split, of whatever checkpoint and search, in each direction."""
+        if self.directions:
+            tests = [alike for alike in self.evaluations_alike if alike[0].split == "test"]
+            return tests[-1] if tests else []
+        return [one for one in self.evaluations if one.setting.startswith("test-")][-1:]
+
+    @property
     def best_bleu(self) -> float | None:
-        """The highest BLEU of validation."""
-        return max((bleu for _, bleu in self.curve("validation", "bleu")), default=None)
+        """The highest BLEU of validation; with several directions, its mean over all sets."""
+        points = self.curve("validation", "mean_bleu" if self.directions else "bleu")
+        return max((bleu for _, bleu in points), default=None)
 
     @property
     def test_bleu(self) -> float | None:
-        """BLEU of the newest evaluation on a test split, of whatever checkpoint and search."""
-        scores = [
-            evaluation.scores.get("bleu")
-            for evaluation in self.evaluations
-            if evaluation.setting.startswith("test-")
-        ]
-        return scores[-1].value if scores and scores[-1] else None
+        """BLEU of the newest evaluation on a test split; with several directions, the mean."""
+        tests = self.newest_tests
+        return mean_scores(tests).get("bleu") if tests else None
 
     def curve(self, kind: str, name: str) -> list[tuple[int, float]]:
         """Steps and finite values of a metric of training (``train``) or ``validation``, by step."""

@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -18,8 +19,9 @@ from mt.config.config import Config
 from mt.config.write import all_options, changed_options, config_to_yaml
 from mt.display import counted, markdown_text, visible
 from mt.errors import RunError
-from mt.evaluation.record import Score
+from mt.evaluation.record import Score, mean_scores
 from mt.evaluation.scores import SCORE_NAMES
+from mt.evaluation.test_set import in_words
 from mt.reports.charts import line_chart
 from mt.reports.facts import RunFacts, short_count, short_duration
 from mt.reports.samples import RankedSamples
@@ -42,7 +44,7 @@ class _Row(NamedTuple):
 def render(
     facts: RunFacts,
     format: Literal["html", "md"],
-    samples: RankedSamples | None = None,
+    samples: Sequence[RankedSamples] = (),
     *,
     attention: str = "",
     script_hash: str = "",
@@ -84,13 +86,14 @@ def render(
         facts=facts,
         name=name,
         figures=figures(facts),
-        scores=_scores(facts),
+        scores=[*_means(facts), *_scores(facts)],
         scores_of_the_model=_scores_of_the_model(facts),
-        samples=samples,
+        samples_of_directions=samples,
         attention=attention,
         script_hash=script_hash,
         left_out=left_out,
-        data=config.data,
+        directions=config.data.directions,
+        languages=list(dict.fromkeys(chain(*config.data.directions))),
         changed={option: value for option, value in all_options(config).items() if option in changed},
         config_yaml=config_to_yaml(config, comments=False),
         commands=f"mt train --config {file} --run {run}\nmt evaluate --run {run} --split test",
@@ -120,9 +123,11 @@ def figures(facts: RunFacts) -> dict[str, str]:
     own = {_own_split(facts, split): split for split in ("test", "validation")}
     rows.sort(key=lambda row: [*own, row.data].index(row.data))
     numbers: dict[str, str] = {}
-    if rows:
-        best = rows[0]
-        numbers[f"BLEU on {own.get(best.data, best.data)}"] = f"{best.scores['bleu'].value:.1f}"
+    means = [row for row in _means(facts) if facts.best and row.checkpoint == facts.best.name]
+    means = sorted((row for row in means if not row.data.startswith("train,")), key=lambda row: row.data)
+    if best := next(iter([*means, *rows]), None):
+        name = best.data if facts.directions else own.get(best.data, best.data)
+        numbers[f"BLEU on {name}"] = f"{best.scores['bleu'].value:.1f}"
     for what, form, number in (
         ("training pairs", short_count, facts.corpus and facts.corpus.splits["train"].pairs),
         ("parameters", short_count, facts.best and facts.best.num_parameters),
@@ -137,7 +142,12 @@ def figures(facts: RunFacts) -> dict[str, str]:
 
 def _own_split(facts: RunFacts, split: str) -> str:
     """A split of the run's own corpus, as an evaluation of it records its data."""
-    return visible(f"{facts.config.data.path}, {split}") if facts.config else ""
+    if facts.config is None:
+        return ""
+    names = [facts.config.data.path, split]
+    if facts.directions:
+        names.insert(1, in_words(facts.directions[:1]))
+    return visible(", ".join(names))
 
 
 def _scores(facts: RunFacts) -> list[_Row]:
@@ -166,6 +176,22 @@ def _scores(facts: RunFacts) -> list[_Row]:
     return rows
 
 
+def _means(facts: RunFacts) -> list[_Row]:
+    """The means of evaluations that differ in their directions only, the newest first."""
+    rows = []
+    for alike in reversed(facts.evaluations_alike):
+        if len(alike) == 1:
+            continue
+        newest = alike[-1]
+        of_what = f"none: the mean of {', '.join(one.direction for one in alike)}"
+        scores = {}
+        for key, value in mean_scores(alike).items():
+            scores[key] = Score(newest.scores[key].name, value, of_what)
+        data = f"{newest.split}, mean of {counted(len(alike), 'direction')}"
+        rows.append(_Row(data, newest.checkpoint, newest.how, None, scores))
+    return rows
+
+
 def _scores_of_the_model(facts: RunFacts) -> list[_Row]:
     """The scores that say how good the model is: by the best checkpoint, and not on training data.
 
@@ -182,9 +208,12 @@ def _scores_of_the_model(facts: RunFacts) -> list[_Row]:
 def _charts(facts: RunFacts, config: Config) -> list[Markup]:
     curve, smoothing = facts.curve, config.training.label_smoothing
     training = f"training, with label smoothing {smoothing:g}" if smoothing else "training"
+    scores = {"BLEU": curve("validation", "bleu"), "chrF2": curve("validation", "chrf")}
+    if facts.directions:
+        scores["mean BLEU"] = curve("validation", "mean_bleu")
     charts = {
         "Loss per token": {training: curve("train", "loss"), "validation": curve("validation", "loss")},
-        "Validation scores": {"BLEU": curve("validation", "bleu"), "chrF2": curve("validation", "chrf")},
+        "Validation scores": scores,
         "Learning rate": {"": curve("train", "learning_rate")},
         "Target tokens per second": {"": curve("train", "tokens_per_second")},
     }

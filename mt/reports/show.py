@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from mt.display import aligned, counted, visible
+from mt.evaluation.record import mean_scores
 from mt.reports.charts import sparkline
 from mt.reports.facts import CorpusFacts, RunFacts
 
@@ -44,7 +45,8 @@ def _corpus(corpus: CorpusFacts) -> Iterator[str]:
     revision = f", revision {own.revision}" if own.revision else ""
     yield f"{own.path}, {own.src} to {own.tgt}{revision}"
     for source in mixed:
-        yield f"mixed with {source.path}, {counted(source.pairs, 'pair')}, weight {source.weight:g}"
+        other = f", {source.src} to {source.tgt}" if source.direction != own.direction else ""
+        yield f"mixed with {source.path}{other}, {counted(source.pairs, 'pair')}, weight {source.weight:g}"
     for name, split in corpus.splits.items():
         yield f"{name}: {counted(split.pairs, 'pair')} ({split.where_from})"
     dropped = [f"{count:,} {reason}" for reason, count in corpus.dropped.items()]
@@ -53,12 +55,17 @@ def _corpus(corpus: CorpusFacts) -> Iterator[str]:
 
 
 def _curves(facts: RunFacts) -> Iterator[str]:
-    for label, kind, name, digits in (
+    curves = [
         ("training loss", "train", "loss", 3),
         ("validation loss", "validation", "loss", 3),
         ("BLEU", "validation", "bleu", 2),
         ("chrF2", "validation", "chrf", 2),
-    ):
+    ]
+    if facts.config and facts.directions:
+        curves.append(("mean BLEU", "validation", "mean_bleu", 2))
+        for source in facts.config.data.sources:
+            curves.append((f"BLEU on {source}", "validation", f"bleu_on_{source}", 2))
+    for label, kind, name, digits in curves:
         if points := facts.curve(kind, name):
             peak = (min if name == "loss" else max)(points, key=lambda point: point[1])
             first, last, best = (f"{y:.{digits}f} at step {x:,}" for x, y in (points[0], points[-1], peak))
@@ -73,9 +80,10 @@ def _sessions(facts: RunFacts) -> Iterator[str]:
 
 
 def _checkpoints(facts: RunFacts) -> list[str]:
-    rows, notes = [("name", "marked", "BLEU")], [""]
+    title, key = ("mean BLEU", "mean_bleu") if facts.directions else ("BLEU", "bleu")
+    rows, notes = [("name", "marked", title)], [""]
     for saved in facts.checkpoints:
-        bleu = saved.record.metrics.get("bleu") if saved.record else None
+        bleu = saved.record.metrics.get(key) if saved.record else None
         average_of = saved.record.average_of if saved.record else []
         is_best = saved == facts.best and (saved.record is None or saved.record.best)
         marks = ["best"] if is_best else []
@@ -93,3 +101,8 @@ def _evaluations(facts: RunFacts) -> Iterator[str]:
         yield f"{what}: {counted(evaluation.num_sentences, 'sentence')}, {evaluation.time:%Y-%m-%d}"
         for score in evaluation.scores.values():
             yield f"  {' '.join(str(score).split())}"
+    for alike in facts.evaluations_alike:
+        newest, listed = alike[-1], ", ".join(one.direction for one in alike)
+        means = [f"{newest.scores[key].name} {value:.2f}" for key, value in mean_scores(alike).items()]
+        if len(alike) > 1:
+            yield f"mean on {newest.split} of {listed}, {newest.checkpoint}, {newest.how}: {', '.join(means)}"
