@@ -275,3 +275,27 @@ def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
         return greedy_search(model, request)
 
     monkeypatch.setattr("mt.inference.torch_engine.greedy_search", search)
+
+
+@pytest.fixture(scope="session")
+def _several(make_config: MakeConfig, tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("several")
+    for split in ("train", "validation"):
+        shutil.copy(tiny_corpus / f"{split}.en", folder)
+        german = (tiny_corpus / f"{split}.de").read_text(encoding="utf-8")
+        (folder / f"{split}.loud").write_text(german.upper(), encoding="utf-8")
+    sources = ({"path": str(tiny_corpus), "src": "de", "tgt": "en"}, {"path": str(folder), "tgt": "loud"})
+    options: list[str] = []
+    for name, source in zip(("back", "shout"), sources, strict=True):
+        options += [f"data.sources.{name}.{key}={value}" for key, value in source.items()]
+    options += ["training.max_steps=120", "checkpoint.every_steps=60", "validation.every_steps=60"]
+    options += ["model.d_model=32", "tokenizer.shared=true", "validation.over=all"]
+    config = make_config(*options)
+    run_training(config, RunDirectory(folder / "run"))
+    return folder / "run"
+
+
+@pytest.fixture
+def several(_several: Path, tmp_path: Path) -> RunDirectory:
+    """A run from en to de, de to en and en to loud, which has no test split; a copy for each test."""
+    return RunDirectory(Path(shutil.copytree(_several, tmp_path / "runs" / "several")))

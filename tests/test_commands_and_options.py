@@ -19,15 +19,17 @@ COMMANDS = {
         "--device --precision --engine --verbose -v"
     ),
     "evaluate": (
-        "--run --ensemble --split --data --name --beam --length-penalty --length-normalization --checkpoint "
-        "--literature --scores-only --worst --json --outputs --device --precision --engine"
+        "--run --to --from --ensemble --split --data --name --beam --length-penalty --length-normalization "
+        "--checkpoint --literature --scores-only --worst --json --outputs --device --precision --engine"
     ),
     "compare": (
-        "SYSTEMS --split --data --name --beam --length-penalty --length-normalization "
+        "SYSTEMS --to --from --split --data --name --beam --length-penalty --length-normalization "
         "--checkpoint --show --json --device"
     ),
     "score": "--run --ensemble --tokens --checkpoint --device --precision",
-    "attention": "SENTENCES --run --file -f --target-column --out --format --layer --checkpoint --device",
+    "attention": (
+        "SENTENCES --run --to --file -f --target-column --out --format --layer --checkpoint --device"
+    ),
     "serve": (
         "--run --host --port --token-file --max-text --max-queue --timeout --allow-origin --log-format "
         "--log-texts --checkpoint --device --precision --engine --verbose -v"

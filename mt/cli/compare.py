@@ -75,23 +75,12 @@ def compare(
         if len(results) > 1:
             echo("")
     mean = mean_comparison(results)
-    if len(results) > 1:
-        _show_mean(results, mean)
+    for key, values in mean.items() if len(results) > 1 else ():
+        by_letter = zip(ascii_uppercase, values, strict=False)
+        means = ", ".join(f"{letter} {value:.2f}" for letter, value in by_letter)
+        echo(f"mean {results[0].scores[key][0].score.name} of these {len(results)} directions: {means}")
     if json is not None:
         write_json(results, mean, json)
-
-
-def _show_mean(results: "list[Comparison]", mean: dict[str, list[float]]) -> None:
-    names = [results[0].scores[key][0].score.name for key in mean]
-    rows = [["", *chain.from_iterable((name, "- A") for name in names)]]
-    for number, letter in enumerate(ascii_uppercase[: len(results[0].systems)]):
-        row = [letter]
-        for values in mean.values():
-            row += [f"{values[number]:.2f}", f"{values[number] - values[0]:+.2f}" if number else ""]
-        rows.append(row)
-    echo(f"mean of these {len(results)} directions")
-    for line in aligned(rows, num_texts=1):
-        echo(line)
 
 
 def _show(result: "Comparison") -> None:

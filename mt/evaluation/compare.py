@@ -16,15 +16,9 @@ from mt.device import choose_device
 from mt.display import counted, visible
 from mt.errors import ConfigError, DataError
 from mt.evaluation.analysis import ComparedSentence, most_different_sentences
-from mt.evaluation.evaluate import check_one_direction, translate_sets
+from mt.evaluation.evaluate import translate_sets
 from mt.evaluation.scores import MAX_RESAMPLED_LINES, Compared, in_form, paired_bootstrap
-from mt.evaluation.test_set import (
-    EvaluationSet,
-    in_words,
-    load_evaluation_sets,
-    warn_of_leaks,
-    warn_of_other_split,
-)
+from mt.evaluation.test_set import EvaluationSet, load_evaluation_sets, warn_of_leaks, warn_of_other_split
 from mt.inference.loaded_model import LoadedModel, load_model
 from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
@@ -58,13 +52,15 @@ def compare_directions(
     data_name: str | None = None,
     beam: Beam | None = None,
     num_shown: int = 10,
+    only_one: bool = False,
 ) -> list[Comparison]:
     """Score systems against the same references, and compare them with the first; runs translate first.
 
     A system is a run directory, a checkpoint (such as ``runs/x/checkpoints/step_0002000``), or a file of
     translations, one per line. The test set is a split of the first run's corpus, or of the run in whose
     directory the files are, unless ``data_path`` names another (see `load_evaluation_sets`). There is a
-    comparison for each direction of that run, or for those into ``tgt`` and from ``src``; files are of one.
+    comparison for each direction of that run, or for those into ``tgt`` and from ``src``. Files are of one,
+    and with ``only_one`` several are an error.
 
     Raises:
         MtError: If a system cannot be read or translate, or the systems do not belong together.
@@ -76,7 +72,10 @@ def compare_directions(
     for system in filter(Path.is_dir, paths):
         run, name = _run_of(system)
         models[system] = run, load_model(run, name or checkpoint)
-    test_sets = load_evaluation_sets(config, split, path=data_path, name=data_name, tgt=tgt, src=src)
+    # A file is of one direction.
+    only_one = only_one or len(models) < len(paths)
+    of_data: dict[str, Any] = {"path": data_path, "name": data_name}
+    test_sets = load_evaluation_sets(config, split, **of_data, tgt=tgt, src=src, only_one=only_one)
     for test_set in test_sets:
         for run in runs:
             warn_of_other_split(run, test_set)
@@ -88,10 +87,8 @@ def compare_directions(
     if data_path is not None:
         warn_of_leaks(test_sets, config)
     # Files are read before anything is translated, which may replace them.
-    texts: dict[Path, list[tuple[Path, list[str]]]] = {}
-    for system in paths:
-        if system not in models:
-            texts[system] = [(system, _read(system, test_sets))]
+    files = [system for system in paths if system not in models]
+    texts = {file: [(file, _read(file, test_sets[0]))] for file in files}
     for system, (run, loaded) in models.items():
         translator = ModelTranslator(loaded, device=device)
         if len(config.data.directions) > 1:
@@ -100,9 +97,9 @@ def compare_directions(
         texts[system] = [(file, lines) for _, lines, file in translated]
     comparisons = []
     for number, test_set in enumerate(test_sets):
-        files, lines = zip(*(texts[system][number] for system in paths), strict=True)
+        names, lines = zip(*(texts[system][number] for system in paths), strict=True)
         comparison = Comparison(
-            systems=[visible(str(file)) for file in files],
+            systems=[visible(str(file)) for file in names],
             data=test_set.where,
             num_sentences=len(test_set.references),
             num_rewritten=test_set.num_rewritten,
@@ -113,13 +110,9 @@ def compare_directions(
     return comparisons
 
 
-def run_comparison(
-    systems: Sequence[str | Path], *, tgt: str | None = None, src: str | None = None, **options: Any
-) -> Comparison:
-    """Compare systems in one direction; the options are those of `compare_directions`."""
-    [run, *_] = _runs_of([Path(system) for system in systems])
-    check_one_direction(run, tgt, src, "compare_directions")
-    [comparison] = compare_directions(systems, tgt=tgt, src=src, **options)
+def run_comparison(systems: Sequence[str | Path], **options: Any) -> Comparison:
+    """Compare in one direction, which ``tgt`` and ``src`` choose; the options of `compare_directions`."""
+    [comparison] = compare_directions(systems, only_one=True, **options)
     return comparison
 
 
@@ -131,17 +124,12 @@ def mean_comparison(comparisons: Sequence[Comparison]) -> dict[str, list[float]]
     """The mean of each score over several directions, by its key, of each system."""
     means = {}
     for key in comparisons[0].scores:
-        of_directions = [comparison.scores[key] for comparison in comparisons]
-        of_systems = zip(*of_directions, strict=True)
-        means[key] = [statistics.fmean(each.score.value for each in system) for system in of_systems]
+        of_systems = zip(*(comparison.scores[key] for comparison in comparisons), strict=True)
+        means[key] = [statistics.fmean(one.score.value for one in of_system) for of_system in of_systems]
     return means
 
 
-def _read(file: Path, test_sets: Sequence[EvaluationSet]) -> list[str]:
-    test_set, *others = test_sets
-    if others:
-        known = in_words([test_set.direction for test_set in test_sets])
-        raise ConfigError(f"{file} is of one direction, not {known}: choose it by --to (and --from).")
+def _read(file: Path, test_set: EvaluationSet) -> list[str]:
     lines, count = [*lines_of(file)], len(test_set.references)
     if len(lines) != count:
         raise DataError(

@@ -26,9 +26,7 @@ from mt.evaluation.record import RecordedEvaluation, Score, name_in_setting, rec
 from mt.evaluation.scores import Texts, exact_match, in_form, on_one_line, score_with_confidence
 from mt.evaluation.test_set import (
     EvaluationSet,
-    chosen_directions,
     for_file_name,
-    in_words,
     load_evaluation_sets,
     warn_of_leaks,
     warn_of_other_split,
@@ -75,6 +73,7 @@ def evaluate_directions(
     num_worst: int = 10,
     outputs: Path | None = None,
     others: Sequence[str | Path | RunDirectory] = (),
+    only_one: bool = False,
 ) -> list[Evaluation]:
     """Translate the test set of each direction, score the translations, and write them into the run.
 
@@ -97,6 +96,7 @@ def evaluate_directions(
             each of several directions has a folder in it.
         others: Runs with the same vocabularies, to translate as an ensemble. Its scores are not recorded in
             the run directory, because they are not the run's.
+        only_one: Whether it is an error if there are several directions.
 
     Raises:
         MtError: If the run, the checkpoint or the corpus cannot be used, or a reference is empty.
@@ -108,7 +108,8 @@ def evaluate_directions(
     config = load_config(run.config_file)
     # Before reading the corpus, which may take long: training may remove this checkpoint at any time.
     models = load_ensemble([run, *other_runs], checkpoint)
-    test_sets = load_evaluation_sets(config, split, path=data_path, name=data_name, tgt=tgt, src=src)
+    of_data: dict[str, Any] = {"path": data_path, "name": data_name}
+    test_sets = load_evaluation_sets(config, split, **of_data, tgt=tgt, src=src, only_one=only_one)
     for member in (run, *other_runs):
         for test_set in test_sets:
             warn_of_other_split(member, test_set)
@@ -121,20 +122,20 @@ def evaluate_directions(
     loaded, *rest = models
     for test_set, (setting, hypotheses, file) in zip(test_sets, translated, strict=True):
         if outputs is not None:
-            _write_outputs(outputs / _folder_name(test_set, test_sets), test_set, hypotheses)
+            folder = for_file_name("-".join(test_set.direction)) if len(test_sets) > 1 else ""
+            _write_outputs(outputs / folder, test_set, hypotheses)
         LOG.info("scoring %s", counted(len(hypotheses), "sentence"))
         scores = score_with_confidence(hypotheses, test_set.references)
         if literature:
-            tgt = test_set.direction.tgt
-            scores["literature_bleu"] = literature(hypotheses, test_set.references, tgt)
+            language = test_set.direction.tgt
+            scores["literature_bleu"] = literature(hypotheses, test_set.references, language)
         texts = test_set.sources, hypotheses, test_set.references
         evaluation = Evaluation(
             time=datetime.now(UTC).replace(microsecond=0),
             mt_version=mt.__version__,
             setting=setting,
             data=test_set.where,
-            src=test_set.direction.src,
-            tgt=test_set.direction.tgt,
+            **test_set.direction._asdict(),
             split=test_set.own_split or "",
             checkpoint=loaded.checkpoint.name,
             step=loaded.checkpoint.step,
@@ -159,28 +160,14 @@ def evaluate_directions(
     return evaluations
 
 
-def run_evaluation(
-    run: str | Path | RunDirectory, *, tgt: str | None = None, src: str | None = None, **options: Any
-) -> Evaluation:
-    """Evaluate the direction of a run, or the one of several that ``tgt`` and ``src`` choose.
-
-    The options are those of `evaluate_directions`.
-    """
-    check_one_direction(as_run(run), tgt, src, "evaluate_directions")
-    [evaluation] = evaluate_directions(run, tgt=tgt, src=src, **options)
+def run_evaluation(run: str | Path | RunDirectory, **options: Any) -> Evaluation:
+    """Evaluate one direction, which ``tgt`` and ``src`` choose; the options of `evaluate_directions`."""
+    [evaluation] = evaluate_directions(run, only_one=True, **options)
     return evaluation
 
 
 # What help() and editors show.
 vars(run_evaluation)["__signature__"] = signature(evaluate_directions).replace(return_annotation=Evaluation)
-
-
-def check_one_direction(run: RunDirectory, tgt: str | None, src: str | None, for_all: str) -> None:
-    """Check that ``tgt`` and ``src`` leave one direction of a run, and name the function for several."""
-    chosen = chosen_directions(load_config(run.require().config_file).data, tgt, src)
-    if len(chosen) > 1:
-        remedy = f"choose one with tgt and src, or take all of them with {for_all}"
-        raise ConfigError(f"{run.path} translates {in_words(chosen)}: {remedy}.")
 
 
 def _translator(
@@ -197,10 +184,6 @@ def _write_outputs(folder: Path, test_set: EvaluationSet, hypotheses: Texts) -> 
     write_lines(folder / "sources.txt", test_set.sources)
     write_lines(folder / "hypotheses.txt", hypotheses)
     write_lines(folder / "references.txt", test_set.references)
-
-
-def _folder_name(test_set: EvaluationSet, test_sets: Sequence[EvaluationSet]) -> str:
-    return for_file_name("-".join(test_set.direction)) if len(test_sets) > 1 else ""
 
 
 def _references_file(run: RunDirectory, test_set: EvaluationSet) -> Path:

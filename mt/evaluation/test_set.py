@@ -17,7 +17,7 @@ from sacrebleu.dataset import DATASETS
 from mt.config.config import Config
 from mt.config.data import DataConfig
 from mt.data.cleaning.leaks import LeakCheck
-from mt.data.corpus import load_corpus, load_parts, load_split, sets_of_sources
+from mt.data.corpus import NamedSet, load_corpus, load_parts, load_split, sets_of_sources
 from mt.data.corpus_report import recorded_fingerprints
 from mt.data.sources.find import find_source
 from mt.data.sources.source import Split
@@ -74,6 +74,7 @@ def load_evaluation_sets(
     name: str | None = None,
     tgt: str | None = None,
     src: str | None = None,
+    only_one: bool = False,
 ) -> list[EvaluationSet]:
     """The test set of each of a run's directions, or of those into ``tgt`` and from ``src``.
 
@@ -85,18 +86,21 @@ def load_evaluation_sets(
         raise ValueError(f"split must be {', '.join(splits)}, not {split!r}")
     if name is not None and (path is None or path.startswith(PREFIX)):
         raise ConfigError(f"{name!r} is the configuration of a Hub corpus: give its path as well.")
-    chosen = chosen_directions(config.data, tgt, src)
+    directions = config.data.directions
+    chosen = [each for each in directions if tgt in (None, each.tgt) and src in (None, each.src)]
+    if not chosen:
+        asked = f"from {src or 'any language'} into {tgt or 'any other'}"
+        raise ConfigError(f"this model does not translate {asked}, only {in_words(directions)}.")
+    if len(chosen) > 1 and (only_one or path):
+        known = f"this model translates {in_words(chosen)}"
+        raise ConfigError(f"{known}: choose one by --to and --from, or in Python by tgt and src.")
     if path is None:
         return _splits_of_run(config, split, chosen)
-    if len(chosen) > 1:
-        raise ConfigError(
-            f"{path} is of one direction, not {in_words(chosen)}: choose it by --to (and --from)."
-        )
     [direction] = chosen
     # A built-in corpus has as many pairs as are asked for; any other corpus is used as a whole.
     limit = config.data.num_train_pairs if path.startswith("builtin:") else None
     changes: dict[str, Any] = {"name": name, "revision": None, "num_train_pairs": limit, "sources": {}}
-    if direction != config.data.directions[0]:
+    if direction != directions[0]:
         changes |= {"columns": None, "delimiter": "auto", **direction._asdict()}
     data = config.data.model_copy(update={"path": path, **changes})
     if path.startswith(PREFIX):
@@ -105,23 +109,11 @@ def load_evaluation_sets(
     else:
         pairs, is_whole = _load_other(data, split)
         stem, where = for_file_name(Path(path).name), f"{path}, {name}" if name else path
+        stem = stem if is_whole else f"{stem}.{split}"
     for warning in text_warnings({"evaluated": sample_of(pairs, TextForm.of(config.cleaning))}):
         LOG.warning("%s", warning)
-    if is_whole:
-        return [_evaluation_set(config, pairs, direction, stem, where)]
-    return [_evaluation_set(config, pairs, direction, f"{stem}.{split}", where, split)]
-
-
-def chosen_directions(data: DataConfig, tgt: str | None, src: str | None) -> list[Sides[str]]:
-    """The directions of a run, or those into ``tgt`` and from ``src``, of which there must be one."""
-    directions = data.directions
-    chosen = [each for each in directions if tgt in (None, each.tgt) and src in (None, each.src)]
-    if not chosen:
-        asked = " ".join(
-            f"{word} {language}" for word, language in (("from", src), ("into", tgt)) if language
-        )
-        raise ConfigError(f"this model does not translate {asked}, only {in_words(directions)}.")
-    return chosen
+    named = NamedSet(pairs, direction)
+    return [_evaluation_set(config, named, stem, where, None if is_whole else split)]
 
 
 def in_words(directions: Sequence[Sides[str]]) -> str:
@@ -131,24 +123,25 @@ def in_words(directions: Sequence[Sides[str]]) -> str:
 
 def _splits_of_run(config: Config, split: Split, chosen: Sequence[Sides[str]]) -> list[EvaluationSet]:
     """The split of the run's corpus, and for each further direction that of the first source that has it."""
-    data, found = config.data, list[tuple[datasets.Dataset, Sides[str], str, str | None]]()
+    data, found = config.data, list[tuple[NamedSet, str, str | None]]()
     own, *others = data.directions
     if split == "train" and others:
         corpus, end = load_corpus(data, config.cleaning), 0
         for source in corpus.report.sources:
             start, end = end, end + source.pairs
-            found.append((corpus.train.select(range(start, end)), source.direction, source.path, None))
+            pairs = corpus.train.select(range(start, end))
+            found.append((NamedSet(pairs, source.direction), source.path, None))
     else:
         if own in chosen:
             pairs = load_split(data, split, config.cleaning)
-            found.append((pairs, own, data.path, pairs._fingerprint))
+            found.append((NamedSet(pairs, own), data.path, pairs._fingerprint))
         of_sources = sets_of_sources(data, split) if chosen != [own] else {}
-        found += [(*of_source, data.sources[name].path, None) for name, of_source in of_sources.items()]
+        found += [(of_source, data.sources[name].path, None) for name, of_source in of_sources.items()]
     sets: dict[Sides[str], EvaluationSet] = {}
-    for pairs, direction, path, fingerprint in found:
-        if direction in chosen and direction not in sets:
-            test_set = _evaluation_set(config, pairs, direction, split, path, split)
-            sets[direction] = replace(test_set, own_split=split, fingerprint=fingerprint)
+    for named, path, fingerprint in found:
+        if named.direction in chosen and named.direction not in sets:
+            test_set = _evaluation_set(config, named, split, path, split)
+            sets[named.direction] = replace(test_set, own_split=split, fingerprint=fingerprint)
     if missing := [direction for direction in chosen if direction not in sets]:
         problem = f"no source has a {split} split for {in_words(missing)}"
         if not sets:
@@ -158,19 +151,14 @@ def _splits_of_run(config: Config, split: Split, chosen: Sequence[Sides[str]]) -
 
 
 def _evaluation_set(
-    config: Config,
-    pairs: datasets.Dataset,
-    direction: Sides[str],
-    stem: str,
-    where: str,
-    split: Split | None = None,
+    config: Config, named: NamedSet, stem: str, where: str, split: Split | None
 ) -> EvaluationSet:
     """Check the pairs, and name the set, with its languages if the run has several directions."""
+    (pairs, direction), form = named, TextForm.of(config.cleaning)
     if len(config.data.directions) > 1:
         stem, where = f"{stem}-{for_file_name('-'.join(direction))}", f"{where}, {in_words([direction])}"
     if split:
         where = f"{where}, {split}"
-    form = TextForm.of(config.cleaning)
     # As in the file of references: some of sacreBLEU's tokenizers join words at a hyphen before a line break.
     sources, written = list(pairs["src"]), [on_one_line(text) for text in pairs["tgt"]]
     references = in_form(form, written)
@@ -233,22 +221,22 @@ def warn_of_other_split(run: RunDirectory, test_set: EvaluationSet) -> None:
 
 def warn_of_leaks(test_sets: Sequence[EvaluationSet], config: Config) -> None:
     """Log a warning if pairs of test sets are also in the training data, which is read."""
-    named = {test_set.name: test_set for test_set in test_sets if test_set.own_split != "train"}
-    if not named:
+    held_out = [test_set for test_set in test_sets if test_set.own_split != "train"]
+    pairs = {
+        one.name: datasets.Dataset.from_dict({"src": one.sources, "tgt": one.references}) for one in held_out
+    }
+    if not held_out:
         return
-    form, pairs = TextForm.of(config.cleaning), {}
-    for name, test_set in named.items():
-        pairs[name] = datasets.Dataset.from_dict({"src": test_set.sources, "tgt": test_set.references})
-    check = LeakCheck(pairs, form)
+    check = LeakCheck(pairs, TextForm.of(config.cleaning))
     try:
         check.search(load_corpus(config.data, config.cleaning).train)
     except DataError as error:
         LOG.warning("pairs that are also in the training data are not counted: %s", error)
-    for name, leaks in check.report().items():
+    for test_set, leaks in zip(held_out, check.report().values(), strict=True):
         if leaks.pair:
             LOG.warning(
                 f"also in the training data: {leaks.pair:,} of the {leaks.pairs:,} pairs of "
-                f"{named[name].where} (ignoring case, spacing and punctuation), which raises the scores"
+                f"{test_set.where} (ignoring case, spacing and punctuation), which raises the scores"
             )
 
 
