@@ -89,6 +89,7 @@ RUN_HERE = [
 def workspace(
     tiny_corpus: Path,
     trained: RunDirectory,
+    several: RunDirectory,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     steps_of_constant_speed: None,
@@ -97,6 +98,7 @@ def workspace(
     monkeypatch.chdir(tmp_path)
     # The files of a run of 200 steps.
     trained.path.rename("runs/en-de")
+    several.path.rename("runs/both")
     for copy in ("runs/a", "runs/b", "runs/c"):
         shutil.copytree("runs/en-de", copy)
     for corpus in ("my-corpus", "next-month"):

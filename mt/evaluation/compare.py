@@ -18,7 +18,13 @@ from mt.errors import ConfigError, DataError
 from mt.evaluation.analysis import ComparedSentence, most_different_sentences
 from mt.evaluation.evaluate import translate_sets
 from mt.evaluation.scores import MAX_RESAMPLED_LINES, Compared, in_form, paired_bootstrap
-from mt.evaluation.test_set import EvaluationSet, load_evaluation_sets, warn_of_leaks, warn_of_other_split
+from mt.evaluation.test_set import (
+    EvaluationSet,
+    in_words,
+    load_evaluation_sets,
+    warn_of_leaks,
+    warn_of_other_split,
+)
 from mt.inference.loaded_model import LoadedModel, load_model
 from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
@@ -84,6 +90,11 @@ def compare_directions(
                 f"{count:,} sentences are too many for the paired bootstrap, which would take gigabytes for "
                 f"them: compare at most {MAX_RESAMPLED_LINES:,}."
             )
+        for run, loaded in models.values():
+            known = loaded.config.data.directions
+            if len(known) + len(config.data.directions) > 2 and test_set.direction not in known:
+                direction = in_words([test_set.direction])
+                raise ConfigError(f"{run.path} does not translate {direction}, only {in_words(known)}.")
     if data_path is not None:
         warn_of_leaks(test_sets, config)
     # Files are read before anything is translated, which may replace them.
@@ -91,8 +102,6 @@ def compare_directions(
     texts = {file: [(file, _read(file, test_sets[0]))] for file in files}
     for system, (run, loaded) in models.items():
         translator = ModelTranslator(loaded, device=device)
-        if len(config.data.directions) > 1:
-            translator = translator.into(test_sets[0].direction.tgt, test_sets[0].direction.src)
         translated = translate_sets(run, translator, [loaded], test_sets, beam)
         texts[system] = [(file, lines) for _, lines, file in translated]
     comparisons = []

@@ -206,7 +206,7 @@ def translate_sets(
         raise RunError(f"{shown(run.path)} is read-only, but the translations are saved there: copy the run.")
     translated = []
     for test_set in test_sets:
-        if translator.facts.directions or len(test_sets) > 1:
+        if translator.facts.directions:
             translator = translator.into(test_set.direction.tgt, test_set.direction.src)
         setting = setting_name(models, test_set, beam, translator.engine)
         lines, file = _translate(translator, test_set, beam), run.path / f"hypotheses.{setting}.txt"
