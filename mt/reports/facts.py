@@ -195,7 +195,7 @@ class RunFacts:
         alike: dict[tuple[str, ...], dict[str, RecordedEvaluation]] = {}
         for one in self.evaluations if self.directions else ():
             key = one.split, one.checkpoint, one.search, one.engine, one.precision
-            if one.split:
+            if one.split in ("test", "validation"):
                 alike[key] = alike.pop(key, {}) | {one.direction: one}
         return [list(by_direction.values()) for by_direction in alike.values()]
 

@@ -118,14 +118,14 @@ def render(
 
 def figures(facts: RunFacts) -> dict[str, str]:
     """The most important numbers, by their names."""
-    rows = [row for row in _scores_of_the_model(facts) if "bleu" in row.scores]
+    rows = _scores_of_the_model(facts)
     # Of the run's own test split, else of its validation split, else of other data.
     own = {_own_split(facts, split): split for split in ("test", "validation")}
     rows.sort(key=lambda row: [*own, row.data].index(row.data))
     numbers: dict[str, str] = {}
     means = [row for row in _means(facts) if facts.best and row.checkpoint == facts.best.name]
-    means = sorted((row for row in means if not row.data.startswith("train,")), key=lambda row: row.data)
-    if best := next(iter([*means, *rows]), None):
+    means.sort(key=lambda row: row.data)
+    if best := next((row for row in [*means, *rows] if "bleu" in row.scores), None):
         name = best.data if facts.directions else own.get(best.data, best.data)
         numbers[f"BLEU on {name}"] = f"{best.scores['bleu'].value:.1f}"
     for what, form, number in (
