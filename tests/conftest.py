@@ -280,7 +280,7 @@ def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def _several(make_config: MakeConfig, tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("several")
-    for split in ("train", "validation"):
+    for split in ("train", "validation", "test"):
         shutil.copy(tiny_corpus / f"{split}.en", folder)
         german = (tiny_corpus / f"{split}.de").read_text(encoding="utf-8")
         (folder / f"{split}.loud").write_text(german.upper(), encoding="utf-8")
@@ -297,5 +297,5 @@ def _several(make_config: MakeConfig, tiny_corpus: Path, tmp_path_factory: pytes
 
 @pytest.fixture
 def several(_several: Path, tmp_path: Path) -> RunDirectory:
-    """A run from en to de, de to en and en to loud, which has no test split; a copy for each test."""
+    """A run from en to de, de to en and en to loud, learnt a little; a copy for each test."""
     return RunDirectory(Path(shutil.copytree(_several, tmp_path / "runs" / "several")))

@@ -22,12 +22,11 @@ def lines_of(file: Path) -> list[str]:
 
 
 def test_each_direction_is_translated_and_scored_with_its_own_languages(
-    several: RunDirectory, tiny_corpus: Path, caplog: pytest.LogCaptureFixture
+    several: RunDirectory, tiny_corpus: Path
 ) -> None:
     results = evaluate_directions(several, device="cpu", literature=literature_score)
-    assert [result.direction for result in results] == ["en to de", "de to en"]
-    assert "no source has a test split for en to loud: not evaluated" in caplog.text
-    for result in results:
+    assert [result.direction for result in results] == ["en to de", "de to en", "en to loud"]
+    for result in results[:2]:
         sources, references = (lines_of(tiny_corpus / f"test.{side}") for side in (result.src, result.tgt))
         hypotheses = lines_of(result.hypotheses_file)
         translator = Translator.from_run(several, device="cpu", precision="float32", tgt=result.tgt)
@@ -38,7 +37,7 @@ def test_each_direction_is_translated_and_scored_with_its_own_languages(
         assert result.data == f"{tiny_corpus}, {result.direction}, test"
     assert mean_scores(results)["ter"] == fmean(result.scores["ter"].value for result in results)
     recorded = [(one.src, one.tgt, one.split) for one in read_evaluations(several)]
-    assert recorded == [("en", "de", "test"), ("de", "en", "test")]
+    assert recorded == [("en", "de", "test"), ("de", "en", "test"), ("en", "loud", "test")]
 
 
 def test_one_direction_is_chosen_where_one_is_expected(several: RunDirectory, tiny_corpus: Path) -> None:
@@ -51,9 +50,19 @@ def test_one_direction_is_chosen_where_one_is_expected(several: RunDirectory, ti
         run_comparison([several.path, several.path])
     with pytest.raises(ConfigError, match="from de into loud, only en to de, de to en, en to loud"):
         run_evaluation(several, src="de", tgt="loud")
+    assert run_evaluation(several, tgt="loud", device="cpu").tgt == "loud"
+
+
+def test_a_direction_without_the_split_is_left_out(
+    several: RunDirectory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("mt.evaluation.test_set.sets_of_sources", lambda *_: {})
+    config = load_config(several.config_file)
+    [own] = load_evaluation_sets(config, "test")
+    assert own.direction == ("en", "de")
+    assert "no source has a test split for de to en, en to loud: not evaluated" in caplog.text
     with pytest.raises(DataError, match="no source has a test split for en to loud: give another corpus"):
-        run_evaluation(several, tgt="loud")
-    assert run_evaluation(several, tgt="loud", split="validation", device="cpu").tgt == "loud"
+        load_evaluation_sets(config, "test", tgt="loud")
 
 
 def test_training_pairs_are_those_of_the_direction_and_other_data_is_read_with_its_languages(
