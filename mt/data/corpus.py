@@ -7,7 +7,7 @@ import sys
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import compress
+from itertools import chain, compress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal, NamedTuple, Self
@@ -53,6 +53,8 @@ class Corpus:
     validation: Dataset
     test: Dataset
     report: CorpusReport
+    held_out: Sequence[Mapping[Split, Dataset]] = ()
+    """What was held out from each source of another direction for the splits that it lacks itself."""
 
     @property
     def shares(self) -> tuple[Share, ...]:
@@ -137,13 +139,21 @@ class NamedSet(NamedTuple):
     """Their languages."""
 
 
-def sets_of_sources(config: DataConfig, split: Split) -> dict[str, NamedSet]:
-    """Those of ``data.sources`` that have this split, by their names."""
-    return {
-        name: NamedSet(load_parts(parts), Sides(of_source.src, of_source.tgt))
-        for name, of_source, _, source in find_sources(config)[1:]
-        if (parts := source.splits.get(split))
-    }
+def sets_of_sources(
+    config: DataConfig, split: Split, cleaning: CleaningConfig = NO_CLEANING, corpus: Corpus | None = None
+) -> dict[str, NamedSet]:
+    """This split of ``data.sources`` by their names: their own, or what was held out in the ``corpus``."""
+    (_, own, _, _), *others = find_sources(config)
+    sets = {}
+    for number, (name, of_source, _, source) in enumerate(others, start=1):
+        [direction] = of_source.directions
+        if parts := source.splits.get(split):
+            sets[name] = NamedSet(load_parts(parts), direction)
+        elif [direction] != own.directions:
+            corpus = corpus or load_corpus(config, cleaning)
+            if pairs := corpus.held_out[number].get(split):
+                sets[name] = NamedSet(pairs, direction)
+    return sets
 
 
 def _key(sources: Sequence[FoundSource], cleaning: CleaningConfig) -> object:
@@ -167,18 +177,30 @@ def _load(folder: Path) -> Corpus:
         if split == "train":
             files = [folder / f"train-{number}.arrow" for number in range(len(report.sources))]
         splits[split] = load_tables(files, recorded.pairs, recorded.fingerprint)
-    return Corpus(**splits, report=report)
+    held_out: list[dict[Split, Dataset]] = []
+    for number, source in enumerate(report.sources):
+        held_out.append({})
+        for split, recorded in source.held_out.items():
+            files = [folder / f"{split}-{number}.arrow"]
+            held_out[number][split] = load_tables(files, recorded.pairs, recorded.fingerprint)
+    return Corpus(**splits, report=report, held_out=held_out)
 
 
 def _read(sources: Sequence[FoundSource], cleaning: CleaningConfig, folder: Path) -> CorpusReport:
     """Read and clean all splits, into files that `_load` opens."""
     _, config, _, own = sources[0]
     cleaner = Cleaner(cleaning)
-    carved: dict[Split, list[Pair]] = {split: [] for split in EVALUATION_SPLITS if split not in own.splits}
+    languages = [*dict.fromkeys(chain(*(found.config.directions[0] for found in sources)))]
     trains: list[PairTable] = []
+    from_each: list[dict[Split, list[Pair]]] = []
     for number, found in enumerate(sources):
-        pairs = _training_pairs(found, cleaner, {} if number else carved)
+        from_each.append({split: [] for split in _missing_splits(found, sources[0])})
+        [direction] = found.config.directions
+        # The same one of a text in both directions, so that a pair belongs to the same split.
+        hashed_side = direction.index(min(direction, key=languages.index))
+        pairs = _training_pairs(found, cleaner, from_each[number], hashed_side)
         trains.append(PairTable.write(folder / f"train-{number}.arrow", pairs))
+    carved = from_each[0]
     empty = [split for split, pairs in carved.items() if not pairs]
     if not trains[0].num_pairs:
         empty.append("train")
@@ -194,9 +216,10 @@ def _read(sources: Sequence[FoundSource], cleaning: CleaningConfig, folder: Path
         held_out[split] = _held_out(file, parts) if parts else PairTable.write(file, carved[split])
     leaks = LeakCheck({split: table.load() for split, table in held_out.items()}, TextForm.of(cleaning))
     reports: list[SourceReport] = []
-    for (_, config, weight, source), table in zip(sources, trains, strict=True):
+    for number, ((_, config, weight, source), table) in enumerate(zip(sources, trains, strict=True)):
         train = table.load()
-        leaked = leaks.search(train)
+        is_backwards = config.directions == [sources[0].config.directions[0][::-1]]
+        leaked = leaks.search(train.rename_columns({"src": "tgt", "tgt": "src"}) if is_backwards else train)
         if cleaning.remove_leaks and len(leaked):
             # The old file stays open until it is copied.
             table.file.unlink()
@@ -210,18 +233,36 @@ def _read(sources: Sequence[FoundSource], cleaning: CleaningConfig, folder: Path
             where = ", ".join(_names(parts))
             raise DataError(f"No pair of {where} can be trained on: {why or 'there are no rows'}.")
         named = config.path, source.kind, config.name, config.src, config.tgt
-        reports.append(SourceReport(*named, parts[0].commit, weight, table.num_pairs, table.fingerprint))
+        report = SourceReport(*named, parts[0].commit, weight, table.num_pairs, table.fingerprint)
+        for split, pairs in from_each[number].items():
+            if number and pairs and split not in source.splits:
+                other = PairTable.write(folder / f"{split}-{number}.arrow", pairs)
+                recorded = SplitReport("carved", _names(parts), other.num_pairs, other.fingerprint)
+                report.held_out[split] = recorded
+        reports.append(report)
     return _report(sources, reports, held_out, cleaner, leaks)
 
 
-def _training_pairs(found: FoundSource, cleaner: Cleaner, carved: dict[Split, list[Pair]]) -> Iterator[Pair]:
-    """The pairs to train on; those that belong to a carved split go there instead."""
+def _missing_splits(found: FoundSource, own: FoundSource) -> list[Split]:
+    """The splits that are held out from the training pairs of a source."""
+    # More text of the run's own direction is for training alone. That of another direction may be the own
+    # text from another side: what is held out there must not be trained on here.
+    if found is not own and found.config.directions == own.config.directions:
+        return []
+    given = own.source.splits.keys() & found.source.splits.keys()
+    return [split for split in EVALUATION_SPLITS if split not in given]
+
+
+def _training_pairs(
+    found: FoundSource, cleaner: Cleaner, carved: dict[Split, list[Pair]], hashed_side: int
+) -> Iterator[Pair]:
+    """The pairs to train on; those that belong to a carved split, by a hash of a side, go there instead."""
     _, config, _, source = found
 
     def not_carved() -> Iterator[Pair]:
         checked = checked_pairs(source.splits["train"], cleaner.dropped)
         for pair in track(checked, "reading", unit="pairs"):
-            if carved and (split := held_out_split(pair[0], config.held_out_fraction)) in carved:
+            if carved and (split := held_out_split(pair[hashed_side], config.held_out_fraction)) in carved:
                 carved[split].append(pair)
             else:
                 yield pair

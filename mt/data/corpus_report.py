@@ -16,26 +16,6 @@ LeakCount = Annotated[int, BeforeValidator(lambda n: n.get("normalised") if isin
 
 
 @dataclass(frozen=True)
-class SourceReport:
-    """One source of the corpus, as the config names it, and its training pairs."""
-
-    path: str
-    kind: str
-    name: str | None
-    src: str
-    tgt: str
-    revision: str | None
-    weight: float
-    pairs: int
-    fingerprint: str
-
-    @property
-    def direction(self) -> Sides[str]:
-        """Its languages."""
-        return Sides(self.src, self.tgt)
-
-
-@dataclass(frozen=True)
 class SplitReport:
     """One split: its origin and its contents. Only the training split is cleaned."""
 
@@ -51,6 +31,28 @@ class SplitReport:
     def where_from(self) -> str:
         """The origin in words for the user: "carved" in ``corpus.json`` means held out."""
         return "held out" if self.origin == "carved" else self.origin
+
+
+@dataclass(frozen=True)
+class SourceReport:
+    """One source of the corpus, as the config names it, and its training pairs."""
+
+    path: str
+    kind: str
+    name: str | None
+    src: str
+    tgt: str
+    revision: str | None
+    weight: float
+    pairs: int
+    fingerprint: str
+    held_out: dict[Split, SplitReport] = field(default_factory=dict)
+    """Of a source of another direction, what was held out for the splits that it lacks."""
+
+    @property
+    def direction(self) -> Sides[str]:
+        """Its languages."""
+        return Sides(self.src, self.tgt)
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,8 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool) -> Prepared:
     level = logging.WARNING if corpus.report.has_leaked else logging.INFO
     LOG.log(level, "%s", corpus.report.leak_sentence)
     own_set = NamedSet(corpus.validation, config.data.directions[0])
-    validation_sets = {OWN: own_set, **sets_of_sources(config.data, "validation")}
+    others = sets_of_sources(config.data, "validation", config.cleaning, corpus)
+    validation_sets = {OWN: own_set, **others}
     src_positions = (
         align(train, tokenizers.src.reserved.values()) if config.training.guided_alignment else None
     )

@@ -104,6 +104,42 @@ def test_a_source_may_have_other_languages_and_columns_name_the_files_of_text(fo
     assert (name, found.direction, found.pairs["tgt"][0]) == ("news", ("de", "en"), "news-dev 0")
 
 
+def test_what_is_held_out_in_one_direction_is_not_trained_on_in_another(tmp_path: Path) -> None:
+    rows = [{"en": f"dog {i}", "de": f"Hund {i}", "fr": f"chien {i}"} for i in range(400)]
+    write(tmp_path, {"all/train.jsonl": jsonl(rows), "small/train.jsonl": jsonl([{"de": "Katze -", "fr": "chat -"}])})
+    directions = {"back": ("de", "en"), "en-fr": ("en", "fr"), "fr-en": ("fr", "en"), "same": ("en", "de")}
+    path, sources = f"{tmp_path}/all", dict[str, object]()
+    for name, (src, tgt) in directions.items():
+        sources[name] = {"path": path, "src": src, "tgt": tgt}
+    sources["small"] = {"path": f"{tmp_path}/small", "src": "de", "tgt": "fr"}
+    data = data_config(path, sources=sources, held_out_fraction=0.1)
+    corpus = load_corpus(data)
+    own = {row["src"].split()[1] for row in corpus.validation}
+    tests = {row["src"].split()[1] for row in corpus.test}
+    assert min(len(own), len(tests)) > 20
+    sets = sets_of_sources(data, "validation")
+    # Pairs of the own direction are only for training, and nothing is held out of a single pair.
+    assert {name: of_source.direction for name, of_source in sets.items()} == {
+        name: direction for name, direction in directions.items() if name != "same"
+    }
+    assert all({row["src"].split()[1] for row in of_source.pairs} == own for of_source in sets.values())
+    start = 0
+    for source in corpus.report.sources:
+        trained = {text.split()[1] for text in corpus.train["src"][start : start + source.pairs]}
+        start += source.pairs
+        assert trained.isdisjoint(own | tests) == (source.pairs != 400)
+    assert start == 4 * (400 - len(own | tests)) + 400 + 1
+    reports = {source.direction: source.held_out for source in corpus.report.sources[1:]}
+    assert reports["fr", "en"]["test"].pairs == len(tests)
+
+
+def test_a_leak_into_the_other_direction_is_found(folder: Path) -> None:
+    write(folder, {"leak/train.jsonl": numbered("main-dev", 3), "leak/dev.jsonl": numbered("dev", 1)})
+    back = {"path": f"{folder}/leak", "src": "de", "tgt": "en"}
+    report = load_corpus(data_config(folder / "main", sources={"back": back})).report
+    assert (report.leaks["validation"].pair, report.leaks["test"].pair) == (3, 0)
+
+
 def test_every_source_is_recorded(folder: Path) -> None:
     report = load_corpus(config(folder, THREE)).report
     assert [
