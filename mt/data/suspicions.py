@@ -8,6 +8,7 @@ import pyarrow as pa
 from datasets import Dataset
 
 from mt.config.config import Config
+from mt.config.data import OWN
 from mt.config.write import sources_to_yaml
 from mt.data.cleaning.filters import is_mostly_of_other_script
 from mt.data.corpus import EVALUATION_SPLITS, Corpus
@@ -15,7 +16,7 @@ from mt.data.sources.find import unread_files
 from mt.data.text_form import TextForm
 from mt.data.unsegmented_scripts import is_unsegmented, split_letters
 from mt.display import counted, one_line
-from mt.sides import SIDES
+from mt.sides import SIDES, Sides
 
 _FEWEST_PAIRS = 100
 _STRETCH, _MOST_STRETCHES, _CHARACTERS_LOOKED_AT = 100, 30, 1000
@@ -58,16 +59,19 @@ uk: і в не на що з я він як, vi: là và của không có một c
 _FREQUENT: dict[str, str] = dict(_ENTRY.findall(_FREQUENT_WORDS))
 
 
-def unsegmented_hint(config: Config, train: Dataset) -> str | None:
+def unsegmented_hint(config: Config, corpus: Corpus) -> str | None:
     """Advice for text without spaces between words that is to be split into words; None for other text."""
-    sample = sample_of(train, TextForm.of(config.cleaning))
-    texts = zip((config.data.src, config.data.tgt), sample, strict=True)
-    sides = [language for language, side in texts if is_unsegmented(side)]
-    if config.tokenizer.kind != "word" or not sides:
+    if config.tokenizer.kind != "word":
+        return None
+    languages: list[str] = []
+    for _, direction, sample in _training_samples(config, corpus):
+        texts = zip(direction, sample, strict=True)
+        languages += [language for language, side in texts if is_unsegmented(side)]
+    if not languages:
         return None
     return (
-        f"{' and '.join(sides)}: an unsegmented script has no spaces between words: use tokenizer.kind: "
-        "bpe_metaspace, because word makes each character a token"
+        f"{' and '.join(dict.fromkeys(languages))}: an unsegmented script has no spaces between words: use "
+        "tokenizer.kind: bpe_metaspace, because word makes each character a token"
     )
 
 
@@ -77,32 +81,54 @@ def corpus_warnings(config: Config, corpus: Corpus) -> Iterator[str]:
         yield f"data.mix is read as data.sources, which may be written instead:\n{sources_to_yaml(config)}"
     yield from unread_files(config.data)
     yield from small_splits(corpus)
-    if hint := unsegmented_hint(config, corpus.train):
+    if hint := unsegmented_hint(config, corpus):
         yield hint
     if config.tokenizer.lowercase:
         yield "tokenizer.lowercase: the model reads and writes lower case only"
     form = TextForm.of(config.cleaning)
-    samples = {str(split): sample_of(pairs, form) for split, pairs in corpus.by_name().items()}
-    languages = [re.split("[-_]", code.lower())[0] for code in (config.data.src, config.data.tgt)]
+    for name, direction, sample in _training_samples(config, corpus):
+        if name == OWN:
+            held_out = {str(split): corpus.by_name()[split] for split in EVALUATION_SPLITS}
+            samples = {"train": sample} | {split: sample_of(pairs, form) for split, pairs in held_out.items()}
+            yield from _language_warnings("data", direction, samples)
+        else:
+            samples = {f"{name} train": sample}
+            yield from _language_warnings(f"data.sources.{name}", direction, samples)
+        yield from text_warnings(samples)
+
+
+def _training_samples(config: Config, corpus: Corpus) -> Iterator[tuple[str, Sides[str], list[list[str]]]]:
+    """The name and the languages of each source, and a sample of its training pairs."""
+    form, start = TextForm.of(config.cleaning), 0
+    for name, source in zip((OWN, *config.data.sources), corpus.report.sources, strict=True):
+        pairs = corpus.train.select(range(start, start + source.pairs))
+        start += source.pairs
+        yield name, source.direction, sample_of(pairs, form)
+
+
+def _language_warnings(
+    key: str, direction: Sides[str], samples: Mapping[str, list[list[str]]]
+) -> Iterator[str]:
+    """A sentence for each side that is not in its language; ``samples`` are of training, then of others."""
+    languages = [re.split("[-_]", code.lower())[0] for code in direction]
     for side, language in enumerate(languages):
         script = _SCRIPTS.get(language)
         for split, sample in samples.items():
             if script and is_mostly_of_other_script(pa.array(sample[side]), script).mean() > 0.5:
                 what = f"most {('sources', 'targets')[side]} of the {split} split"
-                remedy = "check data.src, data.tgt and data.columns"
+                remedy = f"check {key}.src, {key}.tgt and {key}.columns"
                 yield f"{what} are not in {script} script, in which {language} is written: {remedy}."
                 break
     # Within a script, the words of a side tell which side it is.
     known_src, known_tgt = (set(_FREQUENT.get(language, "").split()) for language in languages)
-    for split, sample in samples.items():
+    for number, (split, sample) in enumerate(samples.items()):
         src, tgt = map(_words, sample)
         straight = _share(src, known_src) + _share(tgt, known_tgt)
-        if _share(src, known_tgt) + _share(tgt, known_src) > straight + (0.1 if split == "train" else 0.5):
-            remedy = "check data.src, data.tgt, data.columns and the names of the files"
+        if _share(src, known_tgt) + _share(tgt, known_src) > straight + (0.5 if number else 0.1):
+            remedy = f"check {key}.src, {key}.tgt, {key}.columns and the names of the files"
             yield f"source and target of the {split} split look swapped: {remedy}."
-        if split == "train":
+        if number == 0:
             known_src, known_tgt = set(src), set(tgt)
-    yield from text_warnings(samples)
 
 
 def small_splits(corpus: Corpus) -> Iterator[str]:

@@ -66,7 +66,7 @@ def propose_config(data: DataConfig, minutes: float | None = None) -> Proposal:
     start = Config(data=data, training=TrainingConfig(max_steps=1, precision="mixed"))
     num_words = num_running_words(corpus.train)
     num_tokens = num_words + len(corpus.train)
-    hint = unsegmented_hint(start, corpus.train)
+    hint = unsegmented_hint(start, corpus)
     subwords = _subwords(corpus, start, num_words, hint)
     words = None if hint else _words(corpus, start, num_words, subwords[0].tokenizer.max_size)
     is_generated = words and words[0].training.guided_alignment == rule.ALIGNMENT_OF_CLOSED

@@ -99,6 +99,28 @@ def test_a_wrong_side_is_warned_of(
     assert "data.src" in warning
 
 
+def test_each_source_is_compared_with_its_own_languages(tmp_path: Path) -> None:
+    for split in SPLITS:
+        write(tmp_path, parallel(split, list(zip(TEXTS["en"], TEXTS["de"], strict=True))))
+    write(tmp_path / "ru", parallel("train", list(zip(TEXTS["en"], TEXTS["ru"], strict=True)), ("en", "ru")))
+    back = {"path": str(tmp_path), "src": "de", "tgt": "en"}
+    others = {"back": back, "en-ru": {"path": str(tmp_path / "ru"), "tgt": "ru"}}
+
+    def said(**sources: object) -> list[str]:
+        data = data_config(tmp_path, sources=others | sources)
+        config = Config.model_validate({"data": data, "training": {"max_steps": 1}})
+        return list(corpus_warnings(config, load_corpus(data)))
+
+    assert said() == []
+    swapped = back | {"columns": "en,de"}
+    assert said(back=swapped) == [
+        "source and target of the back train split look swapped: check data.sources.back.src, "
+        "data.sources.back.tgt, data.sources.back.columns and the names of the files."
+    ]
+    [of_script] = said(bad={"path": str(tmp_path / "ru"), "tgt": "fr", "columns": "en,ru"})
+    assert of_script.startswith("most targets of the bad train split are not in Latin script, in which fr is")
+
+
 @pytest.mark.parametrize(
     ("form", "says"),
     [

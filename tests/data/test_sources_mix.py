@@ -106,7 +106,10 @@ def test_a_source_may_have_other_languages_and_columns_name_the_files_of_text(fo
 
 def test_what_is_held_out_in_one_direction_is_not_trained_on_in_another(tmp_path: Path) -> None:
     rows = [{"en": f"dog {i}", "de": f"Hund {i}", "fr": f"chien {i}"} for i in range(400)]
-    write(tmp_path, {"all/train.jsonl": jsonl(rows), "small/train.jsonl": jsonl([{"de": "Katze -", "fr": "chat -"}])})
+    write(
+        tmp_path,
+        {"all/train.jsonl": jsonl(rows), "small/train.jsonl": jsonl([{"de": "Katze -", "fr": "chat -"}])},
+    )
     directions = {"back": ("de", "en"), "en-fr": ("en", "fr"), "fr-en": ("fr", "en"), "same": ("en", "de")}
     path, sources = f"{tmp_path}/all", dict[str, object]()
     for name, (src, tgt) in directions.items():
