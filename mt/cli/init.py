@@ -30,8 +30,15 @@ def init(
     data: Annotated[
         str | None, Option(help="A folder, a file, two as in en.txt,de.txt, a Hub id, or builtin:primer.")
     ] = None,
-    src: Annotated[str | None, Option(help="The language to translate from, such as en.")] = None,
-    tgt: Annotated[str | None, Option(help="The language to translate to, such as de.")] = None,
+    src: Annotated[
+        str | None, Option(help="The language to translate from, such as en, or several, as in de,fr.")
+    ] = None,
+    tgt: Annotated[
+        str | None, Option(help="The language to translate to, such as de, or several, as in de,fr.")
+    ] = None,
+    both_ways: Annotated[
+        bool, Option("--both-ways", help="Learn the reversed directions as well, in the same model.")
+    ] = False,
     name: Annotated[str | None, Option(help="The configuration of a Hub corpus that has several.")] = None,
     recipe: Annotated[
         str | None,
@@ -69,18 +76,27 @@ def init(
     options["delimiter"] = None if delimiter == "auto" else delimiter
     given = {key: value for key, value in options.items() if value is not None}
     if recipe is not None:
-        if given or minutes or output or init_from:
+        if given or minutes or output or init_from or both_ways:
             raise ConfigError("--recipe prints a finished config: give no other option with it.")
         from mt.config.load import recipe_text
 
         echo(recipe_text(recipe), nl=False)
         return
-    if init_from is None and not (data and src and tgt):
+    from mt.preflight.directions import asked_directions
+
+    directions = asked_directions(data, src, tgt, both_ways=both_ways)
+    if init_from is None and not (data and directions):
+        if data and not (src or tgt):
+            raise ConfigError(
+                f"there is no folder {data} with folders that are named after directions, such as en-de: give "
+                "--src and --tgt."
+            )
         raise ConfigError(
             "give --data, --src and --tgt, such as: mt init --data my-corpus --src en --tgt de, "
             "or --recipe list, for the configs that come with mt."
         )
-    file = output or Path("adapted.yaml" if init_from else f"{src}-{tgt}.yaml")
+    languages = dict.fromkeys(language for direction in directions for language in direction)
+    file = output or Path("adapted.yaml" if init_from else f"{'-'.join(languages)}.yaml")
     if file.exists():
         raise ConfigError(f"{file} exists already. Choose another file with --output.")
     if not (file.parent.is_dir() and os.access(file.parent, os.W_OK)):
@@ -89,7 +105,7 @@ def init(
 
     with _in_words_of_options():
         origin = None if init_from is None else parse_origin(init_from)
-        corpus = _corpus(given, None if origin is None else Path(str(origin.run)))
+        corpus = _corpus(given, None if origin is None else Path(str(origin.run)), both_ways=both_ways)
         check_sources(corpus)
         # After the checks above, because importing torch is slow.
         if origin is None:
@@ -109,24 +125,27 @@ def init(
     say(f"Wrote {file}. Train with it:  mt train --config {quote(str(file))}")
 
 
-def _corpus(given: dict[str, str], origin: Path | None) -> "DataConfig":
+def _corpus(given: dict[str, str], origin: Path | None, *, both_ways: bool) -> "DataConfig":
     """The corpus that the options describe; what they leave out is as in the run to begin from."""
     from mt.config.data import DataConfig
     from mt.config.sources import parse_columns
+    from mt.preflight.directions import asked_directions, data_of_directions
 
     try:
         parse_columns(given.get("columns", "src,tgt"))
     except ValueError as error:
         raise ConfigError(str(error)) from None
-    if origin is None:
-        return DataConfig.model_validate(given)
-    from mt.config.load import load_config
-    from mt.run_directory import RunDirectory
+    old = None
+    if origin is not None:
+        from mt.config.load import load_config
+        from mt.run_directory import RunDirectory
 
-    old = load_config(RunDirectory(origin).require().config_file).data
-    if Path(given.get("path", old.path)).resolve() == Path(old.path).resolve():
+        old = load_config(RunDirectory(origin).require().config_file).data
+        given = {"path": old.path, "src": old.src, "tgt": old.tgt} | given
+    directions = asked_directions(given["path"], given.get("src"), given.get("tgt"), both_ways=both_ways)
+    if old and Path(given["path"]).resolve() == Path(old.path).resolve() and directions == old.directions[:1]:
         return old.model_copy(update=given)
-    return DataConfig.model_validate({"src": old.src, "tgt": old.tgt} | given)
+    return DataConfig.model_validate(data_of_directions(given, directions))
 
 
 @contextmanager

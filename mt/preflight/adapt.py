@@ -34,15 +34,23 @@ def propose_adaptation(origin: InitFromConfig, data: DataConfig, minutes: float 
     """Propose a config that begins with the weights of ``origin`` and trains on ``data``."""
     run = RunDirectory(Path(str(origin.run))).require()
     old = load_config(run.config_file)
-    is_new, notes = Path(data.path).resolve() != Path(old.data.path).resolve(), list[str]()
+    is_of_old_text, notes = Path(data.path).resolve() == Path(old.data.path).resolve(), list[str]()
+    is_new = not is_of_old_text or data.directions != old.data.directions
     if is_new:
-        sources, note = _old_source(old.data, data, run, len(load_corpus(data, old.cleaning).train))
-        data, notes = data.model_copy(update={"sources": sources}), [note]
+        if not {*data.directions} <= {*old.data.directions}:
+            # What the old run has held out is then not trained on now, either.
+            data = data.model_copy(update={"held_out_fraction": old.data.held_out_fraction})
+        sources, note = _old_sources(old.data, data, run, len(load_corpus(data, old.cleaning).train))
+        # The weights say what is shown.
+        data = data.model_copy(update={"sources": {**data.sources, **sources}, "temperature": 1.0})
+        notes = [note]
     started = time.perf_counter()
     corpus = load_corpus(data, old.cleaning)
     load_seconds = time.perf_counter() - started
     peak = learning_rate(max(1, old.schedule.warmup_steps), old.schedule, d_model=old.model.d_model)
     extends = is_new and old.tokenizer.kind == "word"
+    has_mean = len(data.directions) > 1 and old.validation.metric != "loss"
+    over = "all" if has_mean else "own"
     limits: dict[str, object] = dict.fromkeys(("max_epochs", "max_minutes"))
     config = inherit_from_origin(
         update(
@@ -58,7 +66,7 @@ def propose_adaptation(origin: InitFromConfig, data: DataConfig, minutes: float 
                 "precision": "mixed",
                 "compile": "auto",
             },
-            validation={"patience": None},
+            validation={"patience": None, "over": over},
         ),
         None,
     )
@@ -92,24 +100,34 @@ def propose_adaptation(origin: InitFromConfig, data: DataConfig, minutes: float 
     return Proposal.of(config, keys, head, summary)
 
 
-def _old_source(
+def _old_sources(
     old: DataConfig, data: DataConfig, run: RunDirectory, num_pairs: int
 ) -> tuple[dict[str, SourceConfig], str]:
-    """Some of the old data as a source beside ``num_pairs`` new ones, and what it does."""
+    """Some of the old data as sources beside ``num_pairs`` new ones, and what it does."""
     try:
-        load_corpus(old)
+        shares = load_corpus(old).shares
         num_old = json.loads(run.read_corpus_report())["splits"]["train"]["pairs"]
     except (MtError, OSError, ValueError, LookupError) as error:
         return {}, (
             f"The old data cannot be mixed in, so the model may forget them: {error} To mix in other text of "
             "that kind, name it in data.sources."
         )
-    weight = float(f"{min(1.0, OLD_SHARE / (1 - OLD_SHARE) * num_pairs / num_old):.2g}")
-    given = {key: getattr(old, key) for key in CorpusConfig.model_fields}
-    if (old.src, old.tgt) == (data.src, data.tgt):
-        given |= {"src": None, "tgt": None}
-    share = weight * num_old / (weight * num_old + num_pairs)
-    return {"old": SourceConfig.model_validate({**given, "weight": weight})}, (
-        f"Against forgetting, {share:.0%} of the pairs that are shown are old ones (data.sources.old: "
-        f"{num_old:,} with weight {weight:g}). Both validation splits are scored."
+    # As often as the old run has shown them, in proportion to each other.
+    usual = sum(share.num_pairs * share.weight for share in shares) / sum(share.num_pairs for share in shares)
+    factor = min(1.0, OLD_SHARE / (1 - OLD_SHARE) * num_pairs / (usual * num_old))
+    sources: dict[str, SourceConfig] = {}
+    named = [("old", old), *((f"old-{name}", source) for name, source in old.sources.items())]
+    for (name, source), share in zip(named, shares, strict=True):
+        given = {key: getattr(source, key) for key in CorpusConfig.model_fields}
+        given |= {"src": source.src or old.src, "tgt": source.tgt or old.tgt}
+        if (given["src"], given["tgt"]) == (data.src, data.tgt):
+            given |= {"src": None, "tgt": None}
+        given["weight"] = float(f"{factor * share.weight:.2g}")
+        sources[name] = SourceConfig.model_validate(given)
+    weight = usual * sources["old"].weight / shares[0].weight
+    part = weight * num_old / (weight * num_old + num_pairs)
+    return sources, (
+        f"Against forgetting, {part:.0%} of the pairs that are shown are old ones "
+        f"(data.sources.{', '.join(sources)}: {num_old:,} with weight {weight:.2g}). "
+        f"{'All' if old.sources else 'Both'} validation splits are scored."
     )

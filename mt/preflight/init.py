@@ -64,8 +64,17 @@ def propose_config(data: DataConfig, minutes: float | None = None) -> Proposal:
     """Propose a config for a corpus, and a budget if none is given."""
     corpus, data, load_seconds = _load(data)
     start = Config(data=data, training=TrainingConfig(max_steps=1, precision="mixed"))
+    if len(data.directions) > 1:
+        shared = _has_each_on_both_sides(data)
+        start = update(
+            start,
+            tokenizer={"shared": shared},
+            model={"share_embeddings": shared},
+            validation={"over": "all"},
+        )
     num_words = num_running_words(corpus.train)
-    num_tokens = num_words + len(corpus.train)
+    shown = sum(share.num_pairs * share.weight for share in corpus.shares) / len(corpus.train)
+    num_tokens = shown * (num_words + len(corpus.train))
     hint = unsegmented_hint(start, corpus)
     subwords = _subwords(corpus, start, num_words, hint)
     words = None if hint else _words(corpus, start, num_words, subwords[0].tokenizer.max_size)
@@ -112,6 +121,7 @@ def propose_config(data: DataConfig, minutes: float | None = None) -> Proposal:
     head = [
         f"{data.path}: {len(corpus.train):,} training pairs, "
         f"{len(corpus.validation):,} validation, {len(corpus.test):,} test.",
+        *_about_directions(corpus, data),
         *_about_text(sample),
         *summary,
         *notes,
@@ -133,8 +143,12 @@ def _load(data: DataConfig) -> tuple[Corpus, DataConfig, float]:
         # Larger than the usual one; a still larger one would leave too little to train on.
         fraction = rule.LARGEST_HELD_OUT_FRACTION
     else:
-        carved = [split.pairs for split in corpus.report.splits.values() if split.origin == "carved"]
-        num_pairs = len(corpus.train) + sum(carved)
+        splits = [*corpus.report.splits.values()]
+        for source in corpus.report.sources:
+            splits += source.held_out.values()
+        carved = [split.pairs for split in splits if split.origin == "carved"]
+        # Of each direction, on average: a source of another one is split likewise.
+        num_pairs = (len(corpus.train) + sum(carved)) / len(data.directions)
         fewest, most = rule.FEWEST_HELD_OUT / num_pairs, rule.MOST_HELD_OUT / num_pairs
         fraction = float(f"{min(max(data.held_out_fraction, fewest), most):.2g}")
         fraction = min(rule.LARGEST_HELD_OUT_FRACTION, fraction)
@@ -154,6 +168,10 @@ def _subwords(corpus: Corpus, start: Config, num_words: float, hint: str | None)
         kind, name, why = ("bpe_metaspace", "BPE of characters", f"; {hint.split('. ')[0]}")
     tokenizer = {"kind": kind, "max_size": entries, "shared": shared}
     one = "one vocabulary for both languages" if shared else "a vocabulary for each language"
+    if len(start.data.directions) > 1:
+        one = "a vocabulary for the sources and one for the targets, most of whose letters differ"
+        if shared:
+            one = "one vocabulary for all languages, because sources and targets have most letters in common"
     return (
         update(start, tokenizer=tokenizer, model={"share_embeddings": shared}),
         f"Tokenizer: {name} with at most {entries:,} entries for about {num_words:,.0f} running words, "
@@ -170,9 +188,12 @@ def _words(corpus: Corpus, start: Config, num_words: float, num_subwords: int) -
         return None
     unknown = most_unknown(text)
     sizes = [tokenizer.size for tokenizer in text.tokenizers]
+    one = ""
+    if start.tokenizer.shared:
+        one = " All languages have one vocabulary, because each is read and written."
     if unknown <= rule.MOST_UNKNOWN_OF_CLOSED and max(sizes) <= num_subwords:
         # Costs 2 % of the speed, and lets names and numbers be copied.
-        return update(start, training={"guided_alignment": rule.ALIGNMENT_OF_CLOSED}), ""
+        return update(start, training={"guided_alignment": rule.ALIGNMENT_OF_CLOSED}), one.strip()
     if not rule.words_suffice(num_words, unknown, is_short=True):
         return None
     alignment = {"guided_alignment": rule.ALIGNMENT_OF_FEW, "unknown_share": rule.UNKNOWN_SHARE_OF_FEW}
@@ -180,8 +201,14 @@ def _words(corpus: Corpus, start: Config, num_words: float, num_subwords: int) -
     return (
         update(start, training=alignment),
         f"Tokenizer: words; up to {unknown:.1%} of those in the held-out text are unknown and will be "
-        f"copied. {short} (about {num_words:,.0f} running words), words are learnt faster than subwords.",
+        f"copied. {short} (about {num_words:,.0f} running words), words are learnt faster than "
+        f"subwords.{one}",
     )
+
+
+def _has_each_on_both_sides(data: DataConfig) -> bool:
+    """Whether each language is read as well as written, so that both sides have the same words."""
+    return {src for src, _ in data.directions} == {*data.targets}
 
 
 def cost_of(sample: Sample) -> float:
@@ -199,6 +226,21 @@ def have_common_letters(src: Sequence[str], tgt: Sequence[str]) -> bool:
         if 2 * sum(count for letter, count in one.items() if letter in usual) < one.total():
             return False
     return True
+
+
+def _about_directions(corpus: Corpus, data: DataConfig) -> list[str]:
+    """What is shown of each direction, if there are several, and what data.temperature does."""
+    if len(data.directions) == 1:
+        return []
+    shown = []
+    for source, share in zip(corpus.report.sources, corpus.shares, strict=True):
+        pairs = f"{share.num_pairs:,} pairs with weight {share.weight:.3g}"
+        shown.append(f"{source.src} to {source.tgt}, {pairs}")
+    return [
+        f"Directions: {'; '.join(shown)}. data.temperature {data.temperature:g} shows those with less text "
+        "more often (1 would show each pair once), and the mean of all validation splits decides which "
+        "checkpoint is best (validation.over).",
+    ]
 
 
 def _about_text(sample: Sample) -> list[str]:

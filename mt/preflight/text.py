@@ -13,7 +13,7 @@ from mt.config.config import Config
 from mt.data.batches.dataset import encode_pairs
 from mt.data.batches.pairs import EncodedPairs
 from mt.data.batches.sampler import Share
-from mt.data.corpus import EVALUATION_SPLITS, Corpus, evenly_spaced
+from mt.data.corpus import EVALUATION_SPLITS, Corpus, evenly_spaced, sets_of_sources
 from mt.data.prepare import check_lengths, make_tokenizers
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.unsegmented_scripts import split_letters
@@ -43,7 +43,7 @@ class ExaminedCorpus:
     scale: float
     """The number of training pairs divided by those examined."""
     validation_scale: float
-    """Likewise for validation."""
+    """The number of validation pairs, of all sources, divided by those examined of the run's own."""
 
     @property
     def sides(self) -> list[tuple[str, str, Tokenizer]]:
@@ -73,18 +73,23 @@ def examine(
     """Choose ``most`` training pairs to examine, and train the tokenizers unless they are given."""
     if tokenizers is None:
         tokenizers = make_tokenizers(evenly_spaced_pairs(corpus.train, MOST_TRAINING_PAIRS), config)
-    validation = evenly_spaced_pairs(corpus.validation, MOST_EVALUATION_PAIRS)
+    held_out = {"validation": corpus.validation, "test": corpus.test}
+    num_validation = len(corpus.validation)
+    for name, (pairs, _) in sets_of_sources(config.data, "validation", config.cleaning, corpus).items():
+        held_out[f"{name} validation"] = pairs
+        num_validation += len(pairs)
+    evaluation = {name: evenly_spaced_pairs(pairs, MOST_EVALUATION_PAIRS) for name, pairs in held_out.items()}
     rows = evenly_spaced(len(corpus.train), most)
     ends = np.cumsum([share.num_pairs for share in corpus.shares], dtype=np.int64)
     counts = np.diff(np.searchsorted(rows, ends), prepend=0).tolist()
     shares = [share._replace(num_pairs=n) for n, share in zip(counts, corpus.shares, strict=True)]
     return ExaminedCorpus(
         evenly_spaced_pairs(corpus.train, most),
-        {"validation": validation, "test": evenly_spaced_pairs(corpus.test, MOST_EVALUATION_PAIRS)},
+        evaluation,
         tokenizers,
         tuple(shares),
         len(corpus.train) / len(rows),
-        len(corpus.validation) / len(validation),
+        num_validation / len(evaluation["validation"]),
     )
 
 
