@@ -88,8 +88,8 @@ def init(
     if init_from is None and not (data and directions):
         if data and not (src or tgt):
             raise ConfigError(
-                f"there is no folder {data} with folders that are named after directions, such as en-de: give "
-                "--src and --tgt."
+                f"there is no folder {data} with folders such as en-de, named after directions: give --src "
+                "and --tgt."
             )
         raise ConfigError(
             "give --data, --src and --tgt, such as: mt init --data my-corpus --src en --tgt de, "

@@ -86,14 +86,12 @@ def corpus_warnings(config: Config, corpus: Corpus) -> Iterator[str]:
     if config.tokenizer.lowercase:
         yield "tokenizer.lowercase: the model reads and writes lower case only"
     form = TextForm.of(config.cleaning)
+    held_out = {str(split): sample_of(corpus.by_name()[split], form) for split in EVALUATION_SPLITS}
     for name, direction, sample in _training_samples(config, corpus):
-        if name == OWN:
-            held_out = {str(split): corpus.by_name()[split] for split in EVALUATION_SPLITS}
-            samples = {"train": sample} | {split: sample_of(pairs, form) for split, pairs in held_out.items()}
-            yield from _language_warnings("data", direction, samples)
-        else:
-            samples = {f"{name} train": sample}
-            yield from _language_warnings(f"data.sources.{name}", direction, samples)
+        key, samples = "data", {"train": sample, **held_out}
+        if name != OWN:
+            key, samples = f"data.sources.{name}", {f"{name} train": sample}
+        yield from _language_warnings(key, direction, samples)
         yield from text_warnings(samples)
 
 

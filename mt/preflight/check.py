@@ -31,6 +31,7 @@ from mt.preflight.text import (
     examine,
     lengths,
     num_running_words,
+    shown_directions,
     unknown_words,
     warn_of_held_out_pairs,
 )
@@ -136,9 +137,7 @@ def _corpus_section(corpus: Corpus) -> Section:
     splits = corpus.report.splits
     details = [(str(name), f"{split.where_from}, {', '.join(split.parts)}") for name, split in splits.items()]
     if len(corpus.shares) > 1:
-        for source, share in zip(corpus.report.sources, corpus.shares, strict=True):
-            pairs = f"{counted(share.num_pairs, 'pair')} with weight {share.weight:.3g}"
-            details.append((f"{source.src} to {source.tgt}", f"{pairs}, of {source.path}"))
+        details += shown_directions(corpus)
     details += [("cleaning", line) for line in cleaning_table(splits["train"], {}).splitlines()]
     num_dropped = sum(splits["train"].dropped.values())
     return Section(

@@ -26,6 +26,7 @@ from mt.preflight.text import (
     examine,
     most_unknown,
     num_running_words,
+    shown_directions,
     warn_of_held_out_pairs,
 )
 from mt.preflight.trial import Sample, fill_device, measure, take_sample, update
@@ -65,13 +66,10 @@ def propose_config(data: DataConfig, minutes: float | None = None) -> Proposal:
     corpus, data, load_seconds = _load(data)
     start = Config(data=data, training=TrainingConfig(max_steps=1, precision="mixed"))
     if len(data.directions) > 1:
-        shared = _has_each_on_both_sides(data)
-        start = update(
-            start,
-            tokenizer={"shared": shared},
-            model={"share_embeddings": shared},
-            validation={"over": "all"},
-        )
+        # Where each language is read and written, both sides have the same words.
+        shared = {src for src, _ in data.directions} == {*data.targets}
+        sharing = {"tokenizer": {"shared": shared}, "model": {"share_embeddings": shared}}
+        start = update(start, **sharing, validation={"over": "all"})
     num_words = num_running_words(corpus.train)
     shown = sum(share.num_pairs * share.weight for share in corpus.shares) / len(corpus.train)
     num_tokens = shown * (num_words + len(corpus.train))
@@ -206,11 +204,6 @@ def _words(corpus: Corpus, start: Config, num_words: float, num_subwords: int) -
     )
 
 
-def _has_each_on_both_sides(data: DataConfig) -> bool:
-    """Whether each language is read as well as written, so that both sides have the same words."""
-    return {src for src, _ in data.directions} == {*data.targets}
-
-
 def cost_of(sample: Sample) -> float:
     """Roughly how many times as long as the usual model a run takes for a target token."""
     num_entries, r_drop = sample.text.tokenizers.tgt.size, sample.config.training.r_drop
@@ -229,17 +222,13 @@ def have_common_letters(src: Sequence[str], tgt: Sequence[str]) -> bool:
 
 
 def _about_directions(corpus: Corpus, data: DataConfig) -> list[str]:
-    """What is shown of each direction, if there are several, and what data.temperature does."""
     if len(data.directions) == 1:
         return []
-    shown = []
-    for source, share in zip(corpus.report.sources, corpus.shares, strict=True):
-        pairs = f"{share.num_pairs:,} pairs with weight {share.weight:.3g}"
-        shown.append(f"{source.src} to {source.tgt}, {pairs}")
+    shown = [f"{direction}, {pairs}" for direction, pairs in shown_directions(corpus)]
     return [
         f"Directions: {'; '.join(shown)}. data.temperature {data.temperature:g} shows those with less text "
-        "more often (1 would show each pair once), and the mean of all validation splits decides which "
-        "checkpoint is best (validation.over).",
+        "more often (1: each pair once), and the mean of all validation splits decides which checkpoint is "
+        "best (validation.over)."
     ]
 
 

@@ -93,6 +93,14 @@ def examine(
     )
 
 
+def shown_directions(corpus: Corpus) -> list[tuple[str, str]]:
+    """For each source its languages, and how many pairs are shown how often."""
+    return [
+        (f"{source.src} to {source.tgt}", f"{share.num_pairs:,} pairs with weight {share.weight:.3g}")
+        for source, share in zip(corpus.report.sources, corpus.shares, strict=True)
+    ]
+
+
 def unknown_words(text: ExaminedCorpus) -> dict[str, Unknown]:
     """The unknown words of each held-out text, by names such as "test targets"."""
     return {

@@ -1,5 +1,6 @@
 """`mt init` as a shell would call it: the config that it writes, and what it refuses in its own words."""
 
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -68,6 +69,13 @@ def test_a_table_as_people_have_it(
     [
         ("", "give --data, --src and --tgt, such as: mt init --data"),
         ("--data x --src en", "give --data, --src and --tgt, such as: mt init --data"),
+        ("--data nowhere", "mt: there is no folder nowhere with folders such as en-de"),
+        ("--data nowhere --src en --tgt de,fr", "mt: --data: there is no file or folder 'nowhere'"),
+        ("--data c.csv --src en --tgt de,fr,de", "'de,fr,de': name each language once"),
+        ("--data c.csv --src en --tgt fr,", "name each language once, such as --tgt de,fr"),
+        ("--data c.csv --src en,de --tgt fr,en", "mt: --src and --tgt are both 'en'"),
+        ("--data c.csv --src en --tgt de --both-ways --columns english,german", "--columns is for one"),
+        ("--data pairs --src en --tgt de,it", "pairs has de-fr, en-de, but neither en-it nor it-en"),
         ("--data nowhere --src en --tgt de", "mt: --data: there is no file or folder 'nowhere'"),
         ("--data c.csv --src en --tgt en", "mt: --src and --tgt are both 'en'"),
         ("--data c.csv --src en --tgt de", "no column 'en', which --src names"),
@@ -82,10 +90,41 @@ def test_mistakes_are_explained_in_options_of_the_command(arguments: str, says: 
     Path("c.csv").write_text("english,german\n")
     Path("c.jsonl").write_text('{"text": {"en": "a dog", "de": "ein Hund"}}\n')
     Path("c.txt").write_text("a dog\n")
+    for folder in ("en-de", "de-fr", "old"):
+        Path("pairs", folder).mkdir(parents=True)
     sentence = refuse("init", *arguments.split())
     assert says in sentence
     assert "data." not in sentence
     assert not Path("en-de.yaml").exists()
+
+
+def test_several_directions_in_one_corpus_or_in_a_folder_for_each(succeed: Call, tiny_corpus: Path) -> None:
+    err = succeed("init", "--data", tiny_corpus, *SIDES, "--both-ways").err
+    assert err.endswith("mt train --config en-de.yaml\n")
+    data = load_config(Path("en-de.yaml")).data
+    assert data.directions == [("en", "de"), ("de", "en")]
+    assert (data.path, data.temperature) == (str(tiny_corpus), 5)
+    assert [*data.sources] == ["de-en"]
+    assert data.sources["de-en"].path == str(tiny_corpus)
+    # Where there are folders, their names are the directions.
+    shutil.copytree(tiny_corpus, "pairs/en-de")
+    shutil.copytree(tiny_corpus, "pairs/fr-en", ignore=shutil.ignore_patterns("*.en"))
+    for file in Path("pairs/fr-en").glob("*.de"):
+        file.rename(file.with_suffix(".fr"))
+        shutil.copy(tiny_corpus / f"{file.stem}.en", file.with_suffix(".en"))
+    succeed("init", "--data", "pairs")
+    config = load_config(Path("en-de-fr.yaml"))
+    assert config.data.directions == [("en", "de"), ("fr", "en")]
+    assert (config.data.path, config.data.sources["fr-en"].path) == ("pairs/en-de", "pairs/fr-en")
+    assert config.validation.over == "all"
+    # Each can be read backwards.
+    succeed("init", "--data", "pairs", "--src", "de,fr", "--tgt", "en", "-o", "into.yaml")
+    data = load_config(Path("into.yaml")).data
+    assert data.directions == [("de", "en"), ("fr", "en")]
+    assert data.path == "pairs/en-de"
+    succeed("init", "--data", "pairs", "--src", "fr", "--tgt", "en")
+    config = load_config(Path("fr-en.yaml"))
+    assert (config.data.path, config.data.sources, config.validation.over) == ("pairs/fr-en", {}, "own")
 
 
 def test_a_config_names_the_schema_of_the_current_folder(succeed: Call, tiny_corpus: Path) -> None:
