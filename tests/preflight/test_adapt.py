@@ -1,5 +1,7 @@
 """`mt init --init-from`: configs that adapt a run to other data, or train it further."""
 
+import json
+import re
 import shutil
 from pathlib import Path
 
@@ -92,3 +94,41 @@ def test_without_the_old_data_nothing_is_mixed_in(
     config, text = proposed(tmp_path, trained, new_corpus)
     assert config.data.sources == {}
     assert "may forget" in text
+
+
+def test_a_run_gets_a_further_direction(trained: RunDirectory, tiny_corpus: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(tiny_corpus, tmp_path / "further"))
+    for file in folder.glob("*.de"):
+        # A language of the same words, spelt otherwise.
+        text = re.sub(r"\w+", lambda word: word[0].lower() + "o", file.read_text(encoding="utf-8"))
+        file.with_suffix(".it").write_text(text, encoding="utf-8")
+    old = load_config(trained.config_file)
+    origin = old.init_from.model_copy(update={"run": str(trained.path)})
+    data = DataConfig(path=str(folder), src="en", tgt="it")
+    file = tmp_path / "further.yaml"
+    file.write_text(propose_adaptation(origin, data, 0.5).yaml, encoding="utf-8")
+    steps = "training.max_steps=100", "schedule.kind=constant", "schedule.warmup_steps=10"
+    config = load_config(file, [*steps, f"schedule.learning_rate={old.schedule.learning_rate}"])
+    assert config.data.directions == [("en", "it"), ("en", "de")]
+    assert (config.data.sources["old"].path, config.data.temperature) == (str(tiny_corpus), 1)
+    assert config.data.held_out_fraction == old.data.held_out_fraction
+    assert config.validation.over == "all"
+    run = RunDirectory(tmp_path / "runs" / "further")
+    run_training(config, run)
+    before, after = load_tokenizers(trained).src, load_tokenizers(run).src
+    entries = [after.library.id_to_token(number) for number in range(after.size)]
+    assert entries[: before.size] == [before.library.id_to_token(number) for number in range(before.size)]
+    assert entries[-2:] == ["<to:it>", "<to:de>"]
+    scores = json.loads((run.path / "metrics.jsonl").read_text().splitlines()[-1])
+    assert min(scores["bleu"], scores["bleu_on_old"]) > 60
+    # What is known of several directions stays when another one is added.
+    text, _ = propose_adaptation(
+        origin.model_copy(update={"run": str(run.path)}),
+        DataConfig(path=str(tiny_corpus), src="de", tgt="en"),
+        0.5,
+    )
+    file.write_text(text, encoding="utf-8")
+    data = load_config(file).data
+    assert data.directions == [("de", "en"), ("en", "it"), ("en", "de")]
+    assert [*data.sources] == ["old", "old-old"]
+    assert "(data.sources.old, old-old: 320 with weight 0.5)" in text.replace("\n# ", " ")

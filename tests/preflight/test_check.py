@@ -132,6 +132,15 @@ def test_figures_by_hand(check: Check, tiny_corpus: Path, tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_directions_are_listed_with_what_is_shown_of_each(check: Check, tiny_corpus: Path) -> None:
+    source = f"data.sources.back.path={tiny_corpus}", "data.sources.back.src=de", "data.sources.back.tgt=en"
+    report = check(*source, "data.sources.back.num_train_pairs=10", "data.temperature=4")
+    assert report.detail("corpus", "en to de") == "160 pairs with weight 1"
+    # A sixteenth of the pairs, to the power of a quarter: half as many are shown.
+    assert report.detail("corpus", "de to en") == "10 pairs with weight 8"
+    assert not any("swapped" in warning for warning in report.conclusion.warnings)
+
+
 def test_empty_targets_are_warned_of_and_leaked_pairs_unless_they_are_removed(
     check: Check, tiny_corpus: Path, tmp_path: Path
 ) -> None:
