@@ -51,7 +51,7 @@ EXTRAS = {"docs/export.md": ("ctranslate2", "transformers")}
 # The console blocks of this page show the figures of a machine.
 PAGE_RUN_ELSEWHERE = "docs/check.md"
 # These begin with a corpus alone, and make the run that they then use.
-PAGES_THAT_TRAIN = ("README.md", "docs/tutorial.md", "docs/experiments.md")
+PAGES_THAT_TRAIN = ("README.md", "docs/tutorial.md", "docs/experiments.md", "docs/directions.md")
 
 
 @dataclass(frozen=True)

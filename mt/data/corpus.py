@@ -7,7 +7,7 @@ import sys
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, compress
+from itertools import compress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal, NamedTuple, Self
@@ -190,14 +190,15 @@ def _read(sources: Sequence[FoundSource], cleaning: CleaningConfig, folder: Path
     """Read and clean all splits, into files that `_load` opens."""
     _, config, _, own = sources[0]
     cleaner = Cleaner(cleaning)
-    languages = [*dict.fromkeys(chain(*(found.config.directions[0] for found in sources)))]
+    # The language by which two languages are split: the run's source, or else that of the first such source.
+    hashed = {frozenset(each): each.src for found in reversed(sources) for each in found.config.directions}
     trains: list[PairTable] = []
     from_each: list[dict[Split, list[Pair]]] = []
     for number, found in enumerate(sources):
         from_each.append({split: [] for split in _missing_splits(found, sources[0])})
         [direction] = found.config.directions
-        # The same one of a text in both directions, so that a pair belongs to the same split.
-        hashed_side = direction.index(min(direction, key=languages.index))
+        language = config.src if config.src in direction else hashed[frozenset(direction)]
+        hashed_side = direction.index(language)
         pairs = _training_pairs(found, cleaner, from_each[number], hashed_side)
         trains.append(PairTable.write(folder / f"train-{number}.arrow", pairs))
     carved = from_each[0]

@@ -136,6 +136,21 @@ def test_what_is_held_out_in_one_direction_is_not_trained_on_in_another(tmp_path
     assert reports["fr", "en"]["test"].pairs == len(tests)
 
 
+@pytest.mark.parametrize("others", [["de-fr", "fr-de"], ["fr-de", "de-fr"]])
+def test_two_languages_without_that_of_the_run_are_split_as_the_first_such_source_is(
+    others: list[str], tmp_path: Path
+) -> None:
+    rows = [{"en": f"dog {i}", "de": f"Hund {i}", "fr": f"chien {i}"} for i in range(400)]
+    path = str(write(tmp_path, {"train.jsonl": jsonl(rows)}))
+    sources = {name: {"path": path, "src": name[:2], "tgt": name[3:]} for name in others}
+    data = data_config(path, sources=sources, held_out_fraction=0.1)
+    src, tgt = others[0].split("-")
+    alone = load_corpus(data_config(path, src=src, tgt=tgt, held_out_fraction=0.1))
+    first, second = sets_of_sources(data, "test").values()
+    assert pairs_of(first.pairs) == pairs_of(alone.test)
+    assert pairs_of(second.pairs) == [(tgt, src) for src, tgt in pairs_of(alone.test)]
+
+
 def test_a_leak_into_the_other_direction_is_found(folder: Path) -> None:
     write(folder, {"leak/train.jsonl": numbered("main-dev", 3), "leak/dev.jsonl": numbered("dev", 1)})
     back = {"path": f"{folder}/leak", "src": "de", "tgt": "en"}
