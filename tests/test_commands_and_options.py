@@ -9,7 +9,9 @@ from mt.cli.app import app
 from mt.config.config import Config
 
 COMMANDS = {
-    "init": "--data --src --tgt --name --recipe --columns --minutes --delimiter --init-from --output -o",
+    "init": (
+        "--data --src --tgt --both-ways --name --recipe --columns --minutes --delimiter --init-from --output -o"
+    ),
     "check": "--config -c --set --run --verbose -v",
     "train": "--config -c --set --run --max-time --restart --init-from",
     "translate": (

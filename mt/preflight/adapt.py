@@ -19,6 +19,7 @@ from mt.preflight.plan import fit
 from mt.preflight.text import most_unknown
 from mt.preflight.trial import measure, take_sample, update
 from mt.run_directory import RunDirectory
+from mt.sides import Sides
 from mt.training.init_from import inherit_from_origin
 from mt.training.schedule import learning_rate
 
@@ -112,22 +113,27 @@ def _old_sources(
             f"The old data cannot be mixed in, so the model may forget them: {error} To mix in other text of "
             "that kind, name it in data.sources."
         )
-    # As often as the old run has shown them, in proportion to each other.
-    usual = sum(share.num_pairs * share.weight for share in shares) / sum(share.num_pairs for share in shares)
+    # In proportion to each other, as often as the old run has shown them.
+    num_shown = sum(share.num_pairs * share.weight for share in shares)
+    usual = num_shown / sum(share.num_pairs for share in shares)
     factor = min(1.0, OLD_SHARE / (1 - OLD_SHARE) * num_pairs / (usual * num_old))
     sources: dict[str, SourceConfig] = {}
     named = [("old", old), *((f"old-{name}", source) for name, source in old.sources.items())]
     for (name, source), share in zip(named, shares, strict=True):
+        direction = Sides(source.src or old.src, source.tgt or old.tgt)
+        if source.path == data.path and direction in data.directions:
+            continue
         given = {key: getattr(source, key) for key in CorpusConfig.model_fields}
-        given |= {"src": source.src or old.src, "tgt": source.tgt or old.tgt}
-        if (given["src"], given["tgt"]) == (data.src, data.tgt):
-            given |= {"src": None, "tgt": None}
+        is_own = direction == data.directions[0]
+        given |= {"src": None, "tgt": None} if is_own else direction._asdict()
         given["weight"] = float(f"{factor * share.weight:.2g}")
         sources[name] = SourceConfig.model_validate(given)
-    weight = usual * sources["old"].weight / shares[0].weight
+    if not sources:
+        return {}, "The old data is part of the new."
+    weight = float(f"{usual * factor:.2g}")
     part = weight * num_old / (weight * num_old + num_pairs)
     return sources, (
         f"Against forgetting, {part:.0%} of the pairs that are shown are old ones "
-        f"(data.sources.{', '.join(sources)}: {num_old:,} with weight {weight:.2g}). "
+        f"(data.sources.{', '.join(sources)}: {num_old:,} with weight {weight:g}). "
         f"{'All' if old.sources else 'Both'} validation splits are scored."
     )

@@ -21,7 +21,7 @@ def asked_directions(
     """Each of ``src`` to each of ``tgt``, or those that folders in ``data`` are named after, perhaps none."""
     directions: list[Sides[str]] = []
     if src and tgt:
-        sources, targets = src.replace(" ", "").split(","), tgt.replace(" ", "").split(",")
+        sources, targets = ([name.strip() for name in names.split(",")] for names in (src, tgt))
         if twice := next((name for name in sources if name in targets), None):
             raise ConfigError(f"--src and --tgt are both {twice!r}: name two languages.")
         for side in (sources, targets):
@@ -36,9 +36,11 @@ def asked_directions(
 
 
 def _folders(data: str) -> list[str]:
-    """The names of the folders in ``data`` that are those of a direction, such as en-de."""
+    """The names of the folders in ``data`` that are those of a direction, unless it is a corpus itself."""
     folder = named_path(data)
-    inside = folder.iterdir() if folder.is_dir() else ()
+    inside = [*folder.iterdir()] if folder.is_dir() else []
+    if any(entry.is_file() and entry.name.lower().startswith("train") for entry in inside):
+        return []
     return sorted(entry.name for entry in inside if entry.is_dir() and _FOLDER.fullmatch(entry.name))
 
 

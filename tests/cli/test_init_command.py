@@ -125,6 +125,10 @@ def test_several_directions_in_one_corpus_or_in_a_folder_for_each(succeed: Call,
     succeed("init", "--data", "pairs", "--src", "fr", "--tgt", "en")
     config = load_config(Path("fr-en.yaml"))
     assert (config.data.path, config.data.sources, config.validation.over) == ("pairs/fr-en", {}, "own")
+    # A corpus with folders beside it is still that corpus.
+    shutil.copytree(tiny_corpus, "pairs", dirs_exist_ok=True)
+    succeed("init", "--data", "pairs", *SIDES, "-o", "whole.yaml")
+    assert load_config(Path("whole.yaml")).data.path == "pairs"
 
 
 def test_a_config_names_the_schema_of_the_current_folder(succeed: Call, tiny_corpus: Path) -> None:
@@ -155,10 +159,12 @@ def test_a_run_to_begin_from_gives_its_own_corpus_or_the_languages_of_another(
     for options in (
         ("--init-from", "tiny"),
         ("--init-from", "tiny@latest", "-o", "other.yaml", "--data", "builtin:primer", "--minutes", "3"),
+        ("--init-from", "tiny", "-o", "back.yaml", "--src", "de", "--tgt", "en"),
     ):
         succeed("init", *options)
     assert asked == [
         ("runs/tiny", "best", 100, "en", "de", None),
         ("runs/tiny", "latest", None, "en", "de", 3.0),
+        ("runs/tiny", "best", None, "de", "en", None),
     ]
-    assert {path.name for path in Path().glob("*.yaml")} == {"adapted.yaml", "other.yaml"}
+    assert {path.name for path in Path().glob("*.yaml")} == {"adapted.yaml", "other.yaml", "back.yaml"}

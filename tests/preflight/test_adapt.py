@@ -132,3 +132,18 @@ def test_a_run_gets_a_further_direction(trained: RunDirectory, tiny_corpus: Path
     assert data.directions == [("de", "en"), ("en", "it"), ("en", "de")]
     assert [*data.sources] == ["old", "old-old"]
     assert "(data.sources.old, old-old: 320 with weight 0.5)" in text.replace("\n# ", " ")
+
+
+def test_the_reverse_of_the_old_data_needs_no_second_copy_of_it(
+    trained: RunDirectory, tmp_path: Path
+) -> None:
+    old = load_config(trained.config_file)
+    back = {"path": old.data.path, "src": "de", "tgt": "en"}
+    data = DataConfig.model_validate(
+        {"path": old.data.path, "src": "en", "tgt": "de", "sources": {"de-en": back}, "temperature": 5}
+    )
+    origin = old.init_from.model_copy(update={"run": str(trained.path)})
+    text, _ = propose_adaptation(origin, data, 0.5)
+    assert "# The old data is part of the new." in text
+    (tmp_path / "both.yaml").write_text(text, encoding="utf-8")
+    assert [*load_config(tmp_path / "both.yaml").data.sources] == ["de-en"]
