@@ -10,7 +10,8 @@ from mt.config.config import Config
 
 COMMANDS = {
     "init": (
-        "--data --src --tgt --both-ways --name --recipe --columns --minutes --delimiter --init-from --output -o"
+        "--data --src --tgt --both-ways --name --recipe --columns --minutes --delimiter --init-from "
+        "--output -o"
     ),
     "check": "--config -c --set --run --verbose -v",
     "train": "--config -c --set --run --max-time --restart --init-from",
