@@ -14,6 +14,7 @@ from mt.data.prepare import prepare
 from mt.data.sources.find import find_source, find_sources
 from mt.errors import DataError
 from mt.run_directory import RunDirectory
+from mt.sides import Sides
 from tests.data.corpora import data_config, jsonl, pairs_of, write
 
 
@@ -133,7 +134,7 @@ def test_what_is_held_out_in_one_direction_is_not_trained_on_in_another(tmp_path
         assert trained.isdisjoint(own | tests) == (source.pairs != 400)
     assert start == 4 * (400 - len(own | tests)) + 400 + 1
     reports = {source.direction: source.held_out for source in corpus.report.sources[1:]}
-    assert reports["fr", "en"]["test"].pairs == len(tests)
+    assert reports[Sides("fr", "en")]["test"].pairs == len(tests)
 
 
 @pytest.mark.parametrize("others", [["de-fr", "fr-de"], ["fr-de", "de-fr"]])
