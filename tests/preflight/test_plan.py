@@ -68,9 +68,9 @@ def num_validations(config: Config) -> int:
 def test_the_time_to_align_all_pairs_counts(make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     clock, align = [0.0], vars(trial)["align"]
 
-    def align_slowly(pairs: Any) -> Any:
+    def align_slowly(pairs: Any, *reserved: Any) -> Any:
         clock[0] += 10.0
-        return align(pairs)
+        return align(pairs, *reserved)
 
     monkeypatch.setattr(trial, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
     monkeypatch.setattr(trial, "align", align_slowly)
