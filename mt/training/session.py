@@ -143,8 +143,9 @@ class Session:
         self.count_time(state)
         counters.owes_validation = False
         self._metrics = {counters.step: result.values()}
-        metric = deciding_metric(self.config.validation)
-        if counters.record_validation(result.values()[metric], metric):
+        metric, values = deciding_metric(self.config.validation), result.values()
+        # Of a single set, the mean is its own.
+        if counters.record_validation(values.get(metric, values[self.config.validation.metric]), metric):
             self._best_step = counters.step
         if self.progress is not None:
             rows = self.prepared.corpus.validation
