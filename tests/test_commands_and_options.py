@@ -16,7 +16,7 @@ COMMANDS = {
     "check": "--config -c --set --run --verbose -v",
     "train": "--config -c --set --run --max-time --restart --init-from",
     "translate": (
-        "SENTENCES --run --ensemble --file -f --on-error --beam --length-penalty "
+        "SENTENCES --run --to --ensemble --file -f --on-error --beam --length-penalty "
         "--length-normalization --n-best --sample --temperature --top-k --top-p --seed --min-length "
         "--max-length --no-repeat-ngram --prefix --keep-unk --dictionary --checkpoint "
         "--device --precision --engine --verbose -v"
@@ -29,7 +29,7 @@ COMMANDS = {
         "SYSTEMS --to --from --split --data --name --beam --length-penalty --length-normalization "
         "--checkpoint --show --json --device"
     ),
-    "score": "--run --ensemble --tokens --checkpoint --device --precision",
+    "score": "--run --to --ensemble --tokens --checkpoint --device --precision",
     "attention": (
         "SENTENCES --run --to --file -f --target-column --out --format --layer --checkpoint --device"
     ),
@@ -64,8 +64,8 @@ LIMITS = {
 
 OPTIONS = {
     "data": (
-        "path name revision src tgt columns delimiter num_train_pairs sources mix held_out_fraction "
-        "max_length hub_timeout_seconds"
+        "path name revision src tgt columns delimiter num_train_pairs sources temperature mix "
+        "held_out_fraction max_length hub_timeout_seconds"
     ),
     "cleaning": (
         "unicode_form invisible unescape_html skip_bad_rows min_characters max_characters max_length_ratio "
@@ -83,7 +83,7 @@ OPTIONS = {
         "unknown_share r_drop bpe_dropout muon adam_beta1 adam_beta2 adam_epsilon weight_decay clip_norm "
         "ema_decay freeze max_steps max_epochs max_minutes max_skipped_steps log_every_steps"
     ),
-    "validation": "every_steps every_epochs metric patience num_samples batch_sentences",
+    "validation": "every_steps every_epochs metric over patience num_samples batch_sentences",
     "checkpoint": "every_steps every_epochs keep",
     "init_from": "run checkpoint parts sha256",
 }
