@@ -93,10 +93,17 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool) -> Prepared:
     own_set = NamedSet(corpus.validation, config.data.directions[0])
     others = sets_of_sources(config.data, "validation", config.cleaning, corpus)
     validation_sets = {OWN: own_set, **others}
-    src_positions = (
-        align(train, tokenizers.src.reserved.values()) if config.training.guided_alignment else None
-    )
+    src_positions = learnt_alignment(train, tokenizers, config)
     return Prepared(corpus, tokenizers, train, validation, validation_sets, src_positions)
+
+
+def learnt_alignment(
+    pairs: EncodedPairs, tokenizers: Sides[Tokenizer], config: Config
+) -> SrcPositions | None:
+    """The source position of each target token, if the model learns it."""
+    if not config.training.guided_alignment:
+        return None
+    return align(pairs, tokenizers.src.reserved.values())
 
 
 def make_tokenizers(pairs: Dataset, config: Config) -> Sides[Tokenizer]:

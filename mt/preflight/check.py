@@ -11,11 +11,10 @@ from tqdm import tqdm
 
 from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
-from mt.data.batches.alignment import align
 from mt.data.batches.batch import Batch
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.corpus_report import cleaning_table
-from mt.data.prepare import check_same_corpus, load_tokenizers
+from mt.data.prepare import check_same_corpus, learnt_alignment, load_tokenizers
 from mt.data.suspicions import corpus_warnings
 from mt.display import counted, size
 from mt.preflight.plan import Plan, plan_run
@@ -101,9 +100,7 @@ def preflight(
     pairs, dropped = encode(config, text)
     src_lengths, tgt_lengths = lengths(text)
     show(_length_section(text, src_lengths, tgt_lengths, dropped))
-    src_positions = (
-        align(pairs, text.tokenizers.src.reserved.values()) if config.training.guided_alignment else None
-    )
+    src_positions = learnt_alignment(pairs, text.tokenizers, config)
     sample = Sample(config, text, pairs, FIXED_SECONDS + time.perf_counter() - started, src_positions)
     with explain_out_of_memory():
         trial = Trial(sample)

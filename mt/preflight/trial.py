@@ -12,13 +12,14 @@ import torch
 
 from mt import display, system
 from mt.config.config import Config
-from mt.data.batches.alignment import SrcPositions, align
+from mt.data.batches.alignment import SrcPositions
 from mt.data.batches.batch import Batch
 from mt.data.batches.dataset import encode_pairs
 from mt.data.batches.pairs import EncodedPairs
 from mt.data.batches.stream import StepBatches, training_batches
 from mt.data.cache import MANY_PAIRS
 from mt.data.corpus import Corpus
+from mt.data.prepare import learnt_alignment
 from mt.device import Precision, choose_device, fix_threads_and_malloc
 from mt.errors import RunError
 from mt.inference.loaded_model import build_model
@@ -225,9 +226,7 @@ def take_sample(corpus: Corpus, config: Config, load_seconds: float) -> Sample:
     max_length = max(32, 16 * math.ceil(fits_most / 16))
     encoding = time.perf_counter()
     pairs, _ = encode_pairs(text.train, text.tokenizers, max_length=max_length, shares=text.shares)
-    src_positions = (
-        align(pairs, text.tokenizers.src.reserved.values()) if config.training.guided_alignment else None
-    )
+    src_positions = learnt_alignment(pairs, text.tokenizers, config)
     encode_seconds = (time.perf_counter() - encoding) * text.scale
     start_seconds = FIXED_SECONDS + load_seconds + encoding - started + encode_seconds
     return Sample(update(config, data={"max_length": max_length}), text, pairs, start_seconds, src_positions)
