@@ -75,12 +75,17 @@ class DataConfig(CorpusConfig):
         return self
 
     @property
+    def direction(self) -> Sides[str]:
+        """The languages of ``path``."""
+        return Sides(self.src, self.tgt)
+
+    @property
     def directions(self) -> list[Sides[str]]:
         """The pairs of languages of all sources, each once; first the run's own."""
-        own = Sides(self.src, self.tgt)
-        sources = self.sources.values()
-        others = [Sides(source.src or self.src, source.tgt or self.tgt) for source in sources]
-        return [*dict.fromkeys([own, *others])]
+        directions = [self.direction]
+        for source in self.sources.values():
+            directions.append(Sides(source.src or self.src, source.tgt or self.tgt))
+        return [*dict.fromkeys(directions)]
 
     @property
     def targets(self) -> list[str]:

@@ -146,10 +146,10 @@ def sets_of_sources(
     (_, own, _, _), *others = find_sources(config)
     sets = {}
     for number, (name, of_source, _, source) in enumerate(others, start=1):
-        [direction] = of_source.directions
+        direction = of_source.direction
         if parts := source.splits.get(split):
             sets[name] = NamedSet(load_parts(parts), direction)
-        elif [direction] != own.directions:
+        elif direction != own.direction:
             corpus = corpus or load_corpus(config, cleaning)
             if pairs := corpus.held_out[number].get(split):
                 sets[name] = NamedSet(pairs, direction)
@@ -191,12 +191,14 @@ def _read(sources: Sequence[FoundSource], cleaning: CleaningConfig, folder: Path
     _, config, _, own = sources[0]
     cleaner = Cleaner(cleaning)
     # The language by which two languages are split: the run's source, or else that of the first such source.
-    hashed = {frozenset(each): each.src for found in reversed(sources) for each in found.config.directions}
+    hashed = {}
+    for found in reversed(sources):
+        hashed[frozenset(found.config.direction)] = found.config.src
     trains: list[PairTable] = []
     from_each: list[dict[Split, list[Pair]]] = []
     for number, found in enumerate(sources):
         from_each.append({split: [] for split in _missing_splits(found, sources[0])})
-        [direction] = found.config.directions
+        direction = found.config.direction
         language = config.src if config.src in direction else hashed[frozenset(direction)]
         hashed_side = direction.index(language)
         pairs = _training_pairs(found, cleaner, from_each[number], hashed_side)
@@ -219,7 +221,7 @@ def _read(sources: Sequence[FoundSource], cleaning: CleaningConfig, folder: Path
     reports: list[SourceReport] = []
     for number, ((_, config, weight, source), table) in enumerate(zip(sources, trains, strict=True)):
         train = table.load()
-        is_backwards = config.directions == [sources[0].config.directions[0][::-1]]
+        is_backwards = (config.tgt, config.src) == sources[0].config.direction
         leaked = leaks.search(train.rename_columns({"src": "tgt", "tgt": "src"}) if is_backwards else train)
         if cleaning.remove_leaks and len(leaked):
             # The old file stays open until it is copied.
@@ -248,7 +250,7 @@ def _missing_splits(found: FoundSource, own: FoundSource) -> list[Split]:
     """The splits that are held out from the training pairs of a source."""
     # More text of the run's own direction is for training alone. That of another direction may be the own
     # text from another side: what is held out there must not be trained on here.
-    if found is not own and found.config.directions == own.config.directions:
+    if found is not own and found.config.direction == own.config.direction:
         return []
     given = own.source.splits.keys() & found.source.splits.keys()
     return [split for split in EVALUATION_SPLITS if split not in given]

@@ -90,7 +90,7 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool) -> Prepared:
         LOG.warning("%s", table)
     level = logging.WARNING if corpus.report.has_leaked else logging.INFO
     LOG.log(level, "%s", corpus.report.leak_sentence)
-    own_set = NamedSet(corpus.validation, config.data.directions[0])
+    own_set = NamedSet(corpus.validation, config.data.direction)
     others = sets_of_sources(config.data, "validation", config.cleaning, corpus)
     validation_sets = {OWN: own_set, **others}
     src_positions = learnt_alignment(train, tokenizers, config)
