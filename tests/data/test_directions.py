@@ -10,7 +10,7 @@ from mt.config.config import Config
 from mt.data.batches.alignment import NONE, align
 from mt.data.batches.dataset import encode_pairs
 from mt.data.batches.sampler import Share
-from mt.data.batches.transforms import Row, Transform, Transforms
+from mt.data.batches.transforms import Transform, Transforms
 from mt.data.corpus import load_corpus
 from mt.data.prepare import make_tokenizers
 from mt.data.tokenizers.tokenizer import Tokenizer
@@ -92,8 +92,8 @@ def test_a_changed_source_keeps_its_id() -> None:
     tokenizers = made(kind="char")
     pairs, _ = encode_pairs(TEXTS, tokenizers, max_length=9, shares=[Share(80, 1.0, "fr")], with_rows=True)
 
-    def change(row: Row, generator: np.random.Generator) -> Row:
-        return row._replace(text=Sides("c", "z") if row.number % 2 else Sides("", "z"))
+    def change(row: int, text: Sides[str], generator: np.random.Generator) -> Sides[str]:
+        return Sides("c", "z") if row % 2 else Sides("", "z")
 
     changed, _ = Transforms([Transform("test", 1.0, change)], TEXTS, tokenizers, 9)(pairs, None, 1, 0)
     assert changed.src[1].tolist() == [5, *tokenizers.src.encode("c")]

@@ -51,18 +51,15 @@ class EncodedSentences:
         moves = np.repeat(self.offsets[indices] - selected.offsets[:-1], selected.lengths - 1)
         return replace(selected, ids=self.ids[moves + np.arange(len(moves))])
 
-    def replaced(self, indices: npt.NDArray[np.integer], sentences: Sequence[Ids]) -> Self:
-        """A copy with other sentences at ``indices``, which ascend."""
-        lengths = self.lengths.copy()
-        parts = []
-        start = 0
-        for index, ids in zip(indices.tolist(), sentences, strict=True):
-            lengths[index] = len(ids) + 1
-            parts.append(self.ids[start : self.offsets[index]])
-            parts.append(ids)
-            start = self.offsets[index + 1]
-        parts.append(self.ids[start:])
-        return replace(self, ids=np.concatenate(parts), lengths=lengths)
+    def replaced(self, indices: Sequence[int], sentences: Sequence[Ids]) -> Self:
+        """A copy with other sentences at ``indices``."""
+        new = EncodedSentences.of(sentences)
+        both = replace(
+            self, ids=np.concatenate([self.ids, new.ids]), lengths=np.concatenate([self.lengths, new.lengths])
+        )
+        order = np.arange(len(self))
+        order[[*indices]] = len(self) + np.arange(len(new))
+        return both.select(order)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Transforms: in each epoch some training pairs have another text, or other ids."""
+"""Transforms of text: in each epoch, some training pairs have another text."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -17,31 +17,19 @@ from mt.seeding import derived_seed
 from mt.sides import Sides
 
 
-class Row(NamedTuple):
-    """A training pair: its row in the corpus, its text, its ids, and its alignment if the model learns it."""
-
-    number: int
-    text: Sides[str]
-    src: Ids
-    tgt: Ids
-    src_positions: Ids | None
-
-
-def unaligned(_: Row, after: Row) -> Ids:
-    """No target token has a source position."""
-    return np.full(len(after.tgt), NONE, dtype=np.int32)
-
-
-@dataclass(frozen=True)
-class Transform:
-    """A change of a ``share`` of rows: of their text, which is then encoded again, or of their ids."""
+class Transform(NamedTuple):
+    """A change of the text of a ``share`` of the rows of the corpus."""
 
     purpose: str
     """Names its draws, which follow from (purpose, seed, epoch, row)."""
     share: float
-    change: Callable[[Row, np.random.Generator], Row]
-    realign: Callable[[Row, Row], Ids] = unaligned
-    """The alignment after a change of text, from the row before and the one after it."""
+    change: Callable[[int, Sides[str], np.random.Generator], Sides[str]]
+    """The new text of a row, from its number in the corpus and its text."""
+    realign: Callable[[Ids, Sides[Ids], Sides[Ids]], Ids] | None = None
+    """The source position of each new target token, from the old ones and the ids before and after.
+
+    None: no token has one.
+    """
 
     def generator(self, *numbers: int) -> np.random.Generator:
         """What draws the rows of (seed, epoch), and how that of (seed, epoch, row) is changed."""
@@ -50,7 +38,7 @@ class Transform:
 
 @dataclass(frozen=True)
 class Transforms:
-    """The transforms of a run, in their order: those of text come before those of ids."""
+    """The transforms of a run; each row is changed by the first of them that draws it, if one does."""
 
     in_order: Sequence[Transform]
     corpus: Dataset
@@ -62,75 +50,59 @@ class Transforms:
     ) -> tuple[EncodedPairs, SrcPositions | None]:
         """The pairs of an epoch and their alignment; in memory, unless nothing is changed."""
         assert pairs.rows is not None
-        chosen = []
-        for transform in self.in_order:
+        which = np.full(len(pairs), NONE)
+        for number in reversed(range(len(self.in_order))):
+            transform = self.in_order[number]
             draws = transform.generator(seed, epoch).random(len(self.corpus))
-            chosen.append(draws[pairs.rows] < transform.share)
-        indices = np.flatnonzero(np.any(chosen, axis=0))
+            which[draws[pairs.rows] < transform.share] = number
+        indices = np.flatnonzero(which != NONE)
         if not len(indices):
             return pairs, src_positions
-        positions = None
-        if src_positions is not None:
-            positions = EncodedSentences(src_positions.astype(np.int32), pairs.tgt.lengths)
+        fitting: list[int] = []
         new_src: list[Ids] = []
         new_tgt: list[Ids] = []
-        new_positions: list[Ids] = []
         for start in range(0, len(indices), CHUNK_SIZE):
             part = indices[start : start + CHUNK_SIZE]
-            numbers = pairs.rows[part].tolist()
-            texts = pairs_of(self.corpus.select(numbers))
-            rows = []
-            for index, number, text in zip(part, numbers, texts, strict=True):
-                aligned = None
-                if positions is not None:
-                    aligned = positions[index]
-                src, tgt = pairs.src[index], pairs.tgt[index]
-                rows.append(Row(number, Sides(*text), src, tgt, aligned))
-            for transform, is_chosen in zip(self.in_order, chosen, strict=True):
-                self._change(rows, np.flatnonzero(is_chosen[part]), transform, seed, epoch)
-            for row in rows:
-                new_src.append(row.src)
-                new_tgt.append(row.tgt)
-                if row.src_positions is not None:
-                    new_positions.append(row.src_positions)
+            begins = [self._begin(pairs.src[index]) for index in part]
+            texts = self._changed(pairs.rows[part].tolist(), which[part], seed, epoch)
+            src, tgt = encode_texts(texts, self.tokenizers, begins)
+            # What is empty, or too long, stays as it was.
+            shortest = np.minimum(src.lengths - [*map(len, begins)], tgt.lengths)
+            longest = np.maximum(src.lengths, tgt.lengths)
+            for fits in np.flatnonzero((shortest > 1) & (longest <= self.max_length)):
+                fitting.append(part[fits])
+                new_src.append(src[fits])
+                new_tgt.append(tgt[fits])
         changed = replace(
-            pairs,
-            src=pairs.src.replaced(indices, new_src),
-            tgt=pairs.tgt.replaced(indices, new_tgt),
+            pairs, src=pairs.src.replaced(fitting, new_src), tgt=pairs.tgt.replaced(fitting, new_tgt)
         )
-        if positions is not None:
-            src_positions = positions.replaced(indices, new_positions).ids.astype(np.int16)
+        if src_positions is not None:
+            old = EncodedSentences(src_positions.astype(np.int32), pairs.tgt.lengths)
+            rows = [self._realigned(pairs, changed, old[index], which[index], index) for index in fitting]
+            src_positions = old.replaced(fitting, rows).ids.astype(np.int16)
         return changed, src_positions
 
-    def _change(self, rows: list[Row], chosen: Integers, transform: Transform, seed: int, epoch: int) -> None:
-        """Change the chosen rows in place, except where a side would be empty or too long."""
-        after: dict[int, Row] = {}
-        rewritten = []
-        begins = []
+    def _changed(self, rows: list[int], which: Integers, seed: int, epoch: int) -> Sides[list[str]]:
+        """The new texts of some rows of the corpus."""
         texts = Sides(list[str](), list[str]())
-        for index in chosen.tolist():
-            row = rows[index]
-            generator = transform.generator(seed, epoch, row.number)
-            after[index] = transform.change(row, generator)
-            if after[index].text != row.text:
-                rewritten.append(index)
-                begins.append(self._begin(row.src))
-                texts.src.append(after[index].text.src)
-                texts.tgt.append(after[index].text.tgt)
-        encoded = encode_texts(texts, self.tokenizers, begins)
-        for index, src, tgt in zip(rewritten, *encoded, strict=True):
-            after[index] = after[index]._replace(src=src, tgt=tgt)
-        for index, row in after.items():
-            shortest = min(len(row.src) - len(self._begin(row.src)), len(row.tgt))
-            longest = max(len(row.src), len(row.tgt))
-            if shortest == 0 or longest >= self.max_length:
-                continue
-            if row.src_positions is not None and row.text != rows[index].text:
-                positions = transform.realign(rows[index], row)
-                row = row._replace(src_positions=positions)
-            rows[index] = row
+        for row, number, text in zip(rows, which, pairs_of(self.corpus.select(rows)), strict=True):
+            transform = self.in_order[number]
+            src, tgt = transform.change(row, Sides(*text), transform.generator(seed, epoch, row))
+            texts.src.append(src)
+            texts.tgt.append(tgt)
+        return texts
 
     def _begin(self, src: Ids) -> list[int]:
         """The ids before the text of a source, such as that of its direction."""
         not_text = {*self.tokenizers.src.reserved.values()}
         return [*takewhile(not_text.__contains__, src.tolist())]
+
+    def _realigned(
+        self, before: EncodedPairs, after: EncodedPairs, positions: Ids, which: int, index: int
+    ) -> Ids:
+        """The source positions of a changed row."""
+        realign = self.in_order[which].realign
+        if realign is None:
+            return np.full(len(after.tgt[index]), NONE, dtype=np.int32)
+        old, new = (Sides(pairs.src[index], pairs.tgt[index]) for pairs in (before, after))
+        return realign(positions, old, new)
