@@ -69,7 +69,7 @@ class Transforms:
             # What is empty, or too long, stays as it was.
             shortest = np.minimum(src.lengths - [*map(len, begins)], tgt.lengths)
             longest = np.maximum(src.lengths, tgt.lengths)
-            for fits in np.flatnonzero((shortest > 1) & (longest <= self.max_length)):
+            for fits in np.flatnonzero((shortest > 1) & (longest <= self.max_length)).tolist():
                 fitting.append(part[fits])
                 new_src.append(src[fits])
                 new_tgt.append(tgt[fits])
