@@ -11,9 +11,7 @@ if TYPE_CHECKING:
     from mt.config.config import Config as Config
     from mt.config.load import load_config as load_config
     from mt.errors import MtError as MtError
-    from mt.evaluation.compare import compare_directions as compare_directions
     from mt.evaluation.compare import run_comparison
-    from mt.evaluation.evaluate import evaluate_directions as evaluate_directions
     from mt.evaluation.evaluate import run_evaluation
     from mt.export.export import export_run as export_run
     from mt.inference.translator import Translator as Translator
@@ -43,9 +41,7 @@ _WHERE = {
     "build_transformer": ("mt.transformer.build", "build_transformer"),
     "check": ("mt.preflight.check", "preflight"),
     "compare": ("mt.evaluation.compare", "run_comparison"),
-    "compare_directions": ("mt.evaluation.compare", "compare_directions"),
     "evaluate": ("mt.evaluation.evaluate", "run_evaluation"),
-    "evaluate_directions": ("mt.evaluation.evaluate", "evaluate_directions"),
     "export_run": ("mt.export.export", "export_run"),
     "load_config": ("mt.config.load", "load_config"),
     "train": ("mt.training.run", "run_training"),

@@ -22,7 +22,7 @@ class DataError(MtError):
 
 
 class SplitError(DataError):
-    """A corpus is too small to hold out splits."""
+    """A corpus has no such split, or is too small to hold it out."""
 
 
 class LinesError(DataError):

@@ -55,10 +55,10 @@ def compare(
     is_any_run = any(system.is_dir() for system in systems)
     options.check_needs("a run, not only files", is_any_run, beam=beam > 1, checkpoint=checkpoint != "best")
     strategy = options.choose_beam(beam, length_penalty, length_normalization)
-    from mt.evaluation.compare import compare_directions, mean_comparison
+    from mt.evaluation.compare import run_comparison
     from mt.evaluation.evaluate import write_json
 
-    results = compare_directions(
+    result = run_comparison(
         systems,
         tgt=to,
         src=source,
@@ -70,17 +70,9 @@ def compare(
         beam=strategy,
         num_shown=show,
     )
-    for result in results:
-        _show(result)
-        if len(results) > 1:
-            echo("")
-    mean = mean_comparison(results)
-    for key, values in mean.items() if len(results) > 1 else ():
-        by_letter = zip(ascii_uppercase, values, strict=False)
-        means = ", ".join(f"{letter} {value:.2f}" for letter, value in by_letter)
-        echo(f"mean {results[0].scores[key][0].score.name} of these {len(results)} directions: {means}")
+    _show(result)
     if json is not None:
-        write_json(results, mean, json)
+        write_json([result], json)
 
 
 def _show(result: "Comparison") -> None:

@@ -5,9 +5,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Option, echo
 
+from mt import processes
 from mt.cli import options
 from mt.cli.logs import say, show_logs
 from mt.display import counted
+from mt.errors import SplitError
 
 if TYPE_CHECKING:
     from mt.evaluation.analysis import Analysis
@@ -48,7 +50,7 @@ def evaluate(
     """Translate a test set and score the translations with BLEU, chrF2++ and TER.
 
     Shows each score with signature and 95 % interval, and scores by sentence length. A model of several
-    directions is scored in each of them, or with --to in those into one language.
+    directions is scored in each of them, unless --to, --from or --data is given.
 
     The translations are saved in the run directory. Scores of a single model, not of an ensemble,
     are also added to evaluations.jsonl.
@@ -57,48 +59,60 @@ def evaluate(
     directory = options.find_run(run)
     options.check_output(json)
     strategy = options.choose_beam(beam, length_penalty, length_normalization)
-    from mt.evaluation.evaluate import evaluate_directions, write_json
+    from mt.config.load import load_config
+    from mt.evaluation.evaluate import run_evaluation, write_json
     from mt.evaluation.record import mean_scores
+    from mt.evaluation.test_set import for_file_name
 
     if literature:
         # This import takes a second.
         from mt.evaluation.literature import literature_score
-    results = evaluate_directions(
-        directory,
-        tgt=to,
-        src=source,
-        split=split,
-        checkpoint=checkpoint,
-        device=device,
-        precision=precision,
-        engine=engine,
-        data_path=data,
-        data_name=name,
-        beam=strategy,
-        literature=literature_score if literature else None,
-        analyse=not scores_only,
-        num_worst=max(worst, NUM_WORST_KEPT),
-        outputs=outputs,
-        others=[options.find_run(path) for path in ensemble or []],
-    )
-    for number, result in enumerate(results):
-        if number:
-            echo("")
+    choices: list[tuple[str | None, str | None]] = [(source, to)]
+    # With torchrun, all processes but the first end with a translation.
+    if (source, to, data) == (None, None, None) and not processes.ARE_SEVERAL:
+        choices = [*load_config(directory.config_file).data.directions]
+    results: list[Evaluation] = []
+    for src, tgt in choices:
+        folder = outputs / for_file_name(f"{src}-{tgt}") if outputs and len(choices) > 1 else outputs
+        try:
+            result = run_evaluation(
+                directory,
+                tgt=tgt,
+                src=src,
+                split=split,
+                checkpoint=checkpoint,
+                device=device,
+                precision=precision,
+                engine=engine,
+                data_path=data,
+                data_name=name,
+                beam=strategy,
+                literature=literature_score if literature else None,
+                analyse=not scores_only,
+                num_worst=max(worst, NUM_WORST_KEPT),
+                outputs=folder,
+                others=[options.find_run(path) for path in ensemble or []],
+            )
+        except SplitError as error:
+            if not results:
+                raise
+            say(f"left out: {error}")
+            continue
+        results.append(result)
         models = " + ".join([f"{directory.path}, {result.checkpoint}", *result.ensemble])
         say(f"{models}, {result.data}: {result.search}, by {result.engine} in {result.precision}")
-        if len(results) > 1:
-            echo(result.direction)
+        if len(choices) > 1:
+            echo(f"\n{result.direction}")
         _show(result, worst)
-    mean = mean_scores(results)
+        if folder is not None:
+            say(f"for other tools: {folder}/sources.txt, hypotheses.txt, references.txt")
     if len(results) > 1:
-        means = "  ".join(f"{results[0].scores[key].name} {value:.2f}" for key, value in mean.items())
-        echo(f"\nmean of these {len(results)} directions: {means}")
-    if outputs is not None:
-        folder = f"{outputs}/DIRECTION" if len(results) > 1 else outputs
-        say(f"for other tools: {folder}/sources.txt, hypotheses.txt, references.txt")
+        echo("")
+        for score in mean_scores(results).values():
+            echo(str(score))
     # Last, because the scores have been shown if this file cannot be written.
     if json is not None:
-        write_json(results, mean, json)
+        write_json(results, json)
 
 
 def _show(result: "Evaluation", worst: int) -> None:

@@ -56,8 +56,7 @@ def report(
         CheckpointStore(directory.checkpoints_dir).require(checkpoint)
     facts = RunFacts(directory)
     left_out = list(facts.problems)
-    samples: list[RankedSamples] = []
-    maps = ""
+    samples, maps = None, ""
     try:
         if sentences:
             num_maps = NUM_MAPS if format == "html" else 0
@@ -72,8 +71,8 @@ def report(
 
 def _samples(
     run: "RunDirectory", checkpoint: str, device: "torch.device", num_sentences: int, num_attention: int
-) -> "tuple[list[RankedSamples], str]":
-    """Ranked translations, and what the model attended to in some of the first direction's, as HTML."""
+) -> "tuple[RankedSamples, str]":
+    """Ranked translations, and what the model attended to in the best of them, as HTML."""
     from mt.attention_maps.alignment import attention_maps
     from mt.attention_maps.page import attention_html
     from mt.inference.loaded_model import load_model
@@ -81,11 +80,8 @@ def _samples(
     from mt.reports.samples import rank_samples
 
     loaded = load_model(run, checkpoint)
-    translator = ModelTranslator(loaded, device=device)
-    ranked = rank_samples(run, loaded, translator, num_sentences=num_sentences)
-    samples, *others = ranked
-    if others:
-        translator = translator.into(samples.direction.tgt, samples.direction.src)
+    translator = ModelTranslator(loaded, device=device).into(loaded.facts.tgt, loaded.facts.src)
+    samples = rank_samples(run, loaded, translator, num_sentences=num_sentences)
     in_turn = chain.from_iterable(zip_longest(samples.worst, samples.best))
     # Sentences that were translated in parts, or cut off, have no single attention map.
     drawable = (
@@ -98,6 +94,6 @@ def _samples(
     )
     chosen = list(islice(drawable, num_attention))
     if not chosen:
-        return ranked, ""
+        return samples, ""
     sources, targets = zip(*((sample.source, sample.translation) for sample in chosen), strict=True)
-    return ranked, attention_html(attention_maps(translator, sources, targets))
+    return samples, attention_html(attention_maps(translator, sources, targets))

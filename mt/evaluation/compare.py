@@ -1,11 +1,8 @@
 """Comparing systems on the same sentences, with the significance of the differences (`mt compare`)."""
 
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from inspect import signature
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -16,19 +13,14 @@ from mt.device import choose_device
 from mt.display import counted, visible
 from mt.errors import ConfigError, DataError
 from mt.evaluation.analysis import ComparedSentence, most_different_sentences
-from mt.evaluation.evaluate import translate_sets
+from mt.evaluation.evaluate import translate_set
 from mt.evaluation.scores import MAX_RESAMPLED_LINES, Compared, in_form, paired_bootstrap
-from mt.evaluation.test_set import (
-    EvaluationSet,
-    in_words,
-    load_evaluation_sets,
-    warn_of_leaks,
-    warn_of_other_split,
-)
+from mt.evaluation.test_set import EvaluationSet, load_evaluation_set, warn_of_leaks, warn_of_other_split
 from mt.inference.loaded_model import LoadedModel, load_model
 from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
 from mt.search.strategy import Beam
+from mt.sides import Sides
 
 
 @dataclass(frozen=True)
@@ -46,7 +38,7 @@ class Comparison:
     sentences: list[ComparedSentence]
 
 
-def compare_directions(
+def run_comparison(
     systems: Sequence[str | Path],
     *,
     tgt: str | None = None,
@@ -58,15 +50,13 @@ def compare_directions(
     data_name: str | None = None,
     beam: Beam | None = None,
     num_shown: int = 10,
-    only_one: bool = False,
-) -> list[Comparison]:
+) -> Comparison:
     """Score systems against the same references, and compare them with the first; runs translate first.
 
     A system is a run directory, a checkpoint (such as ``runs/x/checkpoints/step_0002000``), or a file of
     translations, one per line. The test set is a split of the first run's corpus, or of the run in whose
-    directory the files are, unless ``data_path`` names another (see `load_evaluation_sets`). There is a
-    comparison for each direction of that run, or for those into ``tgt`` and from ``src``. Files are of one,
-    and with ``only_one`` several are an error.
+    directory the files are, unless ``data_path`` names another (see `load_evaluation_set`). If that run has
+    several directions, ``tgt`` and ``src`` choose one.
 
     Raises:
         MtError: If a system cannot be read or translate, or the systems do not belong together.
@@ -78,64 +68,38 @@ def compare_directions(
     for system in filter(Path.is_dir, paths):
         run, name = _run_of(system)
         models[system] = run, load_model(run, name or checkpoint)
-    # A file is of one direction.
-    only_one = only_one or len(models) < len(paths)
-    of_data: dict[str, Any] = {"path": data_path, "name": data_name}
-    test_sets = load_evaluation_sets(config, split, **of_data, tgt=tgt, src=src, only_one=only_one)
-    for test_set in test_sets:
-        for run in runs:
-            warn_of_other_split(run, test_set)
-        if (count := len(test_set.references)) > MAX_RESAMPLED_LINES:
-            raise DataError(
-                f"{count:,} sentences are too many for the paired bootstrap, which would take gigabytes for "
-                f"them: compare at most {MAX_RESAMPLED_LINES:,}."
-            )
-        for run, loaded in models.values():
-            known = loaded.config.data.directions
-            if len(known) + len(config.data.directions) > 2 and test_set.direction not in known:
-                direction = in_words([test_set.direction])
-                raise ConfigError(f"{run.path} does not translate {direction}, only {in_words(known)}.")
+    asked = Sides(src, tgt)
+    test_set = load_evaluation_set(config, split, path=data_path, name=data_name, direction=asked)
+    for run, loaded in models.values():
+        known = loaded.config.data.directions
+        if test_set.direction not in known and len(known) + len(config.data.directions) > 2:
+            languages = " to ".join(test_set.direction)
+            raise ConfigError(f"{run.path} does not translate {languages}, only {loaded.facts.known}.")
+    for run in runs:
+        warn_of_other_split(run, test_set)
     if data_path is not None:
-        warn_of_leaks(test_sets, config)
+        warn_of_leaks(test_set, config)
+    count = len(test_set.references)
+    if count > MAX_RESAMPLED_LINES:
+        raise DataError(
+            f"{count:,} sentences are too many for the paired bootstrap, which would take gigabytes for "
+            f"them: compare at most {MAX_RESAMPLED_LINES:,}."
+        )
     # Files are read before anything is translated, which may replace them.
-    files = [system for system in paths if system not in models]
-    texts = {file: [(file, _read(file, test_sets[0]))] for file in files}
+    texts = {system: (system, _read(system, test_set)) for system in paths if system not in models}
     for system, (run, loaded) in models.items():
         translator = ModelTranslator(loaded, device=device)
-        translated = translate_sets(run, translator, [loaded], test_sets, beam)
-        texts[system] = [(file, lines) for _, lines, file in translated]
-    comparisons = []
-    for number, test_set in enumerate(test_sets):
-        names, lines = zip(*(texts[system][number] for system in paths), strict=True)
-        comparison = Comparison(
-            systems=[visible(str(file)) for file in names],
-            data=test_set.where,
-            num_sentences=len(test_set.references),
-            num_rewritten=test_set.num_rewritten,
-            scores=paired_bootstrap(lines, test_set.references),
-            sentences=most_different_sentences(test_set.sources, lines, test_set.references, num_shown),
-        )
-        comparisons.append(comparison)
-    return comparisons
-
-
-def run_comparison(systems: Sequence[str | Path], **options: Any) -> Comparison:
-    """Compare in one direction, which ``tgt`` and ``src`` choose; the options of `compare_directions`."""
-    [comparison] = compare_directions(systems, only_one=True, **options)
-    return comparison
-
-
-# What help() and editors show.
-vars(run_comparison)["__signature__"] = signature(compare_directions).replace(return_annotation=Comparison)
-
-
-def mean_comparison(comparisons: Sequence[Comparison]) -> dict[str, list[float]]:
-    """The mean of each score over several directions, by its key, of each system."""
-    means = {}
-    for key in comparisons[0].scores:
-        of_systems = zip(*(comparison.scores[key] for comparison in comparisons), strict=True)
-        means[key] = [statistics.fmean(one.score.value for one in of_system) for of_system in of_systems]
-    return means
+        _, translated, file = translate_set(run, translator, [loaded], test_set, beam)
+        texts[system] = file, translated
+    files, lines = zip(*(texts[system] for system in paths), strict=True)
+    return Comparison(
+        systems=[visible(str(file)) for file in files],
+        data=test_set.where,
+        num_sentences=count,
+        num_rewritten=test_set.num_rewritten,
+        scores=paired_bootstrap(lines, test_set.references),
+        sentences=most_different_sentences(test_set.sources, lines, test_set.references, num_shown),
+    )
 
 
 def _read(file: Path, test_set: EvaluationSet) -> list[str]:

@@ -4,10 +4,9 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +23,7 @@ from mt.errors import ConfigError, RunError
 from mt.evaluation.analysis import Analysis, ScoredSentence, analyse_lengths, worst_sentences
 from mt.evaluation.record import RecordedEvaluation, Score, name_in_setting, record_evaluation
 from mt.evaluation.scores import Texts, exact_match, in_form, on_one_line, score_with_confidence
-from mt.evaluation.test_set import (
-    EvaluationSet,
-    for_file_name,
-    load_evaluation_sets,
-    warn_of_leaks,
-    warn_of_other_split,
-)
+from mt.evaluation.test_set import EvaluationSet, load_evaluation_set, warn_of_leaks, warn_of_other_split
 from mt.files import write_atomically
 from mt.inference.engines import Engine
 from mt.inference.loaded_model import LoadedModel, load_ensemble
@@ -38,6 +31,7 @@ from mt.inference.model_translator import ModelTranslator
 from mt.inference.translator import EngineChoice, Translator
 from mt.run_directory import RunDirectory, as_run
 from mt.search.strategy import Beam
+from mt.sides import Sides
 
 LOG = logging.getLogger(__name__)
 
@@ -55,7 +49,7 @@ class Evaluation(RecordedEvaluation):
     """The folders of the other checkpoints of an ensemble; empty for a single model."""
 
 
-def evaluate_directions(
+def run_evaluation(
     run: str | Path | RunDirectory,
     *,
     tgt: str | None = None,
@@ -73,30 +67,27 @@ def evaluate_directions(
     num_worst: int = 10,
     outputs: Path | None = None,
     others: Sequence[str | Path | RunDirectory] = (),
-    only_one: bool = False,
-) -> list[Evaluation]:
-    """Translate the test set of each direction, score the translations, and write them into the run.
+) -> Evaluation:
+    """Translate a test set, score the translations, and write them into the run directory.
 
     Args:
         run: The run directory.
-        tgt: Only the directions into this language.
-        src: Only the directions from this language.
+        tgt: The language to translate into, of a model that translates into several.
+        src: The language to translate from, if it translates into that from several.
         split: train, validation or test.
         checkpoint: best, latest, or a checkpoint's name.
         device: Where to compute: a device, or ``auto``, ``cpu``, ``cuda`` or ``mps``.
         precision: What to compute in; float32 unless told otherwise.
         engine: What searches; torch, the reference, unless told otherwise.
-        data_path: Another corpus than the run's own, or a standard test set, as in `load_evaluation_sets`.
+        data_path: Another corpus than the run's own, or a standard test set, as in `load_evaluation_set`.
         data_name: The configuration of that corpus.
         beam: The beam search; None searches greedily.
         literature: An additional score; it is called with the target language as third argument.
         analyse: Whether to also score by length, and read the training corpus to find pairs that are in it.
         num_worst: How many of the worst sentences to return.
-        outputs: A folder for the lines of sources.txt, hypotheses.txt and references.txt, for other tools;
-            each of several directions has a folder in it.
+        outputs: A folder for the lines of sources.txt, hypotheses.txt and references.txt, for other tools.
         others: Runs with the same vocabularies, to translate as an ensemble. Its scores are not recorded in
             the run directory, because they are not the run's.
-        only_one: Whether it is an error if there are several directions.
 
     Raises:
         MtError: If the run, the checkpoint or the corpus cannot be used, or a reference is empty.
@@ -108,66 +99,49 @@ def evaluate_directions(
     config = load_config(run.config_file)
     # Before reading the corpus, which may take long: training may remove this checkpoint at any time.
     models = load_ensemble([run, *other_runs], checkpoint)
-    of_data: dict[str, Any] = {"path": data_path, "name": data_name}
-    test_sets = load_evaluation_sets(config, split, **of_data, tgt=tgt, src=src, only_one=only_one)
+    asked = Sides(src, tgt)
+    test_set = load_evaluation_set(config, split, path=data_path, name=data_name, direction=asked)
     for member in (run, *other_runs):
-        for test_set in test_sets:
-            warn_of_other_split(member, test_set)
+        warn_of_other_split(member, test_set)
     device = choose_device(device)
     with distributed.connected(device.type):
         options: dict[str, Any] = {"device": device, "precision": precision}
         translator = _translator(run, models, engine, options)
-        translated = translate_sets(run, translator, models, test_sets, beam)
-    evaluations = []
-    loaded, *rest = models
-    for test_set, (setting, hypotheses, file) in zip(test_sets, translated, strict=True):
-        if outputs is not None:
-            folder = for_file_name("-".join(test_set.direction)) if len(test_sets) > 1 else ""
-            _write_outputs(outputs / folder, test_set, hypotheses)
-        LOG.info("scoring %s", counted(len(hypotheses), "sentence"))
-        scores = score_with_confidence(hypotheses, test_set.references)
-        if literature:
-            language = test_set.direction.tgt
-            scores["literature_bleu"] = literature(hypotheses, test_set.references, language)
-        texts = test_set.sources, hypotheses, test_set.references
-        evaluation = Evaluation(
-            time=datetime.now(UTC).replace(microsecond=0),
-            mt_version=mt.__version__,
-            setting=setting,
-            data=test_set.where,
-            **test_set.direction._asdict(),
-            split=test_set.own_split or "",
-            checkpoint=loaded.checkpoint.name,
-            step=loaded.checkpoint.step,
-            search="greedy search" if beam is None else str(beam),
-            engine=translator.engine.name,
-            precision=translator.engine.precision,
-            num_sentences=len(hypotheses),
-            scores=scores,
-            exact=exact_match(hypotheses, test_set.references),
-            num_rewritten=test_set.num_rewritten,
-            hypotheses_file=file,
-            references_file=_references_file(run, test_set),
-            analysis=analyse_lengths(*texts) if analyse else None,
-            worst=worst_sentences(*texts, num_worst),
-            ensemble=[visible(str(model.checkpoint.folder)) for model in rest],
-        )
-        if not rest:
-            record_evaluation(run, evaluation)
-        evaluations.append(evaluation)
+        setting, hypotheses, file = translate_set(run, translator, models, test_set, beam)
+    if outputs is not None:
+        _write_outputs(outputs, test_set, hypotheses)
+    LOG.info("scoring %s", counted(len(hypotheses), "sentence"))
+    scores = score_with_confidence(hypotheses, test_set.references)
+    if literature:
+        scores["literature_bleu"] = literature(hypotheses, test_set.references, test_set.direction.tgt)
     if analyse:
-        warn_of_leaks(test_sets, config)
-    return evaluations
-
-
-def run_evaluation(run: str | Path | RunDirectory, **options: Any) -> Evaluation:
-    """Evaluate one direction, which ``tgt`` and ``src`` choose; the options of `evaluate_directions`."""
-    [evaluation] = evaluate_directions(run, only_one=True, **options)
+        warn_of_leaks(test_set, config)
+    texts = test_set.sources, hypotheses, test_set.references
+    loaded, *rest = models
+    evaluation = Evaluation(
+        time=datetime.now(UTC).replace(microsecond=0),
+        mt_version=mt.__version__,
+        setting=setting,
+        data=test_set.where,
+        direction=" to ".join(test_set.direction),
+        checkpoint=loaded.checkpoint.name,
+        step=loaded.checkpoint.step,
+        search="greedy search" if beam is None else str(beam),
+        engine=translator.engine.name,
+        precision=translator.engine.precision,
+        num_sentences=len(hypotheses),
+        scores=scores,
+        exact=exact_match(hypotheses, test_set.references),
+        num_rewritten=test_set.num_rewritten,
+        hypotheses_file=file,
+        references_file=_references_file(run, test_set),
+        analysis=analyse_lengths(*texts) if analyse else None,
+        worst=worst_sentences(*texts, num_worst),
+        ensemble=[visible(str(model.checkpoint.folder)) for model in rest],
+    )
+    if not rest:
+        record_evaluation(run, evaluation)
     return evaluation
-
-
-# What help() and editors show.
-vars(run_evaluation)["__signature__"] = signature(evaluate_directions).replace(return_annotation=Evaluation)
 
 
 def _translator(
@@ -190,44 +164,34 @@ def _references_file(run: RunDirectory, test_set: EvaluationSet) -> Path:
     return run.path / f"references.{test_set.name}.txt"
 
 
-def translate_sets(
+def translate_set(
     run: RunDirectory,
     translator: Translator,
     models: Sequence[LoadedModel],
-    test_sets: Sequence[EvaluationSet],
+    test_set: EvaluationSet,
     beam: Beam | None,
-) -> list[tuple[str, list[str], Path]]:
-    """Write translations of test sets and their references into the run; return settings, lines and files.
-
-    Raises:
-        SystemExit: In all processes except the first, which have nothing more to do.
-    """
+) -> tuple[str, list[str], Path]:
+    """Write translations of a test set and its references into the run; return setting, lines and file."""
     if not os.access(run.path, os.W_OK):
         raise RunError(f"{shown(run.path)} is read-only, but the translations are saved there: copy the run.")
-    translated = []
-    for test_set in test_sets:
-        if translator.facts.directions:
-            translator = translator.into(test_set.direction.tgt, test_set.direction.src)
-        setting = setting_name(models, test_set, beam, translator.engine)
-        lines, file = _translate(translator, test_set, beam), run.path / f"hypotheses.{setting}.txt"
-        if processes.IS_FIRST:
-            write_lines(_references_file(run, test_set), test_set.references)
-            write_lines(file, lines)
-        translated.append((setting, lines, file))
-    if not processes.IS_FIRST:
-        raise SystemExit(0)
-    return translated
-
-
-def _translate(translator: Translator, test_set: EvaluationSet, beam: Beam | None) -> list[str]:
-    """The translations, each on one line, which does not change any score, and in the form of the text."""
+    if translator.facts.directions:
+        translator = translator.into(test_set.direction.tgt, test_set.direction.src)
+    setting = setting_name(models, test_set, beam, translator.engine)
     with progress(len(test_set.sources), unit="sentences", description="translating") as advance:
         n_best = translator.n_best(
             test_set.sources, strategy=beam, join_lines=True, with_scores=False, advance=advance
         )
+    if not processes.IS_FIRST:
+        # The others have nothing more to do.
+        raise SystemExit(0)
     if num_cut := sum(best.is_cut for best, *_ in n_best):
         LOG.warning("%s", translator.facts.cut_warning(num_cut))
-    return in_form(test_set.form, [on_one_line(best.text) for best, *_ in n_best])
+    # Each on one line, which does not change any score.
+    lines = in_form(test_set.form, [on_one_line(best.text) for best, *_ in n_best])
+    file = run.path / f"hypotheses.{setting}.txt"
+    write_lines(_references_file(run, test_set), test_set.references)
+    write_lines(file, lines)
+    return setting, lines, file
 
 
 def setting_name(
@@ -252,11 +216,8 @@ def write_lines(file: Path, texts: Texts) -> None:
     write_atomically(file, "".join(on_one_line(text) + "\n" for text in texts))
 
 
-def write_json(results: Sequence[Any], mean: Mapping[str, Any], file: Path) -> None:
-    """Write an evaluation or a comparison as JSON, or those of several directions and the mean.
-
-    An existing ``file`` is replaced.
-    """
+def write_json(results: Sequence[Any], file: Path) -> None:
+    """Write one `Evaluation` or comparison as JSON, several as a list; an existing ``file`` is replaced."""
     one, *others = map(asdict, results)
-    content = {"directions": [one, *others], "mean": mean} if others else one
-    write_atomically(file, json.dumps(content, indent=2, ensure_ascii=False, default=str) + "\n")
+    text = json.dumps([one, *others] if others else one, indent=2, ensure_ascii=False, default=str)
+    write_atomically(file, text + "\n")

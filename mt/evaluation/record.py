@@ -40,12 +40,8 @@ class RecordedEvaluation:
     setting: str
     """The test set, the checkpoint and the decoding strategy, as in the name of the translations' file."""
     data: str
-    src: str = ""
-    """The language of the sources; empty in records of earlier versions, as the next two are."""
-    tgt: str = ""
-    """That of the translations."""
-    split: str = ""
-    """Which split of the run's corpus and its sources it is; empty for another corpus."""
+    direction: str = ""
+    """The languages, such as ``en to de``; empty in records of earlier versions."""
     checkpoint: str
     step: int
     search: str
@@ -61,11 +57,6 @@ class RecordedEvaluation:
     """References that were rewritten in the form of the run's training text, as the translations were."""
 
     @property
-    def direction(self) -> str:
-        """The languages in words."""
-        return f"{self.src} to {self.tgt}"
-
-    @property
     def how(self) -> str:
         """The decoding strategy, the engine and the precision if not torch and float32, and changed texts."""
         engine = "" if self.engine == "torch" else f", by {self.engine}"
@@ -73,11 +64,15 @@ class RecordedEvaluation:
         return self.search + engine + in_precision(self.precision) + rewritten
 
 
-def mean_scores(evaluations: Sequence[RecordedEvaluation]) -> dict[str, float]:
-    """The mean of each score that all have, by its key: one of listed scores, which has no signature."""
-    first, *others = evaluations
-    keys = [key for key in first.scores if all(key in other.scores for other in others)]
-    return {key: statistics.fmean(one.scores[key].value for one in evaluations) for key in keys}
+def mean_scores(evaluations: Sequence[RecordedEvaluation]) -> dict[str, Score]:
+    """The mean of each score that all have, by its key; its signature says of which directions it is."""
+    means = {}
+    directions = ", ".join(evaluation.direction for evaluation in evaluations)
+    for key, score in evaluations[0].scores.items():
+        if all(key in evaluation.scores for evaluation in evaluations):
+            mean = statistics.fmean(evaluation.scores[key].value for evaluation in evaluations)
+            means[key] = Score(score.name, mean, f"mean of {directions}")
+    return means
 
 
 _ADAPTER = TypeAdapter(RecordedEvaluation)

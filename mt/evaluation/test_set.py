@@ -5,8 +5,7 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import ne
 from pathlib import Path
 from typing import Any, get_args
@@ -17,7 +16,7 @@ from sacrebleu.dataset import DATASETS
 from mt.config.config import Config
 from mt.config.data import DataConfig
 from mt.data.cleaning.leaks import LeakCheck
-from mt.data.corpus import NamedSet, load_corpus, load_parts, load_split, sets_of_sources
+from mt.data.corpus import load_corpus, load_parts, load_split, sets_of_sources
 from mt.data.corpus_report import recorded_fingerprints
 from mt.data.sources.find import find_source
 from mt.data.sources.source import Split
@@ -25,7 +24,7 @@ from mt.data.sources.text import lines_of
 from mt.data.suspicions import sample_of, text_warnings
 from mt.data.text_form import TextForm, shows_nothing
 from mt.display import visible
-from mt.errors import ConfigError, DataError
+from mt.errors import ConfigError, DataError, SplitError
 from mt.evaluation.scores import in_form, on_one_line
 from mt.run_directory import RunDirectory
 from mt.sides import Sides
@@ -44,7 +43,6 @@ class EvaluationSet:
     where: str
     """The corpus and the split, for messages."""
     direction: Sides[str]
-    """Its languages."""
     sources: list[str]
     references: list[str]
     """In the form of the run's training text; none of them is empty, and none has a line break."""
@@ -52,113 +50,70 @@ class EvaluationSet:
     num_rewritten: int
     """References that had another form."""
     own_split: Split | None = None
-    """The split of the run's own corpus, or of one of its sources; None for another corpus."""
+    """The split of the run's own corpus; None for another corpus."""
     fingerprint: str | None = None
-    """That of the split of the run's own corpus, comparable with ``corpus.json``."""
+    """That of the split, comparable with ``corpus.json``."""
 
 
 def load_evaluation_set(
-    config: Config, split: Split, *, path: str | None = None, name: str | None = None
-) -> EvaluationSet:
-    """The set of `load_evaluation_sets` for the direction of ``data.path``."""
-    own, *_ = config.data.directions
-    [test_set] = load_evaluation_sets(config, split, path=path, name=name, tgt=own.tgt, src=own.src)
-    return test_set
-
-
-def load_evaluation_sets(
     config: Config,
     split: Split,
     *,
     path: str | None = None,
     name: str | None = None,
-    tgt: str | None = None,
-    src: str | None = None,
-    only_one: bool = False,
-) -> list[EvaluationSet]:
-    """The test set of each of a run's directions, or of those into ``tgt`` and from ``src``.
+    direction: Sides[str | None] | None = None,
+) -> EvaluationSet:
+    """A split of the run's corpus or of another in ``path``, or the standard test set in ``sacrebleu:NAME``.
 
-    It is a split of the run's corpus, and for a further direction that of the first source that has it; or
-    another corpus in ``path``, or the standard test set in ``sacrebleu:NAME``, which is of one direction.
+    It is of the direction of ``data.path``, or of the only one that ``direction`` leaves, in which None is
+    any language. The split of a further direction is that of the first of ``data.sources`` that has it.
     Files without splits are used as a whole. Pairs with an empty reference are an error.
     """
     if split not in (splits := get_args(Split)):
         raise ValueError(f"split must be {', '.join(splits)}, not {split!r}")
     if name is not None and (path is None or path.startswith(PREFIX)):
         raise ConfigError(f"{name!r} is the configuration of a Hub corpus: give its path as well.")
-    directions = config.data.directions
-    chosen = [each for each in directions if tgt in (None, each.tgt) and src in (None, each.src)]
-    if not chosen:
-        asked = f"from {src or 'any language'} into {tgt or 'any other'}"
-        raise ConfigError(f"this model does not translate {asked}, only {in_words(directions)}.")
-    if len(chosen) > 1 and (only_one or path):
-        known = f"this model translates {in_words(chosen)}"
-        raise ConfigError(f"{known}: choose one by --to and --from, or in Python by tgt and src.")
-    if path is None:
-        return _splits_of_run(config, split, chosen)
-    [direction] = chosen
-    # A built-in corpus has as many pairs as are asked for; any other corpus is used as a whole.
-    limit = config.data.num_train_pairs if path.startswith("builtin:") else None
-    changes: dict[str, Any] = {"name": name, "revision": None, "num_train_pairs": limit, "sources": {}}
-    if direction != directions[0]:
-        changes |= {"columns": None, "delimiter": "auto", **direction._asdict()}
-    data = config.data.model_copy(update={"path": path, **changes})
-    if path.startswith(PREFIX):
-        pairs, is_whole = load_standard_set(path.removeprefix(PREFIX), data), True
-        stem, where = for_file_name(path), path
+    own, *others = config.data.directions
+    chosen = _choose(config.data, *(direction or own))
+    data, stem = config.data.model_copy(update=chosen._asdict()), str(split)
+    languages = f", {' to '.join(chosen)}" if others else ""
+    own_split, fingerprint = None, None
+    if path is None and chosen == own:
+        pairs, where = load_split(data, split, config.cleaning), f"{data.path}{languages}, {split}"
+        own_split, fingerprint = split, pairs._fingerprint
+    elif path is None:
+        of_sources = sets_of_sources(config.data, split)
+        named = [source for source, found in of_sources.items() if found.direction == chosen]
+        if not named:
+            asked = " to ".join(chosen)
+            raise SplitError(f"no source has a {split} split for {asked}: give another corpus with --data.")
+        pairs, where = of_sources[named[0]].pairs, f"{data.sources[named[0]].path}{languages}, {split}"
+    elif path.startswith(PREFIX):
+        pairs = load_standard_set(path.removeprefix(PREFIX), data)
+        stem, where = for_file_name(path), f"{path}{languages}"
     else:
-        pairs, is_whole = _load_other(data, split)
+        # A built-in corpus has as many pairs as are asked for; any other corpus is used as a whole.
+        limit = data.num_train_pairs if path.startswith("builtin:") else None
+        changes: dict[str, Any] = {
+            "path": path,
+            "name": name,
+            "revision": None,
+            "num_train_pairs": limit,
+            "sources": {},
+            # They name the columns of the other direction.
+            "columns": data.columns if chosen == own else None,
+        }
+        pairs, is_whole = _load_other(data.model_copy(update=changes), split)
         stem, where = for_file_name(Path(path).name), f"{path}, {name}" if name else path
-        stem = stem if is_whole else f"{stem}.{split}"
-    for warning in text_warnings({"evaluated": sample_of(pairs, TextForm.of(config.cleaning))}):
-        LOG.warning("%s", warning)
-    named = NamedSet(pairs, direction)
-    return [_evaluation_set(config, named, stem, where, None if is_whole else split)]
-
-
-def in_words(directions: Sequence[Sides[str]]) -> str:
-    """Directions in words."""
-    return ", ".join(f"{src} to {tgt}" for src, tgt in directions)
-
-
-def _splits_of_run(config: Config, split: Split, chosen: Sequence[Sides[str]]) -> list[EvaluationSet]:
-    """The split of the run's corpus, and for each further direction that of the first source that has it."""
-    data, found = config.data, list[tuple[NamedSet, str, str | None]]()
-    own, *others = data.directions
-    if split == "train" and others:
-        corpus, end = load_corpus(data, config.cleaning), 0
-        for source in corpus.report.sources:
-            start, end = end, end + source.pairs
-            pairs = corpus.train.select(range(start, end))
-            found.append((NamedSet(pairs, source.direction), source.path, None))
-    else:
-        if own in chosen:
-            pairs = load_split(data, split, config.cleaning)
-            found.append((NamedSet(pairs, own), data.path, pairs._fingerprint))
-        of_sources = sets_of_sources(data, split) if chosen != [own] else {}
-        found += [(of_source, data.sources[name].path, None) for name, of_source in of_sources.items()]
-    sets: dict[Sides[str], EvaluationSet] = {}
-    for named, path, fingerprint in found:
-        if named.direction in chosen and named.direction not in sets:
-            test_set = _evaluation_set(config, named, split, path, split)
-            sets[named.direction] = replace(test_set, own_split=split, fingerprint=fingerprint)
-    if missing := [direction for direction in chosen if direction not in sets]:
-        problem = f"no source has a {split} split for {in_words(missing)}"
-        if not sets:
-            raise DataError(f"{problem}: give another corpus with --data.")
-        LOG.warning("%s: not evaluated", problem)
-    return list(sets.values())
-
-
-def _evaluation_set(
-    config: Config, named: NamedSet, stem: str, where: str, split: Split | None
-) -> EvaluationSet:
-    """Check the pairs, and name the set, with its languages if the run has several directions."""
-    (pairs, direction), form = named, TextForm.of(config.cleaning)
-    if len(config.data.directions) > 1:
-        stem, where = f"{stem}-{for_file_name('-'.join(direction))}", f"{where}, {in_words([direction])}"
-    if split:
-        where = f"{where}, {split}"
+        where += languages
+        if not is_whole:
+            stem, where = f"{stem}.{split}", f"{where}, {split}"
+    if others:
+        stem = f"{stem}-{for_file_name('-'.join(chosen))}"
+    form = TextForm.of(config.cleaning)
+    if path is not None:
+        for warning in text_warnings({"evaluated": sample_of(pairs, form)}):
+            LOG.warning("%s", warning)
     # As in the file of references: some of sacreBLEU's tokenizers join words at a hyphen before a line break.
     sources, written = list(pairs["src"]), [on_one_line(text) for text in pairs["tgt"]]
     references = in_form(form, written)
@@ -173,7 +128,16 @@ def _evaluation_set(
     # As JSON, which separates sentences unambiguously.
     checksum = hashlib.blake2b(json.dumps([sources, references]).encode(), digest_size=6).hexdigest()
     name, where = f"{stem}-{checksum}", visible(where)
-    return EvaluationSet(name, where, direction, sources, references, form, num_rewritten)
+    texts = sources, references, form, num_rewritten
+    return EvaluationSet(name, where, chosen, *texts, own_split, fingerprint)
+
+
+def _choose(data: DataConfig, src: str | None, tgt: str | None) -> Sides[str]:
+    found = [each for each in data.directions if src in (None, each.src) and tgt in (None, each.tgt)]
+    if len(found) != 1:
+        listed = ", ".join(map(" to ".join, data.directions))
+        raise ConfigError(f"this model translates {listed}: choose one by --to and --from, or tgt and src.")
+    return found[0]
 
 
 def _load_other(other: DataConfig, split: Split) -> tuple[datasets.Dataset, bool]:
@@ -205,8 +169,7 @@ def was_trained_with_another(run: RunDirectory, test_set: EvaluationSet) -> bool
     split, fingerprint = test_set.own_split, test_set.fingerprint
     with contextlib.suppress(OSError, ValueError):
         recorded = recorded_fingerprints(run.read_corpus_report())
-        if split is not None and fingerprint is not None:
-            return recorded.get(split, fingerprint) != fingerprint
+        return split is not None and recorded.get(split, fingerprint) != fingerprint
     return False
 
 
@@ -219,25 +182,21 @@ def warn_of_other_split(run: RunDirectory, test_set: EvaluationSet) -> None:
         )
 
 
-def warn_of_leaks(test_sets: Sequence[EvaluationSet], config: Config) -> None:
-    """Log a warning if pairs of test sets are also in the training data, which is read."""
-    held_out = [test_set for test_set in test_sets if test_set.own_split != "train"]
-    pairs = {
-        one.name: datasets.Dataset.from_dict({"src": one.sources, "tgt": one.references}) for one in held_out
-    }
-    if not held_out:
+def warn_of_leaks(test_set: EvaluationSet, config: Config) -> None:
+    """Log a warning if pairs of a test set are also in the training data, which is read."""
+    if test_set.own_split == "train":
         return
-    check = LeakCheck(pairs, TextForm.of(config.cleaning))
+    pairs = datasets.Dataset.from_dict({"src": test_set.sources, "tgt": test_set.references})
+    check = LeakCheck({"": pairs}, TextForm.of(config.cleaning))
     try:
         check.search(load_corpus(config.data, config.cleaning).train)
     except DataError as error:
         LOG.warning("pairs that are also in the training data are not counted: %s", error)
-    for test_set, leaks in zip(held_out, check.report().values(), strict=True):
-        if leaks.pair:
-            LOG.warning(
-                f"also in the training data: {leaks.pair:,} of the {leaks.pairs:,} pairs of "
-                f"{test_set.where} (ignoring case, spacing and punctuation), which raises the scores"
-            )
+    if num_leaked := check.report()[""].pair:
+        LOG.warning(
+            f"also in the training data: {num_leaked:,} of the {len(test_set.sources):,} pairs of "
+            f"{test_set.where} (ignoring case, spacing and punctuation), which raises the scores"
+        )
 
 
 def for_file_name(text: str) -> str:

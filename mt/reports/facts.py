@@ -190,34 +190,27 @@ class RunFacts:
         return directions if len(directions) > 1 else []
 
     @property
-    def evaluations_alike(self) -> list[list[RecordedEvaluation]]:
-        """The newest evaluations that differ in their directions only, from the oldest to the newest."""
+    def tests(self) -> list[list[RecordedEvaluation]]:
+        """The newest evaluation on test in each direction, for each checkpoint and search; the newest last."""
         alike: dict[tuple[str, ...], dict[str, RecordedEvaluation]] = {}
-        for one in self.evaluations if self.directions else ():
-            key = one.split, one.checkpoint, one.search, one.engine, one.precision
-            if one.split in ("test", "validation"):
-                alike[key] = alike.pop(key, {}) | {one.direction: one}
+        for test in self.evaluations:
+            if test.setting.startswith("test-"):
+                key = test.checkpoint, test.search, test.engine, test.precision
+                direction = test.direction if self.directions else ""
+                alike[key] = alike.pop(key, {}) | {direction: test}
         return [list(by_direction.values()) for by_direction in alike.values()]
 
     @property
-    def newest_tests(self) -> list[RecordedEvaluation]:
-        """The newest evaluation on a test split, of whatever checkpoint and search, in each direction."""
-        if self.directions:
-            tests = [alike for alike in self.evaluations_alike if alike[0].split == "test"]
-            return tests[-1] if tests else []
-        return [one for one in self.evaluations if one.setting.startswith("test-")][-1:]
-
-    @property
     def best_bleu(self) -> float | None:
-        """The highest BLEU of validation; with several directions, its mean over all sets."""
+        """The highest BLEU of validation; of several directions, the mean."""
         points = self.curve("validation", "mean_bleu" if self.directions else "bleu")
         return max((bleu for _, bleu in points), default=None)
 
     @property
     def test_bleu(self) -> float | None:
-        """BLEU of the newest evaluation on a test split; with several directions, the mean."""
-        tests = self.newest_tests
-        return mean_scores(tests).get("bleu") if tests else None
+        """BLEU of the newest test, of whatever checkpoint and search; of several directions, the mean."""
+        bleu = mean_scores(self.tests[-1]).get("bleu") if self.tests else None
+        return bleu.value if bleu else None
 
     def curve(self, kind: str, name: str) -> list[tuple[int, float]]:
         """Steps and finite values of a metric of training (``train``) or ``validation``, by step."""

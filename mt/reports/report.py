@@ -21,7 +21,6 @@ from mt.display import counted, markdown_text, visible
 from mt.errors import RunError
 from mt.evaluation.record import Score, mean_scores
 from mt.evaluation.scores import SCORE_NAMES
-from mt.evaluation.test_set import in_words
 from mt.reports.charts import line_chart
 from mt.reports.facts import RunFacts, short_count, short_duration
 from mt.reports.samples import RankedSamples
@@ -44,7 +43,7 @@ class _Row(NamedTuple):
 def render(
     facts: RunFacts,
     format: Literal["html", "md"],
-    samples: Sequence[RankedSamples] = (),
+    samples: RankedSamples | None = None,
     *,
     attention: str = "",
     script_hash: str = "",
@@ -88,7 +87,7 @@ def render(
         figures=figures(facts),
         scores=[*_means(facts), *_scores(facts)],
         scores_of_the_model=_scores_of_the_model(facts),
-        samples_of_directions=samples,
+        samples=samples,
         attention=attention,
         script_hash=script_hash,
         left_out=left_out,
@@ -118,16 +117,18 @@ def render(
 
 def figures(facts: RunFacts) -> dict[str, str]:
     """The most important numbers, by their names."""
-    rows = _scores_of_the_model(facts)
+    rows = [row for row in _scores_of_the_model(facts) if "bleu" in row.scores]
     # Of the run's own test split, else of its validation split, else of other data.
     own = {_own_split(facts, split): split for split in ("test", "validation")}
     rows.sort(key=lambda row: [*own, row.data].index(row.data))
+    if facts.directions:
+        # The mean of the newest test, else the same, named in full.
+        means, own = _means(facts), {}
+        rows = [row for row in means if facts.best and row.checkpoint == facts.best.name] + rows
     numbers: dict[str, str] = {}
-    means = [row for row in _means(facts) if facts.best and row.checkpoint == facts.best.name]
-    means.sort(key=lambda row: row.data)
-    if best := next((row for row in [*means, *rows] if "bleu" in row.scores), None):
-        name = best.data if facts.directions else own.get(best.data, best.data)
-        numbers[f"BLEU on {name}"] = f"{best.scores['bleu'].value:.1f}"
+    if rows:
+        best = rows[0]
+        numbers[f"BLEU on {own.get(best.data, best.data)}"] = f"{best.scores['bleu'].value:.1f}"
     for what, form, number in (
         ("training pairs", short_count, facts.corpus and facts.corpus.splits["train"].pairs),
         ("parameters", short_count, facts.best and facts.best.num_parameters),
@@ -142,12 +143,8 @@ def figures(facts: RunFacts) -> dict[str, str]:
 
 def _own_split(facts: RunFacts, split: str) -> str:
     """A split of the run's own corpus, as an evaluation of it records its data."""
-    if facts.config is None:
-        return ""
-    names = [facts.config.data.path, split]
-    if facts.directions:
-        names.insert(1, in_words(facts.directions[:1]))
-    return visible(", ".join(names))
+    languages = f", {' to '.join(facts.directions[0])}" if facts.directions else ""
+    return visible(f"{facts.config.data.path}{languages}, {split}") if facts.config else ""
 
 
 def _scores(facts: RunFacts) -> list[_Row]:
@@ -177,18 +174,12 @@ def _scores(facts: RunFacts) -> list[_Row]:
 
 
 def _means(facts: RunFacts) -> list[_Row]:
-    """The means of evaluations that differ in their directions only, the newest first."""
+    """The mean scores of tests in several directions, the newest first."""
     rows = []
-    for alike in reversed(facts.evaluations_alike):
-        if len(alike) == 1:
-            continue
-        newest = alike[-1]
-        of_what = f"none: the mean of {', '.join(one.direction for one in alike)}"
-        scores = {}
-        for key, value in mean_scores(alike).items():
-            scores[key] = Score(newest.scores[key].name, value, of_what)
-        data = f"{newest.split}, mean of {counted(len(alike), 'direction')}"
-        rows.append(_Row(data, newest.checkpoint, newest.how, None, scores))
+    for tests in reversed(facts.tests):
+        if len(tests) > 1:
+            data = f"test, mean of {counted(len(tests), 'direction')}"
+            rows.append(_Row(data, tests[-1].checkpoint, tests[-1].how, None, mean_scores(tests)))
     return rows
 
 
@@ -208,12 +199,13 @@ def _scores_of_the_model(facts: RunFacts) -> list[_Row]:
 def _charts(facts: RunFacts, config: Config) -> list[Markup]:
     curve, smoothing = facts.curve, config.training.label_smoothing
     training = f"training, with label smoothing {smoothing:g}" if smoothing else "training"
-    scores = {"BLEU": curve("validation", "bleu"), "chrF2": curve("validation", "chrf")}
-    if facts.directions:
-        scores["mean BLEU"] = curve("validation", "mean_bleu")
     charts = {
         "Loss per token": {training: curve("train", "loss"), "validation": curve("validation", "loss")},
-        "Validation scores": scores,
+        "Validation scores": {
+            "BLEU": curve("validation", "bleu"),
+            "chrF2": curve("validation", "chrf"),
+            "mean BLEU": curve("validation", "mean_bleu"),
+        },
         "Learning rate": {"": curve("train", "learning_rate")},
         "Target tokens per second": {"": curve("train", "tokens_per_second")},
     }

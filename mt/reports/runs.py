@@ -68,10 +68,7 @@ def runs_table(summaries: Facts, differing: Options, *, width: float) -> str:
         if facts.detail is not None and facts.state in ("running", "damaged"):
             notes.append(f"{one_line(name)}: {facts.state}, {one_line(facts.detail)}")
         if facts.directions:
-            tests = [one for one in facts.newest_tests if "bleu" in one.scores]
-            listed = ", ".join(f"{one.direction} {one.scores['bleu'].value:.2f}" for one in tests)
-            of_tests = f", test BLEU that of {listed}" if tests else ""
-            notes.append(one_line(f"{name}: best BLEU is the mean over its validation sets{of_tests}"))
+            notes.append(f"{one_line(name)}: BLEU is the mean of those that mt show lists by direction")
     if left_out := [title for title, *_ in columns[len(fitting) :]]:
         notes.append(f"no room for {', '.join(left_out)}; all columns: mt runs | less -S")
     notes += _over_seeds(summaries)

@@ -7,11 +7,10 @@ from mt.display import progress
 from mt.errors import DataError
 from mt.evaluation.analysis import ScoredSentence, sentence_scores
 from mt.evaluation.scores import in_form
-from mt.evaluation.test_set import EvaluationSet, load_evaluation_sets, was_trained_with_another
+from mt.evaluation.test_set import load_evaluation_set, was_trained_with_another
 from mt.inference.loaded_model import LoadedModel
 from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
-from mt.sides import Sides
 
 # The most of the best, and of the worst, translations.
 _NUM_SHOWN = 5
@@ -22,7 +21,6 @@ class RankedSamples:
     """Some of a model's translations, ranked by the chrF2++ of each sentence."""
 
     data: str
-    direction: Sides[str]
     checkpoint: str
     num_sentences: int
     num_in_split: int
@@ -34,25 +32,14 @@ class RankedSamples:
 
 def rank_samples(
     run: RunDirectory, loaded: LoadedModel, translator: ModelTranslator, *, num_sentences: int
-) -> list[RankedSamples]:
-    """Translate ``num_sentences`` of validation, spread evenly, by greedy search, and rank each set's."""
-    sets = load_evaluation_sets(loaded.config, "validation")
-    if any(was_trained_with_another(run, validation) for validation in sets):
+) -> RankedSamples:
+    """Translate ``num_sentences`` of the validation split, spread evenly, by greedy search, and rank them."""
+    validation = load_evaluation_set(loaded.config, "validation")
+    if was_trained_with_another(run, validation):
         raise DataError(
             f"the validation split of {loaded.config.data.path} has changed since {run.path} was trained, so "
             "the model may have been trained on some of its sentences. Restore the old files."
         )
-    num_of_each, ranked = max(1, num_sentences // len(sets)), []
-    for validation in sets:
-        if len(loaded.config.data.directions) > 1:
-            translator = translator.into(validation.direction.tgt, validation.direction.src)
-        ranked.append(_rank(validation, translator, loaded.checkpoint.name, num_of_each))
-    return ranked
-
-
-def _rank(
-    validation: EvaluationSet, translator: ModelTranslator, checkpoint: str, num_sentences: int
-) -> RankedSamples:
     count = len(validation.sources)
     indices = evenly_spaced(count, num_sentences).tolist()
     sources = [validation.sources[index] for index in indices]
@@ -67,4 +54,4 @@ def _rank(
     wrong = [sample for sample in reversed(ranked) if sample.translation != sample.reference]
     worst = wrong[: min(_NUM_SHOWN, (len(ranked) + 1) // 2)]
     best = [sample for sample in ranked if sample not in worst][:_NUM_SHOWN]
-    return RankedSamples(validation.where, validation.direction, checkpoint, len(ranked), count, best, worst)
+    return RankedSamples(validation.where, loaded.checkpoint.name, len(ranked), count, best, worst)

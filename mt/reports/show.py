@@ -55,17 +55,15 @@ def _corpus(corpus: CorpusFacts) -> Iterator[str]:
 
 
 def _curves(facts: RunFacts) -> Iterator[str]:
-    curves = [
+    sources = facts.config.data.sources if facts.config and facts.directions else ()
+    for label, kind, name, digits in (
         ("training loss", "train", "loss", 3),
         ("validation loss", "validation", "loss", 3),
         ("BLEU", "validation", "bleu", 2),
         ("chrF2", "validation", "chrf", 2),
-    ]
-    if facts.config and facts.directions:
-        curves.append(("mean BLEU", "validation", "mean_bleu", 2))
-        for source in facts.config.data.sources:
-            curves.append((f"BLEU on {source}", "validation", f"bleu_on_{source}", 2))
-    for label, kind, name, digits in curves:
+        *((f"BLEU on {source}", "validation", f"bleu_on_{source}", 2) for source in sources),
+        ("mean BLEU", "validation", "mean_bleu", 2),
+    ):
         if points := facts.curve(kind, name):
             peak = (min if name == "loss" else max)(points, key=lambda point: point[1])
             first, last, best = (f"{y:.{digits}f} at step {x:,}" for x, y in (points[0], points[-1], peak))
@@ -101,8 +99,8 @@ def _evaluations(facts: RunFacts) -> Iterator[str]:
         yield f"{what}: {counted(evaluation.num_sentences, 'sentence')}, {evaluation.time:%Y-%m-%d}"
         for score in evaluation.scores.values():
             yield f"  {' '.join(str(score).split())}"
-    for alike in facts.evaluations_alike:
-        newest, listed = alike[-1], ", ".join(one.direction for one in alike)
-        means = [f"{newest.scores[key].name} {value:.2f}" for key, value in mean_scores(alike).items()]
-        if len(alike) > 1:
-            yield f"mean on {newest.split} of {listed}, {newest.checkpoint}, {newest.how}: {', '.join(means)}"
+    for tests in facts.tests:
+        if len(tests) > 1:
+            yield f"test, mean of {counted(len(tests), 'direction')}, {tests[-1].checkpoint}, {tests[-1].how}"
+            for score in mean_scores(tests).values():
+                yield f"  {score}"

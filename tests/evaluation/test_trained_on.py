@@ -54,9 +54,9 @@ def test_scored_pairs_that_are_in_the_training_data_are_counted(
     file.write_text("".join(json.dumps({"en": en, "de": de}) + "\n" for en, de in pairs), encoding="utf-8")
     config = load_config(trained.config_file)
     test_set = load_evaluation_set(config, "test", path=str(file))
-    warn_of_leaks([test_set], config)
+    warn_of_leaks(test_set, config)
     assert f"also in the training data: 2 of the 3 pairs of {file}" in caplog.text
     caplog.clear()
     own = load_evaluation_set(config, "train")
-    warn_of_leaks([own], config)
+    warn_of_leaks(own, config)
     assert "also in the training data" not in caplog.text

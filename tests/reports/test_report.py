@@ -21,7 +21,6 @@ from mt.reports.runs import runs_table
 from mt.reports.samples import RankedSamples, rank_samples
 from mt.reports.show import describe
 from mt.run_directory import RunDirectory
-from mt.sides import Sides
 from tests.fixture_types import GoldenRun
 
 SCRIPT = "<script>alert(1)</script>"
@@ -70,15 +69,15 @@ class Outline(HTMLParser):
 def samples_of(sentence: str) -> RankedSamples:
     best = [ScoredSentence(1, sentence, f"one {sentence}", f"other {sentence}", 99.0)]
     worst = [ScoredSentence(2, sentence, "", sentence, 1.0)]
-    return RankedSamples(f"{sentence}, validation", Sides("en", "de"), "step_1", 2, 2, best, worst)
+    return RankedSamples(f"{sentence}, validation", "step_1", 2, 2, best, worst)
 
 
 def page_of(run: RunDirectory, sentence: str = "Hello.", **more: Any) -> str:
-    return render(RunFacts(run), "html", [samples_of(sentence)], **more)
+    return render(RunFacts(run), "html", samples_of(sentence), **more)
 
 
 def card_of(run: RunDirectory, sentence: str = "Hello.", **more: Any) -> str:
-    return render(RunFacts(run), "md", [samples_of(sentence)], **more)
+    return render(RunFacts(run), "md", samples_of(sentence), **more)
 
 
 def rendered(markdown: str) -> str:
@@ -252,7 +251,7 @@ def test_the_headline_is_of_the_test_split_of_the_run_before_other_data(golden_r
 
 def test_what_equals_its_reference_is_not_among_the_worst(trained: RunDirectory, tiny_corpus: Path) -> None:
     loaded = load_model(trained, "best")
-    [ranked] = rank_samples(trained, loaded, ModelTranslator(loaded), num_sentences=12)
+    ranked = rank_samples(trained, loaded, ModelTranslator(loaded), num_sentences=12)
     assert ranked.best[0].translation == ranked.best[0].reference
     assert all(sample.translation != sample.reference for sample in ranked.worst)
     order = [(-sample.chrfpp, -len(sample.reference)) for sample in ranked.best]
@@ -260,7 +259,7 @@ def test_what_equals_its_reference_is_not_among_the_worst(trained: RunDirectory,
     # If all are wrong, each is among the best or the worst.
     wrong: Any = SimpleNamespace(translate=lambda sources, **_: ["Milch"] * len(sources))
     for number, shown in ((12, (5, 5)), (3, (1, 2))):
-        [few] = rank_samples(trained, loaded, wrong, num_sentences=number)
+        few = rank_samples(trained, loaded, wrong, num_sentences=number)
         assert (len(few.best), len(few.worst), few.num_sentences, few.num_in_split) == (*shown, number, 12)
     sources = (tiny_corpus / "validation.en").read_text(encoding="utf-8").splitlines()
     assert all(sources[sample.number - 1] == sample.source for sample in (*ranked.best, *ranked.worst))
