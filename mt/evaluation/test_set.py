@@ -74,18 +74,18 @@ def load_evaluation_set(
     if name is not None and (path is None or path.startswith(PREFIX)):
         raise ConfigError(f"{name!r} is the configuration of a Hub corpus: give its path as well.")
     own, *others = config.data.directions
-    chosen = _choose(config.data, *(direction or own))
-    data, stem = config.data.model_copy(update=chosen._asdict()), str(split)
-    languages = f", {' to '.join(chosen)}" if others else ""
+    sides = _choose(config.data, *(direction or own))
+    data, stem = config.data.model_copy(update=sides._asdict()), str(split)
+    languages = f", {' to '.join(sides)}" if others else ""
     own_split, fingerprint = None, None
-    if path is None and chosen == own:
+    if path is None and sides == own:
         pairs, where = load_split(data, split, config.cleaning), f"{data.path}{languages}, {split}"
         own_split, fingerprint = split, pairs._fingerprint
     elif path is None:
         of_sources = sets_of_sources(config.data, split)
-        named = [source for source, found in of_sources.items() if found.direction == chosen]
+        named = [source for source, found in of_sources.items() if found.direction == sides]
         if not named:
-            asked = " to ".join(chosen)
+            asked = " to ".join(sides)
             raise SplitError(f"no source has a {split} split for {asked}: give another corpus with --data.")
         pairs, where = of_sources[named[0]].pairs, f"{data.sources[named[0]].path}{languages}, {split}"
     elif path.startswith(PREFIX):
@@ -101,7 +101,7 @@ def load_evaluation_set(
             "num_train_pairs": limit,
             "sources": {},
             # They name the columns of the other direction.
-            "columns": data.columns if chosen == own else None,
+            "columns": data.columns if sides == own else None,
         }
         pairs, is_whole = _load_other(data.model_copy(update=changes), split)
         stem, where = for_file_name(Path(path).name), f"{path}, {name}" if name else path
@@ -109,7 +109,7 @@ def load_evaluation_set(
         if not is_whole:
             stem, where = f"{stem}.{split}", f"{where}, {split}"
     if others:
-        stem = f"{stem}-{for_file_name('-'.join(chosen))}"
+        stem = f"{stem}-{for_file_name('-'.join(sides))}"
     form = TextForm.of(config.cleaning)
     if path is not None:
         for warning in text_warnings({"evaluated": sample_of(pairs, form)}):
@@ -128,8 +128,7 @@ def load_evaluation_set(
     # As JSON, which separates sentences unambiguously.
     checksum = hashlib.blake2b(json.dumps([sources, references]).encode(), digest_size=6).hexdigest()
     name, where = f"{stem}-{checksum}", visible(where)
-    texts = sources, references, form, num_rewritten
-    return EvaluationSet(name, where, chosen, *texts, own_split, fingerprint)
+    return EvaluationSet(name, where, sides, sources, references, form, num_rewritten, own_split, fingerprint)
 
 
 def _choose(data: DataConfig, src: str | None, tgt: str | None) -> Sides[str]:

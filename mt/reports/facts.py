@@ -191,7 +191,7 @@ class RunFacts:
 
     @property
     def tests(self) -> list[list[RecordedEvaluation]]:
-        """The newest evaluation on test in each direction, for each checkpoint and search; the newest last."""
+        """For each checkpoint and search, the newest test in each direction; the newest of all is last."""
         alike: dict[tuple[str, ...], dict[str, RecordedEvaluation]] = {}
         for test in self.evaluations:
             if test.setting.startswith("test-"):

@@ -103,4 +103,4 @@ def _evaluations(facts: RunFacts) -> Iterator[str]:
         if len(tests) > 1:
             yield f"test, mean of {counted(len(tests), 'direction')}, {tests[-1].checkpoint}, {tests[-1].how}"
             for score in mean_scores(tests).values():
-                yield f"  {score}"
+                yield f"  {' '.join(str(score).split())}"

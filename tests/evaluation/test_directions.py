@@ -1,7 +1,8 @@
-"""A run of several directions is scored in each of them; where one is expected, it has to be chosen."""
+"""A run of several directions is scored in each of them, one at a time."""
 
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import pytest
 import sacrebleu
@@ -9,12 +10,15 @@ import sacrebleu
 from mt.config.load import load_config
 from mt.errors import ConfigError, DataError
 from mt.evaluation.compare import run_comparison
-from mt.evaluation.evaluate import evaluate_directions, run_evaluation
+from mt.evaluation.evaluate import run_evaluation
 from mt.evaluation.literature import literature_score
 from mt.evaluation.record import mean_scores, read_evaluations
-from mt.evaluation.test_set import load_evaluation_sets
+from mt.evaluation.test_set import load_evaluation_set
 from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
+from mt.sides import Sides
+
+BACK = Sides("de", "en")
 
 
 def lines_of(file: Path) -> list[str]:
@@ -24,59 +28,52 @@ def lines_of(file: Path) -> list[str]:
 def test_each_direction_is_translated_and_scored_with_its_own_languages(
     several: RunDirectory, tiny_corpus: Path
 ) -> None:
-    results = evaluate_directions(several, device="cpu", literature=literature_score)
-    assert [result.direction for result in results] == ["en to de", "de to en", "en to loud"]
-    for result in results[:2]:
-        sources, references = (lines_of(tiny_corpus / f"test.{side}") for side in (result.src, result.tgt))
+    results = []
+    for src, tgt in (("en", "de"), BACK):
+        result = run_evaluation(several, tgt=tgt, device="cpu", literature=literature_score)
+        sources, references = (lines_of(tiny_corpus / f"test.{side}") for side in (src, tgt))
         hypotheses = lines_of(result.hypotheses_file)
-        translator = Translator.from_run(several, device="cpu", precision="float32", tgt=result.tgt)
+        translator = Translator.from_run(several, device="cpu", precision="float32", tgt=tgt)
         assert hypotheses == translator.translate(sources)
         assert result.scores["bleu"].value == sacrebleu.corpus_bleu(hypotheses, [references]).score
-        assert f"|lang:{result.tgt}|" in result.scores["literature_bleu"].signature
-        assert result.hypotheses_file.name.startswith(f"hypotheses.test-{result.src}-{result.tgt}-")
-        assert result.data == f"{tiny_corpus}, {result.direction}, test"
-    assert mean_scores(results)["ter"] == fmean(result.scores["ter"].value for result in results)
-    recorded = [(one.src, one.tgt, one.split) for one in read_evaluations(several)]
-    assert recorded == [("en", "de", "test"), ("de", "en", "test"), ("en", "loud", "test")]
+        assert f"|lang:{tgt}|" in result.scores["literature_bleu"].signature
+        assert result.hypotheses_file.name.startswith(f"hypotheses.test-{src}-{tgt}-")
+        assert result.data == f"{tiny_corpus}, {src} to {tgt}, test"
+        results.append(result)
+    mean = mean_scores(results)["ter"]
+    assert mean.value == fmean(result.scores["ter"].value for result in results)
+    assert str(mean) == f"TER {mean.value:.2f}  (mean of en to de, de to en)"
+    assert [one.direction for one in read_evaluations(several)] == ["en to de", "de to en"]
 
 
-def test_one_direction_is_chosen_where_one_is_expected(several: RunDirectory, tiny_corpus: Path) -> None:
+@pytest.mark.parametrize("asked", [{}, {"tgt": "fr"}, {"src": "en"}, {"src": "de", "tgt": "loud"}])
+def test_what_leaves_no_direction_or_several_is_refused_with_the_list(
+    several: RunDirectory, asked: dict[str, Any]
+) -> None:
     known = "translates en to de, de to en, en to loud: choose one by --to"
     with pytest.raises(ConfigError, match=known):
-        run_evaluation(several)
+        run_evaluation(several, **asked)
     with pytest.raises(ConfigError, match=known):
-        evaluate_directions(several, data_path=str(tiny_corpus))
-    with pytest.raises(ConfigError, match=known):
-        run_comparison([several.path, several.path])
-    with pytest.raises(ConfigError, match="from de into loud, only en to de, de to en, en to loud"):
-        run_evaluation(several, src="de", tgt="loud")
-    assert run_evaluation(several, tgt="loud", device="cpu").tgt == "loud"
+        run_comparison([several.path, several.path], **asked)
 
 
-def test_a_direction_without_the_split_is_left_out(
-    several: RunDirectory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_a_direction_without_the_split_is_refused(
+    several: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mt.evaluation.test_set.sets_of_sources", lambda *_: {})
     config = load_config(several.config_file)
-    [own] = load_evaluation_sets(config, "test")
-    assert own.direction == ("en", "de")
-    assert "no source has a test split for de to en, en to loud: not evaluated" in caplog.text
-    with pytest.raises(DataError, match="no source has a test split for en to loud: give another corpus"):
-        load_evaluation_sets(config, "test", tgt="loud")
+    assert load_evaluation_set(config, "test").direction == ("en", "de")
+    with pytest.raises(DataError, match="no source has a test split for de to en: give another corpus"):
+        load_evaluation_set(config, "test", direction=BACK)
 
 
-def test_training_pairs_are_those_of_the_direction_and_other_data_is_read_with_its_languages(
-    several: RunDirectory, tiny_corpus: Path, tmp_path: Path
+def test_other_data_is_read_with_the_languages_of_the_direction(
+    several: RunDirectory, tmp_path: Path
 ) -> None:
     config = load_config(several.config_file)
-    sets = load_evaluation_sets(config, "train")
-    assert [len(one.sources) for one in sets] == [160] * 3
-    assert [one.sources[0] for one in sets[:2]] == [
-        lines_of(tiny_corpus / f"train.{s}")[0] for s in ("en", "de")
-    ]
     table = tmp_path / "news.tsv"
     table.write_text("en\tde\nGo.\tGeh.\n", encoding="utf-8")
-    [back] = load_evaluation_sets(config, "test", path=str(table), tgt="en")
+    back = load_evaluation_set(config, "test", path=str(table), direction=BACK)
     assert (back.sources, back.references, back.where) == (["Geh."], ["Go."], f"{table}, de to en")
     assert back.name.startswith("news.tsv-de-en-")
 

@@ -1,6 +1,5 @@
 """One model, three directions: a sentence begins with the id of its target's language, which nobody sees."""
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -10,44 +9,13 @@ from mt.inference.model_translator import ModelTranslator
 from mt.inference.translator import EngineChoice, Translator
 from mt.run_directory import RunDirectory
 from mt.search.strategy import Beam, Constraints, Sampling
-from mt.training.run import run_training
-from tests.fixture_types import MakeConfig
 
 ENGINES: tuple[EngineChoice, ...] = ("torch", "ctranslate2")
 
 
-@pytest.fixture(scope="session")
-def both_ways(
-    make_config: MakeConfig, tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory
-) -> RunDirectory:
-    """A run that translates its little language in both directions, and shouts; not to be changed."""
-    folder = tmp_path_factory.mktemp("both ways")
-    run = RunDirectory(folder / "tiny")
-    for split in ("train", "validation"):
-        shutil.copy(tiny_corpus / f"{split}.en", folder)
-        german = (tiny_corpus / f"{split}.de").read_text(encoding="utf-8")
-        (folder / f"{split}.loud").write_text(german.upper(), encoding="utf-8")
-    config = make_config(
-        "training.max_steps=400",
-        "validation.every_steps=400",
-        "validation.over=all",
-        "checkpoint.every_steps=400",
-        "model.d_model=48",
-        "tokenizer.shared=true",
-        "training.guided_alignment=0.5",
-        f"data.sources.back.path={tiny_corpus}",
-        "data.sources.back.src=de",
-        "data.sources.back.tgt=en",
-        f"data.sources.shout.path={folder}",
-        "data.sources.shout.tgt=loud",
-    )
-    run_training(config, run)
-    return run
-
-
 @pytest.fixture(params=ENGINES)
-def translator(both_ways: RunDirectory, request: pytest.FixtureRequest) -> Translator:
-    return Translator.from_run(both_ways, engine=request.param, device="cpu", precision="float32")
+def translator(three_ways: RunDirectory, request: pytest.FixtureRequest) -> Translator:
+    return Translator.from_run(three_ways, engine=request.param, device="cpu", precision="float32")
 
 
 def lines_of(corpus: Path, language: str) -> list[str]:
@@ -68,7 +36,7 @@ def test_each_direction_is_translated_into_its_language(translator: Translator, 
 
 
 def test_a_direction_that_is_not_given_or_was_not_trained_is_refused_with_the_list(
-    both_ways: RunDirectory, translator: Translator, trained: RunDirectory
+    three_ways: RunDirectory, translator: Translator, trained: RunDirectory
 ) -> None:
     with pytest.raises(
         ConfigError, match="translates en to de, de to en, en to loud: say into which language"
@@ -81,7 +49,7 @@ def test_a_direction_that_is_not_given_or_was_not_trained_is_refused_with_the_li
     with pytest.raises(ConfigError, match="into fr, only en to de"):
         Translator.from_run(trained, tgt="fr")
     assert Translator.from_run(trained).into(None).facts.tgt == "de"
-    assert Translator.from_run(both_ways, engine="torch", tgt="en").facts.src == "de"
+    assert Translator.from_run(three_ways, engine="torch", tgt="en").facts.src == "de"
 
 
 def test_the_id_is_never_copied_shown_or_written(translator: Translator) -> None:
@@ -113,8 +81,8 @@ def test_a_line_that_is_too_long_has_the_id_in_each_part(translator: Translator)
     assert best.text.lower().count("hund") == 12
 
 
-def test_attention_maps_do_not_show_the_id(both_ways: RunDirectory) -> None:
-    translator = ModelTranslator.from_run(both_ways, device="cpu", tgt="de")
+def test_attention_maps_do_not_show_the_id(three_ways: RunDirectory) -> None:
+    translator = ModelTranslator.from_run(three_ways, device="cpu", tgt="de")
     [attention] = translator.attention(["the dog sees milk."])
     labels = [token.label for token in attention.src.tokens]
     assert labels[0] == "the"
@@ -123,18 +91,18 @@ def test_attention_maps_do_not_show_the_id(both_ways: RunDirectory) -> None:
     assert len(attention.src.ids) == len(labels) - 1
 
 
-def test_sampling_never_writes_an_id(both_ways: RunDirectory) -> None:
-    bound = Translator.from_run(both_ways, device="cpu", tgt="de")
+def test_sampling_never_writes_an_id(three_ways: RunDirectory) -> None:
+    bound = Translator.from_run(three_ways, device="cpu", tgt="de")
     sampled = bound.n_best(["the dog sees milk."] * 50, strategy=Sampling(temperature=5.0))
     written = {number for [best] in sampled for _, hypothesis in best.parts for number in hypothesis.ids}
     assert len(written) > 30
     assert written.isdisjoint(bound.tgt_tokenizer.reserved.values())
 
 
-def test_both_engines_agree(both_ways: RunDirectory, tiny_corpus: Path) -> None:
+def test_both_engines_agree(three_ways: RunDirectory, tiny_corpus: Path) -> None:
     lines = [*lines_of(tiny_corpus, "en"), "a <to:en> Zorblat."]
     written = []
     for engine in ENGINES:
-        bound = Translator.from_run(both_ways, engine=engine, precision="float32", device="cpu", tgt="de")
+        bound = Translator.from_run(three_ways, engine=engine, precision="float32", device="cpu", tgt="de")
         written.append(bound.translate(lines, strategy=Beam(3)))
     assert written[0] == written[1]
