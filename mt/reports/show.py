@@ -101,6 +101,7 @@ def _evaluations(facts: RunFacts) -> Iterator[str]:
             yield f"  {' '.join(str(score).split())}"
     for tests in facts.tests:
         if len(tests) > 1:
-            yield f"test, mean of {counted(len(tests), 'direction')}, {tests[-1].checkpoint}, {tests[-1].how}"
+            newest, number = tests[-1], counted(len(tests), "direction")
+            yield f"test, mean of {number}, {newest.checkpoint}, {newest.how}"
             for score in mean_scores(tests).values():
                 yield f"  {' '.join(str(score).split())}"
