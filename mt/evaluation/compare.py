@@ -20,7 +20,6 @@ from mt.inference.loaded_model import LoadedModel, load_model
 from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
 from mt.search.strategy import Beam
-from mt.sides import Sides
 
 
 @dataclass(frozen=True)
@@ -68,8 +67,7 @@ def run_comparison(
     for system in filter(Path.is_dir, paths):
         run, name = _run_of(system)
         models[system] = run, load_model(run, name or checkpoint)
-    asked = Sides(src, tgt)
-    test_set = load_evaluation_set(config, split, path=data_path, name=data_name, direction=asked)
+    test_set = load_evaluation_set(config, split, path=data_path, name=data_name, direction=(src, tgt))
     for run, loaded in models.values():
         known = loaded.config.data.directions
         if test_set.direction not in known and len(known) + len(config.data.directions) > 2:

@@ -31,7 +31,6 @@ from mt.inference.model_translator import ModelTranslator
 from mt.inference.translator import EngineChoice, Translator
 from mt.run_directory import RunDirectory, as_run
 from mt.search.strategy import Beam
-from mt.sides import Sides
 
 LOG = logging.getLogger(__name__)
 
@@ -99,8 +98,7 @@ def run_evaluation(
     config = load_config(run.config_file)
     # Before reading the corpus, which may take long: training may remove this checkpoint at any time.
     models = load_ensemble([run, *other_runs], checkpoint)
-    asked = Sides(src, tgt)
-    test_set = load_evaluation_set(config, split, path=data_path, name=data_name, direction=asked)
+    test_set = load_evaluation_set(config, split, path=data_path, name=data_name, direction=(src, tgt))
     for member in (run, *other_runs):
         warn_of_other_split(member, test_set)
     device = choose_device(device)

@@ -61,12 +61,12 @@ def load_evaluation_set(
     *,
     path: str | None = None,
     name: str | None = None,
-    direction: Sides[str | None] | None = None,
+    direction: tuple[str | None, str | None] | None = None,
 ) -> EvaluationSet:
     """A split of the run's corpus or of another in ``path``, or the standard test set in ``sacrebleu:NAME``.
 
-    It is of the direction of ``data.path``, or of the only one that ``direction`` leaves, in which None is
-    any language. The split of a further direction is that of the first of ``data.sources`` that has it.
+    It is of the direction of ``data.path``, or of the one that ``direction`` leaves: languages from and into
+    which, or None for any. The split of a further one is that of the first of ``data.sources`` that has it.
     Files without splits are used as a whole. Pairs with an empty reference are an error.
     """
     if split not in (splits := get_args(Split)):
@@ -74,6 +74,8 @@ def load_evaluation_set(
     if name is not None and (path is None or path.startswith(PREFIX)):
         raise ConfigError(f"{name!r} is the configuration of a Hub corpus: give its path as well.")
     own, *others = config.data.directions
+    if others and path is None and split == "train":
+        raise ConfigError("the training pairs are of several directions: give those of one with --data.")
     sides = _choose(config.data, *(direction or own))
     data, stem = config.data.model_copy(update=sides._asdict()), str(split)
     languages = f", {' to '.join(sides)}" if others else ""
@@ -83,11 +85,11 @@ def load_evaluation_set(
         own_split, fingerprint = split, pairs._fingerprint
     elif path is None:
         of_sources = sets_of_sources(config.data, split)
-        named = [source for source, found in of_sources.items() if found.direction == sides]
-        if not named:
+        source = next((key for key, found in of_sources.items() if found.direction == sides), None)
+        if source is None:
             asked = " to ".join(sides)
             raise SplitError(f"no source has a {split} split for {asked}: give another corpus with --data.")
-        pairs, where = of_sources[named[0]].pairs, f"{data.sources[named[0]].path}{languages}, {split}"
+        pairs, where = of_sources[source].pairs, f"{data.sources[source].path}{languages}, {split}"
     elif path.startswith(PREFIX):
         pairs = load_standard_set(path.removeprefix(PREFIX), data)
         stem, where = for_file_name(path), f"{path}{languages}"

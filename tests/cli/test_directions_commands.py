@@ -36,6 +36,7 @@ def test_scores_of_each_direction_and_their_mean(
     assert json.loads(Path("scores.json").read_text())["direction"] == "de to en"
     for asked in (("--to", "fr"), ("--from", "en"), ("--data", tiny_corpus)):
         assert "en to de, de to en, en to loud: choose one by --to" in refuse("evaluate", *asked)
+    assert "training pairs are of several directions" in refuse("evaluate", "--split", "train")
     monkeypatch.setattr("mt.processes.ARE_SEVERAL", True)
     assert "choose one by --to" in refuse("evaluate")
 
