@@ -209,7 +209,9 @@ class RunFacts:
     @property
     def test_bleu(self) -> float | None:
         """BLEU of the newest test, of whatever checkpoint and search; of several directions, the mean."""
-        bleu = mean_scores(self.tests[-1]).get("bleu") if self.tests else None
+        if not self.tests:
+            return None
+        bleu = mean_scores(self.tests[-1]).get("bleu")
         return bleu.value if bleu else None
 
     def curve(self, kind: str, name: str) -> list[tuple[int, float]]:
