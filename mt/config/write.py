@@ -87,11 +87,12 @@ def sources_to_yaml(config: Config) -> str:
 
 def _leaves(name: str, value: Any) -> dict[str, Scalar]:
     """The value of an option, or those of its keys if it has some, by their full names."""
-    keys = value if isinstance(value, dict) else dict(value) if isinstance(value, Section) else {}
-    if not keys:
+    if isinstance(value, Section):
+        value = dict(value)
+    if not (isinstance(value, dict) and value):
         return {name: value}
     leaves: dict[str, Scalar] = {}
-    for key, inner in keys.items():
+    for key, inner in value.items():
         if inner is not None:
             leaves |= _leaves(f"{name}.{key}", inner)
     return leaves
@@ -155,11 +156,10 @@ def _document(values: Mapping[str, str], documentation: Callable[[FieldInfo], st
     for section, fields in SECTIONS.items():
         lines: list[str] = []
         for key, field in fields.items():
-            name = f"{section}.{key}"
-            inner = {other: text for other, text in values.items() if other.startswith(f"{name}.")}
-            if name in values or inner:
-                lines += _comment(documentation(field), indent="  ") if documentation else []
-                lines += [f"  {key}: {values[name]}"] if name in values else [f"  {key}:", *_mapping(inner)]
+            written = [*_option(f"{section}.{key}", values)]
+            if written and documentation:
+                lines += _comment(documentation(field), indent="  ")
+            lines += written
         if lines:
             about = str(Config.model_fields[section].annotation.__doc__)
             lines = [*(_comment(about, indent="") if documentation else []), f"{section}:", *lines]
@@ -167,15 +167,17 @@ def _document(values: Mapping[str, str], documentation: Callable[[FieldInfo], st
     return "\n\n".join(sections) + "\n"
 
 
-def _mapping(values: Mapping[str, str]) -> Iterator[str]:
-    """The lines of values beneath an option, by their full names: keys within keys, indented."""
-    above: tuple[str, ...] = ()
+def _option(option: str, values: Mapping[str, str]) -> Iterator[str]:
+    """The lines of an option: its value, or those of its keys, which are in keys that are indented."""
+    above: list[str] = []
     for name, value in values.items():
+        if name != option and not name.startswith(f"{option}."):
+            continue
         *outer, key = name.split(".")
-        for depth in range(2, len(outer)):
-            if above[: depth + 1] != (*outer[: depth + 1],):
+        for depth in range(1, len(outer)):
+            if above[: depth + 1] != outer[: depth + 1]:
                 yield f"{'  ' * depth}{outer[depth]}:"
-        above = (*outer,)
+        above = outer
         yield f"{'  ' * len(outer)}{key}: {value}"
 
 

@@ -237,8 +237,8 @@ def _read(sources: Sequence[FoundSource], cleaning: CleaningConfig, folder: Path
             raise DataError(f"No pair of {where} can be trained on: {why or 'there are no rows'}.")
         named = config.path, source.kind, config.name, config.src, config.tgt
         report = SourceReport(*named, parts[0].commit, weight, table.num_pairs, table.fingerprint)
-        for split, carved_pairs in from_each[number].items():
-            if number and carved_pairs and split not in source.splits:
+        for split, carved_pairs in from_each[number].items() if number else ():
+            if carved_pairs and split not in source.splits:
                 other = PairTable.write(folder / f"{split}-{number}.arrow", carved_pairs)
                 recorded = SplitReport("carved", _names(parts), other.num_pairs, other.fingerprint)
                 report.held_out[split] = recorded

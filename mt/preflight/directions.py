@@ -21,27 +21,39 @@ def asked_directions(
     """Each of ``src`` to each of ``tgt``, or those that folders in ``data`` are named after, perhaps none."""
     directions: list[Sides[str]] = []
     if src and tgt:
-        sources, targets = ([name.strip() for name in names.split(",")] for names in (src, tgt))
-        if twice := next((name for name in sources if name in targets), None):
-            raise ConfigError(f"--src and --tgt are both {twice!r}: name two languages.")
-        for side in (sources, targets):
-            if "" in side or len({*side}) < len(side):
-                raise ConfigError(f"{','.join(side)!r}: name each language once, such as --tgt de,fr.")
-        directions = [Sides(source, target) for source in sources for target in targets]
+        sources, targets = _names(src), _names(tgt)
+        for source in sources:
+            if source in targets:
+                raise ConfigError(f"--src and --tgt are both {source!r}: name two languages.")
+            for target in targets:
+                directions.append(Sides(source, target))
     elif data and not (src or tgt):
-        directions = [Sides(*folder.split("-")) for folder in _folders(data)]
+        for folder in _folders(data):
+            directions.append(Sides(*folder.split("-")))
     if both_ways:
-        directions += [Sides(tgt, src) for src, tgt in directions]
+        for direction in [*directions]:
+            directions.append(Sides(direction.tgt, direction.src))
     return [*dict.fromkeys(directions)]
+
+
+def _names(text: str) -> list[str]:
+    """The languages of a list such as ``de,fr``."""
+    names = [name.strip() for name in text.split(",")]
+    if "" in names or len({*names}) < len(names):
+        raise ConfigError(f"{text!r}: name each language once, such as --tgt de,fr.")
+    return names
 
 
 def _folders(data: str) -> list[str]:
     """The names of the folders in ``data`` that are those of a direction, unless it is a corpus itself."""
     folder = named_path(data)
-    inside = [*folder.iterdir()] if folder.is_dir() else []
-    if any(entry.is_file() and entry.name.lower().startswith("train") for entry in inside):
-        return []
-    return sorted(entry.name for entry in inside if entry.is_dir() and _FOLDER.fullmatch(entry.name))
+    names: list[str] = []
+    for entry in folder.iterdir() if folder.is_dir() else ():
+        if entry.is_file() and entry.name.lower().startswith("train"):
+            return []
+        if entry.is_dir() and _FOLDER.fullmatch(entry.name):
+            names.append(entry.name)
+    return sorted(names)
 
 
 def data_of_directions(given: Mapping[str, str], directions: list[Sides[str]]) -> dict[str, object]:
@@ -53,13 +65,16 @@ def data_of_directions(given: Mapping[str, str], directions: list[Sides[str]]) -
     for src, tgt in directions:
         # A folder may be read in both directions. Without any, one corpus has all languages.
         path = given["path"]
-        found = [name for name in (f"{src}-{tgt}", f"{tgt}-{src}") if name in folders]
-        if found:
-            path = str(Path(path) / found[0])
+        if f"{src}-{tgt}" in folders:
+            path = str(Path(path) / f"{src}-{tgt}")
+        elif f"{tgt}-{src}" in folders:
+            path = str(Path(path) / f"{tgt}-{src}")
         elif folders and len(directions) > 1:
             raise ConfigError(f"{path} has {', '.join(folders)}, but neither {src}-{tgt} nor {tgt}-{src}.")
         # A language may be the name of a field, such as text.en.
-        keys[re.sub(r"[^\w-]", "_", f"{src}-{tgt}")] = {**given, "path": path, "src": src, "tgt": tgt}
-    own, *others = keys
-    more = {"sources": {name: keys[name] for name in others}, "temperature": TEMPERATURE}
-    return {**keys[own], **(more if others else {})}
+        name = re.sub(r"[^\w-]", "_", f"{src}-{tgt}")
+        keys[name] = {**given, "path": path, "src": src, "tgt": tgt}
+    own = keys.pop(next(iter(keys)))
+    if keys:
+        own |= {"sources": keys, "temperature": TEMPERATURE}
+    return own

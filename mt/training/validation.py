@@ -51,12 +51,12 @@ class ValidationResult:
 
     def values(self) -> dict[str, float]:
         """All metrics by name: those of its own set, and the means over several, such as ``mean_bleu``."""
-        scores = {name: score.value for name, score in self.scores.items()}
-        means = {
-            f"mean_{name}": statistics.fmean(of_set[name].value for of_set in self.sets.values())
-            for name in (scores if self.others else ())
-        }
-        return {"loss": self.loss, "perplexity": self.perplexity, **scores, **means}
+        values = {"loss": self.loss, "perplexity": self.perplexity}
+        for name, score in self.scores.items():
+            values[name] = score.value
+        for name in self.scores if self.others else ():
+            values[f"mean_{name}"] = statistics.fmean(of_set[name].value for of_set in self.sets.values())
+        return values
 
     @property
     def others(self) -> dict[str, dict[str, Score]]:

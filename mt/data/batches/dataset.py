@@ -96,11 +96,11 @@ def encode_texts(
     texts: Sides[list[str]], tokenizers: Sides[Tokenizer], begins: Iterable[Sequence[int]]
 ) -> Sides[EncodedSentences]:
     """The ids of some pairs; each source begins with those of ``begins``, such as that of its direction."""
-    src = zip(begins, tokenizers.src.encode_batch(texts.src), strict=True)
-    return Sides(
-        EncodedSentences.of([[*begin, *ids] for begin, ids in src]),
-        EncodedSentences.of(tokenizers.tgt.encode_batch(texts.tgt)),
-    )
+    src_ids = tokenizers.src.encode_batch(texts.src)
+    for begin, ids in zip(begins, src_ids, strict=True):
+        ids[:0] = begin
+    tgt_ids = tokenizers.tgt.encode_batch(texts.tgt)
+    return Sides(EncodedSentences.of(src_ids), EncodedSentences.of(tgt_ids))
 
 
 def load_pairs(folder: Path) -> tuple[EncodedPairs, DropCounts]:

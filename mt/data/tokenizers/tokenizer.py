@@ -71,8 +71,9 @@ class Tokenizer:
             if isinstance(error, Exception) or type(error).__name__ == "PanicException":
                 raise ValueError(str(error)) from error
             raise
-        reserved = {name: ids[name] for name in _RESERVED.findall(content.decode()) if name in ids}
-        return cls(tokenizer, dict(sorted(reserved.items(), key=lambda item: item[1])))
+        reserved = [name for name in _RESERVED.findall(content.decode()) if name in ids]
+        reserved.sort(key=ids.__getitem__)
+        return cls(tokenizer, {name: ids[name] for name in reserved})
 
     def with_reserved(self, names: Sequence[str], *, is_new: bool) -> Self:
         """This one with these names: behind the special tokens if it is new, else behind all entries."""

@@ -70,9 +70,12 @@ def old_pieces(old: Tokenizer, new: Tokenizer) -> list[list[int]]:
     ids = old.library.get_vocab()
     if BYTES[0] not in ids:
         return [[] for _ in range(old.size, new.size)]
-    added = (str(new.library.id_to_token(token_id)) for token_id in range(old.size, new.size))
-    texts = ("" if entry in new.reserved else entry for entry in added)
-    return [[ids[BYTES[byte]] for byte in text.encode()] for text in texts]
+    pieces = []
+    for token_id in range(old.size, new.size):
+        entry = str(new.library.id_to_token(token_id))
+        text = "" if entry in new.reserved else entry
+        pieces.append([ids[BYTES[byte]] for byte in text.encode()])
+    return pieces
 
 
 def _word_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> tokenizers.Tokenizer:
