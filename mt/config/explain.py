@@ -73,7 +73,9 @@ def unknown_key(path: KeyPath) -> str:
     outer, _, inner = key.partition(".")
     if outer in SECTIONS and inner and not section:
         return f"{unknown} Write '{outer}:' and beneath it, indented, '{one_line(inner, MAX_SHOWN)}:'."
-    keys = SourceConfig.model_fields if len(path) > 2 else SECTIONS.get(section, {})
+    keys = SECTIONS.get(section, {})
+    if len(path) > 2:
+        keys = SourceConfig.model_fields
     inside = {field: f"{section}.{field}" for field in keys}
     everywhere = {field: f"{name}.{field}" for name, fields in SECTIONS.items() for field in fields}
     options = {name: name for name in SECTIONS} | everywhere | inside

@@ -73,8 +73,11 @@ class SourceConfig(CorpusConfig):
 
 def sources_of_mix(mix: str, src: object, tgt: object) -> dict[str, SourceConfig]:
     """The sources that the lines of ``data.mix`` mean in a run from ``src`` to ``tgt``."""
-    lines = [line.strip() for line in re.split(r"[\n;]", mix) if line.strip()]
-    return {f"mix{number}": _source_of(line, src, tgt) for number, line in enumerate(lines, start=1)}
+    sources: dict[str, SourceConfig] = {}
+    for line in re.split(r"[\n;]", mix):
+        if line.strip():
+            sources[f"mix{len(sources) + 1}"] = _source_of(line.strip(), src, tgt)
+    return sources
 
 
 def _source_of(line: str, src: object, tgt: object) -> SourceConfig:
@@ -89,10 +92,10 @@ def _source_of(line: str, src: object, tgt: object) -> SourceConfig:
     except ValidationError as error:
         # That of two columns is of no key.
         key = str((*error.errors()[0]["loc"], "columns")[0])
-        keys = "=, ".join(name for name in ("weight", *CorpusConfig.model_fields) if name != "path")
+        _, *keys = CorpusConfig.model_fields
         raise ValueError(
             f"data.mix: in {line!r}, {key}={given.get(key)} cannot be used; the path can be followed by "
-            f"{keys}=."
+            f"weight=, {'=, '.join(keys)}=."
         ) from error
     columns = source.columns
     if not columns and (source.src or source.tgt):

@@ -49,8 +49,10 @@ def options_to_yaml(name: str | None) -> str:
         raise ConfigError(unknown_key((section, key) if section in SECTIONS else (str(name),)))
 
     def documentation(field: FieldInfo) -> str:
-        takes = "" if choices(field) or field.default == {} else f" {accepted(field).capitalize()}."
-        return _documentation(field) + takes
+        about = _documentation(field)
+        if choices(field) or field.default == {}:
+            return about
+        return f"{about} {accepted(field).capitalize()}."
 
     return _document(values, documentation)
 

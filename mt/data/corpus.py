@@ -219,10 +219,13 @@ def _read(sources: Sequence[FoundSource], cleaning: CleaningConfig, folder: Path
         held_out[split] = _held_out(file, parts) if parts else PairTable.write(file, carved[split])
     leaks = LeakCheck({split: table.load() for split, table in held_out.items()}, TextForm.of(cleaning))
     reports: list[SourceReport] = []
-    for number, ((_, config, weight, source), table) in enumerate(zip(sources, trains, strict=True)):
+    for number, (found, table) in enumerate(zip(sources, trains, strict=True)):
+        _, config, weight, source = found
         train = table.load()
-        is_backwards = (config.tgt, config.src) == sources[0].config.direction
-        leaked = leaks.search(train.rename_columns({"src": "tgt", "tgt": "src"}) if is_backwards else train)
+        compared = train
+        if (config.tgt, config.src) == sources[0].config.direction:
+            compared = train.rename_columns({"src": "tgt", "tgt": "src"})
+        leaked = leaks.search(compared)
         if cleaning.remove_leaks and len(leaked):
             # The old file stays open until it is copied.
             table.file.unlink()
@@ -265,7 +268,8 @@ def _training_pairs(
     def not_carved() -> Iterator[Pair]:
         checked = checked_pairs(source.splits["train"], cleaner.dropped)
         for pair in track(checked, "reading", unit="pairs"):
-            if carved and (split := held_out_split(pair[hashed_side], config.held_out_fraction)) in carved:
+            split = held_out_split(pair[hashed_side], config.held_out_fraction) if carved else None
+            if split in carved:
                 carved[split].append(pair)
             else:
                 yield pair

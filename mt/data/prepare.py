@@ -137,8 +137,11 @@ def _make_tokenizers(texts: "_Texts", config: Config) -> list[Tokenizer]:
     """The tokenizer of each of these columns: that of the run to begin from, or a given or a new one."""
     if not config.init_from.sides.isdisjoint(texts.columns):
         origins = load_tokenizers(RunDirectory(Path(str(config.init_from.run))))
-        grown = [extended(getattr(origins, column), texts, config.tokenizer) for column in texts.columns]
-        return [_with_directions(tokenizer, texts.columns, config, is_new=False) for tokenizer in grown]
+        tokenizers = []
+        for column in texts.columns:
+            grown = extended(getattr(origins, column), texts, config.tokenizer)
+            tokenizers.append(_with_directions(grown, texts.columns, config, is_new=False))
+        return tokenizers
     if config.tokenizer.kind == "file":
         made = external_tokenizer(config.tokenizer, limit_seconds=config.data.hub_timeout_seconds)
     else:

@@ -86,7 +86,9 @@ def corpus_warnings(config: Config, corpus: Corpus) -> Iterator[str]:
     if config.tokenizer.lowercase:
         yield "tokenizer.lowercase: the model reads and writes lower case only"
     form = TextForm.of(config.cleaning)
-    held_out = {str(split): sample_of(corpus.by_name()[split], form) for split in EVALUATION_SPLITS}
+    held_out = {}
+    for split in EVALUATION_SPLITS:
+        held_out[str(split)] = sample_of(corpus.by_name()[split], form)
     for name, direction, sample in _training_samples(config, corpus):
         key, samples = "data", {"train": sample, **held_out}
         if name != OWN:
@@ -108,7 +110,9 @@ def _language_warnings(
     key: str, direction: Sides[str], samples: Mapping[str, list[list[str]]]
 ) -> Iterator[str]:
     """A sentence for each side that is not in its language; ``samples`` are of training, then of others."""
-    languages = [re.split("[-_]", code.lower())[0] for code in direction]
+    languages = []
+    for code in direction:
+        languages.append(re.split("[-_]", code.lower())[0])
     for side, language in enumerate(languages):
         script = _SCRIPTS.get(language)
         for split, sample in samples.items():

@@ -57,7 +57,8 @@ class ModelFacts:
     @property
     def known(self) -> str:
         """Its directions in words."""
-        return ", ".join(f"{src} to {tgt}" for src, tgt in self.directions or [(self.src, self.tgt)])
+        directions = self.directions or [(self.src, self.tgt)]
+        return ", ".join(f"{src} to {tgt}" for src, tgt in directions)
 
     @property
     def languages(self) -> list[str]:

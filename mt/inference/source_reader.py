@@ -43,8 +43,11 @@ class SourceReader:
         It reads sources to be translated into the language ``tgt``, or translations.
         """
         self.tokenizer = tokenizer
-        self.direction = [SourceToken(id_, None) for id_ in ([] if tgt is None else tokenizer.direction(tgt))]
+        self.direction: list[SourceToken] = []
         """What a sentence begins with that is read by a model of several directions."""
+        if tgt is not None:
+            for token_id in tokenizer.direction(tgt):
+                self.direction.append(SourceToken(token_id, None))
         self._copies = copies
         # By the words of an entry, as the tokenizer splits it.
         self._entries = {

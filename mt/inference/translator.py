@@ -155,9 +155,9 @@ class Translator:
     @property
     def directions(self) -> list[Sides[str]]:
         """The pairs of languages that it was trained for."""
-        return [
-            Sides(*direction) for direction in self.facts.directions or [(self.facts.src, self.facts.tgt)]
-        ]
+        if not self.facts.directions:
+            return [Sides(self.facts.src, self.facts.tgt)]
+        return [Sides(*direction) for direction in self.facts.directions]
 
     def into(self, tgt: str | None, src: str | None = None) -> Self:
         """The same model for one of its directions: the first one into ``tgt``, or that from ``src`` into it.

@@ -118,14 +118,19 @@ def _old_sources(
     usual = num_shown / sum(share.num_pairs for share in shares)
     factor = min(1.0, OLD_SHARE / (1 - OLD_SHARE) * num_pairs / (usual * num_old))
     sources: dict[str, SourceConfig] = {}
-    named = [("old", old), *((f"old-{name}", source) for name, source in old.sources.items())]
-    for (name, source), share in zip(named, shares, strict=True):
-        direction = Sides(source.src or old.src, source.tgt or old.tgt)
-        if source.path == data.path and direction in data.directions:
+    named: dict[str, CorpusConfig] = {"old": old}
+    for name, source in old.sources.items():
+        named[f"old-{name}"] = source
+    for (name, origin), share in zip(named.items(), shares, strict=True):
+        direction = Sides(origin.src or old.src, origin.tgt or old.tgt)
+        if origin.path == data.path and direction in data.directions:
             continue
-        given = {key: getattr(source, key) for key in CorpusConfig.model_fields}
-        is_own = direction == data.directions[0]
-        given |= {"src": None, "tgt": None} if is_own else direction._asdict()
+        given: dict[str, object] = {}
+        for key in CorpusConfig.model_fields:
+            given[key] = getattr(origin, key)
+        given |= direction._asdict()
+        if direction == data.direction:
+            given |= {"src": None, "tgt": None}
         given["weight"] = float(f"{factor * share.weight:.2g}")
         sources[name] = SourceConfig.model_validate(given)
     if not sources:

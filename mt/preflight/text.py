@@ -78,7 +78,9 @@ def examine(
     for name, (pairs, _) in sets_of_sources(config.data, "validation", config.cleaning, corpus).items():
         held_out[f"{name} validation"] = pairs
         num_validation += len(pairs)
-    evaluation = {name: evenly_spaced_pairs(pairs, MOST_EVALUATION_PAIRS) for name, pairs in held_out.items()}
+    evaluation = {}
+    for name, pairs in held_out.items():
+        evaluation[name] = evenly_spaced_pairs(pairs, MOST_EVALUATION_PAIRS)
     rows = evenly_spaced(len(corpus.train), most)
     ends = np.cumsum([share.num_pairs for share in corpus.shares], dtype=np.int64)
     counts = np.diff(np.searchsorted(rows, ends), prepend=0).tolist()
@@ -95,10 +97,11 @@ def examine(
 
 def shown_directions(corpus: Corpus) -> list[tuple[str, str]]:
     """For each source its languages, and how many pairs are shown how often."""
-    return [
-        (f"{source.src} to {source.tgt}", f"{share.num_pairs:,} pairs with weight {share.weight:.3g}")
-        for source, share in zip(corpus.report.sources, corpus.shares, strict=True)
-    ]
+    shown = []
+    for source, share in zip(corpus.report.sources, corpus.shares, strict=True):
+        pairs = f"{share.num_pairs:,} pairs with weight {share.weight:.3g}"
+        shown.append((f"{source.src} to {source.tgt}", pairs))
+    return shown
 
 
 def unknown_words(text: ExaminedCorpus) -> dict[str, Unknown]:

@@ -1,6 +1,6 @@
 """`mt show`: one run, described in the terminal."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from mt.display import aligned, counted, visible
 from mt.evaluation.record import mean_scores
@@ -55,7 +55,9 @@ def _corpus(corpus: CorpusFacts) -> Iterator[str]:
 
 
 def _curves(facts: RunFacts) -> Iterator[str]:
-    sources = facts.config.data.sources if facts.config and facts.directions else ()
+    sources: Iterable[str] = ()
+    if facts.config and facts.directions:
+        sources = facts.config.data.sources
     for label, kind, name, digits in (
         ("training loss", "train", "loss", 3),
         ("validation loss", "validation", "loss", 3),
@@ -78,7 +80,9 @@ def _sessions(facts: RunFacts) -> Iterator[str]:
 
 
 def _checkpoints(facts: RunFacts) -> list[str]:
-    title, key = ("mean BLEU", "mean_bleu") if facts.directions else ("BLEU", "bleu")
+    title, key = "BLEU", "bleu"
+    if facts.directions:
+        title, key = "mean BLEU", "mean_bleu"
     rows, notes = [("name", "marked", title)], [""]
     for saved in facts.checkpoints:
         bleu = saved.record.metrics.get(key) if saved.record else None

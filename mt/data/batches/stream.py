@@ -178,7 +178,8 @@ class BatchStream:
             if self.bpe_dropouts is not None:
                 generator = np.random.default_rng([self.seed, number, _BPE_DROPOUT])
                 src = self.bpe_dropouts.src(pairs.src, generator)
-                pairs = EncodedPairs(src, self.bpe_dropouts.tgt(pairs.tgt, generator), pairs.shares)
+                tgt = self.bpe_dropouts.tgt(pairs.tgt, generator)
+                pairs = EncodedPairs(src, tgt, pairs.shares)
             batches = epoch_batches(
                 pairs.src.lengths,
                 pairs.tgt.lengths,
@@ -212,7 +213,12 @@ def training_batches(
 ) -> BatchStream:
     """The batches of a run; ``src_positions`` are those of the target tokens, if they are needed."""
     training, share = config.training, config.training.bpe_dropout
-    dropouts = (BpeDropout(side, share=share, max_length=config.data.max_length) for side in tokenizers)
+    dropouts = None
+    if share:
+        dropouts = Sides(
+            BpeDropout(tokenizers.src, share=share, max_length=config.data.max_length),
+            BpeDropout(tokenizers.tgt, share=share, max_length=config.data.max_length),
+        )
     return BatchStream(
         pairs=pairs,
         batch_tokens=training.batch_tokens,
@@ -221,7 +227,7 @@ def training_batches(
         src_positions=src_positions,
         # Only words are ever unknown.
         unknown_share=training.unknown_share if config.copies_words else 0.0,
-        bpe_dropouts=Sides(*dropouts) if share else None,
+        bpe_dropouts=dropouts,
         rank=processes.RANK,
         num_processes=processes.SIZE,
     )

@@ -78,7 +78,9 @@ class Transforms:
         )
         if src_positions is not None:
             old = EncodedSentences(src_positions.astype(np.int32), pairs.tgt.lengths)
-            rows = [self._realigned(pairs, changed, old[index], which[index], index) for index in fitting]
+            rows = []
+            for index in fitting:
+                rows.append(self._realigned(pairs, changed, old[index], which[index], index))
             src_positions = old.replaced(fitting, rows).ids.astype(np.int16)
         return changed, src_positions
 

@@ -67,7 +67,9 @@ def find_sources(config: DataConfig, *, include_hub: bool = True) -> list[FoundS
         try:
             source_found = find_source(of_source) if include_hub else _local_source(of_source)
         except (ConfigError, DataError) as error:
-            raise (error if name == OWN else type(error)(f"data.sources.{name}: {error}")) from None
+            if name == OWN:
+                raise
+            raise type(error)(f"data.sources.{name}: {error}") from None
         if source_found:
             found.append(FoundSource(name, of_source, weight, source_found))
     return found
