@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+import mt.data.prepare as prepare
 from mt.config.config import Config
 from mt.config.data import DataConfig
 from mt.config.load import load_config
@@ -66,14 +67,14 @@ def num_validations(config: Config) -> int:
 
 
 def test_the_time_to_align_all_pairs_counts(make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, align = [0.0], vars(trial)["align"]
+    clock, align = [0.0], vars(prepare)["align"]
 
     def align_slowly(pairs: Any, *reserved: Any) -> Any:
         clock[0] += 10.0
         return align(pairs, *reserved)
 
     monkeypatch.setattr(trial, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
-    monkeypatch.setattr(trial, "align", align_slowly)
+    monkeypatch.setattr(prepare, "align", align_slowly)
     monkeypatch.setattr(trial, "PAIRS_ENCODED", 40)
     corpus = load_corpus(make_config().data)
     seconds = [

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 import torch
-from datasets import Dataset
 from torch import Tensor
 
 from mt.config.training import TrainingConfig
 from mt.data.batches.batch import Batch
 from mt.data.batches.stream import StepBatches
+from mt.data.corpus import NamedSet
 from mt.device import Precision
 from mt.evaluation.record import Score
 from mt.run_directory import RunDirectory, as_run
@@ -88,10 +88,10 @@ def scripted(values: Sequence[float]) -> Callable[..., ValidationResult]:
     """Stands for `validate`: scores and the loss are the next of these values, and the last for ever."""
     left = iter(values)
 
-    def validate(*args: object, sets: Mapping[str, Dataset], **kwargs: object) -> ValidationResult:
+    def validate(*args: object, sets: Mapping[str, NamedSet], **kwargs: object) -> ValidationResult:
         value = next(left, values[-1])
         scores = {name: Score(name, value, "nrefs:1") for name in ("bleu", "chrf")}
-        return ValidationResult(value, {"own": scores}, list(sets["own"]["src"]))
+        return ValidationResult(value, {"own": scores}, list(sets["own"].pairs["src"]))
 
     return validate
 

@@ -31,7 +31,7 @@ RESULT = ValidationResult(
     2.0,
     {
         "own": {"bleu": Score("BLEU", 31.5, "tok:13a"), "chrf": Score("chrF2", 55.0, "nc:6")},
-        "web": {"bleu": Score("BLEU", 7.0, "tok:13a")},
+        "web": {"bleu": Score("BLEU", 7.0, "tok:13a"), "chrf": Score("chrF2", 9.0, "nc:6")},
     },
     ["Ein Hund."],
 )
@@ -73,7 +73,9 @@ def test_the_event_file_holds_every_tag_and_metrics_the_same_figures(
     curves = read_curves(tmp_path / "tensorboard")
     assert set(curves) == {
         "learning/train_loss",
-        *(f"learning/validation_{name}" for name in ("loss", "perplexity", "bleu", "chrf", "bleu_on_web")),
+        *(f"learning/validation_{name}" for name in ("loss", "perplexity")),
+        *(f"learning/validation_{name}" for name in ("bleu", "bleu_on_web", "mean_bleu")),
+        *(f"learning/validation_{name}" for name in ("chrf", "chrf_on_web", "mean_chrf")),
         *(f"train/{name}" for name in ("learning_rate", "gradient_norm", "tokens_per_second")),
         "validation/samples/text_summary",
     }
@@ -203,7 +205,7 @@ def test_log_lines_where_stderr_is_not_a_terminal(
     caplog.set_level(logging.INFO, "mt")
     take_steps(tmp_path, Counters(), 8)
     assert "validation at step 4: loss 2.000  perplexity 7.389  BLEU 31.50  chrF2 55.00" in caplog.messages
-    assert caplog.messages.count("  on web: BLEU 7.00") == 2
+    assert caplog.messages.count("  on web: BLEU 7.00  chrF2 9.00") == 2
     # In the first validation only.
     assert caplog.messages.count("BLEU signature: tok:13a") == 1
     assert "  source      A dog.\n  translation Ein Hund.\n  reference   Der Hund." in caplog.messages
