@@ -84,7 +84,7 @@ def load_evaluation_set(
         pairs, where = load_split(data, split, config.cleaning), f"{data.path}{languages}, {split}"
         own_split, fingerprint = split, pairs._fingerprint
     elif path is None:
-        of_sources = sets_of_sources(config.data, split)
+        of_sources = sets_of_sources(config.data, split, config.cleaning)
         source = next((key for key, found in of_sources.items() if found.direction == sides), None)
         if source is None:
             asked = " to ".join(sides)
