@@ -55,8 +55,8 @@ LINES = {
     "cli": 2084,
     "other text in mt": 1174,
     "scripts": 4034,
-    "tests": 27091,
-    "documents": 2615,
+    "tests": 27096,
+    "documents": 2608,
     "spine": 1584,
 }
 # More than this below its bound, and the bound is to be lowered.
