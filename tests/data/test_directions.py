@@ -19,43 +19,34 @@ from mt.special_tokens import SPECIAL_TOKENS
 from tests.data.corpora import data_config, jsonl, write
 
 SOURCES = {"fr": {"path": "x", "tgt": "fr"}, "back": {"path": "x", "src": "de", "tgt": "en"}}
-KINDS = [("word", {}), ("char", {}), ("bpe", {"max_size": 300}), ("bpe_metaspace", {"max_size": 300})]
 TEXTS = datasets.Dataset.from_dict(
     {"src": ["a b c"] * 40 + ["d e"] * 40, "tgt": ["x y z"] * 40 + ["v w"] * 40}
 )
 
 
-def config(**tokenizer: object) -> Config:
-    data = data_config("x", sources=SOURCES)
-    return Config.model_validate({"data": data, "tokenizer": tokenizer, "training": {"max_steps": 1}})
+def made(sources: object = SOURCES, **tokenizer: object) -> Sides[Tokenizer]:
+    data = data_config("x", sources=sources)
+    config = Config.model_validate({"data": data, "tokenizer": tokenizer, "training": {"max_steps": 1}})
+    return make_tokenizers(TEXTS, config)
 
 
-def made(**tokenizer: object) -> Sides[Tokenizer]:
-    return make_tokenizers(TEXTS, config(**tokenizer))
-
-
-@pytest.mark.parametrize(("kind", "fields"), KINDS)
+@pytest.mark.parametrize("kind", ["word", "char", "bpe", "bpe_metaspace"])
 @pytest.mark.parametrize("shared", [False, True])
 def test_a_new_vocabulary_has_an_id_for_each_language_behind_the_special_tokens(
-    kind: str, fields: dict[str, object], shared: bool
+    kind: str, shared: bool
 ) -> None:
-    src, tgt = made(kind=kind, shared=shared, **fields)
+    src, tgt = made(kind=kind, shared=shared, max_size=300)
     first = len(SPECIAL_TOKENS)
     expected = {"<to:de>": first, "<to:fr>": first + 1, "<to:en>": first + 2}
     assert src.reserved == expected
     assert tgt.reserved == (expected if shared else {})
     assert (src.direction("fr"), src.direction("it")) == ([first + 1], [])
-    plain = Config.model_validate(
-        {"data": data_config("x"), "tokenizer": {"kind": kind, **fields}, "training": {"max_steps": 1}}
-    )
-    assert make_tokenizers(TEXTS, plain).src.reserved == {}
 
 
 def test_several_sources_into_one_language_need_no_id() -> None:
-    one = data_config("x", sources={"fr": {"path": "x", "src": "fr"}, "more": {"path": "y"}})
-    assert one.directions == [("en", "de"), ("fr", "de")]
-    whole = Config.model_validate({"data": one, "training": {"max_steps": 1}})
-    assert make_tokenizers(TEXTS, whole).src.reserved == {}
+    sources = {"fr": {"path": "x", "src": "fr"}, "more": {"path": "y"}}
+    assert data_config("x", sources=sources).directions == [("en", "de"), ("fr", "de")]
+    assert made(sources).src.reserved == made({}).src.reserved == {}
 
 
 def test_a_language_whose_name_cannot_be_that_of_an_id_is_refused() -> None:
@@ -102,22 +93,17 @@ def test_a_changed_source_keeps_its_id() -> None:
 
 
 def test_small_directions_are_shown_more_often_with_a_temperature(tmp_path: Path) -> None:
-    sizes = {"own": 200, "more": 40, "small": 20}
-    for name, size in sizes.items():
-        rows = ({"en": f"{name} {i}", "de": f"{name}! {i}", "fr": f"{name}? {i}"} for i in range(size))
-        write(
-            tmp_path / name,
-            {"train.jsonl": jsonl(rows), "dev.jsonl": jsonl([{"en": "a", "de": "b", "fr": "c"}])},
-        )
-        write(tmp_path / name, {"test.jsonl": jsonl([{"en": "a", "de": "b", "fr": "c"}])})
+    for name, size in {"own": 200, "more": 40, "small": 20}.items():
+        for split, count in {"train": size, "dev": 1, "test": 1}.items():
+            rows = [{"en": f"{name} {split} {i}", "de": f"de {i}", "fr": f"fr {i}"} for i in range(count)]
+            write(tmp_path / name, {f"{split}.jsonl": jsonl(rows)})
     sources = {
         "more": {"path": str(tmp_path / "more"), "weight": 0.5},
         "small": {"path": str(tmp_path / "small"), "tgt": "fr", "weight": 2},
     }
-    fields = {"sources": sources, "path": str(tmp_path / "own")}
-    shares = load_corpus(data_config(**fields)).shares
+    shares = load_corpus(data_config(tmp_path / "own", sources=sources)).shares
     assert [tuple(share) for share in shares] == [(200, 1.0, "de"), (40, 0.5, "de"), (20, 2.0, "fr")]
-    corpus = load_corpus(data_config(**fields, temperature=2))
+    corpus = load_corpus(data_config(tmp_path / "own", sources=sources, temperature=2))
     own, more, small = corpus.shares
     # 220 pairs of one direction, 40 of the other: a share of sqrt(40 / 220) of the larger.
     assert (own.weight, more.weight) == (1.0, 0.5)
