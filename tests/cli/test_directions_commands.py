@@ -34,7 +34,9 @@ def test_scores_of_each_direction_and_their_mean(
     alone = succeed("evaluate", "--to", "en", "--json", "scores.json").out
     assert (scores_in(alone), "mean of" in alone) == (scores[1:2], False)
     assert json.loads(Path("scores.json").read_text())["direction"] == "de to en"
-    for asked in (("--to", "fr"), ("--from", "en"), ("--data", tiny_corpus)):
+    several_match = ("--from", "en"), ("--data", tiny_corpus)
+    none_match = ("--to", "fr"), ("--from", "de", "--to", "loud")
+    for asked in (*several_match, *none_match):
         assert "en to de, de to en, en to loud: choose one by --to" in refuse("evaluate", *asked)
     assert "training pairs are of several directions" in refuse("evaluate", "--split", "train")
     monkeypatch.setattr("mt.processes.ARE_SEVERAL", True)
