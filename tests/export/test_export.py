@@ -26,7 +26,6 @@ from mt.inference.engine.load import load_exported
 from mt.inference.engines import Rules, Sentence
 from mt.inference.loaded_model import LoadedModel, build_model
 from mt.inference.model_translator import ModelTranslator
-from mt.inference.translator import Translator
 from mt.search.hypothesis import length_limit
 from mt.search.strategy import Beam
 from mt.special_tokens import EOS_ID
@@ -253,50 +252,35 @@ def test_a_direction_is_read_as_the_first_token_and_never_from_text_nor_written(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     loaded, out = both_ways(kind), tmp_path / "out"
+    # Its beams are compared here.
     check(loaded, library, pairs, out, NUM_QUICK)
     card = (out / "README.md").read_text()
-    for said in (
-        "# tiny: en to de, de to en",
-        "5 de < lines",
-        "such as `<to:de>`",
-        "sentences from en to de were",
-    ):
-        assert said in card
+    parts = "# tiny: en to de, de to en", "5 de < lines", "such as `<to:de>`", "sentences from en to de were"
+    assert [part for part in parts if part not in card] == []
     texts = [*pairs[0][:9], f"<to:en> {pairs[0][9]}", f"{pairs[0][10]} <to:de>", "<to:de> <to:en>"]
-    reserved = loaded.src_tokenizer.reserved
-    translators: list[Translator] = [ModelTranslator(loaded, device=torch.device("cpu"))]
-    if library == "ctranslate2":
-        translators.append(load_exported(out))
-    translations = []
+
+    def example(*arguments: str) -> list[str]:
+        monkeypatch.setattr(sys, "argv", ["example.py", *arguments])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("\n".join(texts).encode())))
+        capsys.readouterr()
+        runpy.run_path(str(out / "example.py"))
+        return capsys.readouterr().out.splitlines()
+
+    reserved, ours = loaded.src_tokenizer.reserved, ModelTranslator(loaded, device=torch.device("cpu"))
+    theirs = load_exported(out) if library == "ctranslate2" else ours
     for to in ("de", "en"):
-        for strategy in (Beam(4), None):
-            ours, *theirs = (each.into(to).n_best(texts, strategy=strategy) for each in translators)
-            for each in theirs:
-                # The beams are compared by `check`.
-                assert strategy or [best.text for [best] in each] == [best.text for [best] in ours]
-            for [(segment, hypothesis)] in (best.parts for rows in (ours, *theirs) for best, *_ in rows):
-                first, *others = (token.id for token in segment.tokens)
-                assert first == reserved[f"<to:{to}>"]
-                assert not {*others, *hypothesis.ids} & {*reserved.values()}
-        written = run_example(out, texts, "1", to, monkeypatch, capsys)
+        beams, greedy = theirs.into(to).n_best(texts, strategy=Beam(4)), ours.into(to).n_best(texts)
+        for [(segment, hypothesis)] in (best.parts for best, *_ in (*beams, *greedy)):
+            first, *others = (token.id for token in segment.tokens)
+            assert first == reserved[f"<to:{to}>"]
+            assert not {*others, *hypothesis.ids} & {*reserved.values()}
         # In transformers, a call has the highest limit of all.
-        for [best], line in zip(ours, written, strict=True):
+        for [best], line in zip(greedy, example("1", to), strict=True):
             assert line == best.text or (library == "transformers" and not best.parts[0][1].finished)
-        translations.append(written)
-    assert translations[0] != translations[1]
+    assert example("1", "de") != example("1", "en")
     for arguments in (["1"], ["1", "fr"]):
         with pytest.raises(SystemExit, match=r"say into which language: example.py BEAM de\|en"):
-            run_example(out, texts, *arguments, monkeypatch, capsys)
-
-
-def run_example(out: Path, texts: list[str], *arguments: Any) -> list[str]:
-    *options, monkeypatch, capsys = arguments
-    monkeypatch.setattr(sys, "argv", ["example.py", *options])
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("\n".join(texts).encode())))
-    capsys.readouterr()
-    runpy.run_path(str(out / "example.py"))
-    lines: list[str] = capsys.readouterr().out.splitlines()
-    return lines
+            example(*arguments)
 
 
 @pytest.mark.parametrize("ratio", [0.5, 1.7])
