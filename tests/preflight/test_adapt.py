@@ -10,6 +10,7 @@ import pytest
 from mt.config.config import Config
 from mt.config.data import DataConfig
 from mt.config.load import load_config
+from mt.config.sources import SourceConfig
 from mt.data.prepare import load_tokenizers
 from mt.preflight.adapt import propose_adaptation
 from mt.run_directory import RunDirectory
@@ -18,20 +19,19 @@ from mt.training.run import run_training
 
 
 @pytest.fixture
-def new_corpus(tiny_corpus: Path, tmp_path: Path) -> Path:
+def new_corpus(tiny_corpus: Path, tmp_path: Path) -> DataConfig:
     folder = Path(shutil.copytree(tiny_corpus, tmp_path / "next month"))
     for language, line in (("en", "the owl sees a lynx.\n"), ("de", "die Eule sieht einen Luchs.\n")):
         (folder / f"train.{language}").write_text(40 * line)
-    return folder
+    return DataConfig(path=str(folder), src="en", tgt="de")
 
 
 def proposed(
-    tmp_path: Path, run: RunDirectory, data: Path | None = None, minutes: float | None = 0.5
+    tmp_path: Path, run: RunDirectory, data: DataConfig | None = None, minutes: float | None = 0.5
 ) -> tuple[Config, str]:
     trained = load_config(run.config_file)
     old, origin = trained.data, trained.init_from.model_copy(update={"run": str(run.path)})
-    corpus = old if data is None else DataConfig(path=str(data), src=old.src, tgt=old.tgt)
-    proposal = propose_adaptation(origin, corpus, minutes)
+    proposal = propose_adaptation(origin, data or old, minutes)
     names = "from passes steps unknown warning warning"
     assert [line.split()[0] for line in proposal.summary] == names.split()
     assert proposal.summary[0].startswith(f"from     {run.path}@step_0000")
@@ -41,7 +41,7 @@ def proposed(
 
 
 def test_new_data_is_mixed_with_the_old_which_is_scored_too(
-    trained: RunDirectory, new_corpus: Path, tmp_path: Path, tiny_corpus: Path
+    trained: RunDirectory, new_corpus: DataConfig, tmp_path: Path, tiny_corpus: Path
 ) -> None:
     config, text = proposed(tmp_path, trained, new_corpus)
     # Half of what is shown: 40 new pairs, and 40 of the 160 old ones.
@@ -86,7 +86,7 @@ def test_the_same_data_trains_further(trained: RunDirectory, tmp_path: Path) -> 
 
 
 def test_without_the_old_data_nothing_is_mixed_in(
-    trained: RunDirectory, new_corpus: Path, tmp_path: Path
+    trained: RunDirectory, new_corpus: DataConfig, tmp_path: Path
 ) -> None:
     text = trained.config_file.read_text()
     old = load_config(trained.config_file).data.path
@@ -103,47 +103,33 @@ def test_a_run_gets_a_further_direction(trained: RunDirectory, tiny_corpus: Path
         text = re.sub(r"\w+", lambda word: word[0].lower() + "o", file.read_text(encoding="utf-8"))
         file.with_suffix(".it").write_text(text, encoding="utf-8")
     old = load_config(trained.config_file)
-    origin = old.init_from.model_copy(update={"run": str(trained.path)})
-    data = DataConfig(path=str(folder), src="en", tgt="it")
-    file = tmp_path / "further.yaml"
-    file.write_text(propose_adaptation(origin, data, 0.5).yaml, encoding="utf-8")
-    steps = "training.max_steps=100", "schedule.kind=constant", "schedule.warmup_steps=10"
-    config = load_config(file, [*steps, f"schedule.learning_rate={old.schedule.learning_rate}"])
+    config, _ = proposed(tmp_path, trained, DataConfig(path=str(folder), src="en", tgt="it"))
     assert config.data.directions == [("en", "it"), ("en", "de")]
     assert (config.data.sources["old"].path, config.data.temperature) == (str(tiny_corpus), 1)
     assert config.data.held_out_fraction == old.data.held_out_fraction
     assert config.validation.over == "all"
+    steps = "training.max_steps=100", "schedule.kind=constant", "schedule.warmup_steps=10"
+    rate = f"schedule.learning_rate={old.schedule.learning_rate}"
     run = RunDirectory(tmp_path / "runs" / "further")
-    run_training(config, run)
-    before, after = load_tokenizers(trained).src, load_tokenizers(run).src
+    run_training(load_config(tmp_path / "adapted.yaml", [*steps, rate]), run)
+    before, after = (load_tokenizers(each).src for each in (trained, run))
     entries = [after.library.id_to_token(number) for number in range(after.size)]
     assert entries[: before.size] == [before.library.id_to_token(number) for number in range(before.size)]
     assert entries[-2:] == ["<to:it>", "<to:de>"]
     scores = json.loads((run.path / "metrics.jsonl").read_text().splitlines()[-1])
     assert min(scores["bleu"], scores["bleu_on_old"]) > 60
     # What is known of several directions stays when another one is added.
-    text, _ = propose_adaptation(
-        origin.model_copy(update={"run": str(run.path)}),
-        DataConfig(path=str(tiny_corpus), src="de", tgt="en"),
-        0.5,
-    )
-    file.write_text(text, encoding="utf-8")
-    data = load_config(file).data
-    assert data.directions == [("de", "en"), ("en", "it"), ("en", "de")]
-    assert [*data.sources] == ["old", "old-old"]
+    config, text = proposed(tmp_path, run, DataConfig(path=str(tiny_corpus), src="de", tgt="en"))
+    assert config.data.directions == [("de", "en"), ("en", "it"), ("en", "de")]
     assert "(data.sources.old, old-old: 320 with weight 0.5)" in text.replace("\n# ", " ")
 
 
 def test_the_reverse_of_the_old_data_needs_no_second_copy_of_it(
     trained: RunDirectory, tmp_path: Path
 ) -> None:
-    old = load_config(trained.config_file)
-    back = {"path": old.data.path, "src": "de", "tgt": "en"}
-    data = DataConfig.model_validate(
-        {"path": old.data.path, "src": "en", "tgt": "de", "sources": {"de-en": back}, "temperature": 5}
-    )
-    origin = old.init_from.model_copy(update={"run": str(trained.path)})
-    text, _ = propose_adaptation(origin, data, 0.5)
+    old = load_config(trained.config_file).data
+    back = SourceConfig(path=old.path, src="de", tgt="en")
+    data = DataConfig(path=old.path, src="en", tgt="de", sources={"de-en": back}, temperature=5)
+    config, text = proposed(tmp_path, trained, data)
     assert "# The old data is part of the new." in text
-    (tmp_path / "both.yaml").write_text(text, encoding="utf-8")
-    assert [*load_config(tmp_path / "both.yaml").data.sources] == ["de-en"]
+    assert [*config.data.sources] == ["de-en"]
