@@ -99,36 +99,32 @@ def test_mistakes_are_explained_in_options_of_the_command(arguments: str, says: 
 
 
 def test_several_directions_in_one_corpus_or_in_a_folder_for_each(succeed: Call, tiny_corpus: Path) -> None:
-    err = succeed("init", "--data", tiny_corpus, *SIDES, "--both-ways").err
-    assert err.endswith("mt train --config en-de.yaml\n")
-    data = load_config(Path("en-de.yaml")).data
-    assert data.directions == [("en", "de"), ("de", "en")]
-    assert (data.path, data.temperature) == (str(tiny_corpus), 5)
-    assert [*data.sources] == ["de-en"]
-    assert data.sources["de-en"].path == str(tiny_corpus)
-    # Where there are folders, their names are the directions.
-    shutil.copytree(tiny_corpus, "pairs/en-de")
-    shutil.copytree(tiny_corpus, "pairs/fr-en", ignore=shutil.ignore_patterns("*.en"))
-    for file in Path("pairs/fr-en").glob("*.de"):
+    def paths(file: str, *options: str | Path) -> dict[tuple[str, str], str]:
+        """The path of each direction in the config that is written to this file."""
+        assert succeed("init", *options).err.endswith(f"mt train --config {file}\n")
+        config = load_config(Path(file))
+        data, others = config.data, config.data.sources
+        assert [*others] == ["-".join(direction) for direction in data.directions[1:]]
+        assert (data.temperature, config.validation.over) == ((5, "all") if others else (1, "own"))
+        read = [data.path, *(source.path for source in others.values())]
+        return dict(zip(data.directions, read, strict=True))
+
+    corpus, en_de, fr_en = str(tiny_corpus), "pairs/en-de", "pairs/fr-en"
+    both = paths("en-de.yaml", "--data", corpus, *SIDES, "--both-ways")
+    assert both == {("en", "de"): corpus, ("de", "en"): corpus}
+    # Where there are folders, their names are the directions, and each can be read backwards.
+    shutil.copytree(tiny_corpus, en_de)
+    shutil.copytree(tiny_corpus, fr_en)
+    for file in Path(fr_en).glob("*.de"):
         file.rename(file.with_suffix(".fr"))
-        shutil.copy(tiny_corpus / f"{file.stem}.en", file.with_suffix(".en"))
-    succeed("init", "--data", "pairs")
-    config = load_config(Path("en-de-fr.yaml"))
-    assert config.data.directions == [("en", "de"), ("fr", "en")]
-    assert (config.data.path, config.data.sources["fr-en"].path) == ("pairs/en-de", "pairs/fr-en")
-    assert config.validation.over == "all"
-    # Each can be read backwards.
-    succeed("init", "--data", "pairs", "--src", "de,fr", "--tgt", "en", "-o", "into.yaml")
-    data = load_config(Path("into.yaml")).data
-    assert data.directions == [("de", "en"), ("fr", "en")]
-    assert data.path == "pairs/en-de"
-    succeed("init", "--data", "pairs", "--src", "fr", "--tgt", "en")
-    config = load_config(Path("fr-en.yaml"))
-    assert (config.data.path, config.data.sources, config.validation.over) == ("pairs/fr-en", {}, "own")
+    folders = "--data", "pairs"
+    assert paths("en-de-fr.yaml", *folders) == {("en", "de"): en_de, ("fr", "en"): fr_en}
+    into = paths("de-en-fr.yaml", *folders, "--src", "de,fr", "--tgt", "en")
+    assert into == {("de", "en"): en_de, ("fr", "en"): fr_en}
+    assert paths("fr-en.yaml", *folders, "--src", "fr", "--tgt", "en") == {("fr", "en"): fr_en}
     # A corpus with folders beside it is still that corpus.
     shutil.copytree(tiny_corpus, "pairs", dirs_exist_ok=True)
-    succeed("init", "--data", "pairs", *SIDES, "-o", "whole.yaml")
-    assert load_config(Path("whole.yaml")).data.path == "pairs"
+    assert paths("whole.yaml", *folders, *SIDES, "-o", "whole.yaml") == {("en", "de"): "pairs"}
 
 
 def test_a_config_names_the_schema_of_the_current_folder(succeed: Call, tiny_corpus: Path) -> None:

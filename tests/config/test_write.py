@@ -5,13 +5,7 @@ from typing import Any
 
 from mt.config.config import Config
 from mt.config.load import load_config, recipe_files
-from mt.config.write import (
-    changed_options,
-    config_to_yaml,
-    differences,
-    sources_to_yaml,
-    with_unset_from,
-)
+from mt.config.write import changed_options, config_to_yaml, differences, sources_to_yaml, with_unset_from
 from tests.config.conftest import Write
 
 BASE: dict[str, dict[str, Any]] = {
@@ -103,15 +97,9 @@ def test_a_mix_is_the_sources_that_it_means_and_is_written_as_these(tmp_path: Pa
     mix = with_changes(data__mix="a b.csv src=english weight=2\nx")
     sources = {"mix1": {"path": "a b.csv", "columns": "english,no", "weight": 2}, "mix2": {"path": "x"}}
     same = with_changes(data__sources=sources)
-    assert mix.data.sources == same.data.sources
     (tmp_path / "config.yaml").write_text(config_to_yaml(mix))
     assert load_config(tmp_path / "config.yaml") == same
-    assert sources_to_yaml(mix).splitlines()[:4] == [
-        "data:",
-        "  sources:",
-        "    mix1:",
-        '      path: "a b.csv"',
-    ]
+    assert sources_to_yaml(mix).startswith('data:\n  sources:\n    mix1:\n      path: "a b.csv"\n')
     assert differences(mix, same) == []
 
 

@@ -1,5 +1,6 @@
 """Several sources with weights: what is trained on, evaluated on and recorded; and the built-in corpora."""
 
+from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 
@@ -14,7 +15,6 @@ from mt.data.prepare import prepare
 from mt.data.sources.find import find_source, find_sources
 from mt.errors import DataError
 from mt.run_directory import RunDirectory
-from mt.sides import Sides
 from tests.data.corpora import data_config, jsonl, pairs_of, write
 
 
@@ -91,58 +91,53 @@ def test_a_source_may_have_other_languages_and_columns_name_the_files_of_text(fo
         "news": {"path": f"{folder}/news", "src": "de", "tgt": "en", "num_train_pairs": 1},
         "named": {"path": f"{folder}/train.german", "columns": "german,english"},
     }
-    corpus = load_corpus(data_config(str(folder / "main"), sources=sources))
+    data = data_config(folder / "main", sources=sources)
+    corpus = load_corpus(data)
     pairs = [("a", "c"), ("b", "d"), ("f", "e"), ("news! 0", "news 0"), ("c", "a"), ("d", "b")]
     assert pairs_of(corpus.train)[50:] == pairs
-    assert [(source.src, source.tgt) for source in corpus.report.sources[1:4]] == [
-        ("en", "de"),
-        ("de", "en"),
-        ("de", "en"),
-    ]
-    [(name, found)] = sets_of_sources(
-        data_config(str(folder / "main"), sources=sources), "validation"
-    ).items()
+    directions = [source.direction for source in corpus.report.sources]
+    assert directions == [("en", "de"), ("en", "de"), ("de", "en"), ("de", "en"), ("en", "de")]
+    [(name, found)] = sets_of_sources(data, "validation").items()
     assert (name, found.direction, found.pairs["tgt"][0]) == ("news", ("de", "en"), "news-dev 0")
 
 
-def test_what_is_held_out_in_one_direction_is_not_trained_on_in_another(tmp_path: Path) -> None:
+def in_three_languages(folder: Path) -> str:
     rows = [{"en": f"dog {i}", "de": f"Hund {i}", "fr": f"chien {i}"} for i in range(400)]
-    write(
-        tmp_path,
-        {"all/train.jsonl": jsonl(rows), "small/train.jsonl": jsonl([{"de": "Katze -", "fr": "chat -"}])},
-    )
-    directions = {"back": ("de", "en"), "en-fr": ("en", "fr"), "fr-en": ("fr", "en"), "same": ("en", "de")}
-    path, sources = f"{tmp_path}/all", dict[str, object]()
-    for name, (src, tgt) in directions.items():
-        sources[name] = {"path": path, "src": src, "tgt": tgt}
-    sources["small"] = {"path": f"{tmp_path}/small", "src": "de", "tgt": "fr"}
+    return str(write(folder, {"train.jsonl": jsonl(rows)}))
+
+
+def test_what_is_held_out_in_one_direction_is_not_trained_on_in_another(tmp_path: Path) -> None:
+    def numbers_of(sources: Iterable[str]) -> set[str]:
+        return {text.split()[1] for text in sources}
+
+    path, small = in_three_languages(tmp_path / "all"), tmp_path / "small"
+    write(small, {"train.jsonl": jsonl([{"de": "Katze -", "fr": "chat -"}])})
+    sources = {
+        "back": {"path": path, "src": "de", "tgt": "en"},
+        "en-fr": {"path": path, "tgt": "fr"},
+        "fr-en": {"path": path, "src": "fr", "tgt": "en"},
+        "same": {"path": path},
+        "small": {"path": str(small), "src": "de", "tgt": "fr"},
+    }
     data = data_config(path, sources=sources, held_out_fraction=0.1)
     corpus = load_corpus(data)
-    own = {row["src"].split()[1] for row in corpus.validation}
-    tests = {row["src"].split()[1] for row in corpus.test}
+    own, tests = (numbers_of(split["src"]) for split in (corpus.validation, corpus.test))
     assert min(len(own), len(tests)) > 20
-    sets = sets_of_sources(data, "validation")
     # Pairs of the own direction are only for training, and nothing is held out of a single pair.
-    assert {name: of_source.direction for name, of_source in sets.items()} == {
-        name: direction for name, direction in directions.items() if name != "same"
-    }
-    assert all({row["src"].split()[1] for row in of_source.pairs} == own for of_source in sets.values())
-    start = 0
-    for source in corpus.report.sources:
-        trained = {text.split()[1] for text in corpus.train["src"][start : start + source.pairs]}
-        start += source.pairs
-        assert trained.isdisjoint(own | tests) == (source.pairs != 400)
-    assert start == 4 * (400 - len(own | tests)) + 400 + 1
-    reports = {source.direction: source.held_out for source in corpus.report.sources[1:]}
-    assert reports[Sides("fr", "en")]["test"].pairs == len(tests)
+    sets = sets_of_sources(data, "validation")
+    assert [*sets] == ["back", "en-fr", "fr-en"]
+    assert [numbers_of(pairs["src"]) for pairs, _ in sets.values()] == [own] * 3
+    size = 400 - len(own | tests)
+    assert [source.pairs for source in corpus.report.sources] == [size, size, size, size, 400, 1]
+    assert numbers_of(corpus.train["src"][: 4 * size]).isdisjoint(own | tests)
+    assert corpus.report.sources[3].held_out["test"].pairs == len(tests)
 
 
 @pytest.mark.parametrize("others", [["de-fr", "fr-de"], ["fr-de", "de-fr"]])
 def test_two_languages_without_that_of_the_run_are_split_as_the_first_such_source_is(
     others: list[str], tmp_path: Path
 ) -> None:
-    rows = [{"en": f"dog {i}", "de": f"Hund {i}", "fr": f"chien {i}"} for i in range(400)]
-    path = str(write(tmp_path, {"train.jsonl": jsonl(rows)}))
+    path = in_three_languages(tmp_path)
     sources = {name: {"path": path, "src": name[:2], "tgt": name[3:]} for name in others}
     data = data_config(path, sources=sources, held_out_fraction=0.1)
     src, tgt = others[0].split("-")
