@@ -93,17 +93,16 @@ def test_a_changed_source_keeps_its_id() -> None:
 
 
 def test_small_directions_are_shown_more_often_with_a_temperature(tmp_path: Path) -> None:
-    for name, size in {"own": 200, "more": 40, "small": 20}.items():
-        for split, count in {"train": size, "dev": 1, "test": 1}.items():
-            rows = [{"en": f"{name} {split} {i}", "de": f"de {i}", "fr": f"fr {i}"} for i in range(count)]
-            write(tmp_path / name, {f"{split}.jsonl": jsonl(rows)})
+    for split, count in {"train": 200, "dev": 1, "test": 1}.items():
+        rows = [{"en": f"{split} {i}", "de": f"de {i}", "fr": f"fr {i}"} for i in range(count)]
+        write(tmp_path, {f"{split}.jsonl": jsonl(rows)})
     sources = {
-        "more": {"path": str(tmp_path / "more"), "weight": 0.5},
-        "small": {"path": str(tmp_path / "small"), "tgt": "fr", "weight": 2},
+        "more": {"path": str(tmp_path), "num_train_pairs": 40, "weight": 0.5},
+        "small": {"path": str(tmp_path), "num_train_pairs": 20, "weight": 2, "tgt": "fr"},
     }
-    shares = load_corpus(data_config(tmp_path / "own", sources=sources)).shares
+    shares = load_corpus(data_config(tmp_path, sources=sources)).shares
     assert [tuple(share) for share in shares] == [(200, 1.0, "de"), (40, 0.5, "de"), (20, 2.0, "fr")]
-    corpus = load_corpus(data_config(tmp_path / "own", sources=sources, temperature=2))
+    corpus = load_corpus(data_config(tmp_path, sources=sources, temperature=2))
     own, more, small = corpus.shares
     # 220 pairs of one direction, 40 of the other: a share of sqrt(40 / 220) of the larger.
     assert (own.weight, more.weight) == (1.0, 0.5)

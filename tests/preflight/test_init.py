@@ -237,7 +237,6 @@ def test_a_plan_for_several_directions_is_made_of_all_of_them(tmp_path: Path) ->
     assert int(own) < 800
     assert 2 < float(weight) < 3.6
     assert "data.temperature 5 shows those with less text more often" in text
-    assert config["validation"]["over"] == "all"
     assert "over: all" not in proposed(corpus)
     # A language is only read and another is only written.
     assert "shared" not in config["tokenizer"]
