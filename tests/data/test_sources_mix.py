@@ -196,6 +196,7 @@ def test_a_mistake_in_a_source_is_reported_with_its_name(folder: Path, mix: str,
     ("mix", "message"),
     [
         ("news wieght=2", r"data\.mix: in 'news wieght=2', wieght=2 cannot be used; .* weight=, name="),
+        ("news columns=1", r"data\.mix: in 'news columns=1', columns"),
         ("news weight=0", r"data\.mix: in 'news weight=0', weight=0 cannot be used"),
         ("news weight=nan", "weight=nan cannot be used"),
         ("news weight=1000.1", "weight=1000.1 cannot be used"),
