@@ -88,6 +88,7 @@ def test_a_changed_source_keeps_its_id() -> None:
 
     changed, _ = Transforms([Transform("test", 1.0, change)], TEXTS, tokenizers, 9)(pairs, None, 1, 0)
     assert changed.src[1].tolist() == [5, *tokenizers.src.encode("c")]
+    assert changed.shares == pairs.shares
     # Empty but for the id: it stays as it was.
     assert changed.src[2].tolist() == pairs.src[2].tolist()
 
