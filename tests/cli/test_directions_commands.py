@@ -30,7 +30,9 @@ def test_scores_of_each_direction_and_their_mean(
     assert out.count("nrefs:1|") == 3 * 3
     facts = json.loads(Path("scores.json").read_text())
     assert [one["direction"] for one in facts] == DIRECTIONS
-    assert Path("lines/de-en/sources.txt").read_text() == (tiny_corpus / "test.de").read_text()
+    for name, language in (("de-en", "de"), ("en-loud", "en")):
+        sources = (tiny_corpus / f"test.{language}").read_text()
+        assert Path(f"lines/{name}/sources.txt").read_text() == sources
     alone = succeed("evaluate", "--to", "en", "--json", "scores.json").out
     assert (scores_in(alone), "mean of" in alone) == (scores[1:2], False)
     assert json.loads(Path("scores.json").read_text())["direction"] == "de to en"

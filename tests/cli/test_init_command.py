@@ -119,8 +119,8 @@ def test_several_directions_in_one_corpus_or_in_a_folder_for_each(succeed: Call,
         file.rename(file.with_suffix(".fr"))
     folders = "--data", "pairs"
     assert paths("en-de-fr.yaml", *folders) == {("en", "de"): en_de, ("fr", "en"): fr_en}
-    into = paths("de-en-fr.yaml", *folders, "--src", "de,fr", "--tgt", "en")
-    assert into == {("de", "en"): en_de, ("fr", "en"): fr_en}
+    out_of = paths("out-of.yaml", *folders, "--src", "en", "--tgt", "de,fr", "-o", "out-of.yaml")
+    assert out_of == {("en", "de"): en_de, ("en", "fr"): fr_en}
     assert paths("fr-en.yaml", *folders, "--src", "fr", "--tgt", "en") == {("fr", "en"): fr_en}
     # A corpus with folders beside it is still that corpus.
     shutil.copytree(tiny_corpus, "pairs", dirs_exist_ok=True)

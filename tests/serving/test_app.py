@@ -120,20 +120,24 @@ def test_a_direction_is_chosen_by_its_languages_and_its_id_is_never_shown(
     [served] = client.get("/health").json()["runs"]
     assert served["directions"] == [{"src": "en", "tgt": "de"}, {"src": "de", "tgt": "en"}]
     texts = [SENTENCE, "<to:de> the dog sees milk.", "milk"]
-    chosen = [{"tgt": "de"}, {"src": "de", "tgt": "en"}, {"src": "en", "run": "both"}]
-    options: dict[str, Any] = {"texts": texts, "beam": 3, "n_best": 3, "alignment": True}
+    bodies: list[dict[str, Any]] = [
+        {"texts": texts, "beam": beam, "n_best": beam, "alignment": True, **chosen}
+        for chosen in ({"tgt": "de"}, {"src": "de", "tgt": "en"}, {"src": "en", "run": "both"})
+        for beam in (1, 3)
+    ]
     # All at once, while the first is searched.
-    with ThreadPoolExecutor(6) as others:
-        answers = [*others.map(lambda body: client.post("/translate", json=options | body), chosen * 2)]
-    for answer, (src, tgt) in zip(answers, [("en", "de"), ("de", "en"), ("en", "de")] * 2, strict=True):
+    with ThreadPoolExecutor(len(bodies)) as others:
+        answers = [*others.map(lambda body: client.post("/translate", json=body), bodies)]
+    for body, answer in zip(bodies, answers, strict=True):
         assert "<to:" not in answer.text.replace(texts[1], "")
-        assert (answer.json()["src"], answer.json()["tgt"]) == (src, tgt)
-        alone = model.into(tgt).n_best(texts, strategy=Beam(3), num_best=3)
+        tgt = body.get("tgt", "de")
+        assert (answer.json()["src"], answer.json()["tgt"]) == ("en" if tgt == "de" else "de", tgt)
+        alone = model.into(tgt).n_best(texts, strategy=Beam(3) if body["n_best"] > 1 else None, num_best=3)
         for text, result, expected in zip(texts, answer.json()["results"], alone, strict=True):
             assert [each["text"] for each in result["translations"]] == [each.text for each in expected]
             links = [link for each in result["translations"] for link in each["alignment"]]
             assert all(0 <= source < len(text.split()) for source, _ in links)
-    assert answers[0].json()["results"] != answers[1].json()["results"]
+    assert answers[0].json()["results"] != answers[2].json()["results"]
     for body, problem in (
         ({}, "several directions match: choose one by tgt"),
         ({"tgt": "fr"}, "there is no such run"),
