@@ -10,7 +10,6 @@ import pytest
 from mt.config.config import Config
 from mt.config.data import DataConfig
 from mt.config.load import load_config
-from mt.config.sources import SourceConfig
 from mt.data.prepare import load_tokenizers
 from mt.preflight.adapt import propose_adaptation
 from mt.run_directory import RunDirectory
@@ -127,9 +126,9 @@ def test_a_run_gets_a_further_direction(trained: RunDirectory, tiny_corpus: Path
 def test_the_reverse_of_the_old_data_needs_no_second_copy_of_it(
     trained: RunDirectory, tmp_path: Path
 ) -> None:
-    old = load_config(trained.config_file).data
-    back = SourceConfig(path=old.path, src="de", tgt="en")
-    data = DataConfig(path=old.path, src="en", tgt="de", sources={"de-en": back}, temperature=5)
-    config, text = proposed(tmp_path, trained, data)
+    path = load_config(trained.config_file).data.path
+    back = {"path": path, "src": "de", "tgt": "en"}
+    keys = {"path": path, "src": "en", "tgt": "de", "sources": {"de-en": back}, "temperature": 5}
+    config, text = proposed(tmp_path, trained, DataConfig.model_validate(keys))
     assert "# The old data is part of the new." in text
     assert [*config.data.sources] == ["de-en"]
