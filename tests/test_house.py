@@ -56,7 +56,7 @@ LINES = {
     "other text in mt": 1174,
     "scripts": 4034,
     "tests": 26893,
-    "documents": 2619,
+    "documents": 2620,
     "spine": 1584,
 }
 # More than this below its bound, and the bound is to be lowered.
