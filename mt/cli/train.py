@@ -2,6 +2,7 @@
 
 import operator
 import re
+import time
 from contextlib import suppress
 from pathlib import Path
 from shlex import quote
@@ -64,7 +65,9 @@ def train(
     # After the checks above, because importing torch is slow.
     from mt.training.run import run_training
 
-    outcome = run_training(loaded, directory, restart=restart, max_seconds=max_seconds)
+    # So far, the command has used one processor all the time.
+    began = time.perf_counter() - time.process_time()
+    outcome = run_training(loaded, directory, restart=restart, max_seconds=max_seconds, began=began)
     say(_what_to_do_next(outcome, directory, loaded, restarted=restart))
     raise Exit(outcome.exit_code)
 

@@ -8,7 +8,7 @@ from mt.config.data import IMPORTED, CleaningConfig, DataConfig, TokenizerConfig
 from mt.config.located_yaml import Scalar
 from mt.config.model import InitFromConfig, ModelConfig
 from mt.config.section import Section
-from mt.config.training import CheckpointConfig, ScheduleConfig, TrainingConfig, ValidationConfig
+from mt.config.training import LEAST_TIMED, CheckpointConfig, ScheduleConfig, TrainingConfig, ValidationConfig
 
 TRAINING_ONLY = {"dropout", "attention_dropout", "activation_dropout", "word_dropout"}
 
@@ -43,6 +43,12 @@ class Config(Section):
         """Whether the model learns to copy unknown words; subwords are never unknown."""
         return self.tokenizer.kind == "word" and self.training.guided_alignment > 0
 
+    @property
+    def length_is_open(self) -> bool:
+        """Whether the run chooses its number of steps by its own speed, at the end of the warm-up."""
+        is_open = (self.schedule.kind, self.schedule.total_steps) == ("cosine", "auto")
+        return is_open and self.training.max_steps is None
+
     def computation(self) -> dict[str, Scalar]:
         """The options, such as ``model.num_heads``, that determine what weights compute outside training."""
         model = self.model.model_dump(exclude=TRAINING_ONLY)
@@ -66,9 +72,20 @@ class Config(Section):
             raise ValueError("training.bpe_dropout needs tokenizer.kind bpe or bpe_metaspace.")
         if training.bpe_dropout and training.guided_alignment:
             raise ValueError("training.bpe_dropout and training.guided_alignment exclude each other.")
+        if training.lexicon_start and not training.guided_alignment:
+            raise ValueError("training.lexicon_start needs training.guided_alignment, which aligns words.")
+        if training.lexicon_start and self.model.share_embeddings:
+            raise ValueError("training.lexicon_start and model.share_embeddings exclude each other.")
         if (self.validation.over, self.validation.metric) == ("all", "loss"):
             raise ValueError("validation.over: all needs validation.metric bleu or chrf.")
-        if schedule.kind == "cosine" and (training.max_steps or 0) > (schedule.total_steps or 0):
+        if self.length_is_open and schedule.warmup_steps < LEAST_TIMED:
+            raise ValueError(
+                f"schedule.total_steps: auto needs a schedule.warmup_steps of at least {LEAST_TIMED}, whose "
+                "steps are timed, or training.max_steps."
+            )
+        if self.length_is_open and training.max_minutes is None:
+            raise ValueError("schedule.total_steps: auto needs training.max_minutes or training.max_steps.")
+        if 0 < schedule.fixed_steps < (training.max_steps or 0) and schedule.kind == "cosine":
             end = f"schedule.total_steps ({schedule.total_steps}), where the cosine reaches zero"
             raise ValueError(f"training.max_steps is above {end}: raise it in a new run.")
         if not training.limits and self.validation.patience is None:

@@ -49,14 +49,14 @@ _BOUNDS = {
 def explain(error: ValidationError, locations: dict[KeyPath, Location], file: str) -> str:
     """A sentence for each error, on its own line, in the order of the file."""
     order = list(locations)
-    lines: list[tuple[int, str]] = []
+    lines = set[tuple[int, str]]()
     for details in error.errors(include_url=False):
         path = _blamed(details, locations)
         while path and path not in locations:
             path = path[:-1]
         where, position = (locations[path].where, order.index(path)) if path else (file, -1)
-        lines.append((position, f"{where}: {_sentence(details, locations)}"))
-    return "\n".join(line for _, line in sorted(lines, key=lambda line: line[0]))
+        lines.add((position, f"{where}: {_sentence(details, locations)}"))
+    return "\n".join(line for _, line in sorted(lines))
 
 
 def first_complaint(error: ValidationError) -> str:
@@ -88,15 +88,21 @@ def unknown_key(path: KeyPath) -> str:
 
 def _blamed(details: ErrorDetails, locations: dict[KeyPath, Location]) -> KeyPath:
     """The key path of the value that an error is about; of several, the one written last."""
-    path = tuple(str(part) for part in details["loc"])
+    path = _path(details)
     if details["type"] != "value_error":
         return path
     named = {tuple(key.split(".")) for key in re.findall(r"\b[a-z]+(?:\.\w[\w-]*)+", details["msg"])}
     return next((written for written in reversed(locations) if written in named), path)
 
 
-def _sentence(details: ErrorDetails, locations: dict[KeyPath, Location]) -> str:
+def _path(details: ErrorDetails) -> KeyPath:
+    """The key path that an error is about; pydantic adds the kind, where a field accepts several."""
     path = tuple(str(part) for part in details["loc"])
+    return path[:-1] if path[-1:] in (("int",), ("literal['auto']",)) else path
+
+
+def _sentence(details: ErrorDetails, locations: dict[KeyPath, Location]) -> str:
+    path = _path(details)
     if details["type"] == "value_error":
         return str(details["ctx"]["error"])
     if details["type"] == "extra_forbidden":
@@ -134,6 +140,7 @@ def accepted(field: FieldInfo) -> str:
         if hasattr(mark, name)
     ]
     what += f" {' and '.join(bounds)}" if bounds else ""
+    what += ", auto" if Literal["auto"] in kinds else ""
     return f"{what} or null" if NoneType in kinds else what
 
 

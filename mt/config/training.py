@@ -6,6 +6,9 @@ from pydantic import Field, model_validator
 
 from mt.config.section import Count, CountOrNone, Fraction, Section, TextOrNone, Weight, changeable
 
+LEAST_TIMED = 10
+"""The fewest steps by whose time a run chooses its length."""
+
 
 class ScheduleConfig(Section):
     """The learning rate."""
@@ -22,12 +25,18 @@ class ScheduleConfig(Section):
     warmup_steps: int = Field(default=1000, ge=0)
     """Steps over which the learning rate rises linearly from zero; noam needs at least 1."""
 
-    total_steps: CountOrNone = None
-    """The step at which cosine reaches zero; ignored by the other kinds."""
+    total_steps: int | Literal["auto"] | None = None
+    """The step at which cosine reaches zero; auto: max_steps, or as many steps as fit into max_minutes."""
+
+    @property
+    def fixed_steps(self) -> int:
+        """The total number of steps; 0 if it is chosen later, or never."""
+        return self.total_steps if isinstance(self.total_steps, int) else 0
 
     @model_validator(mode="after")
     def _check_kind(self) -> Self:
-        if self.kind == "cosine" and (self.total_steps is None or self.total_steps <= self.warmup_steps):
+        is_open = self.total_steps == "auto"
+        if self.kind == "cosine" and not is_open and self.fixed_steps <= self.warmup_steps:
             least = f"schedule.warmup_steps ({self.warmup_steps})"
             raise ValueError(f"schedule.kind: cosine needs schedule.total_steps above {least}.")
         if self.kind == "noam" and self.warmup_steps < 1:
@@ -67,6 +76,9 @@ class TrainingConfig(Section):
 
     unknown_share: Fraction = 0.2
     """With guided_alignment of words: fraction of pairs in which a word becomes UNK on both sides."""
+
+    lexicon_start: bool = False
+    """Begin as a word-by-word translator, by the words that guided_alignment aligns; not with init_from."""
 
     r_drop: Weight = 0.0
     """Weight of the R-Drop loss (Liang et al. 2021), such as 5; doubles the time of a step; 0: off."""

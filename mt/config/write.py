@@ -10,7 +10,7 @@ import yaml
 from pydantic.fields import FieldInfo
 
 from mt.config.config import Config
-from mt.config.explain import SECTIONS, accepted, choices, field_at, unknown_key
+from mt.config.explain import SECTIONS, accepted, choices, field_at, kinds_of, unknown_key
 from mt.config.located_yaml import Scalar
 from mt.config.section import Section, may_change
 from mt.config.synonyms import MEANINGS
@@ -139,7 +139,7 @@ def differences(old: Config, new: Config) -> list[str]:
 
 def _is_open(field: FieldInfo, value: Scalar) -> bool:
     """Whether a value depends on the machine, so that another takes its place when a run begins."""
-    return value in ("auto", "mixed") and value in choices(field)
+    return value in ("auto", "mixed") and str not in kinds_of(field)
 
 
 def fixed_options(config: Config) -> dict[str, Scalar]:

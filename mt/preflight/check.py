@@ -249,9 +249,9 @@ def warn_of_schedule(run: Plan) -> Iterator[str]:
             f"the warm-up (schedule.warmup_steps {schedule.warmup_steps:,}) is not over when the run ends at "
             f"step {run.num_steps:,}. Lower it, or raise {run.ended_by}."
         )
-    if schedule.kind != "cosine" or schedule.total_steps is None:
+    if schedule.kind != "cosine" or not schedule.fixed_steps:
         return
-    total, end = schedule.total_steps, run.num_steps
+    total, end = schedule.fixed_steps, run.num_steps
     left = learning_rate(end, schedule, d_model=run.config.model.d_model) / schedule.learning_rate
     if end > total * run.slack:
         about = "about" if run.is_certain else "at least"

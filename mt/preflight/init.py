@@ -127,6 +127,8 @@ def propose_config(data: DataConfig, minutes: float | None = None) -> Proposal:
         "Options that are not listed here keep their defaults; mt config lists all options.",
     ]
     keys = changed_options(config).union(ALWAYS.split())
+    if config.training.max_steps is None:
+        keys.discard("training.max_steps")
     # One of the two has no effect.
     keys.discard("tokenizer.max_size" if config.tokenizer.kind == "word" else "tokenizer.min_frequency")
     return Proposal.of(config, keys, head, summary)

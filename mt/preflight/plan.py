@@ -8,8 +8,10 @@ from bisect import bisect_left
 from dataclasses import dataclass, replace
 
 from mt.config.config import Config
+from mt.config.training import LEAST_TIMED
 from mt.preflight import rule
-from mt.preflight.trial import Pace, update
+from mt.preflight.trial import update
+from mt.training.budget import Pace, length_within
 from mt.training.counters import Counters
 
 LOG = logging.getLogger(__name__)
@@ -79,8 +81,12 @@ def plan_run(config: Config, pace: Pace) -> Plan:
             counters.num_validations_without_gain = int(step / every) - 1
         return counters.reached_limit(training, validation) or ""
 
-    num_steps = bisect_left(range(sys.maxsize), True, key=lambda step: reason(step) != "")
-    [ended_by] = re.findall(r"(?:training|validation)\.\w+", reason(num_steps))
+    if config.length_is_open:
+        left = 60 * (training.max_minutes or 0.0) - pace.start_seconds
+        num_steps, ended_by = length_within(left, config, pace, step=0), "training.max_minutes"
+    else:
+        num_steps = bisect_left(range(sys.maxsize), True, key=lambda step: reason(step) != "")
+        [ended_by] = re.findall(r"(?:training|validation)\.\w+", reason(num_steps))
     num_checkpoints = math.ceil(num_steps / checkpoint.every_steps)
     if checkpoint.every_epochs is not None:
         num_checkpoints += int(num_steps / pace.steps_per_epoch / checkpoint.every_epochs)
@@ -108,11 +114,15 @@ def fit(config: Config, minutes: float, pace: Pace) -> Plan:
             f"The run ends after {rule.MOST_PASSES:,} passes over the corpus, before the budget is used up: "
             "more passes over the same sentences would not help. Add more sentences."
         )
-    every = math.ceil(num_steps / num_validations)
+    warmup_steps, every = rule.warmup_steps(num_steps), math.ceil(num_steps / num_validations)
+    limit: dict[str, float] = {"max_steps": num_steps}
+    total_steps: int | str = num_steps
+    if not note and warmup_steps >= LEAST_TIMED:
+        limit, total_steps = {"max_minutes": minutes}, "auto"
     config = update(
         config,
-        schedule={"kind": "cosine", "total_steps": num_steps, "warmup_steps": rule.warmup_steps(num_steps)},
-        training={"max_steps": num_steps, "ema_decay": rule.ema_decay(num_steps)},
+        schedule={"kind": "cosine", "total_steps": total_steps, "warmup_steps": warmup_steps},
+        training={"max_steps": None, "ema_decay": rule.ema_decay(num_steps)} | limit,
         validation={"every_steps": every},
         checkpoint={"every_steps": every},
     )

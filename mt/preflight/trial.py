@@ -25,6 +25,7 @@ from mt.errors import RunError
 from mt.inference.loaded_model import build_model
 from mt.preflight import rule
 from mt.preflight.text import MOST_DROPPED, PAIRS_ENCODED, ExaminedCorpus, examine, lengths
+from mt.training.budget import CONVERSION_PASSES, MOST_VERIFIED, VALIDATION_PASSES, Pace
 from mt.training.freeze import freeze
 from mt.training.optimizers import count_moments
 from mt.training.peak import peak_rate
@@ -40,33 +41,8 @@ FLOAT_BYTES = 4
 FIXED_SECONDS = 6.0
 # The first steps are slow, because the libraries prepare for new batch sizes.
 UNCOUNTED_STEPS, MOST_STEPS, TIMED_SECONDS = 2, 60, 6.0
-# A validation, which translates, took as long as this many forward passes over its sentences, and so did
-# converting the best checkpoint at the end, in which up to so many sentences are translated by two engines.
-VALIDATION_PASSES, CONVERSION_PASSES, MOST_VERIFIED = 2.7, 3.5, 1000
 # How fast a checkpoint is saved, roughly: a checksum, and writing it to a disk.
 SAVED_BYTES_PER_SECOND = 300e6
-
-
-@dataclass(frozen=True)
-class Pace:
-    """How fast a model is on this machine, and how long each part of its run takes."""
-
-    steps_per_epoch: float
-    target_tokens_per_epoch: float
-    step_seconds: float
-    """The time of an average step, including its share of the work that is done once an epoch."""
-    validation_seconds: float = 0.0
-    checkpoint_seconds: float = 0.0
-    start_seconds: float = 0.0
-    """The time from the start of the program to the first step, and from the last step to the end."""
-    num_parameters: int = 0
-    token_seconds: tuple[float, float] = (0.0, 0.0)
-    """The time of a training step and of a forward pass for each target token."""
-
-    @property
-    def pause_seconds(self) -> float:
-        """The time of a validation with a checkpoint."""
-        return self.validation_seconds + self.checkpoint_seconds
 
 
 @dataclass(frozen=True)

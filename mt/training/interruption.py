@@ -30,8 +30,10 @@ class Interruption(contextlib.ExitStack):
     - `interrupting_immediately`: for the first process alone, while it prepares and nothing needs saving.
     """
 
-    def __init__(self, max_seconds: float | None = None) -> None:
+    def __init__(self, max_seconds: float | None = None, began: float = 0.0) -> None:
         super().__init__()
+        self.began = began
+        """When the session began, by `time.perf_counter`."""
         self.signal: signal.Signals | None = None
         self._max_seconds = max_seconds
         self.all_processes_know = False

@@ -19,6 +19,8 @@ def train(state: TrainState, session: Session) -> str | None:
             result = state.step(session.batches.take(state.position))
             session.react(result)
             session.count_time(state)
+            if session.length_due(state):
+                session.choose_length(state)
             if session.validation_due(state):
                 session.validate(state)
             if session.checkpoint_due(state):

@@ -25,6 +25,8 @@ from mt.training.step import StepResult
 from mt.training.validation import ValidationResult
 
 LOG = logging.getLogger(__name__)
+# The first steps are slow, because the libraries prepare for new batch sizes.
+UNTIMED_STEPS = 3
 # A loss one nat above its average means that the perplexity is e times as high, which is far beyond noise.
 SPIKE = 1.0
 BAR = "{desc}{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} steps{postfix}"
@@ -69,22 +71,25 @@ class Progress(contextlib.ExitStack):
         self._run = run
         self._tensorboard = SummaryWriter(str(run.tensorboard_dir), purge_step=counters.step + 1)
         self._bar = tqdm(
-            total=total_steps,
             initial=counters.step,
             disable=not (sys.stderr.isatty() or "ipykernel" in sys.modules),
-            bar_format="{desc}step {n_fmt}{postfix}" if total_steps is None else BAR,
             dynamic_ncols=True,
         )
         self.callback(self._tensorboard.close)
         self.callback(self._bar.close)
-        self._total_steps = total_steps
+        self.expect(total_steps)
         self._metric = metric
         self._peak_rate = peak_rate
         self._on_metrics = on_metrics
         self._newest_loss = ""
         self._signatures_logged = False
         self._started = self._since = self._last_line = time.perf_counter()
-        self._num_steps, self._num_tokens = 0, 0
+        self._num_steps, self._num_tokens = -UNTIMED_STEPS, 0
+
+    def expect(self, total_steps: int | None) -> None:
+        """Show how far the run is on its way to so many steps; None if they are not known."""
+        self._total_steps = self._bar.total = total_steps
+        self._bar.bar_format = "{desc}step {n_fmt}{postfix}" if total_steps is None else BAR
 
     def show_options(self, options: Mapping[str, Scalar]) -> None:
         """Show the options of a new run among TensorBoard's hyper-parameters."""
@@ -98,6 +103,8 @@ class Progress(contextlib.ExitStack):
         """Show one more step, and its point of the training curve if it has one."""
         counters = result.counters
         self._num_steps += 1
+        if self._num_steps == 0:
+            self._started = time.perf_counter()
         self._num_tokens += result.batches.num_target_tokens
         if result.point is not None:
             self._add_point(result, result.point)
@@ -177,5 +184,9 @@ class Progress(contextlib.ExitStack):
         """The time left for training, without validation and saving."""
         if self._total_steps is None or step >= self._total_steps:
             return ""
-        seconds_per_step = (time.perf_counter() - self._started) / self._num_steps
-        return f"{tqdm.format_interval(seconds_per_step * (self._total_steps - step))} left"
+        return f"{tqdm.format_interval(self.step_seconds * (self._total_steps - step))} left"
+
+    @property
+    def step_seconds(self) -> float:
+        """The time of an average step, without validation and saving."""
+        return (time.perf_counter() - self._started) / max(1, self._num_steps)

@@ -3,6 +3,7 @@
 import logging
 import math
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ from mt.training.counters import Counters
 from mt.training.freeze import freeze
 from mt.training.init_from import inherit_from_origin, load_initial_weights
 from mt.training.interruption import Interruption
+from mt.training.lexicon_start import begin_with_lexicon
 from mt.training.loop import train
 from mt.training.peak import peak_rate
 from mt.training.progress import OnMetrics, Progress
@@ -68,6 +70,7 @@ def run_training(
     restart: bool = False,
     max_seconds: float | None = None,
     on_metrics: OnMetrics | None = None,
+    began: float | None = None,
 ) -> Outcome:
     """Start a run, resume it, or find that it is finished.
 
@@ -77,13 +80,15 @@ def run_training(
         restart: Move an existing run aside, once the corpus is known to be usable, and start over.
         max_seconds: The time limit of this session, after which the run is saved and can be resumed.
         on_metrics: Called with the step and the metrics of each point of the curves, such as ``train/loss``.
+        began: When the command began, by `time.perf_counter`; now, if not given.
 
     Raises:
         MtError: If config, corpus, checkpoints or device cannot be used; no existing file is lost.
     """
     run = as_run(run)
     config, precision = settle(config, run, restart=restart)
-    with Interruption(max_seconds if processes.IS_FIRST else None) as interruption:
+    began = time.perf_counter() if began is None else began
+    with Interruption(max_seconds if processes.IS_FIRST else None, began) as interruption:
         with distributed.connected(precision.device.type):
             outcome = _train_connected(config, run, precision, interruption, on_metrics, restart=restart)
         # Only now, when the processes have parted: the others do not wait for it.
@@ -94,13 +99,14 @@ def run_training(
 
 def settle(config: Config, run: RunDirectory, *, restart: bool = False) -> tuple[Config, Precision]:
     """The config as the run, its origin and this machine decide what it leaves open, and the precision."""
-    begun = resume.has_begun(run) and not restart
+    asked, begun = config, resume.has_begun(run) and not restart
     if begun:
         config = with_unset_from(load_config(run.config_file), config)
     config = inherit_from_origin(config, run, restart=restart)
     device = choose_device(config.training.device)
     precision = Precision(config.training.precision, device, tf32=config.training.tf32)
-    return resume.resolve_auto(config, precision, begun), precision
+    config = resume.resolve_auto(config, precision, begun)
+    return resume.resolve_length(config, asked, None if restart else run), precision
 
 
 def _train_connected(
@@ -194,6 +200,8 @@ def prepared_session(
     model = build_model(config, *tokenizers)
     if point is None and config.init_from.run is not None:
         load_initial_weights(model, config, tokenizers)
+    elif point is None and config.training.lexicon_start and prepared.src_positions is not None:
+        begin_with_lexicon(model, prepared.train, prepared.src_positions)
     freeze(model, config.training.freeze)
     model.to(precision.device)
     state = new_train_state(model, config, precision, lambda: interruption.signal is not None)

@@ -19,13 +19,14 @@ def learning_rate(step: int, config: ScheduleConfig, *, d_model: int) -> float:
         return noam_learning_rate(step, d_model=d_model, warmup_steps=warmup_steps, factor=config.factor)
     if step < warmup_steps:
         return peak * step / warmup_steps
+    if config.total_steps == "auto":  # Until the run has chosen a number.
+        return peak
     match config.kind:
         case "inverse_sqrt":
             return peak * math.sqrt(max(warmup_steps, 1) / step)
         case "cosine":
             # The config requires a total greater than the warm-up; after it the rate stays at zero.
-            assert config.total_steps is not None
-            done = (step - warmup_steps) / (config.total_steps - warmup_steps)
+            done = (step - warmup_steps) / (config.fixed_steps - warmup_steps)
             return peak * (0.5 * (1 + math.cos(math.pi * min(done, 1.0))))
         case _:
             return peak
@@ -33,4 +34,4 @@ def learning_rate(step: int, config: ScheduleConfig, *, d_model: int) -> float:
 
 def has_ended(step: int, config: ScheduleConfig) -> bool:
     """Whether the learning rate of all steps after ``step`` is zero."""
-    return config.kind == "cosine" and config.total_steps is not None and step >= config.total_steps
+    return config.kind == "cosine" and 0 < config.fixed_steps <= step

@@ -1,16 +1,20 @@
 """What the training loop needs in one process: validation, checkpoints, interruption and progress."""
 
 import logging
+import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 
 from mt import distributed, processes
 from mt.checkpoint.record import Checkpoint
 from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
+from mt.config.training import LEAST_TIMED
+from mt.config.write import config_to_yaml
 from mt.data.batches.batch import Batch, collate
 from mt.data.batches.sampler import ordered_batches
 from mt.data.batches.stream import BatchStream
@@ -19,20 +23,24 @@ from mt.data.prepare import Prepared
 from mt.data.text_form import TextForm
 from mt.display import progress
 from mt.errors import Interrupted, OverflowedLinesError, RunError
-from mt.files import sync
+from mt.files import sync, write_atomically
 from mt.inference.exported_folder import remove_stale
 from mt.inference.loaded_model import ModelOfText, corpus_facts, facts_of, tokenizer_checksums
 from mt.inference.model_translator import ModelTranslator
 from mt.run_directory import RunDirectory
 from mt.sides import Sides
+from mt.training.budget import CONVERSION_PASSES, MOST_VERIFIED, VALIDATION_PASSES, Pace, length_within
 from mt.training.interruption import Interruption
 from mt.training.progress import Progress, Sample
-from mt.training.schedule import has_ended
+from mt.training.resume import of_length
+from mt.training.schedule import has_ended, learning_rate
 from mt.training.step import StepResult
 from mt.training.train_state import TrainState
-from mt.training.validation import ValidationResult, deciding_metric, validate
+from mt.training.validation import ValidationResult, deciding_metric, validate, validation_loss
 
 LOG = logging.getLogger(__name__)
+# A run that has chosen its length says so if it takes longer than its time by this share of it.
+LATE = 0.05
 
 
 def diverged(what: str) -> RunError:
@@ -70,6 +78,10 @@ class Session:
         """Those of the newest validation, by its step."""
         self._best_step = -1
         self._timed_until = time.perf_counter()
+        self._seconds_before, self._first_step = 0.0, 0
+        """Those of the sessions before this one."""
+        self._late_after, self._expected_step_seconds = math.inf, 0.0
+        """When a run that has chosen its length is late, and the time of a step by which it chose."""
 
     @property
     def stopping(self) -> bool:
@@ -78,6 +90,7 @@ class Session:
 
     def catch_up(self, state: TrainState) -> None:
         """Do the validation whose interruption ended the session before."""
+        self._seconds_before, self._first_step = state.counters.seconds, state.counters.step
         if state.counters.owes_validation:
             self.validate(state)
             # The checkpoint that was saved then does not have its scores.
@@ -101,7 +114,7 @@ class Session:
             )
 
     def _show(self, result: StepResult) -> None:
-        number, total = result.counters.step, self.config.schedule.total_steps
+        number, total = result.counters.step, self.config.schedule.fixed_steps
         if number - 1 == total and has_ended(total, self.config.schedule):
             LOG.warning("the learning rate has reached zero at schedule.total_steps (%s)", f"{total:,}")
         if result.scale_too_large:
@@ -120,6 +133,30 @@ class Session:
         if self.config.training.max_minutes is not None:
             # All processes must agree on the end.
             counters.seconds = distributed.broadcast(counters.seconds)
+
+    def length_due(self, state: TrainState) -> bool:
+        """Whether a run that has a time in place of a number of steps now chooses that number."""
+        enough = max(self.config.schedule.warmup_steps, self._first_step + LEAST_TIMED)
+        return self.config.length_is_open and state.counters.step >= enough
+
+    def choose_length(self, state: TrainState) -> None:
+        """Choose the number of steps, by the time of those so far; it is on disk before the next one."""
+        pace, num_steps = self._pace(state), 0
+        if self.progress is not None:
+            now, minutes = time.perf_counter(), self.config.training.max_minutes or 0.0
+            spent = self._seconds_before + now - self.interruption.began
+            left = 60 * minutes - spent - pace.start_seconds
+            num_steps = length_within(left, self.config, pace, state.counters.step)
+            self.progress.expect(num_steps)
+            self._late_after = now + left + LATE * 60 * minutes
+            self._expected_step_seconds = pace.step_seconds
+            steps = f"{num_steps:,} steps of {pace.step_seconds:.3g} seconds"
+            LOG.info("in %g minutes, the run takes %s", minutes, steps)
+        self.config = of_length(self.config, distributed.broadcast(num_steps))
+        rates = partial(learning_rate, config=self.config.schedule, d_model=self.config.model.d_model)
+        state.learning_rate = rates
+        if processes.IS_FIRST:
+            write_atomically(self.run.config_file, config_to_yaml(self.config))
 
     def validation_due(self, state: TrainState) -> bool:
         """Whether the newest step is the last, or one after which a validation is due."""
@@ -165,11 +202,36 @@ class Session:
     def close(self, state: TrainState, finished: str | None) -> str | None:
         """Save the steps of a session that was interrupted; return ``finished``."""
         self.react(state.last_result())
+        if self.progress is not None and time.perf_counter() > self._late_after:
+            seconds = (
+                f"{self.progress.step_seconds:.3g} seconds in place of {self._expected_step_seconds:.3g}"
+            )
+            LOG.warning("the run is longer than its time: a step took %s", seconds)
         if finished is None:
             self.interruption.all_processes_know = True
             if distributed.broadcast(state.counters.step != (self.newest.step if self.newest else 0)):
                 self.save(state)
         return finished
+
+    def _pace(self, state: TrainState) -> Pace:
+        """How long each part of the run takes; a checkpoint is saved to know it."""
+        self.react(state.last_result())
+        pairs, epoch = self.prepared.corpus.validation, state.counters.epoch
+        started = time.perf_counter()
+        state.objective.eval()
+        validation_loss(state.objective, self._validation_batches(), state.precision)
+        forward = time.perf_counter()
+        self.save(state)
+        save_seconds, sentence = time.perf_counter() - forward, (forward - started) / len(pairs)
+        sizes = [len(of_set.pairs) for of_set in self.prepared.validation_sets.values()]
+        return Pace(
+            self.batches.num_steps(epoch),
+            self.batches.num_target_tokens(epoch),
+            self.progress.step_seconds if self.progress is not None else 0.0,
+            VALIDATION_PASSES * sentence * sum(sizes),
+            save_seconds,
+            CONVERSION_PASSES * sentence * min(MOST_VERIFIED, len(pairs)),
+        )
 
     def _validate(self, state: TrainState) -> ValidationResult:
         model, prepared = state.objective.model, self.prepared

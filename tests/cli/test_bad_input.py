@@ -13,6 +13,7 @@ from tests.fixture_types import Call, Refuse
     ("override", "says"),
     [
         ("model.num_head=2", "unknown key 'model.num_head'. Did you mean model.num_heads?"),
+        ("schedule.total_steps=many", "schedule.total_steps must be a whole number, auto or null, not many."),
         ("training.max_steps=many", "training.max_steps must be a whole number of at least 1 or null, not"),
         ("model.num_heads=3", "model.d_model (16) must be a multiple of model.num_heads (3)"),
         ("training.precision=fp16", "on this device (cpu), not in fp16"),

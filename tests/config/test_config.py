@@ -79,6 +79,7 @@ BOUNDS: dict[str, tuple[list[float], list[float]]] = {
     "schedule.learning_rate": ([1e-9, 9e34], [0.0, 1e35]),
     "schedule.factor": ([1e-9, 9e34], [0.0, 1e35]),
     "schedule.warmup_steps": ([0], [-1]),
+    "schedule.total_steps": ([1], []),  # Compared with the warm-up.
     "training.seed": ([0, 10**18 - 1], [-1, 10**18]),
     "training.bpe_dropout": ([0.0], [-0.01, 1.0]),
     "training.adam_epsilon": ([1e-30], [9e-31]),
@@ -123,6 +124,29 @@ CONTRADICTIONS: list[tuple[dict[str, dict[str, Any]], str]] = [
     (
         {"schedule": {"kind": "cosine", "warmup_steps": 1, "total_steps": 10}, "training": {"max_steps": 11}},
         r"training\.max_steps is above schedule\.total_steps",
+    ),
+    (
+        {
+            "schedule": {"kind": "cosine", "warmup_steps": 9, "total_steps": "auto"},
+            "training": {"max_minutes": 1, "max_steps": None},
+        },
+        r"needs a schedule\.warmup_steps of at least 10, whose steps are timed",
+    ),
+    (
+        {
+            "schedule": {"kind": "cosine", "warmup_steps": 10, "total_steps": "auto"},
+            "training": {"max_epochs": 1, "max_steps": None},
+        },
+        r"schedule\.total_steps: auto needs training\.max_minutes or training\.max_steps",
+    ),
+    ({"training": {"lexicon_start": True}}, r"lexicon_start needs training\.guided_alignment"),
+    (
+        {
+            "training": {"lexicon_start": True, "guided_alignment": 0.1},
+            "model": {"share_embeddings": True},
+            "tokenizer": {"shared": True},
+        },
+        r"training\.lexicon_start and model\.share_embeddings exclude each other",
     ),
     ({"schedule": {"kind": "noam", "warmup_steps": 0}}, r"schedule\.warmup_steps must be at least 1"),
     ({"model": {"share_embeddings": True}}, r"share_embeddings needs tokenizer\.shared: true"),

@@ -78,7 +78,7 @@ def test_the_same_data_trains_further(trained: RunDirectory, tmp_path: Path) -> 
     assert not config.training.muon
     assert config.training.batch_tokens <= load_config(trained.config_file).training.batch_tokens
     assert (config.validation.patience, config.training.max_epochs) == (None, None)
-    assert config.training.max_steps
+    assert config.training.limits
     assert (config.data.sources, config.tokenizer.extend) == ({}, False)
     assert config.data.path == load_config(trained.config_file).data.path
     assert (config.training.precision, config.training.compile) == ("mixed", "auto")

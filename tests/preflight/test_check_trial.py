@@ -19,8 +19,9 @@ from mt.data.tokenizers.train import train_tokenizer
 from mt.errors import RunError
 from mt.inference.loaded_model import build_model
 from mt.preflight.text import ExaminedCorpus, encode, examine
-from mt.preflight.trial import VALIDATION_PASSES, ModelSize, Sample, Trial
+from mt.preflight.trial import ModelSize, Sample, Trial
 from mt.run_directory import RunDirectory
+from mt.training.budget import VALIDATION_PASSES
 from mt.training.run import run_training
 from tests.fixture_types import MakeConfig
 

@@ -13,12 +13,14 @@ import mt.data.prepare as prepare
 from mt.config.config import Config
 from mt.config.data import DataConfig
 from mt.config.load import load_config
+from mt.config.training import LEAST_TIMED
 from mt.data.corpus import load_corpus
 from mt.preflight import init, rule, trial
 from mt.preflight.init import cost_of, propose_config
 from mt.preflight.plan import FEWEST_STEPS
-from mt.preflight.trial import FIXED_SECONDS, Pace, Sample, fill_device, take_sample
+from mt.preflight.trial import FIXED_SECONDS, Sample, fill_device, take_sample
 from mt.run_directory import RunDirectory
+from mt.training.budget import Pace
 from mt.training.run import run_training
 from tests.fixture_types import MakeConfig
 
@@ -54,16 +56,20 @@ def propose(corpus: Path, tmp_path: Path, **budget: Any) -> tuple[Config, str]:
     return load_config(file), proposal.yaml.replace("\n# ", " ") + "\n".join(proposal.summary)
 
 
-def seconds_of(config: Config) -> float:
+def steps_in(text: str) -> int:
+    return int(text.partition("steps    ")[2].split()[0].replace(",", ""))
+
+
+def seconds_of(config: Config, steps: int) -> float:
     """By hand from the pace above, for a vocabulary of 30 words."""
-    steps, training = config.training.max_steps or 0, config.training
+    training = config.training
     cost = rule.relative_cost(config.model, 30) * (2 if training.r_drop else 1)
     seconds = cost * STEP * training.batch_tokens / 1024
-    return START + steps * seconds + num_validations(config) * (VALIDATION + CHECKPOINT)
+    return START + steps * seconds + num_validations(config, steps) * (VALIDATION + CHECKPOINT)
 
 
-def num_validations(config: Config) -> int:
-    return -(-(config.training.max_steps or 0) // config.validation.every_steps)
+def num_validations(config: Config, steps: int) -> int:
+    return -(-steps // config.validation.every_steps)
 
 
 def test_the_time_to_align_all_pairs_counts(make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,12 +96,18 @@ def test_the_run_takes_the_given_minutes_and_is_timed_once(
     minutes: float, tiny_corpus: Path, tmp_path: Path, timed: list[Config]
 ) -> None:
     config, text = propose(tiny_corpus, tmp_path, minutes=minutes)
-    assert 0.97 * 60 * minutes <= seconds_of(config) <= 60 * minutes
-    assert f"steps    {config.training.max_steps:,} of {config.training.batch_tokens:,} tokens" in text
-    assert f"about {seconds_of(config) / 60:.1f} minutes on this machine" in text
-    assert config.training.max_steps == config.schedule.total_steps
+    steps = steps_in(text)
+    seconds = seconds_of(config, steps)
+    assert 0.97 * 60 * minutes <= seconds <= 60 * minutes
+    assert f"steps    {steps:,} of {config.training.batch_tokens:,} tokens" in text
+    assert f"about {seconds / 60:.1f} minutes on this machine" in text
+    # The run chooses its number of steps itself, by those of its warm-up, if these are enough.
+    is_fixed = config.schedule.warmup_steps < LEAST_TIMED
+    assert config.schedule.total_steps == (steps if is_fixed else "auto")
+    limits = {"max_steps": steps} if is_fixed else {"max_minutes": minutes}
+    assert config.training.limits == limits
     assert config.checkpoint.every_steps == config.validation.every_steps
-    assert num_validations(config) * (VALIDATION + CHECKPOINT) <= max(2.5, 0.05 * 60 * minutes)
+    assert num_validations(config, steps) * (VALIDATION + CHECKPOINT) <= max(2.5, 0.05 * 60 * minutes)
     [_] = timed
 
 
@@ -131,13 +143,13 @@ def test_too_small_a_budget_gets_the_smallest_run_and_a_warning_of_its_time(
     tiny_corpus: Path, tmp_path: Path, timed: list[Config], caplog: pytest.LogCaptureFixture
 ) -> None:
     config, text = propose(tiny_corpus, tmp_path, minutes=0.01)
-    assert config.training.max_steps == FEWEST_STEPS
+    assert config.training.max_steps == FEWEST_STEPS == config.schedule.total_steps
     [warning] = caplog.messages
     assert warning in text
     [(given, needed)] = re.findall(r"([\d.]+) minutes are too few: .* take about ([\d.]+) minutes", warning)
     assert float(given) == 0.01
     config, text = propose(tiny_corpus, tmp_path, minutes=float(needed))
-    assert (config.training.max_steps or 0) >= FEWEST_STEPS
+    assert steps_in(text) >= FEWEST_STEPS
     assert "too few" not in text
 
 
@@ -155,8 +167,8 @@ def test_real_steps_are_timed_and_the_proposed_run_trains_to_its_end(
 ) -> None:
     config, text = propose(tiny_corpus, tmp_path, minutes=0.5)
     outcome = run_training(config, RunDirectory(tmp_path / "run"))
-    assert outcome.counters.step == config.training.max_steps
-    assert "training.max_steps" in (outcome.finished or "")
+    assert config.schedule.total_steps == "auto"
+    assert outcome.finished == f"training.max_steps ({outcome.counters.step:,}) reached"
     # Words, commas and points, and EOS.
     lines = (tiny_corpus / "train.de").read_text().splitlines()
     passes = outcome.counters.num_target_tokens / sum(len(line.split()) + 2 for line in lines)

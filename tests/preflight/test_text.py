@@ -14,7 +14,7 @@ from mt.data.tokenizers.train import train_tokenizer
 from mt.preflight.check import warn_of_schedule, warn_of_validation
 from mt.preflight.plan import fit, plan_run
 from mt.preflight.text import Unknown, count_unknown, encode, examine, num_running_words, unknown_words
-from mt.preflight.trial import Pace
+from mt.training.budget import Pace
 from tests.fixture_types import MakeConfig
 
 # An epoch of 50 steps of 100 tokens, half a second a step.

@@ -3,7 +3,8 @@
 import pytest
 
 from mt.preflight import init
-from mt.preflight.trial import Pace, Sample, Trial
+from mt.preflight.trial import Sample, Trial
+from mt.training.budget import Pace
 
 
 @pytest.fixture

@@ -1,15 +1,19 @@
 """What depends on the machine is decided when a run begins, and stays so wherever it is resumed."""
 
+import time
+
 import pytest
 import torch
 
 import mt
 import mt.training.run
+from mt.config.config import Config
 from mt.config.load import load_config
 from mt.config.training import TrainingConfig
 from mt.device import Precision
 from mt.errors import Interrupted
 from mt.run_directory import RunDirectory
+from mt.training.budget import Pace, length_within
 from mt.training.compiling import is_compiled
 from mt.training.loss import Objective
 from mt.training.resume import resolve_auto
@@ -97,3 +101,57 @@ def test_a_run_that_was_compiled_on_cuda_continues_on_a_cpu_and_stays_one_that_i
     assert run_training(config, run).counters.step == 2
     assert "resuming may not be bit-exact, because of training.compile" in caplog.text
     assert load_config(run.config_file).training.compile is True
+
+
+COSINE = "schedule.kind=cosine", "schedule.warmup_steps=10", "schedule.total_steps=auto"
+BY_TIME = *COSINE, "training.max_steps=null", "training.max_minutes=600"
+
+
+@pytest.mark.parametrize("step", [11, 13])
+def test_a_run_that_was_killed_when_it_had_chosen_its_length_ends_like_one_that_was_given_it(
+    step: int, train: Training, run: RunDirectory, assert_same: AssertSame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mt.training.session.length_within", lambda *_: 14)
+    train.crash(*BY_TIME, step=step)
+    assert load_config(run.config_file).schedule.total_steps == 14
+    monkeypatch.setattr("mt.training.session.length_within", lambda *_: 99)
+    assert train(*BY_TIME).finished == "training.max_steps (14) reached"
+    given = RunDirectory(run.path.with_name("given"))
+    train(*COSINE, "training.max_steps=14", into=given)
+    assert load_config(given.config_file).schedule.total_steps == 14
+    assert_same(run, given)
+
+
+def test_the_length_is_what_is_left_of_the_time(
+    train: Training, run: RunDirectory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Most of the time was spent before: importing, say.
+    began = time.perf_counter() - 600 * 60 + 60
+    seen: list[tuple[float, Pace, int]] = []
+
+    def choose(left: float, config: Config, pace: Pace, step: int) -> int:
+        seen.append((left, pace, step))
+        return 12
+
+    monkeypatch.setattr("mt.training.session.length_within", choose)
+    monkeypatch.setattr("mt.training.session.LATE", -1.0)
+    with caplog.at_level("INFO"):
+        train(*BY_TIME, began=began)
+    [(left, pace, step)] = seen
+    assert step == 10
+    assert 0 < left + pace.start_seconds < 60
+    assert 0 < pace.step_seconds < 60
+    assert pace.validation_seconds > 0
+    assert pace.checkpoint_seconds > 0
+    assert f"in 600 minutes, the run takes 12 steps of {pace.step_seconds:.3g} seconds" in caplog.text
+    assert "longer than its time: a step took" in caplog.text
+
+
+def test_the_steps_that_fit_into_a_time(make_config: MakeConfig) -> None:
+    pace = Pace(50, 5000, 0.5, validation_seconds=3.0, checkpoint_seconds=1.0)
+    config = make_config("validation.every_steps=20", "checkpoint.every_epochs=1")
+    # To step 50: 20 seconds for 40 steps, validations at 20, 40 and 50, and a checkpoint at 50.
+    assert [length_within(seconds, config, pace, 10) for seconds in (29.9, 30.0, 30.5)] == [49, 50, 50]
+    # From a step that was validated just now.
+    assert length_within(5.0 + 4.0, config, pace, 20) == 30
+    assert length_within(-5.0, config, pace, 20) == 21

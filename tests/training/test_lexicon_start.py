@@ -1,0 +1,92 @@
+"""A model that begins with what the aligner knows."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from mt.config.model import ModelConfig
+from mt.data.batches.alignment import NONE
+from mt.data.batches.pairs import EncodedPairs, EncodedSentences
+from mt.run_directory import RunDirectory
+from mt.training import run as training_run
+from mt.training.lexicon_start import begin_with_lexicon
+from mt.transformer.build import build_transformer
+from mt.transformer.transformer import Transformer
+from tests.fixture_types import AssertSame
+from tests.training.steps import Training
+
+# Source word 4 is aligned with 4 twice and with 5 once, 5 with 6 once; 6 is never aligned.
+PAIRS = EncodedPairs(EncodedSentences.of([[4, 5], [6, 4], [4]]), EncodedSentences.of([[4, 6], [4, 7], [5]]))
+SRC_POSITIONS = np.array([0, 1, 1, NONE, 0], dtype=np.int16)
+
+
+def build(**options: Any) -> Transformer:
+    torch.manual_seed(1)
+    config = ModelConfig(d_model=256, num_heads=2, num_encoder_layers=1, num_decoder_layers=2, **options)
+    return build_transformer(config, src_vocab_size=8, tgt_vocab_size=9, max_length=9)
+
+
+def cosine(one: Tensor, other: Tensor) -> float:
+    return torch.cosine_similarity(one, other, dim=0).item()
+
+
+@pytest.mark.parametrize("tie_output", [True, False])
+def test_a_source_word_points_to_its_translations(tie_output: bool) -> None:
+    before, model = (build(tie_output=tie_output) for _ in range(2))
+    begin_with_lexicon(model, PAIRS, SRC_POSITIONS)
+    src, out = model.src_embedding.tokens.weight.detach(), model.output.weight.detach()
+    assert cosine(src[4], 2 * out[4] + out[5]) > 0.9
+    assert cosine(src[5], out[6]) > 0.9
+    drawn = before.src_embedding.tokens.weight.detach()
+    torch.testing.assert_close(src[6:], drawn[6:], rtol=0, atol=0)
+    # It is as long as it was, but for the angle between what is added.
+    assert float(src[4].norm()) == pytest.approx(float(drawn[4].norm()), rel=0.2)
+    assert cosine(src[5], drawn[5]) > 0.1
+
+
+def test_cross_attention_passes_on_what_it_attends_to() -> None:
+    model = build()
+    begin_with_lexicon(model, PAIRS, SRC_POSITIONS)
+    for layer in model.decoder.layers:
+        h = torch.randn(1, 256)
+        passed_on = layer.cross_attention.output(layer.cross_attention.value(h))
+        assert cosine(passed_on[0], h[0]) > 0.8
+        assert cosine(layer.self_attention.value(h)[0], h[0]) < 0.5
+
+
+def test_the_bias_of_the_output_knows_how_frequent_words_are() -> None:
+    model = build(output_bias=True)
+    begin_with_lexicon(model, PAIRS, SRC_POSITIONS)
+    # 5 words, and EOS, which is number 3, after each of 3 sentences; half an occurrence at least.
+    expected = torch.tensor([0.5, 0.5, 0.5, 3.0, 2.0, 1.0, 1.0, 1.0, 0.5]) / 8
+    torch.testing.assert_close(model.output.bias, expected.log())
+
+
+def test_only_a_run_that_begins_does_so(
+    train: Training,
+    run: RunDirectory,
+    tmp_path: Path,
+    assert_same: AssertSame,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    options = "training.guided_alignment=0.5", "training.lexicon_start=true", "model.output_bias=true"
+    calls: list[Transformer] = []
+
+    def begin(model: Transformer, *alignment: Any) -> None:
+        calls.append(model)
+        begin_with_lexicon(model, *alignment)
+
+    monkeypatch.setattr(training_run, "begin_with_lexicon", begin)
+    train(*options)
+    other = tmp_path / "other"
+    train(*options, step=5, into=other)
+    train(*options, into=other)
+    assert len(calls) == 2
+    assert_same(run, RunDirectory(other))
+    # Weights that were trained are better.
+    train(*options, f"init_from.run={run.path}", into=tmp_path / "child")
+    assert len(calls) == 2
