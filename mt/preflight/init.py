@@ -66,16 +66,15 @@ def propose_config(data: DataConfig, minutes: float | None = None) -> Proposal:
     corpus, data, load_seconds = _load(data)
     start = Config(data=data, training=TrainingConfig(max_steps=1, precision="mixed"))
     if len(data.directions) > 1:
-        # Where each language is read and written, both sides have the same words.
-        shared = {src for src, _ in data.directions} == {*data.targets}
-        sharing = {"tokenizer": {"shared": shared}, "model": {"share_embeddings": shared}}
-        start = update(start, **sharing, validation={"over": "all"})
+        start = update(start, validation={"over": "all"})
     num_words = num_running_words(corpus.train)
     shown = sum(share.num_pairs * share.weight for share in corpus.shares) / len(corpus.train)
     num_tokens = shown * (num_words + len(corpus.train))
     hint = unsegmented_hint(start, corpus)
     subwords = _subwords(corpus, start, num_words, hint)
-    words = None if hint else _words(corpus, start, num_words, subwords[0].tokenizer.max_size)
+    # In one model of several languages, an unknown word would be copied from the wrong one.
+    has_words = hint is None and len(data.directions) == 1
+    words = _words(corpus, start, num_words, subwords[0].tokenizer.max_size) if has_words else None
     is_generated = words and words[0].training.guided_alignment == rule.ALIGNMENT_OF_CLOSED
     always = is_generated or num_words <= rule.FEW_WORDS
     take = cache(partial(take_sample, corpus, load_seconds=load_seconds))
@@ -188,12 +187,9 @@ def _words(corpus: Corpus, start: Config, num_words: float, num_subwords: int) -
         return None
     unknown = most_unknown(text)
     sizes = [tokenizer.size for tokenizer in text.tokenizers]
-    one = ""
-    if start.tokenizer.shared:
-        one = " All languages have one vocabulary, because each is read and written."
     if unknown <= rule.MOST_UNKNOWN_OF_CLOSED and max(sizes) <= num_subwords:
         # Costs 2 % of the speed, and lets names and numbers be copied.
-        return update(start, training={"guided_alignment": rule.ALIGNMENT_OF_CLOSED}), one.strip()
+        return update(start, training={"guided_alignment": rule.ALIGNMENT_OF_CLOSED}), ""
     if not rule.words_suffice(num_words, unknown, is_short=True):
         return None
     alignment = {"guided_alignment": rule.ALIGNMENT_OF_FEW, "unknown_share": rule.UNKNOWN_SHARE_OF_FEW}
@@ -202,7 +198,7 @@ def _words(corpus: Corpus, start: Config, num_words: float, num_subwords: int) -
         update(start, training=alignment),
         f"Tokenizer: words; up to {unknown:.1%} of those in the held-out text are unknown and will be "
         f"copied. {short} (about {num_words:,.0f} running words), words are learnt faster than "
-        f"subwords.{one}",
+        "subwords.",
     )
 
 
