@@ -74,8 +74,6 @@ class Config(Section):
             raise ValueError("training.bpe_dropout and training.guided_alignment exclude each other.")
         if training.lexicon_start and not training.guided_alignment:
             raise ValueError("training.lexicon_start needs training.guided_alignment, which aligns words.")
-        if training.lexicon_start and self.model.share_embeddings:
-            raise ValueError("training.lexicon_start and model.share_embeddings exclude each other.")
         if (self.validation.over, self.validation.metric) == ("all", "loss"):
             raise ValueError("validation.over: all needs validation.metric bleu or chrf.")
         if self.length_is_open and schedule.warmup_steps < LEAST_TIMED:

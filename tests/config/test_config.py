@@ -140,14 +140,6 @@ CONTRADICTIONS: list[tuple[dict[str, dict[str, Any]], str]] = [
         r"schedule\.total_steps: auto needs training\.max_minutes or training\.max_steps",
     ),
     ({"training": {"lexicon_start": True}}, r"lexicon_start needs training\.guided_alignment"),
-    (
-        {
-            "training": {"lexicon_start": True, "guided_alignment": 0.1},
-            "model": {"share_embeddings": True},
-            "tokenizer": {"shared": True},
-        },
-        r"training\.lexicon_start and model\.share_embeddings exclude each other",
-    ),
     ({"schedule": {"kind": "noam", "warmup_steps": 0}}, r"schedule\.warmup_steps must be at least 1"),
     ({"model": {"share_embeddings": True}}, r"share_embeddings needs tokenizer\.shared: true"),
     ({"tokenizer": {"kind": "file", "shared": True}}, r"tokenizer\.kind: file needs tokenizer\.path"),

@@ -30,6 +30,15 @@ def build(**options: Any) -> Transformer:
     return build_transformer(config, src_vocab_size=8, tgt_vocab_size=9, max_length=9)
 
 
+def test_with_one_embedding_only_words_of_the_source_move() -> None:
+    model, before = (build(share_embeddings=True) for _ in range(2))
+    # The source has 4 three times, and the target twice; 5 is as frequent in both.
+    begin_with_lexicon(model, PAIRS, SRC_POSITIONS)
+    rows, drawn = (each.output.weight.detach() for each in (model, before))
+    assert cosine(rows[4], 2 * drawn[4] + drawn[5]) > 0.9
+    torch.testing.assert_close(rows[5:], drawn[5:], rtol=0, atol=0)
+
+
 def cosine(one: Tensor, other: Tensor) -> float:
     return torch.cosine_similarity(one, other, dim=0).item()
 
