@@ -63,6 +63,7 @@ def propose_adaptation(origin: InitFromConfig, data: DataConfig, minutes: float 
                 "max_steps": 1,
                 "ema_decay": rule.ema_decay(0),
                 "muon": False,
+                "lexicon_start": False,
                 # The old run may have begun on another machine.
                 "precision": "mixed",
                 "compile": "auto",

@@ -86,7 +86,7 @@ def propose_config(data: DataConfig, minutes: float | None = None) -> Proposal:
         # A run learns more from words if it is short, or if the text is short or generated.
         config, why = words if words and (always or rule.prefers_words(run_tokens, num_tokens)) else subwords
         if config.tokenizer.kind != "word" and rule.aligns_subwords(run_tokens, num_tokens):
-            config = update(config, training={"guided_alignment": rule.ALIGNMENT_OF_FEW})
+            config = update(config, **rule.aligned(rule.ALIGNMENT_OF_FEW))
         sample = take(config)
         longest, num_entries = sample.config.data.max_length, sample.text.tokenizers.tgt.size
         options = rule.choose(run_tokens, sample.corpus_tokens, num_entries, longest)
@@ -189,13 +189,13 @@ def _words(corpus: Corpus, start: Config, num_words: float, num_subwords: int) -
     sizes = [tokenizer.size for tokenizer in text.tokenizers]
     if unknown <= rule.MOST_UNKNOWN_OF_CLOSED and max(sizes) <= num_subwords:
         # Costs 2 % of the speed, and lets names and numbers be copied.
-        return update(start, training={"guided_alignment": rule.ALIGNMENT_OF_CLOSED}), ""
+        return update(start, **rule.aligned(rule.ALIGNMENT_OF_CLOSED)), ""
     if not rule.words_suffice(num_words, unknown, is_short=True):
         return None
-    alignment = {"guided_alignment": rule.ALIGNMENT_OF_FEW, "unknown_share": rule.UNKNOWN_SHARE_OF_FEW}
+    alignment = rule.aligned(rule.ALIGNMENT_OF_FEW, unknown_share=rule.UNKNOWN_SHARE_OF_FEW)
     short = "With so little text" if num_words <= rule.FEW_WORDS else "In so short a run"
     return (
-        update(start, training=alignment),
+        update(start, **alignment),
         f"Tokenizer: words; up to {unknown:.1%} of those in the held-out text are unknown and will be "
         f"copied. {short} (about {num_words:,.0f} running words), words are learnt faster than "
         "subwords.",

@@ -128,6 +128,12 @@ def aligns_subwords(run_tokens: float, corpus_tokens: float) -> bool:
     return is_short and not has_r_drop(run_tokens, corpus_tokens) and corpus_tokens <= TOKENS_OF_ALIGNED
 
 
+def aligned(weight: float, **training: float) -> Options:
+    """The options of a run whose words are aligned: then the aligner also tells the model how to begin."""
+    of_training = {"guided_alignment": weight, "lexicon_start": True, **training}
+    return {"training": of_training, "model": {"output_bias": True}}
+
+
 def words_suffice(num_words: float, unknown_share: float, *, is_short: bool) -> bool:
     """Whether words are ahead of subwords: the text or the run is short, and not too many are unknown."""
     if num_words <= FEW_WORDS and unknown_share <= MOST_UNKNOWN_OF_FEW:

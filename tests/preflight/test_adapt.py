@@ -70,12 +70,13 @@ def test_the_same_data_trains_further(trained: RunDirectory, tmp_path: Path) -> 
     text = trained.config_file.read_text()
     text = text.replace("precision: float32", "precision: fp16").replace("compile: false", "compile: true")
     text = text.replace("patience: null", "patience: 3").replace("max_epochs: null", "max_epochs: 50")
-    text = text.replace("muon: false", "muon: true")
+    text = text.replace("muon: false", "muon: true").replace("guided_alignment: 0.0", "guided_alignment: 0.1")
+    text = text.replace("lexicon_start: false", "lexicon_start: true")
     trained.config_file.write_text(text)
     config, text = proposed(tmp_path, trained, minutes=None)
     assert "This budget is a proposal." in text
     assert "after adding" not in text
-    assert not config.training.muon
+    assert (config.training.muon, config.training.lexicon_start) == (False, False)
     assert config.training.batch_tokens <= load_config(trained.config_file).training.batch_tokens
     assert (config.validation.patience, config.training.max_epochs) == (None, None)
     assert config.training.limits

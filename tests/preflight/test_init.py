@@ -214,6 +214,7 @@ def test_little_text_is_learnt_as_aligned_words_although_some_are_unknown(
     config = proposed_config(write_pairs("en", "de"), tmp_path)
     assert (config.tokenizer.kind, config.copies_words) == ("word", True)
     assert (config.training.guided_alignment, config.training.unknown_share) == (0.5, 0.1)
+    assert (config.training.lexicon_start, config.model.output_bias) == (True, True)
 
 
 def proposed_both_ways(corpus: Path, **further: object) -> tuple[dict[str, Any], str]:
