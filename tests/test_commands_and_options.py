@@ -80,7 +80,8 @@ OPTIONS = {
     "schedule": "kind learning_rate factor warmup_steps total_steps",
     "training": (
         "seed device precision tf32 compile batch_tokens num_micro_batches label_smoothing guided_alignment "
-        "unknown_share r_drop bpe_dropout muon adam_beta1 adam_beta2 adam_epsilon weight_decay clip_norm "
+        "unknown_share lexicon_start r_drop bpe_dropout muon muon_interval adam_beta1 adam_beta2 "
+        "adam_epsilon weight_decay clip_norm "
         "ema_decay freeze max_steps max_epochs max_minutes max_skipped_steps log_every_steps"
     ),
     "validation": "every_steps every_epochs metric over patience num_samples batch_sentences",

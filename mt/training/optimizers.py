@@ -38,10 +38,18 @@ class Muon(torch.optim.Optimizer):
     )
     SCALE = 0.2
 
-    def __init__(self, matrices: Iterable[nn.Parameter], *, weight_decay: float, dtype: torch.dtype) -> None:
-        """Prepare for these matrices; the rounds tolerate the rounding of bf16 (``dtype``)."""
+    def __init__(
+        self, matrices: Iterable[nn.Parameter], *, weight_decay: float, dtype: torch.dtype, interval: int = 1
+    ) -> None:
+        """Prepare for these matrices; the rounds tolerate the rounding of bf16 (``dtype``).
+
+        With an ``interval`` above 1, each step updates only some of the matrices, in turn, and these further.
+        """
         super().__init__(matrices, {"lr": 0.0, "weight_decay": weight_decay})
         self._dtype = dtype
+        self._interval = interval
+        self.turn = 0
+        """The number of this step, which decides whose turn it is."""
         self.found_inf: Tensor | None = None
         """As torch's fused optimizers have it: if it is there, and not 0, a step changes nothing."""
 
@@ -51,7 +59,7 @@ class Muon(torch.optim.Optimizer):
         for group in self.param_groups:
             matrices = [matrix for matrix in group["params"] if matrix.grad is not None]
             for _, same in groupby(sorted(matrices, key=_SHAPE), key=_SHAPE):
-                self._update(list(same), group["lr"], group["weight_decay"])
+                self._update(list(same), (1 + self._interval) / 2 * group["lr"], group["weight_decay"])
 
     def _update(self, matrices: list[Tensor], rate: float, weight_decay: float) -> None:
         """Update matrices of one shape."""
@@ -68,6 +76,10 @@ class Muon(torch.optim.Optimizer):
             kept = torch.where(is_bad, 1.0, kept)
             gradients = [torch.where(is_bad, *pair) for pair in zip(momenta, gradients, strict=True)]
         torch._foreach_lerp_(momenta, gradients, 1 - self.MOMENTUM)
+        due = slice(self.turn % self._interval, None, self._interval)
+        matrices, gradients, momenta = matrices[due], gradients[due], momenta[due]
+        if not matrices:
+            return
         ahead = torch.empty(len(matrices), *matrices[0].shape, dtype=self._dtype, device=matrices[0].device)
         # One after the other, so that they stay in the caches.
         for slot, gradient, momentum in zip(ahead, gradients, momenta, strict=True):
@@ -114,7 +126,8 @@ def make_optimizers(
         groups[0]["params"] = [matrix for matrix in groups[0]["params"] if matrix is model.output.weight]
         # By the run's precision, not by the machine, because all processes of a run must compute the same.
         dtype = torch.bfloat16 if precision.name == "bf16" else inner[0].dtype
-        muon = [Muon(inner, weight_decay=config.weight_decay, dtype=dtype)]
+        interval = config.muon_interval
+        muon = [Muon(inner, weight_decay=config.weight_decay, dtype=dtype, interval=interval)]
     # The fused kernel updates all parameters in one pass.
     betas = config.adam_beta1, config.adam_beta2
     return [torch.optim.AdamW(groups, lr=0.0, betas=betas, eps=config.adam_epsilon, fused=True), *muon]

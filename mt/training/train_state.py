@@ -85,6 +85,9 @@ class TrainState:
         stop = torch.full_like(own_loss, self.stop_requested())
         loss, num_stops = distributed.all_reduce(torch.stack((own_loss, stop)))
         rate = self.learning_rate(counters.step + 1)
+        for optimizer in self.optimizers:
+            if isinstance(optimizer, Muon):
+                optimizer.turn = counters.step
         norm = update_weights(
             self.optimizers,
             loss,

@@ -123,6 +123,33 @@ def test_the_update_is_the_gradient_with_singular_values_near_one(shape: tuple[i
         torch.testing.assert_close(matrix.detach() - old, expected, rtol=1e-9, atol=1e-12)
 
 
+def test_matrices_take_turns_and_move_further() -> None:
+    shapes = [(16, 16), (16, 16), (48, 16)]
+    before = [torch.randn(shape) for shape in shapes]
+    gradients = [[torch.randn(shape) for shape in shapes] for _ in range(2)]
+
+    def moves(interval: int, rate: float) -> list[list[torch.Tensor]]:
+        """The change of each matrix in each of two steps."""
+        matrices = [torch.nn.Parameter(matrix.clone()) for matrix in before]
+        muon = Muon(matrices, weight_decay=0.0, dtype=torch.float32, interval=interval)
+        muon.param_groups[0]["lr"] = rate
+        changes = []
+        for turn, of_step in enumerate(gradients):
+            old = [matrix.detach().clone() for matrix in matrices]
+            muon.turn = turn
+            for matrix, gradient in zip(matrices, of_step, strict=True):
+                matrix.grad = gradient
+            muon.step()
+            changes.append([new.detach() - then for new, then in zip(matrices, old, strict=True)])
+        return changes
+
+    usual, in_turn = moves(1, 1.5 * RATE), moves(2, RATE)
+    for step, whose in enumerate(([0, 2], [1])):
+        for number in range(3):
+            expected = usual[step][number] if number in whose else torch.zeros(shapes[number])
+            torch.testing.assert_close(in_turn[step][number], expected)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 @pytest.mark.parametrize("rank", [1, 3, 32])
 @pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])

@@ -95,6 +95,7 @@ def test_the_weights_that_are_validated_are_those_that_are_saved(
         # A point of the curve is that of all its steps, in however many sessions.
         ("training.ema_decay=0.8", "training.log_every_steps=5"),
         ("training.r_drop=2", "model.dropout=0.3"),
+        ("training.muon=true", "training.muon_interval=3"),
         ("training.bpe_dropout=0.3", "tokenizer.kind=bpe", "tokenizer.max_size=400", "data.max_length=200"),
         ("training.guided_alignment=0.5", "training.unknown_share=0.4"),
         ("training.precision=bf16",),
@@ -108,7 +109,7 @@ def test_the_weights_that_are_validated_are_those_that_are_saved(
             "training.guided_alignment=0.5",
         ),
     ],
-    ids=["average", "R-Drop", "BPE-dropout", "copying", "bf16", "directions"],
+    ids=["average", "R-Drop", "Muon", "BPE-dropout", "copying", "bf16", "directions"],
 )
 def test_with_other_ways_of_training(
     options: Sequence[str],
