@@ -90,7 +90,7 @@ class TrainingConfig(Section):
     """Update the layers' matrices with Muon (Jordan et al. 2024): slower steps, but fewer are needed."""
 
     muon_interval: Count = 1
-    """Steps between two updates of a matrix by Muon; the matrices take turns, and are moved further."""
+    """Steps between two updates of a matrix by Muon; the matrices take turns, and move as much further."""
 
     adam_beta1: Fraction = 0.9
     """Decay rate of Adam's moving average of the gradient."""

@@ -43,7 +43,7 @@ class Muon(torch.optim.Optimizer):
     ) -> None:
         """Prepare for these matrices; the rounds tolerate the rounding of bf16 (``dtype``).
 
-        With an ``interval`` above 1, each step updates only some of the matrices, in turn, and these further.
+        Each matrix is updated once in an ``interval`` of steps, and moves as much further; they take turns.
         """
         super().__init__(matrices, {"lr": 0.0, "weight_decay": weight_decay})
         self._dtype = dtype
@@ -59,7 +59,7 @@ class Muon(torch.optim.Optimizer):
         for group in self.param_groups:
             matrices = [matrix for matrix in group["params"] if matrix.grad is not None]
             for _, same in groupby(sorted(matrices, key=_SHAPE), key=_SHAPE):
-                self._update(list(same), (1 + self._interval) / 2 * group["lr"], group["weight_decay"])
+                self._update(list(same), self._interval * group["lr"], group["weight_decay"])
 
     def _update(self, matrices: list[Tensor], rate: float, weight_decay: float) -> None:
         """Update matrices of one shape."""

@@ -123,7 +123,7 @@ def test_the_update_is_the_gradient_with_singular_values_near_one(shape: tuple[i
         torch.testing.assert_close(matrix.detach() - old, expected, rtol=1e-9, atol=1e-12)
 
 
-def test_matrices_take_turns_and_move_further() -> None:
+def test_matrices_take_turns_and_move_as_much_further() -> None:
     shapes = [(16, 16), (16, 16), (48, 16)]
     before = [torch.randn(shape) for shape in shapes]
     gradients = [[torch.randn(shape) for shape in shapes] for _ in range(2)]
@@ -143,7 +143,7 @@ def test_matrices_take_turns_and_move_further() -> None:
             changes.append([new.detach() - then for new, then in zip(matrices, old, strict=True)])
         return changes
 
-    usual, in_turn = moves(1, 1.5 * RATE), moves(2, RATE)
+    usual, in_turn = moves(1, 2 * RATE), moves(2, RATE)
     for step, whose in enumerate(([0, 2], [1])):
         for number in range(3):
             expected = usual[step][number] if number in whose else torch.zeros(shapes[number])
