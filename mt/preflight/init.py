@@ -89,7 +89,8 @@ def propose_config(data: DataConfig, minutes: float | None = None) -> Proposal:
             config = update(config, **rule.aligned(rule.ALIGNMENT_OF_FEW))
         sample = take(config)
         longest, num_entries = sample.config.data.max_length, sample.text.tokenizers.tgt.size
-        options = rule.choose(run_tokens, sample.corpus_tokens, num_entries, longest)
+        is_aligned = config.training.lexicon_start
+        options = rule.choose(run_tokens, sample.corpus_tokens, num_entries, longest, is_aligned=is_aligned)
         return replace(sample, config=update(sample.config, **options)), why, budget
 
     device = choose_device(start.training.device)

@@ -34,6 +34,9 @@ MOST_HELD_OUT = 1000
 LARGEST_HELD_OUT_FRACTION = 0.15
 # The most passes, and target tokens in a pass, for which subwords are aligned.
 PASSES_OF_ALIGNED, TOKENS_OF_ALIGNED = 20, 3_000_000
+# Up to so many tokens of the usual model, a run that begins with the lexicon has these layers of the encoder
+# and the decoder.
+LAYERS_OF_ALIGNED = ((500_000, 2, 1), (900_000, 3, 1))
 # Most passes over the corpus, and dropout: sentences that are seen a few times are not memorised.
 DROPOUTS = ((5, 0.0), (8, 0.1), (12, 0.2), (math.inf, 0.3))
 # R-Drop makes a step this many times as long. It only pays off if the budget still has room for this many
@@ -148,12 +151,15 @@ def num_subwords(num_words: float, *, shared: bool, unsegmented: bool = False) -
     return max(least, entries if shared else entries // 2)
 
 
-def choose(run_tokens: float, corpus_tokens: float, num_entries: int, longest: int) -> Options:
+def choose(
+    run_tokens: float, corpus_tokens: float, num_entries: int, longest: int, *, is_aligned: bool = False
+) -> Options:
     """The options of a run of so many tokens of `REFERENCE_MODEL`; a sentence has at most ``longest``."""
     run_tokens = min(run_tokens, MOST_PASSES * corpus_tokens)
     # The largest that suits; the last one suits every corpus and run.
     for shape in reversed(SHAPES):
-        cost = relative_cost(shape.model, num_entries)
+        model = _with_fewer_layers(shape.model, run_tokens) if is_aligned else shape.model
+        cost = relative_cost(model, num_entries)
         seen = run_tokens / (cost * R_DROP_COST if shape.run_passes else cost)
         fewest = max(shape.run_tokens, shape.run_passes * corpus_tokens)
         if seen >= fewest and corpus_tokens >= shape.corpus_tokens:
@@ -164,16 +170,27 @@ def choose(run_tokens: float, corpus_tokens: float, num_entries: int, longest: i
     peak = shape.learning_rate * (batch_tokens / USUAL_BATCH) ** RATE_BY_BATCH
     dropout = next(share for most, share in DROPOUTS if tokens <= most * corpus_tokens)
     return {
-        "model": shape.model.model_dump(exclude_unset=True) | {"dropout": dropout},
+        "model": model.model_dump(exclude_unset=True) | {"dropout": dropout},
         "schedule": {"learning_rate": float(f"{peak:.2g}")},
         "training": {
             "batch_tokens": batch_tokens,
             "r_drop": R_DROP if with_r_drop else 0.0,
             "muon": shape.muon,
+            # In steps of small batches, it would take a third of the time.
+            "muon_interval": 2 if shape.muon and batch_tokens <= USUAL_BATCH else 1,
             "ema_decay": ema_decay(0),  # Until the number of steps is known.
             "weight_decay": DECAY if shape.muon and tokens > DECAY_PASSES * corpus_tokens else 0.0,
         },
     }
+
+
+def _with_fewer_layers(model: ModelConfig, run_tokens: float) -> ModelConfig:
+    """The model for a run that begins with the lexicon: if it is short, many cheap steps teach it more."""
+    for most, encoder, decoder in LAYERS_OF_ALIGNED:
+        if run_tokens <= most:
+            layers = {"num_encoder_layers": encoder, "num_decoder_layers": decoder}
+            return model.model_copy(update=layers)
+    return model
 
 
 def batch_size(run_tokens: float, corpus_tokens: float, longest: int) -> int:

@@ -120,6 +120,26 @@ def test_a_run_of_a_minute_has_the_smallest_model(corpus_tokens: float) -> None:
     assert chosen(600 * USUAL_RATES["cpu"], corpus_tokens)["d_model"] == usual
 
 
+@pytest.mark.parametrize(
+    ("tokens", "layers"),
+    [(320_000, (2, 1)), (500_000, (2, 1)), (501_000, (3, 1)), (900_000, (3, 1)), (901_000, None)],
+)
+def test_a_short_run_that_begins_with_the_lexicon_has_fewer_layers(
+    tokens: float, layers: tuple[int, int] | None
+) -> None:
+    model = choose(tokens, 400_000, 8000, 32, is_aligned=True)["model"]
+    names = "num_encoder_layers", "num_decoder_layers"
+    assert [model.get(name) for name in names] == [*(layers or (None, None))]
+    assert not {*names} & choose(tokens, 400_000, 8000, 32)["model"].keys()
+
+
+def test_muon_takes_turns_where_batches_are_small() -> None:
+    intervals = {chosen(tokens, 3_500_000)["batch_tokens"]: chosen(tokens, 3_500_000) for tokens in BUDGETS}
+    for batch_tokens, options in intervals.items():
+        assert options["muon_interval"] == (2 if options["muon"] and batch_tokens <= 1024 else 1)
+    assert {options["muon_interval"] for options in intervals.values()} == {1, 2}
+
+
 def test_a_long_sentence_makes_the_batch_larger_and_the_rate_fits_it() -> None:
     usual, longer = (chosen(1e5, 14_000, 8000, longest) for longest in (32, 1024))
     assert (usual["batch_tokens"], longer["batch_tokens"]) == (256, 1024)
