@@ -38,7 +38,7 @@ FLOORS = {
 # of `mt/`, or the files at its top. What is around it is counted too, so that moving lines saves none.
 LINES = {
     "top": 1150,
-    "config": 1291,
+    "config": 1328,
     "builtin": 80,
     "data": 4223,
     "transformer": 1383,
@@ -46,18 +46,18 @@ LINES = {
     "search": 825,
     "inference": 2238,
     "evaluation": 1029,
-    "training": 2519,
-    "preflight": 1575,
+    "training": 2765,
+    "preflight": 1584,
     "attention_maps": 272,
     "reports": 951,
     "export": 849,
     "serving": 606,
-    "cli": 2084,
+    "cli": 2087,
     "other text in mt": 1174,
     "scripts": 4034,
-    "tests": 26893,
-    "documents": 2620,
-    "spine": 1584,
+    "tests": 27130,
+    "documents": 2627,
+    "spine": 1587,
 }
 # More than this below its bound, and the bound is to be lowered.
 SLACK = 20
