@@ -126,8 +126,10 @@ def make_tokenizers(pairs: Dataset, config: Config) -> Sides[Tokenizer]:
 def _chosen(pairs: Dataset, config: Config) -> Dataset:
     """At most ``tokenizer.max_lines`` pairs, spread evenly over those that ``data.max_length`` may let in."""
     most = config.data.max_length
-    fits = (all(len(text.split()) < most for text in pair) for pair in pairs_of(pairs))
-    rows = np.flatnonzero(np.fromiter(fits, np.bool_, len(pairs)))
+    fits = np.empty(len(pairs), np.bool_)
+    for row, (src, tgt) in enumerate(pairs_of(pairs)):
+        fits[row] = len(src.split()) < most and len(tgt.split()) < most
+    rows = np.flatnonzero(fits)
     rows = rows if len(rows) else np.arange(len(pairs))
     taken = rows[evenly_spaced(len(rows), config.tokenizer.max_lines)]
     return pairs if len(taken) == len(pairs) else pairs.select(taken)

@@ -164,7 +164,11 @@ def text_warnings(samples: Mapping[str, list[list[str]]]) -> Iterator[str]:
 def _shift_warnings(name: str, sample: list[list[str]]) -> Iterator[str]:
     """A sentence if, in some stretches, lengths of sources best fit those of targets some lines away."""
     # Dense ranks, so that a few very long lines do not outweigh the others.
-    ranks = [np.unique([len(text) for text in side], return_inverse=True)[1] for side in sample]
+    ranks = []
+    for side in sample:
+        lengths = [len(text) for text in side]
+        _, of_side = np.unique(lengths, return_inverse=True)
+        ranks.append(of_side)
     gains, shifts = list[float](), list[str]()
     starts = range(0, len(sample[0]) - _STRETCH + 1, _STRETCH)
     for start in starts:
@@ -188,9 +192,12 @@ def sample_of(pairs: Dataset, form: TextForm) -> list[list[str]]:
     """The beginnings of sources and targets in this form: stretches of neighbours, spread evenly."""
     step = len(pairs) // (_STRETCH * _MOST_STRETCHES) + 1
     starts = range(0, len(pairs), _STRETCH * step)
-    rows = pairs.select([row for start in starts for row in range(start, min(start + _STRETCH, len(pairs)))])
+    rows = list[int]()
+    for start in starts:
+        rows += range(start, min(start + _STRETCH, len(pairs)))
+    stretches = pairs.select(rows)
     # One after the other, because any may be long.
-    sides = ([row[side][:_CHARACTERS_LOOKED_AT] for row in rows] for side in SIDES)
+    sides = ([row[side][:_CHARACTERS_LOOKED_AT] for row in stretches] for side in SIDES)
     return [form.rewrite(texts) for texts in sides]
 
 

@@ -142,8 +142,10 @@ def evenly_spaced_pairs(pairs: datasets.Dataset, most: int) -> datasets.Dataset:
 def num_running_words(pairs: datasets.Dataset) -> float:
     """Words on an average side, or characters where a script is unsegmented; an estimate for many pairs."""
     sample = evenly_spaced_pairs(pairs, PAIRS_COUNTED)
-    sides = [[len(split_letters(text).split()) for text in sample[side]] for side in SIDES]
-    counts = np.mean(sides, axis=0)
+    counts = np.zeros(len(sample))
+    for side in SIDES:
+        counts += [len(split_letters(text).split()) for text in sample[side]]
+    counts /= 2
     # Of the longest lines, which will be dropped, only a part counts.
     return len(pairs) * float(np.minimum(counts, np.quantile(counts, 0.999, method="lower")).mean())
 

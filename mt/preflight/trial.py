@@ -102,10 +102,12 @@ class Sample:
     @property
     def corpus_tokens(self) -> float:
         """Target tokens of one pass over the whole corpus."""
-        shares = self.pairs.shares
-        weights = np.repeat([share.weight for share in shares], [share.num_pairs for share in shares])
-        lengths = self.pairs.tgt.lengths
-        return float(lengths @ weights if shares else lengths.sum(dtype="int64")) * self.text.scale
+        weights = np.ones(len(self.pairs))
+        start = 0
+        for share in self.pairs.shares:
+            weights[start : start + share.num_pairs] = share.weight
+            start += share.num_pairs
+        return float(self.pairs.tgt.lengths @ weights) * self.text.scale
 
 
 class Trial:

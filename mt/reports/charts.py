@@ -87,8 +87,11 @@ def _thinned(points: Points, most: int) -> Points:
     """At most so many points, each the mean of its neighbours, at the step of the last of them."""
     count = min(most, len(points))
     bounds = [len(points) * index // max(1, count) for index in range(count + 1)]
-    groups = [points[start:end] for start, end in pairwise(bounds)]
-    return [(group[-1][0], sum(value for _, value in group) / len(group)) for group in groups]
+    thinned = []
+    for start, end in pairwise(bounds):
+        steps, values = zip(*points[start:end], strict=True)
+        thinned.append((steps[-1], sum(values) / len(values)))
+    return thinned
 
 
 def _ticks(low: float, high: float) -> list[float]:

@@ -26,5 +26,6 @@ def freeze(model: Transformer, patterns: str | None) -> None:
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if not trained:
         raise ConfigError(f"training.freeze: {patterns} freezes all weights, so that nothing would learn.")
-    number, total = (sum(parameter.numel() for parameter in group) for group in (trained, model.parameters()))
+    number = sum(parameter.numel() for parameter in trained)
+    total = sum(parameter.numel() for parameter in model.parameters())
     LOG.info("%s of %s weights are trained", f"{number:,}", f"{total:,}")

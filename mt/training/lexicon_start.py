@@ -26,27 +26,39 @@ _NOISE = 0.02
 @torch.no_grad()
 def begin_with_lexicon(model: Transformer, pairs: EncodedPairs, src_positions: SrcPositions) -> None:
     """Set source embeddings, cross-attention and the output's bias, by the aligned training pairs."""
-    embedding, output = model.src_embedding.tokens.weight, model.output.weight
-    num_src = _occurrences(pairs.src.ids, len(embedding), len(pairs))
-    num_tgt = _occurrences(pairs.tgt.ids, len(output), len(pairs))
-    translation = torch.sparse.mm(link_counts(pairs, src_positions, (len(embedding), len(output))), output)
-    norms = translation.norm(dim=1, keepdim=True)
-    moved = norms[:, 0] > 0
+    num_src = _occurrences(pairs.src.ids, model.src_embedding.tokens.num_embeddings, len(pairs))
+    num_tgt = _occurrences(pairs.tgt.ids, model.output.out_features, len(pairs))
+    links = link_counts(pairs, src_positions, (len(num_src), len(num_tgt)))
+    embedding = model.src_embedding.tokens.weight
+    translation = torch.sparse.mm(links, model.output.weight)
+    is_linked = translation.norm(dim=1) > 0
     if embedding is model.tgt_embedding.tokens.weight:
         # What both languages have, such as a name, translates itself.
-        moved &= num_src > num_tgt
-    towards = translation[moved] / norms[moved] * embedding[moved].norm(dim=1, keepdim=True)
-    embedding[moved] = _SHARE**0.5 * towards + (1 - _SHARE) ** 0.5 * embedding[moved]
+        is_linked &= num_src > num_tgt
+    _turn(embedding, translation, is_linked)
     for layer in model.decoder.layers:
-        for projection in (layer.cross_attention.value, layer.cross_attention.output):
-            nn.init.normal_(projection.weight, std=_NOISE)
-            projection.weight.diagonal().add_(1.0)
+        _make_identity(layer.cross_attention.value)
+        _make_identity(layer.cross_attention.output)
     if model.output.bias is not None:
         # An entry that never occurs counts as half an occurrence.
-        model.output.bias.copy_((num_tgt.clamp(min=0.5) / num_tgt.sum()).log())
-    LOG.info(
-        "%s of %s source entries begin as their translations", f"{int(moved.sum()):,}", f"{len(moved):,}"
-    )
+        shares = num_tgt.clamp(min=0.5) / num_tgt.sum()
+        model.output.bias.copy_(shares.log())
+    share = f"{int(is_linked.sum()):,} of {len(is_linked):,}"
+    LOG.info("%s source entries begin as their translations", share)
+
+
+def _turn(embedding: Tensor, translation: Tensor, rows: Tensor) -> None:
+    """Let these rows point where their translations do, about as long as they were."""
+    drawn = embedding[rows]
+    direction = nn.functional.normalize(translation[rows], dim=1)
+    lengths = drawn.norm(dim=1, keepdim=True)
+    of_lexicon = _SHARE**0.5 * direction * lengths
+    embedding[rows] = of_lexicon + (1 - _SHARE) ** 0.5 * drawn
+
+
+def _make_identity(linear: nn.Linear) -> None:
+    nn.init.normal_(linear.weight, std=_NOISE)
+    linear.weight.diagonal().add_(1.0)
 
 
 def link_counts(pairs: EncodedPairs, src_positions: SrcPositions, size: tuple[int, int]) -> Tensor:

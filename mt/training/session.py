@@ -143,7 +143,8 @@ class Session:
         """Choose the number of steps, by the time of those so far; it is on disk before the next one."""
         pace, num_steps = self._pace(state), 0
         if self.progress is not None:
-            now, minutes = time.perf_counter(), self.config.training.max_minutes or 0.0
+            now = time.perf_counter()
+            minutes = self.config.training.max_minutes or 0.0
             spent = self._seconds_before + now - self.interruption.began
             left = 60 * minutes - spent - pace.start_seconds
             num_steps = length_within(left, self.config, pace, state.counters.step)
@@ -216,21 +217,26 @@ class Session:
     def _pace(self, state: TrainState) -> Pace:
         """How long each part of the run takes; a checkpoint is saved to know it."""
         self.react(state.last_result())
-        pairs, epoch = self.prepared.corpus.validation, state.counters.epoch
+        step_seconds = 0.0
+        if self.progress is not None:
+            step_seconds = self.progress.step_seconds
         started = time.perf_counter()
         state.objective.eval()
         validation_loss(state.objective, self._validation_batches(), state.precision)
-        forward = time.perf_counter()
+        validated = time.perf_counter()
         self.save(state)
-        save_seconds, sentence = time.perf_counter() - forward, (forward - started) / len(pairs)
-        sizes = [len(of_set.pairs) for of_set in self.prepared.validation_sets.values()]
+        saved = time.perf_counter()
+        num_own = len(self.prepared.corpus.validation)
+        num_all = sum(len(of_set.pairs) for of_set in self.prepared.validation_sets.values())
+        sentence_seconds = (validated - started) / num_own
+        epoch = state.counters.epoch
         return Pace(
             self.batches.num_steps(epoch),
             self.batches.num_target_tokens(epoch),
-            self.progress.step_seconds if self.progress is not None else 0.0,
-            VALIDATION_PASSES * sentence * sum(sizes),
-            save_seconds,
-            CONVERSION_PASSES * sentence * min(MOST_VERIFIED, len(pairs)),
+            step_seconds,
+            validation_seconds=VALIDATION_PASSES * num_all * sentence_seconds,
+            checkpoint_seconds=saved - validated,
+            start_seconds=CONVERSION_PASSES * min(MOST_VERIFIED, num_own) * sentence_seconds,
         )
 
     def _validate(self, state: TrainState) -> ValidationResult:

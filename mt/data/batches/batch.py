@@ -123,8 +123,12 @@ def collate(src: Sentences, tgt: Sentences, src_positions: Sentences | None = No
     src_ids, alignment = pad(src, last=EOS_ID), None
     if src_positions is not None:
         # EOS is aligned with EOS. `pad` fills with 0, so positions count from 1 in it: padding becomes -1.
-        rows = zip(src, src_positions, strict=True)
-        alignment = pad([[*(position + 1 for position in row), len(ids) + 1] for ids, row in rows]) - 1
+        rows = []
+        for ids, of_sentence in zip(src, src_positions, strict=True):
+            row = [position + 1 for position in of_sentence]
+            row.append(len(ids) + 1)
+            rows.append(row)
+        alignment = pad(rows) - 1
     return Batch(
         src_ids=src_ids,
         src_mask=padding_mask(src_ids),

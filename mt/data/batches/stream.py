@@ -203,8 +203,10 @@ class BatchStream:
     def largest_batch(self, epoch: int) -> Batch:
         """The batch of an epoch that takes the most memory."""
         _, pairs, batches, _ = self.epoch(epoch)
-        lengths = pairs.src.lengths, pairs.tgt.lengths
-        sizes = [len(rows) * sum(int(side[rows].max()) for side in lengths) for rows in batches]
+        sizes = []
+        for rows in batches:
+            src, tgt = pairs.src.lengths[rows], pairs.tgt.lengths[rows]
+            sizes.append(len(rows) * (int(src.max()) + int(tgt.max())))
         return self.batch_of(epoch, int(np.argmax(sizes)))
 
 
