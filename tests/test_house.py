@@ -56,7 +56,7 @@ LINES = {
     "other text in mt": 1174,
     "scripts": 4034,
     "tests": 27131,
-    "documents": 2627,
+    "documents": 2628,
     "spine": 1591,
 }
 # More than this below its bound, and the bound is to be lowered.
