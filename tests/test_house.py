@@ -46,7 +46,7 @@ LINES = {
     "search": 825,
     "inference": 2238,
     "evaluation": 1029,
-    "training": 2784,
+    "training": 2777,
     "preflight": 1588,
     "attention_maps": 272,
     "reports": 954,
@@ -55,9 +55,9 @@ LINES = {
     "cli": 2087,
     "other text in mt": 1174,
     "scripts": 4034,
-    "tests": 27131,
-    "documents": 2628,
-    "spine": 1591,
+    "tests": 27141,
+    "documents": 2631,
+    "spine": 1589,
 }
 # More than this below its bound, and the bound is to be lowered.
 SLACK = 20

@@ -149,16 +149,10 @@ def resolve_auto(config: Config, precision: Precision, begun: bool = False) -> C
     return with_training(config, precision=precision.name, compile="auto" if is_open else compiled is True)
 
 
-def resolve_length(config: Config, asked: Config, run: RunDirectory | None) -> Config:
-    """``config`` with its number of steps: that of ``asked``, or what the ``run`` has chosen by its speed.
-
-    A run may have been killed when it had chosen it, but not saved a checkpoint.
-    """
-    if asked.length_is_open and run is not None and run.exists:
-        with suppress(ConfigError):
-            stored = load_config(run.config_file)
-            if stored.schedule.fixed_steps and not differences(stored, config):
-                return of_length(config, stored.schedule.fixed_steps)
+def resolve_length(config: Config, stored: Config | None) -> Config:
+    """``config`` with its number of steps, if it is known: what the run has chosen, or ``max_steps``."""
+    if config.length_is_open and stored is not None and stored.schedule.fixed_steps:
+        return of_length(config, stored.schedule.fixed_steps)
     if config.schedule.total_steps == "auto" and config.training.max_steps is not None:
         return _with_total_steps(config, max(config.training.max_steps, config.schedule.warmup_steps + 1))
     return config

@@ -99,14 +99,15 @@ def run_training(
 
 def settle(config: Config, run: RunDirectory, *, restart: bool = False) -> tuple[Config, Precision]:
     """The config as the run, its origin and this machine decide what it leaves open, and the precision."""
-    asked, begun = config, resume.has_begun(run) and not restart
-    if begun:
-        config = with_unset_from(load_config(run.config_file), config)
+    begun = resume.has_begun(run) and not restart
+    stored = load_config(run.config_file) if begun else None
+    config = resume.resolve_length(config, stored)
+    if stored is not None:
+        config = with_unset_from(stored, config)
     config = inherit_from_origin(config, run, restart=restart)
     device = choose_device(config.training.device)
     precision = Precision(config.training.precision, device, tf32=config.training.tf32)
-    config = resume.resolve_auto(config, precision, begun)
-    return resume.resolve_length(config, asked, None if restart else run), precision
+    return resume.resolve_auto(config, precision, begun), precision
 
 
 def _train_connected(

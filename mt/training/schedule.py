@@ -19,12 +19,10 @@ def learning_rate(step: int, config: ScheduleConfig, *, d_model: int) -> float:
         return noam_learning_rate(step, d_model=d_model, warmup_steps=warmup_steps, factor=config.factor)
     if step < warmup_steps:
         return peak * step / warmup_steps
-    if config.total_steps == "auto":  # Until the run has chosen a number.
-        return peak
     match config.kind:
         case "inverse_sqrt":
             return peak * math.sqrt(max(warmup_steps, 1) / step)
-        case "cosine":
+        case "cosine" if config.total_steps != "auto":  # Until the run has chosen a number, the peak.
             # The config requires a total greater than the warm-up; after it the rate stays at zero.
             done = (step - warmup_steps) / (config.fixed_steps - warmup_steps)
             return peak * (0.5 * (1 + math.cos(math.pi * min(done, 1.0))))

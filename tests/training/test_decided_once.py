@@ -1,6 +1,7 @@
 """What depends on the machine is decided when a run begins, and stays so wherever it is resumed."""
 
 import time
+from typing import Literal
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ import mt
 import mt.training.run
 from mt.config.config import Config
 from mt.config.load import load_config
-from mt.config.training import TrainingConfig
+from mt.config.training import ScheduleConfig, TrainingConfig
 from mt.device import Precision
 from mt.errors import Interrupted
 from mt.run_directory import RunDirectory
@@ -18,6 +19,7 @@ from mt.training.compiling import is_compiled
 from mt.training.loss import Objective
 from mt.training.resume import resolve_auto
 from mt.training.run import run_training
+from mt.training.schedule import learning_rate
 from tests.fixture_types import AssertSame, MakeConfig
 from tests.training.steps import Training
 
@@ -145,6 +147,14 @@ def test_the_length_is_what_is_left_of_the_time(
     assert pace.checkpoint_seconds > 0
     assert f"in 600 minutes, the run takes 12 steps of {pace.step_seconds:.3g} seconds" in caplog.text
     assert "longer than its time: a step took" in caplog.text
+
+
+@pytest.mark.parametrize(("kind", "rate"), [("cosine", 2.0), ("inverse_sqrt", 1.0)])
+def test_until_the_length_is_chosen_a_cosine_stays_at_its_peak(
+    kind: Literal["cosine", "inverse_sqrt"], rate: float
+) -> None:
+    schedule = ScheduleConfig(kind=kind, learning_rate=2.0, warmup_steps=10, total_steps="auto")
+    assert [learning_rate(step, schedule, d_model=8) for step in (5, 40)] == [1.0, rate]
 
 
 def test_the_steps_that_fit_into_a_time(make_config: MakeConfig) -> None:
