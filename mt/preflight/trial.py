@@ -25,7 +25,7 @@ from mt.errors import RunError
 from mt.inference.loaded_model import build_model
 from mt.preflight import rule
 from mt.preflight.text import MOST_DROPPED, PAIRS_ENCODED, ExaminedCorpus, examine, lengths
-from mt.training.budget import CONVERSION_PASSES, MOST_VERIFIED, VALIDATION_PASSES, Pace
+from mt.training.budget import CONVERSION_PASSES, MOST_VERIFIED, UNTIMED_STEPS, VALIDATION_PASSES, Pace
 from mt.training.freeze import freeze
 from mt.training.optimizers import count_moments
 from mt.training.peak import peak_rate
@@ -39,8 +39,7 @@ LOG = logging.getLogger(__name__)
 FLOAT_BYTES = 4
 # Importing torch and the libraries, and building the model.
 FIXED_SECONDS = 6.0
-# The first steps are slow, because the libraries prepare for new batch sizes.
-UNCOUNTED_STEPS, MOST_STEPS, TIMED_SECONDS = 2, 60, 6.0
+MOST_STEPS, TIMED_SECONDS = 60, 6.0
 # How fast a checkpoint is saved, roughly: a checksum, and writing it to a disk.
 SAVED_BYTES_PER_SECOND = 300e6
 
@@ -142,13 +141,13 @@ class Trial:
         """Seconds of the first steps of the run, and of a forward pass, for each target token."""
         state, position = self._train_state, (0, 0)
         for number in range(MOST_STEPS):
-            if number <= UNCOUNTED_STEPS:
+            if number <= UNTIMED_STEPS:
                 started, num_tokens = time.perf_counter(), 0
             batches = self.batches.take(position)
             state.finish(state.launch(batches))
             position = batches.next_position
             num_tokens += batches.num_target_tokens
-            if number >= UNCOUNTED_STEPS and time.perf_counter() - started >= TIMED_SECONDS:
+            if number >= UNTIMED_STEPS and time.perf_counter() - started >= TIMED_SECONDS:
                 break
         return (time.perf_counter() - started) / num_tokens, self._time_forward_pass()
 

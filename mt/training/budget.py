@@ -11,6 +11,9 @@ from mt.config.config import Config
 # converting the best checkpoint at the end, in which up to so many sentences are translated by two engines.
 VALIDATION_PASSES, CONVERSION_PASSES, MOST_VERIFIED = 2.7, 3.5, 1000
 
+# The first steps are slow, because the libraries prepare for new batch sizes.
+UNTIMED_STEPS = 3
+
 
 @dataclass(frozen=True)
 class Pace:

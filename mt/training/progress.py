@@ -17,6 +17,7 @@ from mt.config.located_yaml import Scalar
 from mt.display import SECONDS_BETWEEN_LINES, markdown_table, markdown_text
 from mt.files import write_atomically
 from mt.run_directory import RunDirectory
+from mt.training.budget import UNTIMED_STEPS
 from mt.training.counters import Counters, CurvePoint
 from mt.training.metrics_file import read_points
 from mt.training.peak import share_of_peak
@@ -25,8 +26,6 @@ from mt.training.step import StepResult
 from mt.training.validation import ValidationResult
 
 LOG = logging.getLogger(__name__)
-# The first steps are slow, because the libraries prepare for new batch sizes.
-UNTIMED_STEPS = 3
 # A loss one nat above its average means that the perplexity is e times as high, which is far beyond noise.
 SPIKE = 1.0
 BAR = "{desc}{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} steps{postfix}"

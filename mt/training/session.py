@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 
 from mt import distributed, processes
@@ -33,9 +32,9 @@ from mt.training.budget import CONVERSION_PASSES, MOST_VERIFIED, VALIDATION_PASS
 from mt.training.interruption import Interruption
 from mt.training.progress import Progress, Sample
 from mt.training.resume import of_length
-from mt.training.schedule import has_ended, learning_rate
+from mt.training.schedule import has_ended
 from mt.training.step import StepResult
-from mt.training.train_state import TrainState
+from mt.training.train_state import TrainState, learning_rates
 from mt.training.validation import ValidationResult, deciding_metric, validate, validation_loss
 
 LOG = logging.getLogger(__name__)
@@ -154,8 +153,7 @@ class Session:
             steps = f"{num_steps:,} steps of {pace.step_seconds:.3g} seconds"
             LOG.info("in %g minutes, the run takes %s", minutes, steps)
         self.config = of_length(self.config, distributed.broadcast(num_steps))
-        rates = partial(learning_rate, config=self.config.schedule, d_model=self.config.model.d_model)
-        state.learning_rate = rates
+        state.learning_rate = learning_rates(self.config)
         if processes.IS_FIRST:
             write_atomically(self.run.config_file, config_to_yaml(self.config))
 

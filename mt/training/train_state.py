@@ -223,6 +223,11 @@ class TrainState:
                     yield prefix + names[parameter], optimizer, parameter, key
 
 
+def learning_rates(config: Config) -> Callable[[int], float]:
+    """The learning rate of each step of a run."""
+    return partial(learning_rate, config=config.schedule, d_model=config.model.d_model)
+
+
 def new_train_state(
     model: Transformer,
     config: Config,
@@ -235,7 +240,7 @@ def new_train_state(
         Objective(model, guided_alignment=training.guided_alignment, r_drop=training.r_drop),
         make_optimizers(model, training, precision),
         precision,
-        partial(learning_rate, config=config.schedule, d_model=config.model.d_model),
+        learning_rates(config),
         training,
         None if training.ema_decay is None else MovingAverage(model, training.ema_decay),
         stop_requested=stop_requested,

@@ -19,6 +19,7 @@ from mt.training.compiling import is_compiled
 from mt.training.loss import Objective
 from mt.training.resume import resolve_auto
 from mt.training.run import run_training
+from mt.training.session import LEAST_TIMED
 from mt.training.schedule import learning_rate
 from tests.fixture_types import AssertSame, MakeConfig
 from tests.training.steps import Training
@@ -147,6 +148,25 @@ def test_the_length_is_what_is_left_of_the_time(
     assert pace.checkpoint_seconds > 0
     assert f"in 600 minutes, the run takes 12 steps of {pace.step_seconds:.3g} seconds" in caplog.text
     assert "longer than its time: a step took" in caplog.text
+
+
+def test_a_resumed_run_times_steps_of_its_own_and_counts_the_time_before(
+    train: Training, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = train(*BY_TIME, step=7).counters.seconds
+    seen: list[tuple[float, int]] = []
+
+    def choose(left: float, config: Config, pace: Pace, step: int) -> int:
+        seen.append((left + pace.start_seconds, step))
+        return 18
+
+    monkeypatch.setattr("mt.training.session.length_within", choose)
+    began = time.perf_counter()
+    train(*BY_TIME, began=began)
+    [(left, step)] = seen
+    assert step == 7 + LEAST_TIMED
+    assert 600 * 60 - left > before
+    assert 600 * 60 - left < before + time.perf_counter() - began
 
 
 @pytest.mark.parametrize(("kind", "rate"), [("cosine", 2.0), ("inverse_sqrt", 1.0)])
