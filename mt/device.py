@@ -1,7 +1,7 @@
 """The device that a model runs on, and the precision that it computes in."""
 
-from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Literal
 
 import torch
@@ -127,6 +127,14 @@ class Precision:
         for optimizer in optimizers:
             optimizer.found_inf = found_inf  # type: ignore[attr-defined]
         return self.skips_on_device or bool(is_finite)
+
+
+@contextmanager
+def keeping_threads() -> Iterator[None]:
+    """After the ``with`` block, torch has the threads that it had; CTranslate2 leaves it one."""
+    num_threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(num_threads)
 
 
 def fix_threads_and_malloc() -> None:

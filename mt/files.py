@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from mt import system
 
@@ -58,12 +58,21 @@ def sha256(path: Path) -> str:
 
 
 def write_atomically(path: Path, content: str | bytes | Iterable[str]) -> None:
-    """Replace a file, which keeps its permissions, also behind a link; a pipe or device is written into."""
+    """Replace a file with this content, as `new_file` does."""
     parts = [content] if isinstance(content, str | bytes) else content
-    data = (part.encode() if isinstance(part, str) else part for part in parts)
+    with new_file(path) as file:
+        file.writelines(part.encode() if isinstance(part, str) else part for part in parts)
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write in a ``with`` block, which then takes the place of that at ``path``.
+
+    It has the permissions of the old one, also behind a link; a pipe or device is written into.
+    """
     if path.exists() and not path.is_file():
         with path.open("wb") as device:
-            device.writelines(data)
+            yield device
         return
     path = path.resolve()
     hidden = _hidden(path)
@@ -71,7 +80,7 @@ def write_atomically(path: Path, content: str | bytes | Iterable[str]) -> None:
         with hidden.open("xb") as file:
             if path.exists():
                 shutil.copymode(path, hidden)
-            file.writelines(data)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         hidden.replace(path)

@@ -42,6 +42,8 @@ class RunDirectory:
     tgt_tokenizer_file = _Entry("tgt_tokenizer.json")
     corpus_file = _Entry("corpus.json")
     """What was loaded: source, revision, pairs, and what was dropped and why."""
+    written_dir = _Entry("written")
+    """What other runs wrote for its training pairs, by the names of sources."""
     verification_file = _Entry("verification.json")
     """The validation sentences with which its converted models are verified."""
     log_file = _Entry("train.log")

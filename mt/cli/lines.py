@@ -1,5 +1,6 @@
 """The lines that commands read, as they arrive, and write: one out for one in, with warnings at the end."""
 
+import json
 import os
 import queue
 import sys
@@ -9,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 from unicodedata import normalize
 
 from mt.cli.logs import STDIN, print_input_hint
@@ -138,6 +139,8 @@ class Block(NamedTuple):
     """The translations of each line, the best first."""
     reasons: Mapping[int, str]
     """Why lines were not translated, by number."""
+    sources: list[str]
+    """The lines, empty where one was not translated."""
 
 
 @dataclass
@@ -191,11 +194,21 @@ class LineTranslator:
                 break
             except LinesError as error:
                 reasons |= {line: f"{self.name}, {reason}" for line, reason in error.reasons.items()}
-        return Block(translations, reasons)
+        return Block(translations, reasons, sources)
 
-    def write(self, translations: "list[list[Translation]]", first_line: int) -> None:
-        """Write the best translation of each line; for n-best lists all of them, numbered and scored."""
-        for line, best_first in enumerate(translations, first_line):
+    def write(self, block: Block, first_line: int, pairs: IO[bytes] | None = None) -> None:
+        """Write the best translation of each line; for n-best lists all of them, numbered and scored.
+
+        If there is a file of ``pairs``, they go there with their sources, if both sides have text.
+        """
+        if pairs is not None:
+            facts = self.translator.facts
+            for source, (best, *_) in zip(block.sources, block.translations, strict=True):
+                if source.strip() and best.text.strip():
+                    pair = {facts.src: source, facts.tgt: best.text}
+                    pairs.write(f"{json.dumps(pair, ensure_ascii=False)}\n".encode())
+            return
+        for line, best_first in enumerate(block.translations, first_line):
             if self.options["with_scores"]:
                 for best in best_first:
                     sys.stdout.write(f"{line}\t{best.score:.4f}\t{best.log_prob:.4f}\t{best.text}\n")

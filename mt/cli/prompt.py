@@ -34,7 +34,7 @@ def _answer(lines: LineTranslator, line: str, number: int) -> None:
     except MtError as error:
         say(f"mt: {error}")
         return
-    lines.write(block.translations, number)
+    lines.write(block, number)
     lines.count(block)
     for warning in lines.warnings():
         say(f"warning: {warning}")

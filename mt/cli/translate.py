@@ -4,11 +4,11 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
-from contextlib import closing
+from contextlib import closing, nullcontext
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import IO, Annotated, Literal
 
 from typer import Argument, Option
 
@@ -19,6 +19,7 @@ from mt.cli.logs import say, show_logs
 from mt.cli.prompt import prompt
 from mt.display import in_precision
 from mt.errors import ConfigError, DataError
+from mt.files import new_file
 from mt.search.strategy import LARGEST_SEED, Constraints, Sampling
 
 sampling_option = partial(Option, rich_help_panel="Sampling")
@@ -33,6 +34,10 @@ def translate(
     to: options.ToOption = None,
     ensemble: options.EnsembleOption = None,
     file: options.FileOption = None,
+    pairs: Annotated[
+        Path | None,
+        options.input_option(metavar="OUT.jsonl", help="Write pairs there: lines of --file, translations."),
+    ] = None,
     on_error: Annotated[
         Literal["stop", "empty"],
         options.input_option(help="At a line that cannot be translated: stop, or write an empty one."),
@@ -92,6 +97,8 @@ def translate(
     options.check_at_most_one(dictionary=dictionary, keep_unk=keep_unk)
     options.check_at_most_one(sample=sample, beam=beam > 1)
     options.check_at_most_one(sample=sample, n_best=n_best)
+    options.check_at_most_one(pairs=pairs, n_best=n_best)
+    options.check_needs("lines to translate: add --file FILE", file is not None, pairs=pairs)
     drawn = {"temperature": temperature != 1.0, "top_k": top_k, "top_p": top_p != 1.0, "seed": seed != 1}
     options.check_needs("sampling: add --sample", sample, **drawn)
     options.check_needs(
@@ -118,12 +125,13 @@ def translate(
         prompt(lines)
         return
     at_once = 2 if translator.engine.name == "ctranslate2" else 1
-    _translate_all(source, lines, at_once)
+    with nullcontext() if pairs is None else new_file(pairs) as out:
+        _translate_all(source, lines, at_once, out)
     if n_best is not None and translator.engine.precision != "float32":
         say(f"scores{in_precision(translator.engine.precision)}")
 
 
-def _translate_all(source: Input, lines: LineTranslator, at_once: int) -> None:
+def _translate_all(source: Input, lines: LineTranslator, at_once: int, pairs: IO[bytes] | None) -> None:
     """Translate and write block by block, then print the warnings, or what stopped it."""
     number = 1
     try:
@@ -131,7 +139,7 @@ def _translate_all(source: Input, lines: LineTranslator, at_once: int) -> None:
             translate_block = partial(lines.translate, advance=advance)
             with closing(_in_order(translate_block, source.blocks(), at_once)) as blocks:
                 for block in blocks:
-                    lines.write(block.translations, number)
+                    lines.write(block, number, pairs)
                     number += len(block.translations)
                     lines.count(block)
                     if block.reasons and lines.on_error == "stop":

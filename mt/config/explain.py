@@ -12,6 +12,7 @@ from pydantic_core import ErrorDetails
 
 from mt.config.config import Config
 from mt.config.located_yaml import MAX_SHOWN, KeyPath, Location
+from mt.config.section import Section
 from mt.config.sources import SourceConfig
 from mt.config.synonyms import MEANINGS
 from mt.display import one_line
@@ -32,8 +33,15 @@ def field_at(path: KeyPath) -> FieldInfo | None:
         elif (field := getattr(kind, "model_fields", {}).get(key)) is None:
             return None
         else:
-            kind = field.annotation
+            kind = _section_of(field) or field.annotation
     return field
+
+
+def _section_of(field: FieldInfo) -> type[Section] | None:
+    """The section that a field may have beneath it, or else null, as ``write_src`` does."""
+    kinds: tuple[Any, ...] = () if get_origin(field.annotation) is dict else get_args(field.annotation)
+    sections = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Section)]
+    return sections[0] if sections else None
 
 
 _KINDS: dict[Any, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
@@ -75,7 +83,8 @@ def unknown_key(path: KeyPath) -> str:
         return f"{unknown} Write '{outer}:' and beneath it, indented, '{one_line(inner, MAX_SHOWN)}:'."
     keys = SECTIONS.get(section, {})
     if len(path) > 2:
-        keys = SourceConfig.model_fields
+        outer_field = field_at(path[:-1])
+        keys = ((outer_field and _section_of(outer_field)) or SourceConfig).model_fields
     inside = {field: f"{section}.{field}" for field in keys}
     everywhere = {field: f"{name}.{field}" for name, fields in SECTIONS.items() for field in fields}
     options = {name: name for name in SECTIONS} | everywhere | inside
@@ -129,7 +138,9 @@ def _hint(field: FieldInfo, given: object, written: str) -> str:
 def accepted(field: FieldInfo) -> str:
     """The values that a field accepts, such as 'a whole number of at least 1 or null'."""
     kinds = kinds_of(field)
-    if words := choices(field):
+    if section := _section_of(field):
+        what = f"a mapping with {', '.join(section.model_fields)}"
+    elif words := choices(field):
         what = " or ".join(words) if len(words) == 2 else f"one of {', '.join(words)}"
     else:
         what = next(_KINDS[kind] for kind in kinds if kind is not NoneType)

@@ -5,7 +5,7 @@ from typing import Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from mt.config.section import CountOrNone, Section, Text, TextOrNone, changeable
+from mt.config.section import Count, CountOrNone, Section, Text, TextOrNone, changeable
 
 Delimiter = Literal["auto", "tab", "comma", "semicolon", "pipe"]
 
@@ -28,6 +28,30 @@ def parse_columns(columns: str) -> tuple[str, str]:
 def are_positions(*columns: str) -> bool:
     """Whether columns are given by their numbers, as those of a file without a header are."""
     return all(re.fullmatch("[0-9]{1,6}", column) for column in columns)
+
+
+class WriterConfig(Section):
+    """The run that writes a side of training pairs: it translates the other side."""
+
+    run: Text = changeable(...)
+    """The run, such as runs/de-en, or several of the same vocabularies as an ensemble: runs/a,runs/b."""
+
+    beam: Count = 1
+    """The size of the beam; 1 is greedy search."""
+
+    temperature: float | None = Field(default=None, gt=0, le=1000)
+    """Sample at this temperature instead, which is slower; null searches."""
+
+    top_k: int = Field(default=0, ge=0)
+    """Sample from this many of the likeliest tokens; 0: from all."""
+
+    @model_validator(mode="after")
+    def _check_search(self) -> Self:
+        if self.temperature is not None and self.beam > 1:
+            raise ValueError("a writer has a beam or samples at a temperature, not both.")
+        if self.temperature is None and self.top_k:
+            raise ValueError("top_k is for sampling: give the writer a temperature, such as 1.")
+        return self
 
 
 class CorpusConfig(Section):
@@ -57,11 +81,29 @@ class CorpusConfig(Section):
     num_train_pairs: CountOrNone = None
     """Use its first N training pairs; null: all, or the usual number of a built-in corpus."""
 
+    write_src: WriterConfig | None = None
+    """Let a run write the sources of these training pairs: back-translation. Its keys: run, beam ..."""
+
+    write_tgt: WriterConfig | None = None
+    """Let a run write the targets, as for a student, likewise."""
+
     @model_validator(mode="after")
-    def _check_columns(self) -> Self:
+    def _check(self) -> Self:
         if self.columns is not None:
             parse_columns(self.columns)
+        if self.write_src and self.write_tgt:
+            raise ValueError("write_src and write_tgt exclude each other: one side is translated.")
         return self
+
+    @property
+    def writer(self) -> WriterConfig | None:
+        """What writes a side of the training pairs."""
+        return self.write_src or self.write_tgt
+
+    @property
+    def written_side(self) -> int:
+        """Which side that is: 0 for the source, 1 for the target."""
+        return 0 if self.write_src else 1
 
 
 class SourceConfig(CorpusConfig):
@@ -69,6 +111,9 @@ class SourceConfig(CorpusConfig):
 
     weight: float = Field(default=1.0, gt=0, le=1000)
     """How often an epoch shows each pair, on average."""
+
+    tag: str | None = Field(default=None, pattern=r"^\w[\w-]*$")
+    """Begin its sources with this tag, such as synthetic, which no text to translate has."""
 
 
 def sources_of_mix(mix: str, src: object, tgt: object) -> dict[str, SourceConfig]:
@@ -92,7 +137,7 @@ def _source_of(line: str, src: object, tgt: object) -> SourceConfig:
     except ValidationError as error:
         # That of two columns is of no key.
         key = str((*error.errors()[0]["loc"], "columns")[0])
-        _, *keys = CorpusConfig.model_fields
+        _, *keys = (key for key in CorpusConfig.model_fields if not key.startswith("write_"))
         raise ValueError(
             f"data.mix: in {line!r}, {key}={given.get(key)} cannot be used; the path can be followed by "
             f"weight=, {'=, '.join(keys)}=."

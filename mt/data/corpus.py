@@ -3,11 +3,12 @@
 import copy
 import errno
 import hashlib
+import logging
 import sys
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import compress
+from dataclasses import dataclass, replace
+from itertools import compress, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal, NamedTuple, Self
@@ -17,20 +18,23 @@ import numpy.typing as npt
 import pyarrow as pa
 from datasets import Dataset
 
-from mt.config.data import CleaningConfig, DataConfig
+from mt.config.data import OWN, CleaningConfig, DataConfig
 from mt.data.batches.sampler import Share
 from mt.data.cache import cached
 from mt.data.chunks import CHUNK_SIZE, Pair, next_pairs, pairs_of
-from mt.data.cleaning.checks import checked_pairs
+from mt.data.cleaning.checks import Dropped, checked_pairs
 from mt.data.cleaning.filters import Cleaner
-from mt.data.cleaning.leaks import LeakCheck
+from mt.data.cleaning.leaks import Compared, LeakCheck
 from mt.data.corpus_report import CorpusReport, SourceReport, SplitReport
 from mt.data.sources.find import FoundSource, find_source, find_sources
 from mt.data.sources.source import Part, Split, held_out_split
 from mt.data.text_form import TextForm
+from mt.data.written import WrittenSide
 from mt.display import counted, track
 from mt.errors import DataError, SplitError
-from mt.sides import Sides
+from mt.sides import SIDES, Sides
+
+LOG = logging.getLogger(__name__)
 
 SCHEMA = pa.schema([("src", pa.string()), ("tgt", pa.string())])
 NO_CLEANING = CleaningConfig(unicode_form="none", invisible="keep")
@@ -66,7 +70,7 @@ class Corpus:
         shares = []
         for source in sources:
             weight = source.weight * (largest / sizes[source.direction]) ** exponent
-            shares.append(Share(source.pairs, weight, source.tgt))
+            shares.append(Share(source.pairs, weight, source.tgt, source.tag))
         return tuple(shares)
 
     def by_name(self) -> dict[Split, Dataset]:
@@ -109,14 +113,29 @@ def load_tables(files: Sequence[Path], num_pairs: int, fingerprint: str) -> Data
     return Dataset(table, fingerprint=fingerprint)
 
 
-def load_corpus(config: DataConfig, cleaning: CleaningConfig = NO_CLEANING) -> Corpus:
-    """Find the sources, check every row, clean the training split, and carve out splits that are missing."""
+def load_corpus(
+    config: DataConfig, cleaning: CleaningConfig = NO_CLEANING, *, written: Path | None = None
+) -> Corpus:
+    """Find the sources, check every row, clean the training split, and carve out splits that are missing.
+
+    What a model writes is read in the folder ``written`` of a run. Without a run, what is in the corpus takes
+    its place: the targets of ``data.path``, or the only side of a further source on both sides.
+    """
     sources = find_sources(config)
-    key = _key(sources, cleaning)
+    sides: list[WrittenSide | None] = []
+    for found in sources:
+        side = None
+        if found.config.writer and written:
+            side = WrittenSide(written / found.name)
+        elif found.config.writer:
+            what = SIDES[found.config.written_side]
+            LOG.warning("%s: write_%s is for mt train; what the corpus has is read", found.where, what)
+        sides.append(side)
+    key = _key(sources, cleaning, sides)
 
     def fill(folder: Path) -> int:
-        report = _read(sources, cleaning, folder)
-        if _key(sources, cleaning) != key:
+        report = _read(sources, cleaning, folder, sides)
+        if _key(sources, cleaning, sides) != key:
             raise DataError(f"{config.path} changed while it was read: start again.")
         (folder / _REPORT_FILE).write_text(report.model_dump_json(), encoding="utf-8")
         return sum(split.pairs for split in report.splits.values())
@@ -124,11 +143,17 @@ def load_corpus(config: DataConfig, cleaning: CleaningConfig = NO_CLEANING) -> C
     return cached(key, fill, _load)
 
 
-def load_split(config: DataConfig, split: Split, cleaning: CleaningConfig = NO_CLEANING) -> Dataset:
+def load_split(
+    config: DataConfig,
+    split: Split,
+    cleaning: CleaningConfig = NO_CLEANING,
+    *,
+    written: Path | None = None,
+) -> Dataset:
     """One split as in `load_corpus`, without reading the others if the corpus has this one."""
     if split != "train" and (parts := find_source(config).splits.get(split)):
         return load_parts(parts)
-    return load_corpus(config, cleaning).by_name()[split]
+    return load_corpus(config, cleaning, written=written).by_name()[split]
 
 
 class NamedSet(NamedTuple):
@@ -143,26 +168,40 @@ def sets_of_sources(
     config: DataConfig, split: Split, cleaning: CleaningConfig = NO_CLEANING, corpus: Corpus | None = None
 ) -> dict[str, NamedSet]:
     """This split of ``data.sources`` by their names: their own, or what was held out in the ``corpus``."""
-    (_, own, _, _), *others = find_sources(config)
+    own, *others = find_sources(config)
     sets = {}
-    for number, (name, of_source, _, source) in enumerate(others, start=1):
-        direction = of_source.direction
-        if parts := source.splits.get(split):
-            sets[name] = NamedSet(load_parts(parts), direction)
-        elif direction != own.direction:
+    for number, found in enumerate(others, start=1):
+        direction = found.config.direction
+        if parts := found.source.splits.get(split):
+            sets[found.name] = NamedSet(load_parts(parts), direction)
+        elif direction != own.config.direction and not found.config.writer:
             corpus = corpus or load_corpus(config, cleaning)
             if pairs := corpus.held_out[number].get(split):
-                sets[name] = NamedSet(pairs, direction)
+                sets[found.name] = NamedSet(pairs, direction)
     return sets
 
 
-def _key(sources: Sequence[FoundSource], cleaning: CleaningConfig) -> object:
+def texts_to_write(config: DataConfig, cleaning: CleaningConfig) -> dict[str, list[str]]:
+    """The side that is there of the training pairs of each source of which a model writes the other side."""
+    sources, texts = find_sources(config), dict[str, list[str]]()
+    for found, hashed_side in zip(sources, _hashed_sides(sources), strict=True):
+        if found.config.writer:
+            given = 1 - found.config.written_side
+            dropped = Dropped(takes_bad_rows=cleaning.skip_bad_rows)
+            rows = _rows_to_train_on(found, dropped, _carved(found, sources), hashed_side)
+            texts[found.name] = [row[given] for row in islice(rows, found.config.num_train_pairs)]
+    return texts
+
+
+def _key(
+    sources: Sequence[FoundSource], cleaning: CleaningConfig, sides: Sequence[WrittenSide | None]
+) -> object:
     """Everything that determines the corpus."""
     # Neither changes what is read: the length limit is applied when encoding.
     irrelevant = {"hub_timeout_seconds", "max_length"}
     key: list[object] = ["corpus", cleaning.model_dump(mode="json")]
-    for _, config, weight, source in sources:
-        key += [weight, config.model_dump(mode="json", exclude=irrelevant)]
+    for (_, config, weight, source, tag), side in zip(sources, sides, strict=True):
+        key += [weight, tag, config.model_dump(mode="json", exclude=irrelevant), side and side.checksums()]
         for split, parts in source.splits.items():
             # Including the names of files, whose extensions determine how they are read.
             key.append([split, *((part.where, part.identify()) for part in parts)])
@@ -186,22 +225,19 @@ def _load(folder: Path) -> Corpus:
     return Corpus(**splits, report=report, held_out=held_out)
 
 
-def _read(sources: Sequence[FoundSource], cleaning: CleaningConfig, folder: Path) -> CorpusReport:
+def _read(
+    sources: Sequence[FoundSource],
+    cleaning: CleaningConfig,
+    folder: Path,
+    sides: Sequence[WrittenSide | None],
+) -> CorpusReport:
     """Read and clean all splits, into files that `_load` opens."""
-    _, config, _, own = sources[0]
+    config, own = sources[0].config, sources[0].source
     cleaner = Cleaner(cleaning)
-    # The language by which two languages are split: the run's source, or else that of the first such source.
-    hashed = {}
-    for found in reversed(sources):
-        hashed[frozenset(found.config.direction)] = found.config.src
     trains: list[PairTable] = []
-    from_each: list[dict[Split, list[Pair]]] = []
-    for number, found in enumerate(sources):
-        from_each.append({split: [] for split in _missing_splits(found, sources[0])})
-        direction = found.config.direction
-        language = config.src if config.src in direction else hashed[frozenset(direction)]
-        hashed_side = direction.index(language)
-        pairs = _training_pairs(found, cleaner, from_each[number], hashed_side)
+    from_each = [_carved(found, sources) for found in sources]
+    for number, hashed_side in enumerate(_hashed_sides(sources)):
+        pairs = _training_pairs(sources[number], cleaner, from_each[number], hashed_side, sides[number])
         trains.append(PairTable.write(folder / f"train-{number}.arrow", pairs))
     carved = from_each[0]
     empty = [split for split, pairs in carved.items() if not pairs]
@@ -220,12 +256,15 @@ def _read(sources: Sequence[FoundSource], cleaning: CleaningConfig, folder: Path
     leaks = LeakCheck({split: table.load() for split, table in held_out.items()}, TextForm.of(cleaning))
     reports: list[SourceReport] = []
     for number, (found, table) in enumerate(zip(sources, trains, strict=True)):
-        _, config, weight, source = found
+        _, config, weight, source, tag = found
         train = table.load()
+        # Text of which a model wrote the sources must be no reference, whatever it wrote.
         compared = train
+        by: Compared = "tgt" if config.write_src else "pair"
         if (config.tgt, config.src) == sources[0].config.direction:
             compared = train.rename_columns({"src": "tgt", "tgt": "src"})
-        leaked = leaks.search(compared)
+            by = "src" if config.write_src else "pair"
+        leaked = leaks.search(compared, by)
         if cleaning.remove_leaks and len(leaked):
             # The old file stays open until it is copied.
             table.file.unlink()
@@ -240,6 +279,8 @@ def _read(sources: Sequence[FoundSource], cleaning: CleaningConfig, folder: Path
             raise DataError(f"No pair of {where} can be trained on: {why or 'there are no rows'}.")
         named = config.path, source.kind, config.name, config.src, config.tgt
         report = SourceReport(*named, parts[0].commit, weight, table.num_pairs, table.fingerprint)
+        side = sides[number]
+        report = replace(report, tag=tag, written=None if side is None else side.record)
         for split, carved_pairs in from_each[number].items() if number else ():
             if carved_pairs and split not in source.splits:
                 other = PairTable.write(folder / f"{split}-{number}.arrow", carved_pairs)
@@ -249,32 +290,64 @@ def _read(sources: Sequence[FoundSource], cleaning: CleaningConfig, folder: Path
     return _report(sources, reports, held_out, cleaner, leaks)
 
 
-def _missing_splits(found: FoundSource, own: FoundSource) -> list[Split]:
-    """The splits that are held out from the training pairs of a source."""
-    # More text of the run's own direction is for training alone. That of another direction may be the own
-    # text from another side: what is held out there must not be trained on here.
-    if found is not own and found.config.direction == own.config.direction:
-        return []
+def _hashed_sides(sources: Sequence[FoundSource]) -> list[int]:
+    """By which side, 0 or 1, the pairs of each source are split: that of the language of the run's source.
+
+    Of two other languages, it is the source of the first such source.
+    """
+    hashed, own = {}, sources[0].config
+    for found in reversed(sources):
+        hashed[frozenset(found.config.direction)] = found.config.src
+    sides = []
+    for found in sources:
+        direction = found.config.direction
+        language = own.src if own.src in direction else hashed[frozenset(direction)]
+        sides.append(direction.index(language))
+    return sides
+
+
+def _carved(found: FoundSource, sources: Sequence[FoundSource]) -> dict[Split, list[Pair]]:
+    """The splits that are held out from the training pairs of a source, with nothing in them yet."""
+    own = sources[0]
+    # More text of the run's own direction is for training alone, as is what a model writes. That of another
+    # direction may be the own text from another side: what is held out there must not be trained on here.
+    if found is not own and (found.config.direction == own.config.direction or found.config.writer):
+        return {}
     given = own.source.splits.keys() & found.source.splits.keys()
-    return [split for split in EVALUATION_SPLITS if split not in given]
+    return {split: [] for split in EVALUATION_SPLITS if split not in given}
+
+
+def _rows_to_train_on(
+    found: FoundSource, dropped: Dropped, carved: dict[Split, list[Pair]], hashed_side: int
+) -> Iterator[Pair]:
+    """All rows but those that belong to a carved split, by a hash of a side: they go there instead."""
+    checked = checked_pairs(found.source.splits["train"], dropped)
+    for pair in track(checked, "reading", unit="pairs"):
+        split = held_out_split(pair[hashed_side], found.config.held_out_fraction) if carved else None
+        if split in carved:
+            carved[split].append(pair)
+        else:
+            yield pair
 
 
 def _training_pairs(
-    found: FoundSource, cleaner: Cleaner, carved: dict[Split, list[Pair]], hashed_side: int
+    found: FoundSource,
+    cleaner: Cleaner,
+    carved: dict[Split, list[Pair]],
+    hashed_side: int,
+    side: WrittenSide | None,
 ) -> Iterator[Pair]:
-    """The pairs to train on; those that belong to a carved split, by a hash of a side, go there instead."""
-    _, config, _, source = found
-
-    def not_carved() -> Iterator[Pair]:
-        checked = checked_pairs(source.splits["train"], cleaner.dropped)
-        for pair in track(checked, "reading", unit="pairs"):
-            split = held_out_split(pair[hashed_side], config.held_out_fraction) if carved else None
-            if split in carved:
-                carved[split].append(pair)
-            else:
-                yield pair
-
-    pairs, num_left = not_carved(), config.num_train_pairs or sys.maxsize
+    """The pairs to train on, cleaned; ``side`` has what was written in place of one of theirs."""
+    config = found.config
+    rows = _rows_to_train_on(found, cleaner.dropped, carved, hashed_side)
+    pairs, num_left = rows, config.num_train_pairs or sys.maxsize
+    if side is not None:
+        chosen = islice(rows, config.num_train_pairs)
+        pairs, num_left = _with_written(chosen, side, config.written_side, cleaner.dropped), sys.maxsize
+    elif config.writer and found.name != OWN:
+        # Both sides are the same for now.
+        yield from islice(rows, config.num_train_pairs)
+        return
     # Never beyond the limit: filters must not see what follows it.
     while chunk := next_pairs(pairs, min(CHUNK_SIZE, num_left)):
         kept = cleaner.clean(chunk)
@@ -283,7 +356,23 @@ def _training_pairs(
     if carved:
         # Beyond the limit there may be more to carve, but nothing to drop.
         cleaner.dropped = copy.deepcopy(cleaner.dropped)
-        deque(pairs, maxlen=0)
+        deque(rows, maxlen=0)
+
+
+def _with_written(
+    rows: Iterable[Pair], side: WrittenSide, written_side: int, dropped: Dropped
+) -> Iterator[Pair]:
+    """The rows with what was written in place of a side; those without a whole sentence are dropped."""
+    for row, (text, translation) in zip(rows, side.rows(), strict=True):
+        if text != row[1 - written_side]:
+            raise DataError(
+                f"{side.folder} has the translation of other text than the corpus: restore that text, or "
+                "start over with --restart."
+            )
+        if translation is None:
+            dropped.add("what was written is cut at its length limit", [(text, None)])
+        else:
+            yield (translation, text) if written_side == 0 else (text, translation)
 
 
 def load_parts(parts: Sequence[Part]) -> Dataset:
@@ -317,7 +406,7 @@ def _report(
     splits: dict[Split, SplitReport] = {
         "train": SplitReport(
             origin,
-            [name for _, _, _, source in found for name in _names(source.splits["train"])],
+            [name for each in found for name in _names(each.source.splits["train"])],
             sum(source.pairs for source in sources),
             hashlib.blake2b(joined.encode(), digest_size=8).hexdigest() if sources[1:] else joined,
             dropped,

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -48,6 +48,9 @@ class SourceReport:
     fingerprint: str
     held_out: dict[Split, SplitReport] = field(default_factory=dict)
     """Of a source of another direction, what was held out for the splits that it lacks."""
+    tag: str | None = None
+    written: dict[str, Any] | None = None
+    """What wrote a side, if a model did: the checksums of its weights, its languages and its search."""
 
     @property
     def direction(self) -> Sides[str]:

@@ -2,9 +2,10 @@
 
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from datasets import Dataset
@@ -12,24 +13,26 @@ from tokenizers import normalizers
 
 from mt.config.config import Config
 from mt.config.data import OWN
+from mt.config.sources import WriterConfig
 from mt.data.batches.alignment import SrcPositions, align
 from mt.data.batches.dataset import DropCounts, encode_pairs
 from mt.data.batches.pairs import EncodedPairs
 from mt.data.batches.sampler import Share
 from mt.data.chunks import pairs_of, tables_of
-from mt.data.corpus import Corpus, NamedSet, evenly_spaced, load_corpus, sets_of_sources
+from mt.data.corpus import Corpus, NamedSet, evenly_spaced, load_corpus, sets_of_sources, texts_to_write
 from mt.data.corpus_report import cleaning_table, recorded_fingerprints
 from mt.data.line_facts import line_facts
 from mt.data.suspicions import corpus_warnings
 from mt.data.text_form import TextForm, before_lower_case
 from mt.data.tokenizers.external import external_tokenizer
-from mt.data.tokenizers.tokenizer import Tokenizer, direction_name
+from mt.data.tokenizers.tokenizer import Tokenizer, direction_name, tag_name
 from mt.data.tokenizers.train import PIECES, extended, train_tokenizer
+from mt.data.written import Writer, WrittenSide
 from mt.display import counted, track
-from mt.errors import DataError, RunError
+from mt.errors import DataError, MtError, RunError
 from mt.files import write_atomically
 from mt.run_directory import RunDirectory
-from mt.sides import Sides
+from mt.sides import SIDES, Sides
 
 LOG = logging.getLogger(__name__)
 
@@ -53,7 +56,7 @@ class Prepared:
 
 def prepare(config: Config, run: RunDirectory, *, resuming: bool) -> Prepared:
     """Load the corpus, train the tokenizers or load the run's, and encode the text."""
-    corpus = load_corpus(config.data, config.cleaning)
+    corpus = load_corpus(config.data, config.cleaning, written=run.written_dir)
     if resuming:
         check_same_corpus(run, corpus)
         tokenizers = load_tokenizers(run)
@@ -95,6 +98,41 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool) -> Prepared:
     validation_sets = {OWN: own_set, **others}
     src_positions = learnt_alignment(train, tokenizers, config)
     return Prepared(corpus, tokenizers, train, validation, validation_sets, src_positions)
+
+
+class Writing(NamedTuple):
+    """A side of a source's training pairs, and what writes it."""
+
+    where: str
+    """Its key in the config."""
+    side: WrittenSide
+    texts: list[str]
+    direction: Sides[str]
+    writer: Writer
+
+
+def missing_sides(
+    config: Config, run: RunDirectory, open_writer: Callable[[WriterConfig, Sides[str]], Writer]
+) -> list[Writing]:
+    """What other runs have to write for this one; each of them translates in a direction."""
+    configs = {OWN: config.data, **config.data.sources}
+    sides = {name: WrittenSide(run.written_dir / name) for name, source in configs.items() if source.writer}
+    if all(side.is_complete for side in sides.values()):
+        return []
+    missing = []
+    for name, texts in texts_to_write(config.data, config.cleaning).items():
+        source = configs[name]
+        assert source.writer is not None  # It has text to translate.
+        direction = Sides(source.src or config.data.src, source.tgt or config.data.tgt)
+        if source.write_src:
+            direction = Sides(direction.tgt, direction.src)
+        where = f"{'data' if name == OWN else f'data.sources.{name}'}.write_{SIDES[source.written_side]}"
+        try:
+            writer = open_writer(source.writer, direction)
+        except MtError as error:
+            raise RunError(f"{where}: {error}") from error
+        missing.append(Writing(where, sides[name], texts, direction, writer))
+    return missing
 
 
 def learnt_alignment(
@@ -142,7 +180,7 @@ def _make_tokenizers(texts: "_Texts", config: Config) -> list[Tokenizer]:
         tokenizers = []
         for column in texts.columns:
             grown = extended(getattr(origins, column), texts, config.tokenizer)
-            tokenizers.append(_with_directions(grown, texts.columns, config, is_new=False))
+            tokenizers.append(_with_beginnings(grown, texts.columns, config, is_new=False))
         return tokenizers
     if config.tokenizer.kind == "file":
         made = external_tokenizer(config.tokenizer, limit_seconds=config.data.hub_timeout_seconds)
@@ -155,18 +193,20 @@ def _make_tokenizers(texts: "_Texts", config: Config) -> list[Tokenizer]:
         tokenizer.begin_with(texts.steps.get(column, []))
         if tokenizer.form != form:
             tokenizer.begin_with(form.steps())
-        tokenizers.append(_with_directions(tokenizer, texts.columns, config, is_new=True))
+        tokenizers.append(_with_beginnings(tokenizer, texts.columns, config, is_new=True))
     return tokenizers
 
 
-def _with_directions(
+def _with_beginnings(
     tokenizer: Tokenizer, columns: Sequence[str], config: Config, *, is_new: bool
 ) -> Tokenizer:
-    """The tokenizer with an id for each language to translate into, if there are several; that of sources."""
-    names = [direction_name(language) for language in config.data.targets]
-    is_of_sources = "src" in columns or config.model.share_embeddings
-    if not is_of_sources or (len(names) == 1 and not tokenizer.has_directions):
+    """That of sources with an id for each language to translate into, if there are several, and each tag."""
+    if "src" not in columns and not config.model.share_embeddings:
         return tokenizer
+    names = [direction_name(language) for language in config.data.targets]
+    if len(names) == 1 and not tokenizer.has_directions:
+        names = []
+    names += dict.fromkeys(tag_name(source.tag) for source in config.data.sources.values() if source.tag)
     missing = [name for name in names if name not in tokenizer.reserved]
     return tokenizer.with_reserved(missing, is_new=is_new) if missing else tokenizer
 

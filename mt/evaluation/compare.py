@@ -76,7 +76,7 @@ def run_comparison(
     for run in runs:
         warn_of_other_split(run, test_set)
     if data_path is not None:
-        warn_of_leaks(test_set, config)
+        warn_of_leaks(test_set, config, runs[0].written_dir)
     count = len(test_set.references)
     if count > MAX_RESAMPLED_LINES:
         raise DataError(

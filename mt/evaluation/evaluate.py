@@ -98,7 +98,10 @@ def run_evaluation(
     config = load_config(run.config_file)
     # Before reading the corpus, which may take long: training may remove this checkpoint at any time.
     models = load_ensemble([run, *other_runs], checkpoint)
-    test_set = load_evaluation_set(config, split, path=data_path, name=data_name, direction=(src, tgt))
+    written = run.written_dir
+    test_set = load_evaluation_set(
+        config, split, path=data_path, name=data_name, direction=(src, tgt), written=written
+    )
     for member in (run, *other_runs):
         warn_of_other_split(member, test_set)
     device = choose_device(device)
@@ -113,7 +116,7 @@ def run_evaluation(
     if literature:
         scores["literature_bleu"] = literature(hypotheses, test_set.references, test_set.direction.tgt)
     if analyse:
-        warn_of_leaks(test_set, config)
+        warn_of_leaks(test_set, config, written)
     texts = test_set.sources, hypotheses, test_set.references
     loaded, *rest = models
     evaluation = Evaluation(

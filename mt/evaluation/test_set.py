@@ -62,12 +62,14 @@ def load_evaluation_set(
     path: str | None = None,
     name: str | None = None,
     direction: tuple[str | None, str | None] | None = None,
+    written: Path | None = None,
 ) -> EvaluationSet:
     """A split of the run's corpus or of another in ``path``, or the standard test set in ``sacrebleu:NAME``.
 
     It is of the direction of ``data.path``, or of the one that ``direction`` leaves: languages from and into
     which, or None for any. The split of a further one is that of the first of ``data.sources`` that has it.
-    Files without splits are used as a whole. Pairs with an empty reference are an error.
+    Files without splits are used as a whole. Pairs with an empty reference are an error. The training split
+    has what a model wrote for it in the folder ``written``.
     """
     if split not in (splits := get_args(Split)):
         raise ValueError(f"split must be {', '.join(splits)}, not {split!r}")
@@ -81,7 +83,8 @@ def load_evaluation_set(
     languages = f", {' to '.join(sides)}" if others else ""
     own_split, fingerprint = None, None
     if path is None and sides == own:
-        pairs, where = load_split(data, split, config.cleaning), f"{data.path}{languages}, {split}"
+        pairs = load_split(data, split, config.cleaning, written=written)
+        where = f"{data.path}{languages}, {split}"
         own_split, fingerprint = split, pairs._fingerprint
     elif path is None:
         of_sources = sets_of_sources(config.data, split, config.cleaning)
@@ -117,9 +120,9 @@ def load_evaluation_set(
         for warning in text_warnings({"evaluated": sample_of(pairs, form)}):
             LOG.warning("%s", warning)
     # As in the file of references: some of sacreBLEU's tokenizers join words at a hyphen before a line break.
-    sources, written = list(pairs["src"]), [on_one_line(text) for text in pairs["tgt"]]
-    references = in_form(form, written)
-    num_rewritten = sum(map(ne, references, written))
+    sources, targets = list(pairs["src"]), [on_one_line(text) for text in pairs["tgt"]]
+    references = in_form(form, targets)
+    num_rewritten = sum(map(ne, references, targets))
     empty = [number for number, reference in enumerate(references, start=1) if shows_nothing(reference)]
     if empty:
         more = f", and {len(empty) - 1} more" if len(empty) > 1 else ""
@@ -183,14 +186,14 @@ def warn_of_other_split(run: RunDirectory, test_set: EvaluationSet) -> None:
         )
 
 
-def warn_of_leaks(test_set: EvaluationSet, config: Config) -> None:
+def warn_of_leaks(test_set: EvaluationSet, config: Config, written: Path | None = None) -> None:
     """Log a warning if pairs of a test set are also in the training data, which is read."""
     if test_set.own_split == "train":
         return
     pairs = datasets.Dataset.from_dict({"src": test_set.sources, "tgt": test_set.references})
     check = LeakCheck({"": pairs}, TextForm.of(config.cleaning))
     try:
-        check.search(load_corpus(config.data, config.cleaning).train)
+        check.search(load_corpus(config.data, config.cleaning, written=written).train)
     except DataError as error:
         LOG.warning("pairs that are also in the training data are not counted: %s", error)
     if num_leaked := check.report()[""].pair:

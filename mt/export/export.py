@@ -141,7 +141,7 @@ def export_model(
 def _short(loaded: LoadedModel, pairs: Pairs) -> list[tuple[str, str]]:
     """The pairs without those that mt alone would split."""
     ids = loaded.src_tokenizer.encode_batch([src for src, _ in pairs])
-    most = loaded.config.data.max_length - len(loaded.src_tokenizer.direction(loaded.facts.tgt))
+    most = loaded.config.data.max_length - len(loaded.src_tokenizer.beginning(loaded.facts.tgt))
     short = [pair for pair, row in zip(pairs, ids, strict=True) if len(row) < most]
     if not short:
         raise EngineError(

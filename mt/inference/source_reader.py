@@ -46,7 +46,7 @@ class SourceReader:
         self.direction: list[SourceToken] = []
         """What a sentence begins with that is read by a model of several directions."""
         if tgt is not None:
-            for token_id in tokenizer.direction(tgt):
+            for token_id in tokenizer.beginning(tgt):
                 self.direction.append(SourceToken(token_id, None))
         self._copies = copies
         # By the words of an entry, as the tokenizer splits it.

@@ -12,11 +12,13 @@ from tqdm import tqdm
 from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
 from mt.data.batches.batch import Batch
-from mt.data.corpus import Corpus, load_corpus
+from mt.data.corpus import Corpus, evenly_spaced, load_corpus
 from mt.data.corpus_report import cleaning_table
-from mt.data.prepare import check_same_corpus, learnt_alignment, load_tokenizers
+from mt.data.prepare import Writing, check_same_corpus, learnt_alignment, load_tokenizers, missing_sides
 from mt.data.suspicions import corpus_warnings
+from mt.device import keeping_threads
 from mt.display import counted, size
+from mt.inference.writer import open_writer
 from mt.preflight.plan import Plan, plan_run
 from mt.preflight.rule import words_suffice
 from mt.preflight.text import (
@@ -44,6 +46,8 @@ from mt.training.schedule import has_ended, learning_rate
 from mt.training.step import explain_out_of_memory
 
 NUM_SAMPLES = 3
+# How many lines of a side show how long the rest takes to write.
+LINES_WRITTEN = 100
 # Above these shares of words and of the time, there is a warning.
 MOST_UNKNOWN, MOST_VALIDATING = 0.1, 1 / 3
 # The share of the peak learning rate below which a cosine counts as finished.
@@ -90,7 +94,11 @@ def preflight(
         return Conclusion(f"This run is finished ({reason}): to train longer, raise {limit}.")
     done = point.values.counters if point else None
     del point  # It has all weights.
-    corpus = load_corpus(config.data, config.cleaning)
+    with keeping_threads():
+        missing = missing_sides(config, run, open_writer)
+        for writing in missing:
+            show(_writing_section(writing))
+    corpus = load_corpus(config.data, config.cleaning, written=None if missing else run.written_dir)
     if done:
         check_same_corpus(run, corpus)
     show(_corpus_section(corpus))
@@ -128,6 +136,19 @@ def preflight(
     ]
     verdict = f"This run can continue from step {done.step:,}." if done else "This run can begin."
     return Conclusion(verdict, warnings)
+
+
+def _writing_section(writing: Writing) -> Section:
+    """What the rest of a side will cost, by writing some lines of it."""
+    texts = [writing.texts[row] for row in evenly_spaced(len(writing.texts), LINES_WRITTEN)]
+    writing.writer.translate(texts[:1], 1)
+    started = time.perf_counter()
+    translations = writing.writer.translate(texts, 1)
+    seconds = (time.perf_counter() - started) / len(texts)
+    by = f"{writing.where} by {writing.writer.record['runs']}"
+    left = tqdm.format_interval(seconds * len(writing.texts))
+    details = [(text, str(translation)) for text, translation in zip(texts[:3], translations, strict=False)]
+    return Section("writing", f"{left} for {counted(len(writing.texts), 'line')}, {by}", details)
 
 
 def _corpus_section(corpus: Corpus) -> Section:

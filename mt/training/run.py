@@ -19,13 +19,14 @@ from mt.config.write import config_to_yaml, fixed_options, with_unset_from
 from mt.data.batches.stream import training_batches
 from mt.data.chunks import pairs_of
 from mt.data.corpus import load_corpus
-from mt.data.prepare import make_tokenizers, prepare
-from mt.device import Precision, choose_device, fix_threads_and_malloc
+from mt.data.prepare import Prepared, make_tokenizers, missing_sides, prepare
+from mt.device import Precision, choose_device, fix_threads_and_malloc, keeping_threads
 from mt.errors import ConfigError, Interrupted, RunError
 from mt.evaluation.scores import SCORE_NAMES
 from mt.files import write_atomically
 from mt.inference.loaded_model import build_model
 from mt.inference.verify import keep_pairs
+from mt.inference.writer import open_writer
 from mt.run_directory import RunDirectory, as_run
 from mt.training import resume
 from mt.training.compiling import compile_objective, is_compiled
@@ -182,6 +183,15 @@ def _train(
     return Outcome(finished, counters, 0 if finished else interruption.exit_code)
 
 
+def _prepare(config: Config, run: RunDirectory, *, resuming: bool) -> Prepared:
+    if not resuming:
+        with keeping_threads():
+            # All writers are open before any of them writes.
+            for _, side, texts, direction, writer in missing_sides(config, run, open_writer):
+                side.write(texts, direction, writer)
+    return prepare(config, run, resuming=resuming)
+
+
 @contextmanager
 def prepared_session(
     config: Config,
@@ -196,7 +206,7 @@ def prepared_session(
     with interruption.interrupting_immediately():
         # The other processes use the tokenizers that the first one has saved.
         resuming = point is not None or not processes.IS_FIRST
-        prepared = distributed.first_rank_first(lambda: prepare(config, run, resuming=resuming))
+        prepared = distributed.first_rank_first(lambda: _prepare(config, run, resuming=resuming))
     tokenizers = prepared.tokenizers
     model = build_model(config, *tokenizers)
     if point is None and config.init_from.run is not None:

@@ -1,6 +1,7 @@
 """`mt translate`: sentences, files and pipes; one line out for one line in."""
 
 import gzip
+import json
 import os
 import re
 import signal
@@ -59,6 +60,17 @@ def bad_file() -> Path:
     lines = [b"the dog sees milk.", LATIN_1, LONG, b"", LATIN_1, LONG, b"Anna sees milk."]
     file.write_bytes(b"\n".join(lines) + b"\n")
     return file
+
+
+def test_pairs_are_written_for_other_programs_and_appear_whole(call: Call, bad_file: Path) -> None:
+    command = ("translate", "--file", bad_file, "--pairs", "out.jsonl")
+    assert call(*command).code == 2
+    assert not Path("out.jsonl").exists()
+    assert call(*command, "--on-error", "empty")[:2] == (0, "")
+    pairs = [json.loads(line) for line in Path("out.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert pairs[0] == {"en": "the dog sees milk.", "de": "der Hund sieht Milch."}
+    assert [len(pair["en"]) for pair in pairs] == [18, len(LONG), len(LONG), 15]
+    assert not [*Path().glob(".out*")]
 
 
 @pytest.mark.parametrize("is_piped", [False, True])
@@ -242,7 +254,7 @@ def test_the_warning_says_how_many_words_are_copied_and_is_of_what_was_counted_s
         ("Zu Zi", "Zi", "2 words: Zu, Zi. 1 of them are copied into the translation, not Zu."),
     ):
         best: Any = SimpleNamespace(is_cut=False, unknown=unknown.split(), copied=[copied])
-        lines.count(Block([[best]], {}))
+        lines.count(Block([[best]], {}, [""]))
         assert list(lines.warnings()) == [f"the model does not know {said}"]
 
 
@@ -251,6 +263,7 @@ def test_the_warning_says_how_many_words_are_copied_and_is_of_what_was_counted_s
     [
         (["--dictionary", "words.tsv", "Anna"], "words.tsv, line 1 is not a word, a tab and its translation"),
         (["--sample", "--beam", "2", "Anna"], "--sample and --beam are mutually exclusive"),
+        (["--pairs", "a.jsonl", "Anna"], "--pairs needs lines to translate: add --file FILE"),
         (["--sample", "--n-best", "2", "Anna"], "--sample and --n-best are mutually exclusive"),
         (["--dictionary", "words.tsv", "--keep-unk"], "--dictionary and --keep-unk are mutually exclusive"),
         (["--n-best", "2", "Anna"], "--n-best needs a beam of at least that size: add --beam 2"),

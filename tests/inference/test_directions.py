@@ -69,7 +69,7 @@ def test_a_line_that_is_too_long_has_the_id_in_each_part(translator: Translator)
     line = "the dog sees milk. " * 12
     [[best]] = bound.n_best([line])
     assert len(best.parts) > 1
-    [number] = bound.src_tokenizer.direction("de")
+    [number] = bound.src_tokenizer.beginning("de")
     for segment, _ in best.parts:
         assert segment.tokens[0].id == number
         assert len(segment.tokens) < bound.facts.max_length

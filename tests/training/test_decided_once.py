@@ -10,7 +10,7 @@ import mt
 import mt.training.run
 from mt.config.config import Config
 from mt.config.load import load_config
-from mt.config.training import ScheduleConfig, TrainingConfig
+from mt.config.training import LEAST_TIMED, ScheduleConfig, TrainingConfig
 from mt.device import Precision
 from mt.errors import Interrupted
 from mt.run_directory import RunDirectory
@@ -19,7 +19,6 @@ from mt.training.compiling import is_compiled
 from mt.training.loss import Objective
 from mt.training.resume import resolve_auto
 from mt.training.run import run_training
-from mt.training.session import LEAST_TIMED
 from mt.training.schedule import learning_rate
 from tests.fixture_types import AssertSame, MakeConfig
 from tests.training.steps import Training

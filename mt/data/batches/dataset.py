@@ -64,7 +64,8 @@ def write_pairs(
     dropped = {"empty": 0, "too long": 0}
     is_kept = np.ones(len(pairs), dtype=np.bool_)
     ends = np.cumsum([share.num_pairs for share in shares], dtype=np.int64)
-    directions = [*(tokenizers.src.direction(share.tgt) for share in shares), list[int]()]
+    beginnings = [tokenizers.src.beginning(share.tgt, share.tag) for share in shares]
+    beginnings.append([])
     start = 0
     with ExitStack() as stack:
         files = [stack.enter_context((folder / name).open("wb")) for name in _FILES]
@@ -72,7 +73,7 @@ def write_pairs(
             rows = slice(start, start + len(table))
             start = rows.stop
             numbers = np.searchsorted(ends, np.arange(rows.start, rows.stop), side="right")
-            begins = [directions[number] for number in numbers]
+            begins = [beginnings[number] for number in numbers]
             texts = Sides(table["src"].to_pylist(), table["tgt"].to_pylist())
             src, tgt = encode_texts(texts, tokenizers, begins)
             is_empty = np.minimum(src.lengths - [*map(len, begins)], tgt.lengths) == 1

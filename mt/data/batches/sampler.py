@@ -22,6 +22,8 @@ class Share(NamedTuple):
     """How often each pair occurs in an epoch on average; a fraction is drawn again for each epoch."""
     tgt: str = ""
     """The language of its targets."""
+    tag: str | None = None
+    """What its sources begin with besides."""
 
 
 def epoch_batches(

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from itertools import chain
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,7 @@ LEFT_OUT = r"[\p{P}\p{S}\p{Z}\p{C}]+"
 
 # Of source, target and pair. Python's own hashes are fast, have 64 bits, and are never stored.
 Hashes = tuple[list[int], list[int], list[int]]
+Compared = Literal["src", "tgt", "pair"]
 
 
 class LeakCheck:
@@ -35,13 +37,14 @@ class LeakCheck:
             self._known[split] = _hashes(src, tgt)
         self._all = {*chain(*chain(*self._known.values()))}
 
-    def search(self, train: Dataset) -> npt.NDArray[np.int64]:
-        """Record what ``train`` shares with the evaluation splits; return the rows of shared pairs."""
+    def search(self, train: Dataset, by: Compared = "pair") -> npt.NDArray[np.int64]:
+        """Record what ``train`` shares with the evaluation splits; return the rows whose pair or side is."""
         is_leaked = [np.empty(0, dtype=np.bool_)]
         for table in tables_of(train):
             hashes = _hashes(table["src"], table["tgt"])
             self._found |= self._all.intersection(chain(*hashes))
-            is_leaked.append(np.array([pair in self._found for pair in hashes[2]]))
+            compared = hashes[get_args(Compared).index(by)]
+            is_leaked.append(np.array([value in self._found for value in compared]))
         return np.flatnonzero(np.concatenate(is_leaked))
 
     def report(self) -> dict[str, LeakReport]:

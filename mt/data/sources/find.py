@@ -4,6 +4,7 @@ import glob
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +14,14 @@ from mt.builtin.reverse import reverse_pairs
 from mt.config.data import IMPORTED, OWN, DataConfig
 from mt.config.explain import did_you_mean
 from mt.config.sources import CorpusConfig
-from mt.data.sources.read import TABLE_FORMATS, columns_of, parallel_part, table_format, table_part
+from mt.data.sources.read import (
+    TABLE_FORMATS,
+    columns_of,
+    lines_part,
+    parallel_part,
+    table_format,
+    table_part,
+)
 from mt.data.sources.source import SPLIT_NAMES, NumberedPair, Part, Source, Split, Splits, listed, named_path
 from mt.data.sources.text import text_lines, unreadable
 from mt.display import shown
@@ -52,33 +60,46 @@ class FoundSource(NamedTuple):
     """As if it were alone."""
     weight: float
     source: Source
+    tag: str | None = None
+
+    @property
+    def where(self) -> str:
+        """The place in the config."""
+        return "data" if self.name == OWN else f"data.sources.{self.name}"
 
 
 def find_sources(config: DataConfig, *, include_hub: bool = True) -> list[FoundSource]:
     """The source that ``data.path`` names, and ``data.sources``, perhaps without those on the Hub."""
     alone = config.model_copy(update={"sources": {}, "mix": None})
-    named = [(OWN, alone, 1.0)]
+    named: list[tuple[str, DataConfig, float, str | None]] = [(OWN, alone, 1.0, None)]
     for name, source in config.sources.items():
         keys = {key: getattr(source, key) for key in CorpusConfig.model_fields}
         languages = {"src": source.src or config.src, "tgt": source.tgt or config.tgt}
-        named.append((name, alone.model_copy(update=keys | languages), source.weight))
+        of_source = alone.model_copy(update=keys | languages)
+        if source.writer:
+            # Only the side that is there is read.
+            column = columns_of(of_source)[1 - source.written_side]
+            of_source = of_source.model_copy(update={"columns": column})
+        named.append((name, of_source, source.weight, source.tag))
     found: list[FoundSource] = []
-    for name, of_source, weight in named:
+    for name, of_source, weight, tag in named:
         try:
             source_found = find_source(of_source) if include_hub else _local_source(of_source)
         except (ConfigError, DataError) as error:
             if name == OWN:
                 raise
             raise type(error)(f"data.sources.{name}: {error}") from None
+        if source_found and name != OWN and of_source.writer:
+            source_found = replace(source_found, splits={"train": source_found.splits["train"]})
         if source_found:
-            found.append(FoundSource(name, of_source, weight, source_found))
+            found.append(FoundSource(name, of_source, weight, source_found, tag))
     return found
 
 
 def check_sources(config: DataConfig) -> None:
     """Find a wrong path or column in a moment: read the first pair of each split that is on disk."""
-    for _, _, _, source in find_sources(config, include_hub=False):
-        for first, *_ in source.splits.values():
+    for found in find_sources(config, include_hub=False):
+        for first, *_ in found.source.splits.values():
             next(first.pairs(), None)
 
 
@@ -167,6 +188,9 @@ def _part(path: Path, config: DataConfig) -> Part:
     """The table at ``path``, or the parallel text of which it is one side."""
     if table_format(path, config.delimiter) is not None and path.is_file():
         return table_part(path, config)
+    src, tgt = columns_of(config)
+    if src == tgt:
+        return lines_part(path)
     stem, _ = _stem_and_suffix(path, config)
     if stem and (parallel := _parallel(f"{path.with_name(stem)}", config)):
         return parallel
@@ -243,7 +267,7 @@ def _stem_and_suffix(file: Path, config: DataConfig) -> tuple[str, str]:
 
 def unread_files(config: DataConfig) -> Iterator[str]:
     """A sentence for each corpus that is in the folder of another, but is none of its splits."""
-    for _, source_config, _, source in find_sources(config, include_hub=False):
+    for _, source_config, _, source, _ in find_sources(config, include_hub=False):
         if source.kind != "folder":
             continue
         read = {file for parts in source.splits.values() for part in parts for file in part.files}

@@ -54,6 +54,16 @@ def table_part(path: Path, config: DataConfig) -> Part:
     return Part(shown(path), unit, partial(read, path, config), (path,))
 
 
+def lines_part(path: Path) -> Part:
+    """A text file of one side, which stands for the other until that is written."""
+
+    def pairs() -> Iterator[NumberedPair]:
+        for number, line in text_lines(path):
+            yield number, line, line
+
+    return Part(shown(path), "line", pairs, (path,))
+
+
 def parallel_part(src_path: Path, tgt_path: Path) -> Part:
     """Two text files, where line n of one translates line n of the other."""
     pairs = partial(_parallel_pairs, src_path, tgt_path)
@@ -61,7 +71,12 @@ def parallel_part(src_path: Path, tgt_path: Path) -> Part:
 
 
 def columns_of(config: DataConfig) -> tuple[str, str]:
-    """The source's and the target's column, named by ``data.columns`` or else like the languages."""
+    """The source's and the target's column, named by ``data.columns`` or else like the languages.
+
+    They are one if only that side is read (`find_sources`).
+    """
+    if config.columns and "," not in config.columns:
+        return config.columns, config.columns
     return parse_columns(config.columns) if config.columns else (config.src, config.tgt)
 
 

@@ -27,6 +27,11 @@ def direction_name(language: str) -> str:
     return f"<to:{language}>"
 
 
+def tag_name(tag: str) -> str:
+    """The name of the id with which a source sentence of this tag begins."""
+    return f"<tag:{tag}>"
+
+
 class Tokenizer:
     """Text to ids and back, as defined by a tokenizer.json; neither direction adds or needs BOS and EOS.
 
@@ -111,10 +116,12 @@ class Tokenizer:
         """Entries in the vocabulary, including special tokens; all ids are smaller than this."""
         return self.library.get_vocab_size()
 
-    def direction(self, language: str) -> list[int]:
-        """The id with which a source begins that is to be translated into a language, if there is one."""
-        name = direction_name(language)
-        return [self.reserved[name]] if name in self.reserved else []
+    def beginning(self, language: str, tag: str | None = None) -> list[int]:
+        """The ids with which a source begins: of the language to translate into, and of its tag, if any."""
+        names = [direction_name(language)]
+        if tag:
+            names.append(tag_name(tag))
+        return [self.reserved[name] for name in names if name in self.reserved]
 
     @property
     def has_directions(self) -> bool:

@@ -1,0 +1,50 @@
+"""A run, or an ensemble, that writes a side of training pairs, by the fastest engine that can search so."""
+
+import logging
+from collections.abc import Sequence
+
+from mt.config.sources import WriterConfig
+from mt.data.written import Writer
+from mt.errors import RunError
+from mt.inference.exported_folder import weights_of
+from mt.inference.segments import Translation
+from mt.inference.translator import Translator
+from mt.run_directory import as_run
+from mt.search.strategy import Beam, Sampling, Strategy
+from mt.sides import Sides
+
+LOG = logging.getLogger(__name__)
+
+
+def open_writer(config: WriterConfig, direction: Sides[str]) -> Writer:
+    """The writer that translates in this direction.
+
+    Raises:
+        MtError: If one of its runs is missing, damaged or still being trained, or has other languages.
+    """
+    run, *others = [as_run(name.strip()).require() for name in config.run.split(",")]
+    for member in (run, *others):
+        if owner := member.lock_owner():
+            raise RunError(f"{member.path} is still being trained by {owner}: wait until it is finished.")
+    translator = Translator.from_run(run, others=others).into(direction.tgt, direction.src)
+    strategy: Strategy = Beam(config.beam) if config.beam > 1 else None
+    if config.temperature is not None:
+        strategy = Sampling(config.temperature, top_k=config.top_k)
+        LOG.warning("%s samples with torch, which is slower than CTranslate2", run.path)
+    else:
+        LOG.info("%s writes; %s", config.run, translator.described)
+
+    def translate(texts: Sequence[str], first: int) -> list[str | None]:
+        found = translator.n_best(
+            texts, strategy=strategy, join_lines=True, with_scores=False, first_line=first
+        )
+        return [None if _is_cut(best) else best.text for best, *_ in found]
+
+    weights = [weights_of(member, "best") for member in (run, *others)]
+    search = config.model_dump(exclude={"run"})
+    return Writer({"runs": config.run, "weights": weights, "direction": [*direction], **search}, translate)
+
+
+def _is_cut(translation: Translation) -> bool:
+    """Whether a part of it reached its length limit, where a repetition ends that has no other end."""
+    return any(not hypothesis.finished for _, hypothesis in translation.parts)
