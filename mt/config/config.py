@@ -4,7 +4,7 @@ from typing import Self
 
 from pydantic import model_validator
 
-from mt.config.data import IMPORTED, CleaningConfig, DataConfig, TokenizerConfig
+from mt.config.data import IMPORTED, OWN, CleaningConfig, DataConfig, TokenizerConfig
 from mt.config.located_yaml import Scalar
 from mt.config.model import InitFromConfig, ModelConfig
 from mt.config.section import Section
@@ -74,6 +74,11 @@ class Config(Section):
             raise ValueError("training.bpe_dropout and training.guided_alignment exclude each other.")
         if training.lexicon_start and not training.guided_alignment:
             raise ValueError("training.lexicon_start needs training.guided_alignment, which aligns words.")
+        for name, stage in training.stages.items():
+            if unknown := stage.weights.keys() - {OWN, *self.data.sources}:
+                known = ", ".join([OWN, *self.data.sources])
+                where = f"training.stages.{name}.weights.{min(unknown)}"
+                raise ValueError(f"{where}: there is no such source, only {known}.")
         if (self.validation.over, self.validation.metric) == ("all", "loss"):
             raise ValueError("validation.over: all needs validation.metric bleu or chrf.")
         if self.length_is_open and schedule.warmup_steps < LEAST_TIMED:

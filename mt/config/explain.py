@@ -13,7 +13,6 @@ from pydantic_core import ErrorDetails
 from mt.config.config import Config
 from mt.config.located_yaml import MAX_SHOWN, KeyPath, Location
 from mt.config.section import Section
-from mt.config.sources import SourceConfig
 from mt.config.synonyms import MEANINGS
 from mt.display import one_line
 
@@ -30,16 +29,19 @@ def field_at(path: KeyPath) -> FieldInfo | None:
     for key in path:
         if get_origin(kind) is dict:
             _, kind = get_args(kind)
+            if not hasattr(kind, "model_fields"):
+                field = FieldInfo.from_annotation(kind)
         elif (field := getattr(kind, "model_fields", {}).get(key)) is None:
             return None
         else:
-            kind = _section_of(field) or field.annotation
+            is_mapping = get_origin(field.annotation) is dict
+            kind = field.annotation if is_mapping else _section_of(field) or field.annotation
     return field
 
 
 def _section_of(field: FieldInfo) -> type[Section] | None:
-    """The section that a field may have beneath it, or else null, as ``write_src`` does."""
-    kinds: tuple[Any, ...] = () if get_origin(field.annotation) is dict else get_args(field.annotation)
+    """The section beneath a field: of one that may be null, as ``write_src``, or of a mapping of sections."""
+    kinds = get_args(field.annotation)
     sections = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Section)]
     return sections[0] if sections else None
 
@@ -84,7 +86,8 @@ def unknown_key(path: KeyPath) -> str:
     keys = SECTIONS.get(section, {})
     if len(path) > 2:
         outer_field = field_at(path[:-1])
-        keys = ((outer_field and _section_of(outer_field)) or SourceConfig).model_fields
+        inner_section = outer_field and _section_of(outer_field)
+        keys = inner_section.model_fields if inner_section else {}
     inside = {field: f"{section}.{field}" for field in keys}
     everywhere = {field: f"{name}.{field}" for name, fields in SECTIONS.items() for field in fields}
     options = {name: name for name in SECTIONS} | everywhere | inside
@@ -138,7 +141,7 @@ def _hint(field: FieldInfo, given: object, written: str) -> str:
 def accepted(field: FieldInfo) -> str:
     """The values that a field accepts, such as 'a whole number of at least 1 or null'."""
     kinds = kinds_of(field)
-    if section := _section_of(field):
+    if (section := _section_of(field)) and NoneType in kinds:
         what = f"a mapping with {', '.join(section.model_fields)}"
     elif words := choices(field):
         what = " or ".join(words) if len(words) == 2 else f"one of {', '.join(words)}"

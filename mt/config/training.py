@@ -1,6 +1,6 @@
 """The ``training``, ``schedule``, ``validation`` and ``checkpoint`` sections: how the model learns."""
 
-from typing import Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -42,6 +42,16 @@ class ScheduleConfig(Section):
         if self.kind == "noam" and self.warmup_steps < 1:
             raise ValueError("schedule.warmup_steps must be at least 1 if schedule.kind is noam.")
         return self
+
+
+class StageConfig(Section):
+    """A part of a run, with weights of its own for the sources of the training pairs."""
+
+    steps: Count
+    """The steps of this stage."""
+
+    weights: dict[str, Annotated[float, Field(ge=0, le=1000)]] = Field(default={})
+    """How often an epoch shows each pair of a source; others keep their weight, and 0 leaves one out."""
 
 
 class TrainingConfig(Section):
@@ -113,6 +123,9 @@ class TrainingConfig(Section):
     freeze: TextOrNone = None
     """Patterns of the names of weights that stay as they are, with commas, such as encoder.*; null: none."""
 
+    stages: dict[str, StageConfig] = Field(default={})
+    """Parts of the run, by names of your own, each with its steps and the weights of sources in it."""
+
     max_steps: CountOrNone = changeable(None)
     """Stop after this many steps."""
 
@@ -127,6 +140,36 @@ class TrainingConfig(Section):
 
     log_every_steps: Count = changeable(20)
     """Steps between log entries, which are also the points of the training curves."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _add_up_stages(cls, keys: Any) -> Any:
+        try:
+            total = sum(stage["steps"] for stage in keys["stages"].values())
+        except (LookupError, TypeError, AttributeError):  # None, or none that can be added up.
+            return keys
+        return keys if keys.get("max_steps") is not None or not total else keys | {"max_steps": total}
+
+    @model_validator(mode="after")
+    def _check_stages(self) -> Self:
+        if not self.stages:
+            return self
+        total = sum(stage.steps for stage in self.stages.values())
+        if self.max_epochs is not None:
+            raise ValueError("training.max_epochs: epochs are counted in each stage; leave it out.")
+        if self.max_steps != total:
+            raise ValueError(f"training.max_steps: the stages have {total:,} steps; leave it out.")
+        return self
+
+    def stage_at(self, step: int) -> tuple[int, int]:
+        """The number, from 0, of the stage of the step after ``step`` others, and the first step of it."""
+        start = number = 0
+        for stage in [*self.stages.values()][:-1]:
+            if step < start + stage.steps:
+                break
+            start += stage.steps
+            number += 1
+        return number, start
 
     @property
     def limits(self) -> dict[str, float]:

@@ -63,13 +63,19 @@ class Corpus:
     @property
     def shares(self) -> tuple[Share, ...]:
         """The sources of the training pairs, in their order, with the weights that ``temperature`` makes."""
+        return self.shares_in({})
+
+    def shares_in(self, weights: Mapping[str, float]) -> tuple[Share, ...]:
+        """The same in a stage, in which some sources have other weights, by their names."""
         sources, sizes = self.report.sources, defaultdict[Sides[str], float](float)
-        for source in sources:
-            sizes[source.direction] += source.pairs * source.weight
+        of_sources = [weights.get(source.key or "", source.weight) for source in sources]
+        for source, weight in zip(sources, of_sources, strict=True):
+            sizes[source.direction] += source.pairs * weight
         largest, exponent = max(sizes.values()), 1 - 1 / self.report.temperature
         shares = []
-        for source in sources:
-            weight = source.weight * (largest / sizes[source.direction]) ** exponent
+        for source, weight in zip(sources, of_sources, strict=True):
+            if weight:
+                weight *= (largest / sizes[source.direction]) ** exponent
             shares.append(Share(source.pairs, weight, source.tgt, source.tag))
         return tuple(shares)
 
@@ -256,7 +262,7 @@ def _read(
     leaks = LeakCheck({split: table.load() for split, table in held_out.items()}, TextForm.of(cleaning))
     reports: list[SourceReport] = []
     for number, (found, table) in enumerate(zip(sources, trains, strict=True)):
-        _, config, weight, source, tag = found
+        key, config, weight, source, tag = found
         train = table.load()
         # Text of which a model wrote the sources must be no reference, whatever it wrote.
         compared = train
@@ -280,7 +286,7 @@ def _read(
         named = config.path, source.kind, config.name, config.src, config.tgt
         report = SourceReport(*named, parts[0].commit, weight, table.num_pairs, table.fingerprint)
         side = sides[number]
-        report = replace(report, tag=tag, written=None if side is None else side.record)
+        report = replace(report, key=key, tag=tag, written=None if side is None else side.record)
         for split, carved_pairs in from_each[number].items() if number else ():
             if carved_pairs and split not in source.splits:
                 other = PairTable.write(folder / f"{split}-{number}.arrow", carved_pairs)

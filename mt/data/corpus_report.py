@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -48,6 +49,8 @@ class SourceReport:
     fingerprint: str
     held_out: dict[Split, SplitReport] = field(default_factory=dict)
     """Of a source of another direction, what was held out for the splits that it lacks."""
+    key: str | None = None
+    """Its name in the config."""
     tag: str | None = None
     written: dict[str, Any] | None = None
     """What wrote a side, if a model did: the checksums of its weights, its languages and its search."""
@@ -56,6 +59,14 @@ class SourceReport:
     def direction(self) -> Sides[str]:
         """Its languages."""
         return Sides(self.src, self.tgt)
+
+    @property
+    def written_by(self) -> str:
+        """Which side other runs wrote, to be read after its path; nothing if none did."""
+        if self.written is None:
+            return ""
+        names = ", ".join(Path(run.strip()).name for run in self.written["runs"].split(","))
+        return f", whose {self.written['direction'][1]} was written by {names}"
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from tqdm import tqdm
 
 from mt.checkpoint.store import CheckpointStore
 from mt.config.config import Config
+from mt.config.data import OWN
 from mt.data.batches.batch import Batch
 from mt.data.corpus import Corpus, evenly_spaced, load_corpus
 from mt.data.corpus_report import cleaning_table
@@ -117,6 +118,8 @@ def preflight(
         show(_memory_section(trial.size, *trial.take_largest_step()))
         plan = plan_run(config, trial.pace(trial.time_steps()))
     show(_time_section(plan, done, trial.peak_rate))
+    if config.training.stages:
+        show(_stages_section(config))
     folder = next(folder for folder in (run.path.absolute(), *run.path.absolute().parents) if folder.exists())
     one, free = trial.size.saved_bytes, shutil.disk_usage(folder).free
     # The ones that are kept, the best, and the one that is being saved, less those that exist.
@@ -234,6 +237,18 @@ def _time_section(plan: Plan, done: Counters | None, peak: float | None) -> Sect
     steps = f"{tqdm.format_interval(plan.seconds)} for {counted(plan.num_steps, 'step')}"
     at_least = "" if plan.is_certain else "at least "
     return Section("time", f"{at_least}{steps}, limited by {plan.ended_by}", details)
+
+
+def _stages_section(config: Config) -> Section:
+    """What is trained on when."""
+    stages = config.training.stages
+    usual = {OWN: 1.0} | {name: source.weight for name, source in config.data.sources.items()}
+    details = []
+    for name, stage in stages.items():
+        weights = usual | stage.weights
+        details.append((name, ", ".join(f"{source} {weight:g}" for source, weight in weights.items())))
+    summary = ", ".join(f"{name} for {counted(stage.steps, 'step')}" for name, stage in stages.items())
+    return Section("stages", summary, details)
 
 
 def warn_of_vocabulary(config: Config, unknown: Mapping[str, Unknown], num_words: float) -> Iterator[str]:

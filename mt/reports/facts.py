@@ -245,9 +245,12 @@ class RunFacts:
     @property
     def progress(self) -> dict[str, str]:
         """How long it was trained, and why it ended."""
+        stages = self.config.training.stages if self.config else {}
+        named = [f"{name}, {stage.steps:,}" for name, stage in stages.items()]
         return {
             "state": f"{self.state}: {self.detail}" if self.detail else self.state,
             "steps": written(self.step, "{:,}"),
+            **({"stages": "; ".join(named)} if named else {}),
             "epochs completed": written(self.epochs, "{:,}"),
             "target tokens": written(self.num_target_tokens, "{:,}"),
             "time": short_duration(self.seconds) if self.seconds else "unknown",

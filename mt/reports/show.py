@@ -43,10 +43,11 @@ def _pairs(rows: dict[str, str]) -> list[str]:
 def _corpus(corpus: CorpusFacts) -> Iterator[str]:
     own, *mixed = corpus.sources
     revision = f", revision {own.revision}" if own.revision else ""
-    yield f"{own.path}, {own.src} to {own.tgt}{revision}"
+    yield f"{own.path}, {own.src} to {own.tgt}{revision}{own.written_by}"
     for source in mixed:
         other = f", {source.src} to {source.tgt}" if source.direction != own.direction else ""
-        yield f"mixed with {source.path}{other}, {counted(source.pairs, 'pair')}, weight {source.weight:g}"
+        of_source = f"{source.path}{source.written_by}{other}"
+        yield f"mixed with {of_source}, {counted(source.pairs, 'pair')}, weight {source.weight:g}"
     for name, split in corpus.splits.items():
         yield f"{name}: {counted(split.pairs, 'pair')} ({split.where_from})"
     dropped = [f"{count:,} {reason}" for reason, count in corpus.dropped.items()]

@@ -16,7 +16,7 @@ def train(state: TrainState, session: Session) -> str | None:
     with session.ignoring_interruption:
         session.catch_up(state)
         while (finished := session.finished(state)) is None and not session.stopping:
-            result = state.step(session.batches.take(state.position))
+            result = state.step(session.next_batches(state))
             session.react(result)
             session.count_time(state)
             if session.length_due(state):

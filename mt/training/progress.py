@@ -14,6 +14,7 @@ from torch.utils.tensorboard.summary import hparams
 from tqdm.auto import tqdm
 
 from mt.config.located_yaml import Scalar
+from mt.config.training import TrainingConfig
 from mt.display import SECONDS_BETWEEN_LINES, markdown_table, markdown_text
 from mt.files import write_atomically
 from mt.run_directory import RunDirectory
@@ -56,6 +57,7 @@ class Progress(contextlib.ExitStack):
         counters: Counters,
         total_steps: int | None,
         metric: str,
+        training: TrainingConfig | None = None,
         peak_rate: float | None = None,
         on_metrics: OnMetrics | None = None,
     ) -> None:
@@ -78,6 +80,7 @@ class Progress(contextlib.ExitStack):
         self.callback(self._bar.close)
         self.expect(total_steps)
         self._metric = metric
+        self._training = training
         self._peak_rate = peak_rate
         self._on_metrics = on_metrics
         self._newest_loss = ""
@@ -109,7 +112,7 @@ class Progress(contextlib.ExitStack):
             self._add_point(result, result.point)
         best = "" if counters.best_value is None else f"best {self._metric} {counters.best_value:.2f}"
         notes = (self._time_left(counters.step), best, self._newest_loss)
-        self._bar.set_description_str(f"epoch {counters.epoch + 1}  ", refresh=False)
+        self._bar.set_description_str(f"{self._place(counters)}  ", refresh=False)
         self._bar.set_postfix_str(", ".join(filter(None, notes)), refresh=False)
         self._bar.update()
 
@@ -119,6 +122,8 @@ class Progress(contextlib.ExitStack):
         self._since, self._num_tokens = now, 0
         metrics = {"loss": point.loss, "learning_rate": result.learning_rate}
         metrics |= {"gradient_norm": result.gradient_norm, "tokens_per_second": speed}
+        if number := self._stage(counters):
+            metrics["stage"] = number
         self._write("train", counters, metrics)
         step, above = f"{counters.step:,}", point.above_average
         if above > SPIKE:
@@ -127,7 +132,7 @@ class Progress(contextlib.ExitStack):
         self._newest_loss = f"loss {point.loss:.3f}, {pace}"
         if self._bar.disable and now - self._last_line >= SECONDS_BETWEEN_LINES:
             self._last_line = now
-            where = f"step {step}  epoch {counters.epoch + 1}"
+            where = f"step {step}  {self._place(counters)}"
             details = f"learning rate {result.learning_rate:.2e}  {pace}"
             LOG.info("%s  loss %.3f  %s  %s", where, point.loss, details, self._time_left(counters.step))
 
@@ -178,6 +183,18 @@ class Progress(contextlib.ExitStack):
         }
         with self._run.metrics_file.open("a", encoding="utf-8") as opened:
             opened.write(json.dumps(line) + "\n")
+
+    def _stage(self, counters: Counters) -> int:
+        """The number, from 1, of the stage of the newest step; 0 in a run without stages."""
+        if self._training is None or not self._training.stages:
+            return 0
+        return self._training.stage_at(counters.step - 1)[0] + 1
+
+    def _place(self, counters: Counters) -> str:
+        place = f"epoch {counters.epoch + 1}"
+        if self._training is not None and (number := self._stage(counters)):
+            place = f"stage {[*self._training.stages][number - 1]}, {place}"
+        return place
 
     def _time_left(self, step: int) -> str:
         """The time left for training, without validation and saving."""

@@ -5,7 +5,7 @@ import math
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,7 +16,7 @@ from mt import distributed, processes
 from mt.config.config import Config
 from mt.config.load import load_config
 from mt.config.write import config_to_yaml, fixed_options, with_unset_from
-from mt.data.batches.stream import training_batches
+from mt.data.batches.stream import batches_of_stages, training_batches
 from mt.data.chunks import pairs_of
 from mt.data.corpus import load_corpus
 from mt.data.prepare import Prepared, make_tokenizers, missing_sides, prepare
@@ -233,7 +233,10 @@ def prepared_session(
             "fast with TF32. In a new run, set training.precision to mixed, or training.tf32 to true."
         )
     fix_threads_and_malloc()
-    batches = training_batches(config, prepared.train, tokenizers, prepared.src_positions)
+    stream = training_batches(config, prepared.train, tokenizers, prepared.src_positions)
+    shares = [prepared.corpus.shares_in(stage.weights) for stage in config.training.stages.values()]
+    stages = batches_of_stages(stream, shares)
+    batches = stages[config.training.stage_at(state.counters.step)[0]]
     # Preparing an epoch may take longer than a step is allowed to.
     distributed.barrier_after(lambda: batches.epoch(state.counters.epoch))
     # About so many; epochs differ by a few steps.
@@ -253,12 +256,14 @@ def prepared_session(
     )
     with monitoring as progress:
         newest = point.checkpoint if point else None
-        session = Session(config, run, prepared, batches, environment, interruption, progress, newest)
+        session = Session(config, run, prepared, stages, environment, interruption, progress, newest)
         # Removed only now, because a refused start, as of a changed corpus, must keep it.
         run.stopped_file.unlink(missing_ok=True)
         record_session(run, "training", step=state.counters.step)
         # On a CPU, the thread would take time from those that compute.
-        with batches.collating_ahead(pinned=True) if precision.device.type == "cuda" else nullcontext():
+        with ExitStack() as threads:
+            for each in stages if precision.device.type == "cuda" else []:
+                threads.enter_context(each.collating_ahead(pinned=True))
             yield state, session
 
 
@@ -270,6 +275,7 @@ def _progress(
         counters=state.counters,
         total_steps=round(total_steps) if math.isfinite(total_steps) else None,
         metric=deciding_metric(config.validation),
+        training=config.training,
         peak_rate=peak_rate(state.objective, state.precision.device),
         on_metrics=on_metrics,
     )

@@ -16,7 +16,7 @@ from mt.config.training import LEAST_TIMED
 from mt.config.write import config_to_yaml
 from mt.data.batches.batch import Batch, collate
 from mt.data.batches.sampler import ordered_batches
-from mt.data.batches.stream import BatchStream
+from mt.data.batches.stream import BatchStream, StepBatches
 from mt.data.corpus import evenly_spaced
 from mt.data.prepare import Prepared
 from mt.data.text_form import TextForm
@@ -58,7 +58,8 @@ class Session:
     config: Config
     run: RunDirectory
     prepared: Prepared
-    batches: BatchStream
+    stages: Sequence[BatchStream]
+    """The batches of each stage, of a run without stages as one."""
     environment: dict[str, str | int]
     interruption: Interruption
     progress: Progress | None
@@ -94,6 +95,16 @@ class Session:
             self.validate(state)
             # The checkpoint that was saved then does not have its scores.
             self.save(state)
+
+    def next_batches(self, state: TrainState) -> StepBatches:
+        """Those of the next step; the epochs of a stage are counted from 0, and the last one has the best."""
+        counters = state.counters
+        number, start = self.config.training.stage_at(counters.step)
+        if number and counters.step == start:
+            counters.epoch = counters.batch = counters.num_validations_without_gain = 0
+            if number == len(self.stages) - 1:
+                counters.best_value = None
+        return self.stages[number].take(state.position)
 
     def finished(self, state: TrainState) -> str | None:
         """Why the run is finished, in words; None while it is not."""
@@ -227,10 +238,10 @@ class Session:
         num_own = len(self.prepared.corpus.validation)
         num_all = sum(len(of_set.pairs) for of_set in self.prepared.validation_sets.values())
         sentence_seconds = (validated - started) / num_own
-        epoch = state.counters.epoch
+        epoch, batches = state.counters.epoch, self.stages[0]
         return Pace(
-            self.batches.num_steps(epoch),
-            self.batches.num_target_tokens(epoch),
+            batches.num_steps(epoch),
+            batches.num_target_tokens(epoch),
             step_seconds,
             validation_seconds=VALIDATION_PASSES * num_all * sentence_seconds,
             checkpoint_seconds=saved - validated,

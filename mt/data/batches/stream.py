@@ -14,7 +14,7 @@ from mt.data.batches.alignment import SrcPositions
 from mt.data.batches.batch import Batch, collate
 from mt.data.batches.bpe_dropout import BpeDropout
 from mt.data.batches.pairs import EncodedPairs, Ids
-from mt.data.batches.sampler import Batches, epoch_batches
+from mt.data.batches.sampler import Batches, Share, epoch_batches
 from mt.data.batches.transforms import Transforms
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.seeding import derived_seed
@@ -102,10 +102,10 @@ class BatchStream:
     """All sentences are segmented differently in each epoch."""
     rank: int = 0
     num_processes: int = 1
-    _epoch: Epoch | None = None
-    _thread: Executor | None = None
-    _is_pinned: bool = False
-    _ahead: dict[Position, Future[StepBatches]] = field(default_factory=dict)
+    _epoch: Epoch | None = field(default=None, init=False)
+    _thread: Executor | None = field(default=None, init=False)
+    _is_pinned: bool = field(default=False, init=False)
+    _ahead: dict[Position, Future[StepBatches]] = field(default_factory=dict, init=False)
 
     @contextmanager
     def collating_ahead(self, *, pinned: bool) -> Iterator[None]:
@@ -208,6 +208,21 @@ class BatchStream:
             src, tgt = pairs.src.lengths[rows], pairs.tgt.lengths[rows]
             sizes.append(len(rows) * (int(src.max()) + int(tgt.max())))
         return self.batch_of(epoch, int(np.argmax(sizes)))
+
+
+def batches_of_stages(stream: BatchStream, stages: Sequence[Sequence[Share]]) -> list[BatchStream]:
+    """The batches of each stage, in which sources have other weights; those of a run without any, as one.
+
+    Those of the first are drawn as those of a run without stages.
+    """
+    streams = []
+    for number, shares in enumerate(stages):
+        weighted = []
+        for share, changed in zip(stream.pairs.shares, shares, strict=True):
+            weighted.append(share._replace(weight=changed.weight))
+        seed = derived_seed("stage", stream.seed, number) if number else stream.seed
+        streams.append(replace(stream, pairs=replace(stream.pairs, shares=tuple(weighted)), seed=seed))
+    return streams or [stream]
 
 
 def training_batches(
