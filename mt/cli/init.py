@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option, echo
 
 from mt.cli.logs import say, show_logs
-from mt.cli.options import parse_origin
+from mt.cli.options import check_at_most_one, parse_origin
 from mt.config.sources import Delimiter
 from mt.errors import ConfigError, MtError
 from mt.files import write_atomically
@@ -65,6 +65,10 @@ def init(
             help="Begin with the weights of RUN or RUN@CHECKPOINT: adapt it to --data, or train it further."
         ),
     ] = None,
+    student_of: Annotated[
+        str | None,
+        Option(metavar="RUN[,RUN]", help="A small, fast model that learns what these runs write for --data."),
+    ] = None,
     output: Annotated[Path | None, Option("--output", "-o", help="Default: SRC-TGT.yaml.")] = None,
 ) -> None:
     """Inspect a corpus, time a few training steps, and write a commented config for your budget.
@@ -76,7 +80,7 @@ def init(
     options["delimiter"] = None if delimiter == "auto" else delimiter
     given = {key: value for key, value in options.items() if value is not None}
     if recipe is not None:
-        if given or minutes or output or init_from or both_ways:
+        if given or minutes or output or init_from or student_of or both_ways:
             raise ConfigError("--recipe prints a finished config: give no other option with it.")
         from mt.config.load import recipe_text
 
@@ -84,8 +88,9 @@ def init(
         return
     from mt.preflight.directions import asked_directions
 
+    check_at_most_one(student_of=student_of, init_from=init_from)
     directions = asked_directions(data, src, tgt, both_ways=both_ways)
-    if init_from is None and not (data and directions):
+    if init_from is None and student_of is None and not (data and directions):
         if data and not (src or tgt):
             raise ConfigError(
                 f"there is no folder {data} with folders such as en-de, named after directions: give --src "
@@ -96,7 +101,8 @@ def init(
             "or --recipe list, for the configs that come with mt."
         )
     languages = dict.fromkeys(language for direction in directions for language in direction)
-    file = output or Path("adapted.yaml" if init_from else f"{'-'.join(languages)}.yaml")
+    usual = "adapted" if init_from else "student" if student_of else "-".join(languages)
+    file = output or Path(f"{usual}.yaml")
     if file.exists():
         raise ConfigError(f"{file} exists already. Choose another file with --output.")
     if not (file.parent.is_dir() and os.access(file.parent, os.W_OK)):
@@ -105,10 +111,15 @@ def init(
 
     with _in_words_of_options():
         origin = None if init_from is None else parse_origin(init_from)
-        corpus = _corpus(given, None if origin is None else Path(str(origin.run)), both_ways=both_ways)
+        of_run = student_of.split(",")[0].strip() if student_of else origin and origin.run
+        corpus = _corpus(given, Path(of_run) if of_run else None, both_ways=both_ways)
         check_sources(corpus)
         # After the checks above, because importing torch is slow.
-        if origin is None:
+        if student_of is not None:
+            from mt.preflight.student import propose_student
+
+            proposal = propose_student(student_of, corpus, minutes)
+        elif origin is None:
             from mt.preflight.init import propose_config
 
             proposal = propose_config(corpus, minutes)

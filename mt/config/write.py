@@ -147,6 +147,8 @@ def fixed_options(config: Config) -> dict[str, Scalar]:
     fixed = {}
     for name, value in _values(config).items():
         is_of_model = name.startswith(("tokenizer.", "model.", "schedule.", "training."))
+        # Not a mapping that is empty.
+        is_of_model &= isinstance(value, str | int | float | None)
         if is_of_model and _field(name).json_schema_extra is not may_change:
             fixed[name] = value
     return fixed

@@ -1,22 +1,24 @@
 """`mt init`: inspect a corpus, and propose a config for it and a budget."""
 
+import math
 import textwrap
 import time
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 from functools import cache, partial
 from typing import NamedTuple, Self
 
 from mt.config.config import Config
 from mt.config.data import DataConfig
+from mt.config.model import ModelConfig
 from mt.config.training import TrainingConfig
 from mt.config.write import changed_options, config_to_yaml
 from mt.data.corpus import Corpus, load_corpus
 from mt.data.suspicions import small_splits, unsegmented_hint
 from mt.device import choose_device
 from mt.display import one_line
-from mt.errors import DataError, SplitError
+from mt.errors import ConfigError, DataError, SplitError
 from mt.preflight import rule
 from mt.preflight.plan import Plan, fit
 from mt.preflight.text import (
@@ -57,12 +59,31 @@ class Proposal(NamedTuple):
         return cls(yaml, summary)
 
 
+class Student(NamedTuple):
+    """What the config of a student has besides: its targets are written by another run."""
+
+    writing_seconds: float
+    shape: Callable[[ModelConfig, Sample], ModelConfig]
+    """Makes the model that suits a run one that translates fast."""
+    summary: list[str]
+    """How long the writing takes, and how fast the student is; a line for each."""
+
+
 Tokenized = tuple[Config, str]
 """A config whose tokenizer is chosen, and why, if there is more to say than its name."""
 
 
-def propose_config(data: DataConfig, minutes: float | None = None) -> Proposal:
-    """Propose a config for a corpus, and a budget if none is given."""
+def propose_config(
+    data: DataConfig, minutes: float | None = None, student: Student | None = None
+) -> Proposal:
+    """Propose a config for a corpus, and a budget if none is given; perhaps that of a student."""
+    writing_seconds = student.writing_seconds if student else 0.0
+    if minutes is not None and 60 * minutes <= writing_seconds:
+        least = writing_seconds / 60
+        raise ConfigError(
+            f"writing the targets alone takes {least:.1f} minutes: give more than that as --minutes, or "
+            "fewer pairs."
+        )
     corpus, data, load_seconds = _load(data)
     start = Config(data=data, training=TrainingConfig(max_steps=1, precision="mixed"))
     if len(data.directions) > 1:
@@ -81,17 +102,23 @@ def propose_config(data: DataConfig, minutes: float | None = None) -> Proposal:
 
     def choose(rate: float) -> tuple[Sample, str, float]:
         """The settings and minutes where the usual model is trained on ``rate`` target tokens per second."""
-        budget = rule.sensible_minutes(num_tokens, rate) if minutes is None else minutes
-        run_tokens = 60 * budget * rate
+        budget = minutes
+        if budget is None:
+            budget = rule.sensible_minutes(num_tokens, rate) + math.ceil(writing_seconds / 60)
+        run_tokens = (60 * budget - writing_seconds) * rate
         # A run learns more from words if it is short, or if the text is short or generated.
         config, why = words if words and (always or rule.prefers_words(run_tokens, num_tokens)) else subwords
-        if config.tokenizer.kind != "word" and rule.aligns_subwords(run_tokens, num_tokens):
+        is_aligned = student is not None or rule.aligns_subwords(run_tokens, num_tokens)
+        if config.tokenizer.kind != "word" and is_aligned:
             config = update(config, **rule.aligned(rule.ALIGNMENT_OF_FEW))
         sample = take(config)
         longest, num_entries = sample.config.data.max_length, sample.text.tokenizers.tgt.size
         is_aligned = config.training.lexicon_start
         options = rule.choose(run_tokens, sample.corpus_tokens, num_entries, longest, is_aligned=is_aligned)
-        return replace(sample, config=update(sample.config, **options)), why, budget
+        config = update(sample.config, **options)
+        if student is not None:
+            config = update(config, model=student.shape(config.model, sample).model_dump())
+        return replace(sample, config=config), why, budget
 
     device = choose_device(start.training.device)
     usual, why, budget = choose(rule.USUAL_RATES[device.type])
@@ -104,6 +131,7 @@ def propose_config(data: DataConfig, minutes: float | None = None) -> Proposal:
         cost = cost_of(best) / cost_of(usual)
         seconds = cost * step_seconds, cost * forward_seconds
         pace = measure(sample, seconds if sample is best else None)
+    pace = replace(pace, start_seconds=pace.start_seconds + writing_seconds)
     plan = fit(sample.config, budget, pace)
     config, notes = plan.config, [why]
     if bleu_is_always_0(corpus.validation):
@@ -111,7 +139,7 @@ def propose_config(data: DataConfig, minutes: float | None = None) -> Proposal:
         notes.append(
             "Metric: chrF, because BLEU counts sequences of four words and no held-out target is that long."
         )
-    summary = _summary(plan, sample)
+    summary = _summary(plan, sample) + (student.summary if student else [])
     warnings = [*small_splits(corpus), *warn_of_held_out_pairs(corpus)]
     summary += [f"warning  {warning}" for warning in warnings]
     if minutes is None:

@@ -17,7 +17,7 @@ from mt.errors import EngineError, OverflowedLinesError, is_bug
 from mt.files import locked, make_folder, new_folder, remove_leftovers
 from mt.inference.engine.ctranslate2_engine import CTranslate2Engine, cpu_has_int8
 from mt.inference.exported_folder import REFUSED, ExportPrecision, remove_stale, write_export_record
-from mt.inference.loaded_model import LoadedModel, load_model
+from mt.inference.loaded_model import LoadedModel, ModelOfText, load_model
 from mt.inference.verify import bleu_of, compare_scores, translator_of, verification_pairs, verify
 from mt.run_directory import RunDirectory
 from mt.transformer.decoder import DecoderLayer
@@ -103,7 +103,7 @@ def write_model(write: Callable[..., None], *arguments: Any) -> None:
         ) from error
 
 
-def write_ctranslate2(loaded: LoadedModel, folder: Path, precision: ExportPrecision) -> None:
+def write_ctranslate2(loaded: ModelOfText, folder: Path, precision: ExportPrecision) -> None:
     """Write a model, which is on the CPU and in float32, and its tokenizers into an existing folder."""
     model, config = loaded.model, loaded.config.model
     alignment_layer, alignment_heads = loaded.config.aligning_heads
