@@ -23,7 +23,7 @@ LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-RECIPE_VERSION = 4
+RECIPE_VERSION = 5
 """Raised when the same input would give another corpus, other ids, another alignment or other files."""
 
 MANY_PAIRS = 50_000
