@@ -32,6 +32,7 @@ TINY = [
 ]  # fmt: skip
 # Names in the guides that need something large, or a network, and what takes their place.
 SUBSTITUTES = {
+    "runs/opus": "runs/en-de",
     "lr-$rate": "lr-0.002",
     "=$rate": "=0.002",
     "lr-0.0005": "lr-0.002",
@@ -43,6 +44,7 @@ SUBSTITUTES = {
 # Commands that are not run, and why.
 NOT_RUN = {
     "mt evaluate --run runs/en-de --data sacrebleu:wmt14": "asks a server; evaluation/test_standard_sets.py",
+    "mt import Helsinki-NLP": "asks a server; export/test_import.py",
     "mt serve": "runs until it is stopped; serving/test_app.py",
     "mt translate --run m1 --ensemble quickstart": "runs that do not fit; inference/test_translator.py",
 }
@@ -99,6 +101,8 @@ def workspace(
     # The files of a run of 200 steps.
     trained.path.rename("runs/en-de")
     several.path.rename("runs/both")
+    # The newest.
+    Path("runs/en-de/checkpoints/latest").touch()
     for copy in ("runs/a", "runs/b", "runs/c"):
         shutil.copytree("runs/en-de", copy)
     for corpus in ("my-corpus", "next-month"):

@@ -116,10 +116,18 @@ def sorted_by(column: str, summaries: Facts, differing: Options) -> dict[str, Ru
 
 def differing_options(summaries: Facts) -> dict[str, dict[str, str]]:
     """The options that are not the same in all runs, with their values as YAML by the names of the runs."""
-    options = {name: all_options(facts.config) for name, facts in summaries.items() if facts.config}
+    options: dict[str, dict[str, str]] = {}
+    for name, facts in summaries.items():
+        if facts.config:
+            sources, stages = facts.config.data.sources, facts.config.training.stages
+            named = {"data.sources": ", ".join(sources), "training.stages": ", ".join(stages)}
+            options[name] = all_options(facts.config) | named
     differing = {}
+    # What belongs to a source or a stage is compared if all runs have it.
     for key in next(iter(options.values()), ()):
-        values = {name: of_run[key] for name, of_run in options.items()}
+        values = {name: of_run[key] for name, of_run in options.items() if key in of_run}
+        if len(values) < len(options):
+            continue
         if len({*values.values()}) > 1:
             differing[key] = values
     # What follows from another option.
