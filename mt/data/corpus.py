@@ -195,7 +195,10 @@ def texts_to_write(config: DataConfig, cleaning: CleaningConfig) -> dict[str, li
             given = 1 - found.config.written_side
             dropped = Dropped(takes_bad_rows=cleaning.skip_bad_rows)
             rows = _rows_to_train_on(found, dropped, _carved(found, sources), hashed_side)
-            texts[found.name] = [row[given] for row in islice(rows, found.config.num_train_pairs)]
+            of_source = []
+            for row in islice(rows, found.config.num_train_pairs):
+                of_source.append(row[given])
+            texts[found.name] = of_source
     return texts
 
 

@@ -65,8 +65,11 @@ class SourceReport:
         """Which side other runs wrote, to be read after its path; nothing if none did."""
         if self.written is None:
             return ""
-        names = ", ".join(Path(run.strip()).name for run in self.written["runs"].split(","))
-        return f", whose {self.written['direction'][1]} was written by {names}"
+        names = []
+        for run in self.written["runs"].split(","):
+            names.append(Path(run.strip()).name)
+        _, language = self.written["direction"]
+        return f", whose {language} was written by {', '.join(names)}"
 
 
 @dataclass(frozen=True)

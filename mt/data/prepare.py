@@ -124,9 +124,10 @@ def missing_sides(
         source = configs[name]
         assert source.writer is not None  # It has text to translate.
         direction = Sides(source.src or config.data.src, source.tgt or config.data.tgt)
-        if source.write_src:
+        if not source.write_tgt:
             direction = Sides(direction.tgt, direction.src)
-        where = f"{'data' if name == OWN else f'data.sources.{name}'}.write_{SIDES[source.written_side]}"
+        key = "data" if name == OWN else f"data.sources.{name}"
+        where = f"{key}.write_{SIDES[source.written_side]}"
         try:
             writer = open_writer(source.writer, direction)
         except MtError as error:

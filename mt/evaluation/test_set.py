@@ -137,7 +137,10 @@ def load_evaluation_set(
 
 
 def _choose(data: DataConfig, src: str | None, tgt: str | None) -> Sides[str]:
-    found = [each for each in data.directions if src in (None, each.src) and tgt in (None, each.tgt)]
+    found = []
+    for direction in data.directions:
+        if src in (None, direction.src) and tgt in (None, direction.tgt):
+            found.append(direction)
     if len(found) != 1:
         listed = ", ".join(map(" to ".join, data.directions))
         raise ConfigError(f"this model translates {listed}: choose one by --to and --from, or tgt and src.")

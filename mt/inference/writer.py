@@ -9,7 +9,7 @@ from mt.errors import RunError
 from mt.inference.exported_folder import weights_of
 from mt.inference.segments import Translation
 from mt.inference.translator import Translator
-from mt.run_directory import as_run
+from mt.run_directory import RunDirectory, as_run
 from mt.search.strategy import Beam, Sampling, Strategy
 from mt.sides import Sides
 
@@ -22,10 +22,13 @@ def open_writer(config: WriterConfig, direction: Sides[str]) -> Writer:
     Raises:
         MtError: If one of its runs is missing, damaged or still being trained, or has other languages.
     """
-    run, *others = [as_run(name.strip()).require() for name in config.run.split(",")]
-    for member in (run, *others):
+    members: list[RunDirectory] = []
+    for name in config.run.split(","):
+        member = as_run(name.strip()).require()
         if owner := member.lock_owner():
             raise RunError(f"{member.path} is still being trained by {owner}: wait until it is finished.")
+        members.append(member)
+    run, *others = members
     translator = Translator.from_run(run, others=others).into(direction.tgt, direction.src)
     strategy: Strategy = Beam(config.beam) if config.beam > 1 else None
     if config.temperature is not None:
@@ -38,9 +41,12 @@ def open_writer(config: WriterConfig, direction: Sides[str]) -> Writer:
         found = translator.n_best(
             texts, strategy=strategy, join_lines=True, with_scores=False, first_line=first
         )
-        return [None if _is_cut(best) else best.text for best, *_ in found]
+        written: list[str | None] = []
+        for best, *_ in found:
+            written.append(None if _is_cut(best) else best.text)
+        return written
 
-    weights = [weights_of(member, "best") for member in (run, *others)]
+    weights = [weights_of(member, "best") for member in members]
     search = config.model_dump(exclude={"run"})
     return Writer({"runs": config.run, "weights": weights, "direction": [*direction], **search}, translate)
 

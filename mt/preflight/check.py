@@ -150,7 +150,7 @@ def _writing_section(writing: Writing) -> Section:
     seconds = (time.perf_counter() - started) / len(texts)
     by = f"{writing.where} by {writing.writer.record['runs']}"
     left = tqdm.format_interval(seconds * len(writing.texts))
-    details = [(text, str(translation)) for text, translation in zip(texts[:3], translations, strict=False)]
+    details = [*zip(texts[:NUM_SAMPLES], map(str, translations), strict=False)]
     return Section("writing", f"{left} for {counted(len(writing.texts), 'line')}, {by}", details)
 
 
@@ -242,13 +242,17 @@ def _time_section(plan: Plan, done: Counters | None, peak: float | None) -> Sect
 def _stages_section(config: Config) -> Section:
     """What is trained on when."""
     stages = config.training.stages
-    usual = {OWN: 1.0} | {name: source.weight for name, source in config.data.sources.items()}
-    details = []
+    usual = {OWN: 1.0}
+    for name, source in config.data.sources.items():
+        usual[name] = source.weight
+    details, parts = [], []
     for name, stage in stages.items():
-        weights = usual | stage.weights
-        details.append((name, ", ".join(f"{source} {weight:g}" for source, weight in weights.items())))
-    summary = ", ".join(f"{name} for {counted(stage.steps, 'step')}" for name, stage in stages.items())
-    return Section("stages", summary, details)
+        weights = []
+        for of_source, weight in (usual | stage.weights).items():
+            weights.append(f"{of_source} {weight:g}")
+        details.append((name, ", ".join(weights)))
+        parts.append(f"{name} for {counted(stage.steps, 'step')}")
+    return Section("stages", ", ".join(parts), details)
 
 
 def warn_of_vocabulary(config: Config, unknown: Mapping[str, Unknown], num_words: float) -> Iterator[str]:

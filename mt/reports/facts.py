@@ -216,7 +216,10 @@ class RunFacts:
 
     def curve(self, kind: str, name: str) -> list[tuple[int, float]]:
         """Steps and finite values of a metric of training (``train``) or ``validation``, by step."""
-        values = {p.step: p.figures[name] for p in self.points if p.kind == kind and name in p.figures}
+        values = {}
+        for point in self.points:
+            if point.kind == kind and name in point.figures:
+                values[point.step] = point.figures[name]
         return sorted((step, value) for step, value in values.items() if math.isfinite(value))
 
     @property
@@ -246,7 +249,9 @@ class RunFacts:
     def progress(self) -> dict[str, str]:
         """How long it was trained, and why it ended."""
         stages = self.config.training.stages if self.config else {}
-        named = [f"{name}, {stage.steps:,}" for name, stage in stages.items()]
+        named = []
+        for name, stage in stages.items():
+            named.append(f"{name}, {stage.steps:,}")
         return {
             "state": f"{self.state}: {self.detail}" if self.detail else self.state,
             "steps": written(self.step, "{:,}"),

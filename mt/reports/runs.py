@@ -101,7 +101,10 @@ def sorted_by(column: str, summaries: Facts, differing: Options) -> dict[str, Ru
     for option, of_runs in differing.items():
         values |= {option: of_runs, option.partition(".")[2]: of_runs}
     for title, field, _ in _COLUMNS:
-        values[title.lower()] = {run: getattr(facts, field) for run, facts in summaries.items()}
+        of_runs = {}
+        for run, facts in summaries.items():
+            of_runs[run] = getattr(facts, field)
+        values[title.lower()] = of_runs
     if column.lower() not in values:
         raise ConfigError(f"--sort: there is no column {column!r}, only {', '.join(values)}.")
 

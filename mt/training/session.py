@@ -197,7 +197,10 @@ class Session:
         if self.progress is not None:
             rows = self.prepared.corpus.validation
             indices = evenly_spaced(len(rows), self.config.validation.num_samples).tolist()
-            samples = [Sample(rows[i]["src"], result.hypotheses[i], rows[i]["tgt"]) for i in indices]
+            samples = []
+            for index in indices:
+                source, reference = rows[index]["src"], rows[index]["tgt"]
+                samples.append(Sample(source, result.hypotheses[index], reference))
             self.progress.validation(counters, result, samples)
             self.progress.exclude(time.perf_counter() - started)
 

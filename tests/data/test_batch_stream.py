@@ -17,7 +17,7 @@ from mt.data.batches.bpe_dropout import BpeDropout
 from mt.data.batches.dataset import encode_pairs
 from mt.data.batches.pairs import EncodedPairs, EncodedSentences
 from mt.data.batches.sampler import Share
-from mt.data.batches.stream import BatchStream, training_batches
+from mt.data.batches.stream import BatchStream, batches_of_stages, training_batches
 from mt.data.corpus import load_corpus
 from mt.data.prepare import make_tokenizers, prepare
 from mt.data.tokenizers.train import train_tokenizer
@@ -343,3 +343,27 @@ def test_what_goes_wrong_in_the_thread_is_raised_where_the_step_is_taken(
         assert third == (0, 4)
         with pytest.raises(DataError, match="cannot be read any more"):
             stream.take(third)
+
+
+def of_two_sources(seed: int = 1) -> BatchStream:
+    sentences = EncodedSentences.of([[i + 4] for i in range(30)])
+    pairs = EncodedPairs(sentences, sentences, (Share(20, 1.0), Share(10, 1.0)))
+    return BatchStream(pairs=pairs, batch_tokens=8, num_micro_batches=1, seed=seed)
+
+
+def pairs_in(batches: BatchStream, epoch: int) -> list[int]:
+    return [*map(int, np.concatenate(batches.epoch(epoch).batches))]
+
+
+def test_each_stage_draws_by_its_own_weights_and_the_first_as_a_run_without_stages() -> None:
+    usual, only_second = (Share(0, 1.0), Share(0, 1.0)), (Share(0, 0.0), Share(0, 2.0))
+    first, second, third = batches_of_stages(of_two_sources(), [usual, only_second, usual])
+    assert pairs_in(first, 3) == pairs_in(of_two_sources(), 3)
+    assert sorted(pairs_in(second, 0)) == sorted([*range(20, 30)] * 2)
+    assert sorted(pairs_in(third, 3)) == [*range(30)]
+    assert pairs_in(third, 3) != pairs_in(first, 3)
+    assert (
+        first.take((0, 0)).micro_batches[0].dropout_seed != third.take((0, 0)).micro_batches[0].dropout_seed
+    )
+    [alone] = batches_of_stages(of_two_sources(2), [])
+    assert pairs_in(alone, 1) == pairs_in(of_two_sources(2), 1)

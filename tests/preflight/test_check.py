@@ -302,3 +302,14 @@ def test_the_guide_has_the_figures_of_the_code() -> None:
     with pytest.raises(DataError) as raised:
         load_corpus(config)
     assert str(raised.value) == error.replace(" Did you mean 'corpora/broken'?", "")
+
+
+def test_the_stages_of_a_run_are_listed(make_config: MakeConfig, tiny_corpus: Path, tmp_path: Path) -> None:
+    of_stages = {"first.steps": 6, "first.weights.loud": 0.5, "last.steps": 5, "last.weights.own": 0}
+    options = [f"training.stages.{name}={value}" for name, value in of_stages.items()]
+    sections: list[Section] = []
+    config = make_config(f"data.sources.loud.path={tiny_corpus}", "training.max_steps=null", *options)
+    preflight(config, tmp_path / "new", sections.append)
+    [shown] = [section for section in sections if section.name == "stages"]
+    assert shown.summary == "first for 6 steps, last for 5 steps"
+    assert shown.details == [("first", "own 1, loud 0.5"), ("last", "own 0, loud 1")]

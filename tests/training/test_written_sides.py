@@ -16,7 +16,6 @@ from mt.data.corpus import load_corpus
 from mt.data.prepare import load_tokenizers
 from mt.data.written import Writer, WrittenSide
 from mt.errors import ConfigError, DataError, MtError, RunError
-from mt.evaluation.evaluate import run_evaluation
 from mt.inference.writer import open_writer
 from mt.run_directory import RunDirectory
 from mt.sides import Sides
@@ -196,7 +195,7 @@ def test_a_student_learns_what_its_teacher_wrote(
     corpus = load_corpus(mt.load_config(run.config_file).data, written=run.written_dir)
     assert list(corpus.validation["tgt"]) == list(human.validation["tgt"])
     assert list(corpus.train["tgt"]) == [line["de"] for line in lines if line["de"]]
-    assert run_evaluation(run, split="train", device="cpu").num_sentences == len(corpus.train)
+    assert mt.evaluate(run, split="train", device="cpu").num_sentences == len(corpus.train)
 
 
 def test_what_is_held_out_is_neither_written_nor_trained_on(

@@ -87,7 +87,9 @@ def write_pairs(
                 # Not `tofile`, which loses up to 4,096 bytes on a full disk without an error.
                 file.write(array.data)
     parts = np.split(is_kept, ends)
-    kept = [share._replace(num_pairs=int(part.sum())) for share, part in zip(shares, parts, strict=False)]
+    kept = []
+    for share, part in zip(shares, parts, strict=False):
+        kept.append(share._replace(num_pairs=int(part.sum())))
     facts = {"dropped": dropped, "shares": kept}
     (folder / _FACTS).write_text(json.dumps(facts), encoding="utf-8")
     return is_kept
