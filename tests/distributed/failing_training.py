@@ -79,5 +79,5 @@ if rank == processes.RANK:
             happens_in(Session, "_validation_batches")
         case "saving":
             # With two steps that are not saved yet.
-            happens_in(CheckpointStore, "save", lambda _, number, *__: number == 6)
+            happens_in(CheckpointStore, "save", lambda _, checkpoint, *__: checkpoint.step == 6)
 main()
