@@ -8,7 +8,7 @@ import sys
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import compress, islice
+from itertools import compress, islice, zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal, NamedTuple, Self
@@ -372,7 +372,8 @@ def _with_written(
     rows: Iterable[Pair], side: WrittenSide, written_side: int, dropped: Dropped
 ) -> Iterator[Pair]:
     """The rows with what was written in place of a side; those without a whole sentence are dropped."""
-    for row, (text, translation) in zip(rows, side.rows(), strict=True):
+    # The fewer, if they are not as many, have other text at the end.
+    for row, (text, translation) in zip_longest(rows, side.rows(), fillvalue=("", "")):
         if text != row[1 - written_side]:
             raise DataError(
                 f"{side.folder} has the translation of other text than the corpus: restore that text, or "
@@ -381,7 +382,7 @@ def _with_written(
         if translation is None:
             dropped.add("what was written is cut at its length limit", [(text, None)])
         else:
-            yield (translation, text) if written_side == 0 else (text, translation)
+            yield (text, translation) if written_side else (translation, text)
 
 
 def load_parts(parts: Sequence[Part]) -> Dataset:

@@ -155,9 +155,10 @@ def test_text_that_is_not_what_was_translated_is_refused(
     train(*captions, step=1)
     file = tmp_path / "captions.txt"
     text = file.read_text(encoding="utf-8")
-    file.write_text(text.replace("sieht 3", "sah 3"), encoding="utf-8")
-    with pytest.raises(DataError, match="captions has the translation of other text than the corpus"):
-        train(*captions)
+    for other in (text.replace("sieht 3", "sah 3"), text + "noch eine Zeile\n", text.removesuffix("Milch\n")):
+        file.write_text(other, encoding="utf-8")
+        with pytest.raises(DataError, match="captions has the translation of other text than the corpus"):
+            train(*captions)
     file.write_text(text, encoding="utf-8")
     (run.written_dir / "captions" / "00001.jsonl").unlink()
     with pytest.raises(RunError, match="captions has lost what a model wrote for this run: restore it"):
