@@ -24,6 +24,7 @@ _STEP_TIME = {"cpu": timedelta(seconds=60), "cuda": timedelta(minutes=5)}
 # How long it waits while the first one prepares the corpus, validates or saves.
 _LONG_TIME = timedelta(days=7)
 
+_is_alone = False
 _long_group: dist.ProcessGroup | None = None
 """The group for objects and for long waits; the default group is for what a step exchanges."""
 
@@ -139,9 +140,20 @@ def first_rank_first(work: Callable[[], T]) -> T:
     return result
 
 
+@contextmanager
+def alone() -> Iterator[None]:
+    """Within the ``with`` block, `scatter` leaves all to this process, while the others wait for it."""
+    global _is_alone
+    _is_alone = True
+    try:
+        yield
+    finally:
+        _is_alone = False
+
+
 def scatter(pieces: Sequence[T], work: Callable[[T], R]) -> list[R]:
     """Distribute the pieces, which all processes have; each returns all results, in order."""
-    if not dist.is_initialized():
+    if _is_alone or not dist.is_initialized():
         return list(map(work, pieces))
     share = pieces[processes.RANK :: processes.SIZE]
     results = [iter(part) for part in all_gather(barrier_after(lambda: list(map(work, share))))]

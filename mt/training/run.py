@@ -185,7 +185,7 @@ def _train(
 
 def _prepare(config: Config, run: RunDirectory, *, resuming: bool) -> Prepared:
     if not resuming:
-        with keeping_threads():
+        with keeping_threads(), distributed.alone():
             # All writers are open before any of them writes.
             for _, side, texts, direction, writer in missing_sides(config, run, open_writer):
                 side.write(texts, direction, writer)

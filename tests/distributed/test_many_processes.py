@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from mt.run_directory import RunDirectory
 from tests.distributed.conftest import (
     TORCHRUN,
     Start,
@@ -61,6 +62,16 @@ def test_two_processes_train_as_one_does(start: Start) -> None:
     assert first_epoch == list(range(160))
     assert max(epoch for epoch, _ in seen) > 0
     assert sorted(seen) == sorted(pairs_of(steps_of(one, 1)))
+
+
+def test_one_process_writes_what_all_train_on(start: Start, trained: RunDirectory) -> None:
+    written = f"data.write_tgt.run={trained.path}"
+    jobs = [start(f"written-by-{size}", *STEPS, written, size=size) for size in (1, 2)]
+    one, two = (job.succeed().run for job in jobs)
+    assert jobs[1].output.read_text().count("writes; engine") == 1
+    [part] = (two / "written" / "own").glob("*.jsonl")
+    assert part.read_bytes() == (one / "written" / "own" / part.name).read_bytes()
+    assert_same_training(one, two, 2)
 
 
 def test_the_fast_engine_is_prepared_when_the_processes_have_parted(
