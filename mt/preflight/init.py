@@ -4,10 +4,10 @@ import math
 import textwrap
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from functools import cache, partial
-from typing import NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
 
 from mt.config.config import Config
 from mt.config.data import DataConfig
@@ -59,14 +59,19 @@ class Proposal(NamedTuple):
         return cls(yaml, summary)
 
 
-class Student(NamedTuple):
-    """What the config of a student has besides: its targets are written by another run."""
+class Student(Protocol):
+    """A model whose targets are written by another run."""
 
-    writing_seconds: float
-    shape: Callable[[ModelConfig, Sample], ModelConfig]
-    """Makes the model that suits a run one that translates fast."""
-    summary: list[str]
-    """How long the writing takes, and how fast the student is; a line for each."""
+    @property
+    def writing_seconds(self) -> float:
+        """How long they take to write."""
+
+    def shape(self, model: ModelConfig, sample: Sample) -> ModelConfig:
+        """A model that translates fast, in place of the one that suits the run."""
+
+    @property
+    def summary(self) -> list[str]:
+        """What was timed, a line for each."""
 
 
 Tokenized = tuple[Config, str]

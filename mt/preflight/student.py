@@ -1,6 +1,7 @@
 """`mt init --student-of`: the config of a small, fast model that learns what a larger one writes."""
 
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -46,40 +47,52 @@ def propose_student(teachers: str, data: DataConfig, minutes: float | None) -> P
         started = time.perf_counter()
         translate(some, 1)
         line_seconds = (time.perf_counter() - started) / len(some)
-    writing_seconds = line_seconds * len(sources)
-    summary = [
-        f"writing  {writing_seconds / 60:.1f} of these minutes: {len(sources):,} targets by {teachers}, with "
-        f"a beam of {BEAM}, {1 / line_seconds:,.0f} a second"
-    ]
+    data = data.model_copy(update={"write_tgt": writer, "sources": {}})
+    return propose_config(data, minutes, _FastStudent(teacher.model, len(sources), line_seconds))
 
-    timed: dict[ModelConfig, float] = {}
 
-    def seconds_of(model: ModelConfig, sample: Sample) -> float:
-        if model not in timed:
-            timed[model] = _search_seconds(update(sample.config, model=model.model_dump()), sample)
-        return timed[model]
+@dataclass
+class _FastStudent(Student):
+    """One decoder layer, the others in the encoder, which is fast; as wide as `FASTER` permits."""
 
-    def shape(model: ModelConfig, sample: Sample) -> ModelConfig:
-        """One decoder layer, the others in the encoder, which is fast; as wide as ``FASTER`` permits."""
+    teacher: ModelConfig
+    num_lines: int
+    line_seconds: float
+    timed: dict[ModelConfig, float] = field(default_factory=dict)
+    faster: float = 0.0
+    """How many times as fast as the teacher's shape that of the student is."""
+
+    @property
+    def writing_seconds(self) -> float:
+        return self.line_seconds * self.num_lines
+
+    def shape(self, model: ModelConfig, sample: Sample) -> ModelConfig:
         layers = model.num_encoder_layers + model.num_decoder_layers - 1
-        old = seconds_of(teacher.model, sample)
         for share in WIDTHS:
             width = max(128, round(share * model.d_model / 64) * 64)
             sizes = {"d_model": width, "num_heads": width // 64, "d_ff": 4 * width}
             student = model.model_copy(
                 update={"num_encoder_layers": layers, "num_decoder_layers": 1, **sizes}
             )
-            faster = old / seconds_of(student, sample)
-            if faster >= FASTER:
+            self.faster = self._seconds_of(self.teacher, sample) / self._seconds_of(student, sample)
+            if self.faster >= FASTER:
                 break
-        summary[1:] = [
-            f"speed    {faster:.1f} times that of the teacher's shape ({teacher.model.num_encoder_layers} + "
-            f"{teacher.model.num_decoder_layers} layers of width {teacher.model.d_model}), greedy, timed"
-        ]
         return student
 
-    data = data.model_copy(update={"write_tgt": writer, "sources": {}})
-    return propose_config(data, minutes, Student(writing_seconds, shape, summary))
+    def _seconds_of(self, model: ModelConfig, sample: Sample) -> float:
+        if model not in self.timed:
+            self.timed[model] = _search_seconds(update(sample.config, model=model.model_dump()), sample)
+        return self.timed[model]
+
+    @property
+    def summary(self) -> list[str]:
+        layers = f"{self.teacher.num_encoder_layers} + {self.teacher.num_decoder_layers}"
+        return [
+            f"writing  {self.writing_seconds / 60:.1f} of these minutes: {self.num_lines:,} targets, with a "
+            f"beam of {BEAM}, {1 / self.line_seconds:,.0f} a second",
+            f"speed    {self.faster:.1f} times that of the teacher's shape ({layers} layers of width "
+            f"{self.teacher.d_model}), greedy, timed",
+        ]
 
 
 def _search_seconds(config: Config, sample: Sample) -> float:
