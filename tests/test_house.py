@@ -55,8 +55,8 @@ LINES = {
     "cli": 2119,
     "other text in mt": 1174,
     "scripts": 4034,
-    "tests": 27685,
-    "documents": 2718,
+    "tests": 27693,
+    "documents": 2721,
     "spine": 1591,
 }
 # More than this below its bound, and the bound is to be lowered.

@@ -24,7 +24,7 @@ from mt.data.sources.text import lines_of
 from mt.data.suspicions import sample_of, text_warnings
 from mt.data.text_form import TextForm, shows_nothing
 from mt.display import visible
-from mt.errors import ConfigError, DataError, SplitError
+from mt.errors import ConfigError, DataError, RunError, SplitError
 from mt.evaluation.scores import in_form, on_one_line
 from mt.run_directory import RunDirectory
 from mt.sides import Sides
@@ -197,7 +197,7 @@ def warn_of_leaks(test_set: EvaluationSet, config: Config, written: Path | None 
     check = LeakCheck({"": pairs}, TextForm.of(config.cleaning))
     try:
         check.search(load_corpus(config.data, config.cleaning, written=written).train)
-    except DataError as error:
+    except (DataError, RunError) as error:
         LOG.warning("pairs that are also in the training data are not counted: %s", error)
     if num_leaked := check.report()[""].pair:
         LOG.warning(

@@ -183,7 +183,11 @@ def test_a_writer_that_cannot_write_is_refused_before_any_writes(
 
 
 def test_a_student_learns_what_its_teacher_wrote(
-    train: Training, run: RunDirectory, trained: RunDirectory, make_config: MakeConfig
+    train: Training,
+    run: RunDirectory,
+    trained: RunDirectory,
+    make_config: MakeConfig,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     options = [f"data.write_tgt.run={trained.path}", "data.write_tgt.temperature=2", "training.max_steps=1"]
     train(*options)
@@ -197,6 +201,10 @@ def test_a_student_learns_what_its_teacher_wrote(
     assert list(corpus.validation["tgt"]) == list(human.validation["tgt"])
     assert list(corpus.train["tgt"]) == [line["de"] for line in lines if line["de"]]
     assert mt.evaluate(run, split="train", device="cpu").num_sentences == len(corpus.train)
+    # Test sentences can be scored without it.
+    shutil.rmtree(run.written_dir)
+    assert mt.evaluate(run, split="test", device="cpu").num_sentences == 22
+    assert "are not counted: " in caplog.text
 
 
 def test_what_is_held_out_is_neither_written_nor_trained_on(
