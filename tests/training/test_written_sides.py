@@ -238,14 +238,30 @@ def test_what_is_held_out_is_neither_written_nor_trained_on(
     assert corpus.train["tgt"][-1] == "der neue Hund"
 
 
-@pytest.mark.parametrize("kind", ["jsonl", "csv"])
-def test_a_table_needs_only_the_column_that_is_there(tmp_path: Path, kind: str, tiny_corpus: Path) -> None:
-    rows = {"jsonl": '{"text": "ein Satz"}\n', "csv": "id,text\n7,ein Satz\n"}
-    (tmp_path / f"mono.{kind}").write_text(rows[kind])
-    source = {"path": str(tmp_path / f"mono.{kind}"), "columns": "-,text", "write_src": {"run": "a"}}
+@pytest.mark.parametrize(
+    ("files", "path"),
+    [
+        ({"mono.jsonl": '{"text": "ein Satz"}'}, "mono.jsonl"),
+        ({"mono.csv": "id,text\n7,ein Satz"}, "mono.csv"),
+        ({"mono.txt": "ein Satz"}, "mono.txt"),
+        ({"mono.text": "ein Satz"}, "mono"),
+        ({"a.text": "ein Satz", "b.text": "noch einer"}, "*.text"),
+        ({"train.de": "ein Satz", "train.en": "a sentence"}, ""),
+        ({"train.de": "ein Satz", "train.en": "a sentence"}, "train.de"),
+    ],
+)
+def test_only_the_side_that_is_there_is_read(
+    tmp_path: Path, files: dict[str, str], path: str, tiny_corpus: Path
+) -> None:
+    for name, content in files.items():
+        (tmp_path / name).write_text(content + "\n")
+    columns = None if "train.de" in files else "-,text"
+    source = {"path": str(tmp_path / path), "columns": columns, "write_src": {"run": "a"}}
     values = {"path": str(tiny_corpus), "src": "en", "tgt": "de", "sources": {"mono": source}}
     corpus = load_corpus(DataConfig.model_validate(values))
-    assert corpus.train[160] == {"src": "ein Satz", "tgt": "ein Satz"}
+    expected = ["ein Satz", "noch einer"][: len(files) if "*" in path else 1]
+    assert corpus.train[160:]["tgt"] == expected
+    assert corpus.train[160:]["src"] == expected
 
 
 def test_a_run_writes_by_search_or_by_sampling_and_leaves_out_what_is_cut(trained: RunDirectory) -> None:

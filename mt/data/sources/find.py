@@ -188,12 +188,12 @@ def _part(path: Path, config: DataConfig) -> Part:
     """The table at ``path``, or the parallel text of which it is one side."""
     if table_format(path, config.delimiter) is not None and path.is_file():
         return table_part(path, config)
-    src, tgt = columns_of(config)
-    if src == tgt:
-        return lines_part(path)
     stem, _ = _stem_and_suffix(path, config)
     if stem and (parallel := _parallel(f"{path.with_name(stem)}", config)):
         return parallel
+    src, tgt = columns_of(config)
+    if src == tgt:
+        return lines_part(path)
     next(text_lines(path), None)  # What is not text says more about itself.
     raise DataError(
         f"{shown(path)} has no extension that shows its format: use {', '.join(TABLE_FORMATS)}, or two files "
@@ -267,8 +267,9 @@ def _stem_and_suffix(file: Path, config: DataConfig) -> tuple[str, str]:
 
 def unread_files(config: DataConfig) -> Iterator[str]:
     """A sentence for each corpus that is in the folder of another, but is none of its splits."""
-    for _, source_config, _, source, _ in find_sources(config, include_hub=False):
-        if source.kind != "folder":
+    for name, source_config, _, source, _ in find_sources(config, include_hub=False):
+        # Of one of which a side is written, the other side is not read.
+        if source.kind != "folder" or (name != OWN and source_config.writer):
             continue
         read = {file for parts in source.splits.values() for part in parts for file in part.files}
         free = [split for split in SPLIT_NAMES if split not in source.splits]
@@ -292,7 +293,7 @@ def _parallel(stem: str, config: DataConfig) -> Part | None:
     for names in (columns_of(config), (config.src, config.tgt)):
         src, tgt = (_existing(f"{stem}.{name}") for name in names)
         if src and tgt:
-            return parallel_part(src, tgt)
+            return lines_part(src) if src == tgt else parallel_part(src, tgt)
         if src or tgt:
             missing = shown(f"{stem}.{names[1 if src else 0]}")
             raise DataError(f"{shown(src or tgt)} has no counterpart: {missing} is missing.")
