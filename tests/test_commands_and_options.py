@@ -11,12 +11,12 @@ from mt.config.config import Config
 COMMANDS = {
     "init": (
         "--data --src --tgt --both-ways --name --recipe --columns --minutes --delimiter --init-from "
-        "--output -o"
+        "--student-of --output -o"
     ),
     "check": "--config -c --set --run --verbose -v",
     "train": "--config -c --set --run --max-time --restart --init-from",
     "translate": (
-        "SENTENCES --run --to --ensemble --file -f --on-error --beam --length-penalty "
+        "SENTENCES --run --to --ensemble --file -f --pairs --on-error --beam --length-penalty "
         "--length-normalization --n-best --sample --temperature --top-k --top-p --seed --min-length "
         "--max-length --no-repeat-ngram --prefix --keep-unk --dictionary --checkpoint "
         "--device --precision --engine --verbose -v"
@@ -64,8 +64,8 @@ LIMITS = {
 
 OPTIONS = {
     "data": (
-        "path name revision src tgt columns delimiter num_train_pairs sources temperature mix "
-        "held_out_fraction max_length hub_timeout_seconds"
+        "path name revision src tgt columns delimiter num_train_pairs write_src write_tgt "
+        "sources temperature mix held_out_fraction max_length hub_timeout_seconds"
     ),
     "cleaning": (
         "unicode_form invisible unescape_html skip_bad_rows min_characters max_characters max_length_ratio "
@@ -82,7 +82,7 @@ OPTIONS = {
         "seed device precision tf32 compile batch_tokens num_micro_batches label_smoothing guided_alignment "
         "unknown_share lexicon_start r_drop bpe_dropout muon muon_interval adam_beta1 adam_beta2 "
         "adam_epsilon weight_decay clip_norm "
-        "ema_decay freeze max_steps max_epochs max_minutes max_skipped_steps log_every_steps"
+        "ema_decay freeze stages max_steps max_epochs max_minutes max_skipped_steps log_every_steps"
     ),
     "validation": "every_steps every_epochs metric over patience num_samples batch_sentences",
     "checkpoint": "every_steps every_epochs keep",
