@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -53,7 +54,7 @@ def propose_student(teachers: str, data: DataConfig, minutes: float | None) -> P
 
 @dataclass
 class _FastStudent(Student):
-    """One decoder layer, the others in the encoder, which is fast; as wide as `FASTER` permits."""
+    """One decoder layer, and as wide and then as deep an encoder as `FASTER` permits."""
 
     teacher: ModelConfig
     num_lines: int
@@ -67,8 +68,9 @@ class _FastStudent(Student):
         return self.line_seconds * self.num_lines
 
     def shape(self, model: ModelConfig, sample: Sample) -> ModelConfig:
-        layers = model.num_encoder_layers + model.num_decoder_layers - 1
-        for share in WIDTHS:
+        usual = model.num_encoder_layers
+        # With the other layers of the decoder in the encoder, or without them.
+        for share, layers in product(WIDTHS, (usual + model.num_decoder_layers - 1, usual)):
             width = max(128, round(share * model.d_model / 64) * 64)
             sizes = {"d_model": width, "num_heads": width // 64, "d_ff": 4 * width}
             student = model.model_copy(

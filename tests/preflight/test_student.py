@@ -2,6 +2,8 @@
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -84,3 +86,23 @@ def test_a_check_writes_some_lines_and_says_how_long_the_rest_takes(
     assert re.fullmatch(rf"00:0\d for 160 lines, data\.write_tgt by {trained.path}", shown.summary)
     assert ("Anna paints a house!", "Anna malt ein Haus!") in shown.details or len(shown.details) == 3
     assert not run.path.exists()
+
+
+def test_the_widest_and_then_the_deepest_that_is_twice_as_fast_is_taken(
+    make_config: MakeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    speeds = {(5, 1, 256): 1.27, (3, 1, 256): 1.63, (5, 1, 192): 1.89, (3, 1, 192): 2.37}
+
+    def seconds(config: Config, sample: Sample) -> float:
+        model = config.model
+        return 1 / speeds.get((model.num_encoder_layers, model.num_decoder_layers, model.d_model), 1.0)
+
+    monkeypatch.setattr(student, "_search_seconds", seconds)
+    sample: Any = SimpleNamespace(config=make_config())
+    usual = make_config("model.d_model=256", "model.num_encoder_layers=3", "model.num_decoder_layers=3").model
+    fast = student._FastStudent(usual, num_lines=10, line_seconds=0.1)
+    chosen = fast.shape(usual, sample)
+    assert (chosen.num_encoder_layers, chosen.num_decoder_layers, chosen.d_model) == (3, 1, 192)
+    assert "speed    2.4 times that of the teacher's shape (3 + 3 layers of width 256)" in fast.summary[1]
+    speeds[5, 1, 256] = 2.0
+    assert student._FastStudent(usual, 10, 0.1).shape(usual, sample).num_encoder_layers == 5
