@@ -76,7 +76,8 @@ class WrittenSide:
     def rows(self) -> Iterator[tuple[str, str | None]]:
         """Each text with its translation; None for what is no whole sentence."""
         for part in self._written_parts():
-            for line in read_text(part, max_bytes=_MOST_BYTES).splitlines():
+            # Not splitlines, which also ends lines at characters that text may contain.
+            for line in read_text(part, max_bytes=_MOST_BYTES).removesuffix("\n").split("\n"):
                 text, translation = json.loads(line).values()
                 yield text, translation
 

@@ -61,6 +61,7 @@ def propose_adaptation(origin: InitFromConfig, data: DataConfig, minutes: float 
             training={
                 **limits,
                 "max_steps": 1,
+                "stages": {},
                 "ema_decay": rule.ema_decay(0),
                 "muon": False,
                 "lexicon_start": False,

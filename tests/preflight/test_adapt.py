@@ -39,6 +39,15 @@ def proposed(
     return load_config(file), proposal.yaml
 
 
+def test_the_stages_of_the_old_run_are_not_those_of_the_new_one(
+    trained: RunDirectory, tmp_path: Path
+) -> None:
+    text = trained.config_file.read_text()
+    trained.config_file.write_text(text.replace("  stages: {}", "  stages: {whole: {steps: 200}}"))
+    assert load_config(trained.config_file).training.stages
+    assert proposed(tmp_path, trained)[0].training.stages == {}
+
+
 def test_new_data_is_mixed_with_the_old_which_is_scored_too(
     trained: RunDirectory, new_corpus: DataConfig, tmp_path: Path, tiny_corpus: Path
 ) -> None:

@@ -57,7 +57,7 @@ def write_by(monkeypatch: pytest.MonkeyPatch) -> Callable[[Translate], list[Side
 def captions(tmp_path: Path) -> list[str]:
     """The options of a source of German lines, whose English side is to be written."""
     file = tmp_path / "captions.txt"
-    lines = [f"der Hund sieht {number} Äpfel" for number in range(9)]
+    lines = [f"der Hund sieht {number} Äpfel" for number in range(8)] + ["der Hund\u2028sieht 8 Äpfel"]
     file.write_text("".join(f"{line}\n" for line in [*lines, "Milch"]), encoding="utf-8")
     options = {"path": file, "tgt": "de", "write_src.run": "runs/de-en", "tag": "synthetic", "weight": 2}
     return [f"{CAPTIONS}.{key}={value}" for key, value in options.items()]
