@@ -56,7 +56,7 @@ LINES = {
     "other text in mt": 1174,
     "scripts": 4034,
     "tests": 27740,
-    "documents": 2721,
+    "documents": 2711,
     "spine": 1591,
 }
 # More than this below its bound, and the bound is to be lowered.
@@ -297,7 +297,7 @@ def test_what_is_printed_on_stderr_shows_its_control_characters() -> None:
 
 
 # Tokens in a line of code, and comprehensions in 100 lines: lines that are bought with density are not saved.
-DENSITY = (9.4, 4.7)
+DENSITY = (9.4, 4.5)
 
 
 def test_code_is_not_denser_than_it_was() -> None:
