@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+import torch
 
 import mt
 import mt.training.run
@@ -205,6 +206,19 @@ def test_a_student_learns_what_its_teacher_wrote(
     shutil.rmtree(run.written_dir)
     assert mt.evaluate(run, split="test", device="cpu").num_sentences == 22
     assert "are not counted: " in caplog.text
+
+
+def test_writing_leaves_torch_the_threads_that_it_had(
+    train: Training, trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # With CTranslate2, which sets them to one: a resumed run would not compute the same.
+    monkeypatch.delenv("MT_ENGINE")
+    torch.set_num_threads(2)
+    try:
+        train(f"data.write_tgt.run={trained.path}", step=1)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
 
 
 def test_what_is_held_out_is_neither_written_nor_trained_on(
