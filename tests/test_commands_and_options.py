@@ -18,7 +18,7 @@ COMMANDS = {
     "translate": (
         "SENTENCES --run --to --ensemble --file -f --pairs --on-error --beam --length-penalty "
         "--length-normalization --n-best --sample --temperature --top-k --top-p --seed --min-length "
-        "--max-length --no-repeat-ngram --prefix --keep-unk --dictionary --checkpoint "
+        "--max-length --no-repeat-ngram --prefix --keep-unk --as-is --dictionary --checkpoint "
         "--device --precision --engine --verbose -v"
     ),
     "evaluate": (
@@ -71,6 +71,7 @@ OPTIONS = {
         "unicode_form invisible unescape_html skip_bad_rows min_characters max_characters max_length_ratio "
         "remove_control_characters src_script tgt_script remove_identical remove_duplicates remove_leaks"
     ),
+    "as_written": "upper title no_final_punctuation typos joined noise",
     "tokenizer": "kind path lowercase min_frequency max_size shared extend max_lines",
     "model": (
         "d_model num_heads num_encoder_layers num_decoder_layers d_ff dropout attention_dropout "

@@ -212,6 +212,7 @@ def load_translator(
     *,
     ensemble: list[Path] | None = None,
     dictionary: Mapping[str, str] | None = None,
+    as_is: bool = False,
 ) -> "Translator":
     """Load a run, by default the newest one in ``runs/``, or an exported folder."""
     from mt.inference.exported_folder import RECORD
@@ -227,6 +228,7 @@ def load_translator(
             others=[find_run(other) for other in ensemble or []],
             precision=precision,
             engine=engine,
+            as_is=as_is,
         )
     if checkpoint != "best" or ensemble or engine == "torch":
         raise ConfigError(
@@ -236,7 +238,10 @@ def load_translator(
     with installed_with("ctranslate2"):
         from mt.inference.engine.load import load_exported
 
-        return load_exported(path, device=device, precision=precision, dictionary=dictionary)
+        translator = load_exported(path, device=device, precision=precision, dictionary=dictionary)
+    if not as_is:
+        translator.read_known_forms()
+    return translator
 
 
 def choose_beam(

@@ -38,7 +38,9 @@ def score(
     A word that is not in the vocabulary is scored as <unk>.
     """
     show_logs()
-    translator = options.load_translator(run, checkpoint, device, precision, "auto", ensemble=ensemble)
+    translator = options.load_translator(
+        run, checkpoint, device, precision, "auto", ensemble=ensemble, as_is=True
+    )
     translator = translator.into(to)
     num_pairs = num_tokens = num_unknown = 0
     log_prob = 0.0

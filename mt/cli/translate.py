@@ -77,6 +77,12 @@ def translate(
     keep_unk: Annotated[
         bool, output_option("--keep-unk", help="Allow <unk> for words that the model does not know.")
     ] = False,
+    as_is: Annotated[
+        bool,
+        output_option(
+            "--as-is", help="Copy unknown words also where one in other capitals or nearly is known."
+        ),
+    ] = False,
     dictionary: Annotated[
         Path | None, output_option(help="Translate words as in this file of source<TAB>target.")
     ] = None,
@@ -107,7 +113,7 @@ def translate(
     strategy = options.choose_beam(beam, length_penalty, length_normalization)
     words = None if dictionary is None else read_dictionary(dictionary)
     translator = options.load_translator(
-        run, checkpoint, device, precision, engine, ensemble=ensemble, dictionary=words
+        run, checkpoint, device, precision, engine, ensemble=ensemble, dictionary=words, as_is=as_is
     ).into(to)
     if verbose:
         say(translator.described)

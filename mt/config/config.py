@@ -4,7 +4,14 @@ from typing import Self
 
 from pydantic import model_validator
 
-from mt.config.data import IMPORTED, OWN, CleaningConfig, DataConfig, TokenizerConfig
+from mt.config.data import (
+    IMPORTED,
+    OWN,
+    AsWrittenConfig,
+    CleaningConfig,
+    DataConfig,
+    TokenizerConfig,
+)
 from mt.config.located_yaml import Scalar
 from mt.config.model import InitFromConfig, ModelConfig
 from mt.config.section import Section
@@ -18,6 +25,7 @@ class Config(Section):
 
     data: DataConfig
     cleaning: CleaningConfig = CleaningConfig()
+    as_written: AsWrittenConfig = AsWrittenConfig()
     tokenizer: TokenizerConfig = TokenizerConfig()
     model: ModelConfig = ModelConfig()
     schedule: ScheduleConfig = ScheduleConfig()
@@ -67,6 +75,12 @@ class Config(Section):
             raise ValueError("tokenizer.kind: imported is that of mt import: name its run as init_from.run.")
         if self.tokenizer.extend and self.init_from.run is None:
             raise ValueError("tokenizer.extend adds to the vocabularies of init_from.run: name that run.")
+        for name in ("upper", "title", "typos"):
+            if getattr(self.as_written, name) and self.tokenizer.kind == "word":
+                why = "a model of words reads unknown forms as the words that it knows"
+                raise ValueError(f"as_written.{name} is for subwords or characters: {why}. Leave it out.")
+        if self.tokenizer.lowercase and (self.as_written.upper or self.as_written.title):
+            raise ValueError("tokenizer.lowercase excludes as_written.upper and as_written.title.")
         training, schedule = self.training, self.schedule
         if training.bpe_dropout and self.tokenizer.kind not in ("bpe", "bpe_metaspace"):
             raise ValueError("training.bpe_dropout needs tokenizer.kind bpe or bpe_metaspace.")

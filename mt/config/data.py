@@ -5,7 +5,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from mt.config.section import Count, CountOrNone, Section, Text, TextOrNone, changeable
+from mt.config.section import Count, CountOrNone, Fraction, Section, Text, TextOrNone, changeable
 from mt.config.sources import CorpusConfig, SourceConfig, sources_of_mix
 from mt.sides import Sides
 from mt.special_tokens import SPECIAL_TOKENS
@@ -134,6 +134,33 @@ class CleaningConfig(Section):
 
     remove_leaks: bool = False
     """Drop pairs that are also in validation or test, ignoring case, spacing and punctuation."""
+
+
+class AsWrittenConfig(Section):
+    """Text as people write it: fractions of the training pairs that are changed, others in each epoch."""
+
+    upper: Fraction = 0.0
+    """Pairs in CAPITALS, such as 0.07; only with subwords or characters."""
+
+    title: Fraction = 0.0
+    """Pairs in Title Case, such as 0.05; only with subwords or characters."""
+
+    no_final_punctuation: Fraction = 0.0
+    """Pairs without the punctuation at their end, such as 0.2."""
+
+    typos: Fraction = 0.0
+    """Pairs with typing errors in a tenth of the source's words, such as 0.05; not with words."""
+
+    joined: Fraction = 0.0
+    """Pairs that become one with the next one to three of the corpus, such as 0.01."""
+
+    noise: Fraction = 0.0
+    """Pairs in whose place is noise to be copied: characters, emoji or an address, such as 0.0005."""
+
+    @property
+    def is_any(self) -> bool:
+        """Whether any pair is changed."""
+        return any(self.model_dump().values())
 
 
 class TokenizerConfig(Section):

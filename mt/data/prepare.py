@@ -67,7 +67,10 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool) -> Prepared:
         tokenizers.src.save(run.src_tokenizer_file)
         tokenizers.tgt.save(run.tgt_tokenizer_file)
     max_length = config.data.max_length
-    train, dropped = encode_pairs(corpus.train, tokenizers, max_length=max_length, shares=corpus.shares)
+    with_rows = config.as_written.is_any
+    train, dropped = encode_pairs(
+        corpus.train, tokenizers, max_length=max_length, shares=corpus.shares, with_rows=with_rows
+    )
     own = [Share(len(corpus.validation), 1.0, config.data.tgt)]
     validation, left_out = encode_pairs(corpus.validation, tokenizers, max_length=max_length, shares=own)
     check_lengths(train, dropped, validation, config)

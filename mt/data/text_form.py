@@ -111,7 +111,13 @@ class TextForm(NamedTuple):
         return self.unicode_form == "none" or is_normalized(self.unicode_form, text)
 
 
+def has_dotless_i(language: str) -> bool:
+    """Whether the capital of i is İ, and that of ı is I, as in Turkish and Azeri."""
+    return re.split("[-_]", language.lower())[0] in ("tr", "tur", "az", "aze")
+
+
 def before_lower_case(language: str) -> list[normalizers.Normalizer]:
     """What comes before lower case: in Turkish and Azeri, that of I is ı, and that of İ is i."""
-    is_dotless = re.split("[-_]", language.lower())[0] in ("tr", "tur", "az", "aze")
-    return [normalizers.Replace("İ", "i"), normalizers.Replace("I", "ı")] if is_dotless else []
+    if not has_dotless_i(language):
+        return []
+    return [normalizers.Replace("İ", "i"), normalizers.Replace("I", "ı")]

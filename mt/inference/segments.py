@@ -1,7 +1,7 @@
 """Splits texts into the segments that search translates, and joins the translations of segments."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -112,8 +112,16 @@ def split_lines(text: str) -> list[str]:
     return re.split("\r\n|\n|\r", text)
 
 
-def join_parts(source: Sequence[str], parts: Sequence[Part], tokenizer: Tokenizer) -> Translation:
-    """The translation of the lines of a text from those of its segments."""
+def join_parts(
+    source: Sequence[str],
+    parts: Sequence[Part],
+    tokenizer: Tokenizer,
+    restored: Callable[[str, str], str] = lambda line, written: written,
+) -> Translation:
+    """The translation of the lines of a text from those of its segments.
+
+    It is ``restored`` from a line and what was written for it, as in the capitals that the line has.
+    """
     lines: list[list[str]] = [[] for _ in source]
     unknown, copied = [], []
     for segment, hypothesis, _ in parts:
@@ -127,7 +135,7 @@ def join_parts(source: Sequence[str], parts: Sequence[Part], tokenizer: Tokenize
         if not written and has_no_letters(line):
             written.append(normalise_spacing(line))
     return Translation(
-        "\n".join(map(join_sentences, lines)),
+        "\n".join(map(restored, source, map(join_sentences, lines))),
         sum((part.hypothesis.score for part in parts), start=0.0),
         sum((part.score for part in parts), start=0.0),
         [(part.segment, part.hypothesis) for part in parts],

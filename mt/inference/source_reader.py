@@ -5,11 +5,12 @@ a dictionary entry of several words.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.unsegmented_scripts import split_letters
+from mt.inference.known_forms import KnownForms
 from mt.special_tokens import UNK_ID
 
 # Matches the kinds that `_kind` returns: unknown words, digits and upper-case words without a space between
@@ -36,13 +37,20 @@ class SourceReader:
     """Turns text into source tokens and marks those that can be copied."""
 
     def __init__(
-        self, tokenizer: Tokenizer, dictionary: Mapping[str, str], *, copies: bool, tgt: str | None = None
+        self,
+        tokenizer: Tokenizer,
+        dictionary: Mapping[str, str],
+        *,
+        copies: bool,
+        tgt: str | None = None,
+        known_forms: KnownForms | None = None,
     ) -> None:
         """Create a reader; ``copies`` says whether the model has learnt to copy unknown words.
 
-        It reads sources to be translated into the language ``tgt``, or translations.
+        It reads sources to be translated into the language ``tgt``, or translations. With ``known_forms``, it
+        reads an unknown word as one that is known, if there is one that it may stand for.
         """
-        self.tokenizer = tokenizer
+        self.tokenizer, self.known_forms = tokenizer, known_forms
         self.direction: list[SourceToken] = []
         """What a sentence begins with that is read by a model of several directions."""
         if tgt is not None:
@@ -60,7 +68,7 @@ class SourceReader:
         """The source tokens of each text."""
         tokens = []
         for text, ids in zip(texts, self.tokenizer.encode_batch(texts), strict=True):
-            is_plain = not self._entries and UNK_ID not in ids
+            is_plain = not self._entries and UNK_ID not in ids and self.style_of(text) is None
             tokens.append([SourceToken(id_, None) for id_ in ids] if is_plain else self.read(text))
         return tokens
 
@@ -79,6 +87,8 @@ class SourceReader:
         for word in words:
             starts.append(text.index(word, ends[-1]))
             ends.append(starts[-1] + len(word))
+        if self.style_of(text):
+            ids = self._usual_ids(ids, words)
         touches = [0 < start == end for start, end in zip(starts, ends, strict=False)]
         unknown = _unknown_runs(ids, words, touches)
         tokens: list[SourceToken] = []
@@ -91,11 +101,30 @@ class SourceReader:
                 tokens.append(SourceToken(UNK_ID, self._entries[(*words[start:end],)], part))
             elif ids[start] != UNK_ID and end == start + 1:
                 tokens.append(SourceToken(ids[start], None, part))
+            elif end == start + 1 and (known := self._known(part)) is not None:
+                tokens.append(SourceToken(known, None, part))
             elif part:
                 # An unknown space, as before a Chinese name in a Latin script, cannot be copied.
                 tokens.append(SourceToken(UNK_ID, part, part))
             start = end
         return tokens
+
+    def style_of(self, line: str) -> Callable[[str, str], str] | None:
+        """What makes capitals or title case of its translation, if a line is read as one of such words."""
+        return self.known_forms.style_of(line) if self.known_forms else None
+
+    def _usual_ids(self, ids: Sequence[int], words: Sequence[str]) -> list[int]:
+        """The ids of the words of a line as they are in other lines."""
+        assert self.known_forms
+        usual = []
+        for index, (id_, word) in enumerate(zip(ids, words, strict=True)):
+            known = self.known_forms.usual(word, is_first=index == 0)
+            usual.append(id_ if known is None else known)
+        return usual
+
+    def _known(self, word: str) -> int | None:
+        """The id of the known word that an unknown one is read as."""
+        return self.known_forms.find(word) if self.known_forms else None
 
     def _entry_end(self, words: Sequence[str], start: int) -> int | None:
         """The end of the longest entry of the dictionary that begins with this word."""

@@ -15,6 +15,7 @@ from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.errors import ConfigError, EngineError, LinesError
 from mt.inference.engines import Engine, Rules, Sentence, in_halves
 from mt.inference.exported_folder import ModelFacts
+from mt.inference.known_forms import KnownForms
 from mt.inference.labels import Labelled, aligned_words, label_read
 from mt.inference.segments import Part, Segment, Translation, join_parts, read_segments, split_lines
 from mt.inference.source_reader import SourceReader
@@ -79,6 +80,7 @@ class Translator:
         self.engine, self.facts = engine, facts
         self.src_tokenizer, self.tgt_tokenizer = src_tokenizer, tgt_tokenizer
         self._dictionary = dictionary or {}
+        self._known_forms: KnownForms | None = None
         # Of several languages to translate into, `into` chooses one.
         self._reader = None if facts.languages else self._source_reader()
         # Translations are read as sources are, and unknown words of a prefix are always copied.
@@ -98,6 +100,7 @@ class Translator:
         precision: "PrecisionName" = "auto",
         engine: EngineChoice = "auto",
         tgt: str | None = None,
+        as_is: bool = False,
     ) -> "Translator":
         """Load a run's model from the named checkpoint, never from another one.
 
@@ -111,12 +114,27 @@ class Translator:
             engine: ``torch``, ``ctranslate2``, for which the checkpoint is converted at its first use, or
                 ``auto`` for CTranslate2 where it can do what is asked.
             tgt: The language to translate into, of a model that translates into several.
+            as_is: Whether to copy each unknown word, also where a known one stands for it (`KnownForms`).
 
         Raises:
             MtError: If a run, the checkpoint or the device cannot be used, or cannot do what is asked.
         """
-        run = as_run(run)
         options: dict[str, Any] = {"device": device, "precision": precision, "dictionary": dictionary}
+        translator = cls._open(as_run(run), checkpoint, others, engine, options)
+        if not as_is:
+            translator.read_known_forms()
+        return translator if tgt is None else translator.into(tgt)
+
+    @classmethod
+    def _open(
+        cls,
+        run: RunDirectory,
+        checkpoint: str,
+        others: Sequence[str | Path | RunDirectory],
+        engine: EngineChoice,
+        options: dict[str, Any],
+    ) -> "Translator":
+        """Load a model into the engine that was asked for, or into the fastest that can do it."""
 
         @cache
         def load_model() -> "ModelTranslator":
@@ -128,7 +146,7 @@ class Translator:
         if engine not in get_args(EngineChoice):
             raise ValueError(f"engine must be {', '.join(get_args(EngineChoice))}, not {engine!r}")
         if engine == "torch":
-            return load_model() if tgt is None else load_model().into(tgt)
+            return load_model()
         if others:
             why = "CTranslate2 does not support ensembles"
         elif engine == "auto" and os.environ.get("MT_ENGINE") == "torch":
@@ -138,19 +156,30 @@ class Translator:
                 from mt.inference.engine.load import load_converted
 
                 fallback = load_model if engine == "auto" else None
-                fast = load_converted(run, checkpoint, load_model=fallback, **options)
-                return fast if tgt is None else fast.into(tgt)
+                return load_converted(run, checkpoint, load_model=fallback, **options)
             except (ImportError, OSError, EngineError) as error:
                 why = str(error).removesuffix(".")
         if engine == "ctranslate2":
             raise ConfigError(f"CTranslate2 cannot translate with {run.path}: {why}. Use --engine auto.")
         translator = load_model()
         translator.why = why
-        return translator if tgt is None else translator.into(tgt)
+        return translator
 
     def _source_reader(self) -> SourceReader:
-        copies, tgt = self.facts.copies_words, self.facts.tgt
-        return SourceReader(self.src_tokenizer, self._dictionary, copies=copies, tgt=tgt)
+        return SourceReader(
+            self.src_tokenizer,
+            self._dictionary,
+            copies=self.facts.copies_words,
+            tgt=self.facts.tgt,
+            known_forms=self._known_forms,
+        )
+
+    def read_known_forms(self) -> None:
+        """From now on read an unknown word as a known one that it stands for, instead of copying it."""
+        if self.facts.copies_words:
+            self._known_forms = KnownForms(self.src_tokenizer, self.facts.src)
+            if self._reader:
+                self._reader = self._source_reader()
 
     @property
     def directions(self) -> list[Sides[str]]:
@@ -285,9 +314,13 @@ class Translator:
 
     def _join(self, lines: Sequence[str], parts: Sequence[Sequence[Part]]) -> list[Translation]:
         """The nth best translation of a text has the nth best of each of its segments."""
-        if not parts:
-            return [join_parts(lines, [], self.tgt_tokenizer)]
-        return [join_parts(lines, nth_best, self.tgt_tokenizer) for nth_best in zip(*parts, strict=False)]
+        all_best = zip(*parts, strict=False) if parts else [()]
+        return [join_parts(lines, nth_best, self.tgt_tokenizer, self._restored) for nth_best in all_best]
+
+    def _restored(self, line: str, written: str) -> str:
+        """What was written for a line, in capitals or title case if the line was read without."""
+        style = self.reader.style_of(line)
+        return style(written, self.facts.tgt) if style else written
 
     def _sentence(self, segment: Segment, rules: Rules, most: int, first_line: int) -> Sentence:
         """What the engine gets of a segment; its translation has at most ``most`` tokens, including EOS."""

@@ -16,6 +16,7 @@ from mt import distributed, processes
 from mt.config.config import Config
 from mt.config.load import load_config
 from mt.config.write import config_to_yaml, fixed_options, with_unset_from
+from mt.data.batches.changed_pairs import transforms_of
 from mt.data.batches.stream import batches_of_stages, training_batches
 from mt.data.chunks import pairs_of
 from mt.data.corpus import load_corpus
@@ -233,7 +234,8 @@ def prepared_session(
             "fast with TF32. In a new run, set training.precision to mixed, or training.tf32 to true."
         )
     fix_threads_and_malloc()
-    stream = training_batches(config, prepared.train, tokenizers, prepared.src_positions)
+    transforms = transforms_of(config, prepared.corpus, tokenizers)
+    stream = training_batches(config, prepared.train, tokenizers, prepared.src_positions, transforms)
     shares = [prepared.corpus.shares_in(stage.weights) for stage in config.training.stages.values()]
     stages = batches_of_stages(stream, shares)
     batches = stages[config.training.stage_at(state.counters.step)[0]]

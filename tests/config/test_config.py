@@ -91,15 +91,18 @@ BOUNDS: dict[str, tuple[list[float], list[float]]] = {
 BOUNDS |= dict.fromkeys(["training.guided_alignment", "training.r_drop", "training.weight_decay"], ANY)
 for share in ("dropout", "attention_dropout", "activation_dropout", "word_dropout"):
     BOUNDS[f"model.{share}"] = SHARE
+for share in ("upper", "title", "no_final_punctuation", "typos", "joined", "noise"):
+    BOUNDS[f"as_written.{share}"] = SHARE
 for share in ("label_smoothing", "unknown_share", "adam_beta1", "adam_beta2"):
     BOUNDS[f"training.{share}"] = SHARE
 
 
 @pytest.mark.parametrize(("section", "key"), NUMBERS)
 def test_numbers_are_accepted_up_to_their_bounds(section: str, key: str) -> None:
+    tokenizer = {"tokenizer": {"kind": "bpe"}} if section == "as_written" else {}
     accepted, refused = BOUNDS.get(f"{section}.{key}", COUNT)
     for value in accepted:
-        assert getattr(getattr(config(**{section: {key: value}}), section), key) == value
+        assert getattr(getattr(config(**{section: {key: value}}, **tokenizer), section), key) == value
     for value in refused:
         with pytest.raises(ValidationError, match=f"1 validation error for Config\n{section}.{key}\n"):
             config(**{section: {key: value}})
@@ -156,6 +159,12 @@ CONTRADICTIONS: list[tuple[dict[str, dict[str, Any]], str]] = [
         r"init_from\.parts: 'tail' is not one of encoder,",
     ),
     ({"init_from": {"parts": "encoder"}}, r"init_from\.parts needs init_from\.run"),
+    ({"as_written": {"upper": 0.1}}, r"as_written\.upper is for subwords"),
+    ({"as_written": {"typos": 0.1}}, r"as_written\.typos is for subwords"),
+    (
+        {"as_written": {"title": 0.1}, "tokenizer": {"kind": "bpe", "lowercase": True}},
+        r"tokenizer\.lowercase excludes as_written\.upper and as_written\.title",
+    ),
     ({"training": {"bpe_dropout": 0.1}}, r"training\.bpe_dropout needs tokenizer\.kind"),
     (
         {"training": {"bpe_dropout": 0.1, "guided_alignment": 0.5}, "tokenizer": {"kind": "bpe"}},

@@ -19,7 +19,7 @@ MISTAKES = [
     ("modle:\n  d_model: 4\n", 7, "'modle'", "Did you mean model?"),
     ("model.d_model: 4\n", 7, "'model.d_model'", "Write 'model:' and beneath it"),
     ("checkpoint:\n  zzz: 1\n", 8, "'checkpoint.zzz'", "The keys of checkpoint are"),
-    ("zzz: 1\n", 7, "'zzz'", "The sections are data, cleaning, tokenizer"),
+    ("zzz: 1\n", 7, "'zzz'", "The sections are data, cleaning, as_written, tokenizer"),
     ("  seed: '3'\n", 7, "training.seed", "below 1000000000000000000, not '3'"),
     ("model:\n  d_ff: 6e1\n", 8, "model.d_ff", "of at least 1, not 6e1."),
     ("model:\n  d_model:\n", 8, "model.d_model", "but it is empty"),

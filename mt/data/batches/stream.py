@@ -226,7 +226,11 @@ def batches_of_stages(stream: BatchStream, stages: Sequence[Sequence[Share]]) ->
 
 
 def training_batches(
-    config: Config, pairs: EncodedPairs, tokenizers: Sides[Tokenizer], src_positions: SrcPositions | None
+    config: Config,
+    pairs: EncodedPairs,
+    tokenizers: Sides[Tokenizer],
+    src_positions: SrcPositions | None,
+    transforms: Transforms | None = None,
 ) -> BatchStream:
     """The batches of a run; ``src_positions`` are those of the target tokens, if they are needed."""
     training, share = config.training, config.training.bpe_dropout
@@ -244,6 +248,7 @@ def training_batches(
         src_positions=src_positions,
         # Only words are ever unknown.
         unknown_share=training.unknown_share if config.copies_words else 0.0,
+        transforms=transforms,
         bpe_dropouts=dropouts,
         rank=processes.RANK,
         num_processes=processes.SIZE,

@@ -104,7 +104,9 @@ class Transforms:
     ) -> Ids:
         """The source positions of a changed row."""
         realign = self.in_order[which].realign
-        if realign is None:
-            return np.full(len(after.tgt[index]), NONE, dtype=np.int32)
         old, new = (Sides(pairs.src[index], pairs.tgt[index]) for pairs in (before, after))
+        if all(map(np.array_equal, old, new)):
+            return positions
+        if realign is None:
+            return np.full(len(new.tgt), NONE, dtype=np.int32)
         return realign(positions, old, new)

@@ -1,0 +1,73 @@
+"""What is read in place of an unknown word: one that the model knows in other capitals, or nearly.
+
+A vocabulary of words has each word as it was in the training text, so that ``ZWEI`` is unknown, and so is
+``huose``. A line in capitals or in title case is read without them, and comes back with them.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+from mt.data.as_written import in_capitals, in_lower_case, in_title_case, keys_beside
+from mt.data.tokenizers.tokenizer import Tokenizer
+
+# Shorter words have too many neighbours, and words with a capital may be names.
+_LEAST_LETTERS = 4
+_WORD = re.compile(r"[^\W\d_]+")
+
+
+class KnownForms:
+    """The words of a vocabulary by their capitals, and those that differ from a word by a typing error."""
+
+    def __init__(self, tokenizer: Tokenizer, language: str) -> None:
+        """Look up words of this language."""
+        self._language, self._tokenizer = language, tokenizer
+        self._usual: dict[str, int] = {}
+        """The most frequent form, which has the smallest id, of each word in capitals."""
+        for token_id, word in enumerate(tokenizer.tokens(range(tokenizer.size))):
+            if _WORD.fullmatch(word):
+                self._usual.setdefault(in_capitals(word, language), token_id)
+        self._letters = sorted({letter for word in self._usual for letter in word})
+
+    def find(self, word: str) -> int | None:
+        """The id of the known word that an unknown one stands for, or None."""
+        capitals = in_capitals(word, self._language)
+        if capitals in self._usual:
+            return self._usual[capitals]
+        if len(word) < _LEAST_LETTERS or not word.islower() or not _WORD.fullmatch(word):
+            return None
+        forms = _one_error_away(capitals, self._letters)
+        return min((self._usual[form] for form in forms if form in self._usual), default=None)
+
+    def style_of(self, line: str) -> Callable[[str, str], str] | None:
+        """What makes capitals or title case of a text in a language, if a line is written so."""
+        words = _WORD.findall(line)
+        if len(words) < 2 or not all(word[0].isupper() for word in words):
+            return None
+        if all(word.isupper() for word in words):
+            return in_capitals
+        # A line of names is none.
+        usual = [self._tokenizer.tokens([self.usual(word) or 0])[0] for word in words[1:]]
+        return in_title_case if any(map(str.islower, usual)) else None
+
+    def usual(self, word: str, *, is_first: bool = False) -> int | None:
+        """The id of the most frequent form of a word, or of that at the beginning of a line."""
+        if is_first:
+            begins = word[:1] + in_lower_case(word[1:], self._language)
+            token_id = self._tokenizer.library.token_to_id(begins)
+            if token_id is not None and _WORD.fullmatch(word):
+                return token_id
+        return self._usual.get(in_capitals(word, self._language))
+
+
+def _one_error_away(word: str, letters: Sequence[str]) -> Iterator[str]:
+    """What was meant if two letters are swapped, or one is missing, too many, or that of a key beside it."""
+    for at, letter in enumerate(word):
+        before, after = word[:at], word[at + 1 :]
+        yield before + after
+        if after:
+            yield before + after[0] + letter + after[1:]
+        for beside in keys_beside(letter):
+            yield before + beside + after
+    for at in range(len(word) + 1):
+        for letter in letters:
+            yield word[:at] + letter + word[at:]

@@ -1,0 +1,86 @@
+"""Unknown words are read as known ones that they stand for, and a line in capitals comes back in capitals."""
+
+import pytest
+
+from mt.config.data import TokenizerConfig
+from mt.data.as_written import in_capitals, in_title_case
+from mt.data.tokenizers.train import train_tokenizer
+from mt.inference.known_forms import KnownForms
+from mt.inference.source_reader import SourceReader
+from mt.inference.translator import EngineChoice, Translator
+from mt.run_directory import RunDirectory
+from mt.special_tokens import UNK_ID
+
+# The more frequent form of a word comes first in the vocabulary.
+KNOWN = "the the the The house house House Haus walks US us us iyi a a A man-man, men. Anna in in In"
+TOKENIZER = train_tokenizer([KNOWN], TokenizerConfig(min_frequency=1))
+
+
+def read(text: str, language: str = "en") -> str:
+    """The words that a text is read as, with its unknown ones in brackets."""
+    reader = SourceReader(TOKENIZER, {}, copies=True, known_forms=KnownForms(TOKENIZER, language))
+    [tokens] = reader.read_batch([text])
+    entries = TOKENIZER.tokens([token.id for token in tokens])
+    texts = []
+    for token, entry in zip(tokens, entries, strict=True):
+        assert (token.id == UNK_ID) == (token.copy is not None)
+        texts.append(f"[{token.copy}]" if token.copy else entry)
+    return " ".join(texts)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("the house walks", "the house walks"),
+        # An unknown word that is known in other capitals; the one that is known stays.
+        ("HAUS haus hAUS", "Haus Haus Haus"),
+        ("House us US", "House us US"),
+        # One error: two letters swapped, one missing, doubled, or on the key beside it.
+        ("huose hose houuse hoyse", "house house house house"),
+        # Not two, and nothing short, with a capital, or with other signs.
+        ("hsuoe mna Huose h0use", "[hsuoe] [mna] [Huose] [h0use]"),
+        # What is copied as a whole stays so.
+        ("huose-4711 www.huose.org", "[huose-4711] [www.huose.org]"),
+        # The forms that the words of a line in capitals or title case have in other lines.
+        ("THE HOUSE IN A US HAUS.", "The house in a us Haus ￭."),
+        ("The House In A Haus", "The house in a Haus"),
+        ("THE Zorblat HOUSE", "The [Zorblat] house"),
+        ("A MAN-HOUSE", "A man ￭-￭ house"),
+        # A line of names is not in title case, nor is a single word.
+        ("Anna Haus", "Anna Haus"),
+        ("House", "House"),
+    ],
+)
+def test_what_a_word_is_read_as(text: str, expected: str) -> None:
+    assert read(text) == expected
+
+
+def test_by_the_rules_of_the_language() -> None:
+    assert [read(word, "tr") for word in ("İYİ", "IYI")] == ["iyi", "[IYI]"]
+    assert read("IYI", "en") == "iyi"
+
+
+def test_the_style_of_a_line() -> None:
+    style_of = KnownForms(TOKENIZER, "en").style_of
+    assert style_of("A HOUSE, 12 MEN!") is in_capitals
+    assert style_of("A House, 12 Men") is in_title_case
+    for line in ("A house", "A HOUSE in", "HOUSE", "", "12", "他 是 他", "Anna Haus"):
+        assert style_of(line) is None, line
+
+
+@pytest.mark.parametrize("engine", ["torch", "ctranslate2"])
+def test_a_line_comes_back_as_it_was_written(several: RunDirectory, engine: EngineChoice) -> None:
+    reading = Translator.from_run(several, tgt="de", engine=engine)
+    literal = Translator.from_run(several, tgt="de", engine=engine, as_is=True)
+    line, expected = "the dog sees milk.", "der Hund sieht Milch."
+    lines = [line, line.upper(), "The Dog Sees Milk.", "the dgo sees mlk.", "the milkk\nANNA SEES MILK."]
+    restored = [expected, expected.upper(), "Der Hund Sieht Milch."]
+    translations = reading.translate(lines)
+    assert translations[:3] == restored
+    assert translations[4].split("\n")[1] == "ANNA SIEHT MILCH."
+    assert [best.unknown for best, *_ in reading.n_best(lines)][:3] == [[], [], []]
+    assert literal.translate([line]) == [expected]
+    assert "SEES" in literal.translate(lines)[1]
+    # Of several directions, too.
+    assert reading.into("loud").translate(["the dog sees milk."]) == [expected.upper()]
+    assert Translator.from_run(several, tgt="en").translate("DER HUND SIEHT MILCH.") == line.upper()
