@@ -53,6 +53,8 @@ class RunDirectory:
     """The values of the curves."""
     evaluations_file = _Entry("evaluations.jsonl")
     """The scores of all evaluations."""
+    behaviours_file = _Entry("behaviours.json")
+    """How it copes with text as people write it, as was found last."""
     tensorboard_dir = _Entry("tensorboard")
     engine_dir = _Entry("engine")
     """The converted models of its checkpoints, by the checksum of their weights."""

@@ -23,7 +23,8 @@ COMMANDS = {
     ),
     "evaluate": (
         "--run --to --from --ensemble --split --data --name --beam --length-penalty --length-normalization "
-        "--checkpoint --literature --scores-only --worst --json --outputs --device --precision --engine"
+        "--checkpoint --literature --scores-only --behaviours --worst --json --outputs --device --precision "
+        "--engine"
     ),
     "compare": (
         "SYSTEMS --to --from --split --data --name --beam --length-penalty --length-normalization "

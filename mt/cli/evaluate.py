@@ -7,9 +7,11 @@ from typer import Option, echo
 
 from mt import processes
 from mt.cli import options
+from mt.cli.behaviours import show_behaviours
 from mt.cli.logs import say, show_logs
 from mt.display import counted
 from mt.errors import SplitError
+from mt.files import write_atomically
 
 if TYPE_CHECKING:
     from mt.evaluation.analysis import Analysis
@@ -38,6 +40,12 @@ def evaluate(
     scores_only: Annotated[
         bool, Option("--scores-only", help="Leave out the table of sentence lengths.")
     ] = False,
+    behaviours: Annotated[
+        bool,
+        Option(
+            "--behaviours", help="Instead, show how it copes with capitals, typing errors, names and more."
+        ),
+    ] = False,
     worst: Annotated[int, Option(min=0, metavar="N", help="Show the N worst sentences.")] = 0,
     json: options.JsonOption = None,
     outputs: Annotated[
@@ -59,6 +67,26 @@ def evaluate(
     directory = options.find_run(run)
     options.check_output(json)
     strategy = options.choose_beam(beam, length_penalty, length_normalization)
+    if behaviours:
+        from mt.evaluation.behaviours import run_behaviours, to_json
+
+        others = {"beam": strategy, "literature": literature, "outputs": outputs, "ensemble": ensemble}
+        for option, value in others.items():
+            options.check_at_most_one(behaviours=True, **{option: value})
+        found = run_behaviours(
+            directory,
+            tgt=to,
+            src=source,
+            split=split,
+            checkpoint=checkpoint,
+            data_path=data,
+            data_name=name,
+            device=device,
+        )
+        show_behaviours(found)
+        if json is not None:
+            write_atomically(json, to_json(found))
+        return
     from mt.config.load import load_config
     from mt.evaluation.evaluate import run_evaluation, write_json
     from mt.evaluation.record import mean_scores

@@ -23,6 +23,9 @@ _STRETCH, _MOST_STRETCHES, _CHARACTERS_LOOKED_AT = 100, 30, 1000
 # By chance, the correlations of 100 lengths differ by 0.14 or so, as Fisher's z.
 _MOST_SHIFT, _LEAST_GAIN, _LEAST_SUM_OF_GAINS = 3, 0.5, 1.0
 
+# Below this, what a text lacks may be chance.
+_FEWEST_SOURCES = 1000
+_SEVERAL = re.compile(r"\w[.!?][\"'”’)]* +\W?\w|[。！？].")
 _ENTITY = r"&(?:amp|quot|apos|lt|gt|nbsp|#\d{2,5});"
 # What is found in lines, the share of lines above which it is no accident, what they are, and a remedy.
 _FORMS = (
@@ -159,6 +162,41 @@ def text_warnings(samples: Mapping[str, list[list[str]]]) -> Iterator[str]:
             yield f"{' and '.join(shares)} {what}, such as {one_line(examples[0], 60)}: {remedy}."
     for name, sample in samples.items():
         yield from _shift_warnings(name, sample)
+
+
+def text_it_lacks(config: Config, corpus: Corpus) -> Iterator[str]:
+    """A sentence that names what people write, but no or hardly any source of the training text has."""
+    sources, added = sample_of(corpus.train, TextForm.of(config.cleaning))[0], config.as_written
+    if len(sources) < _FEWEST_SOURCES:
+        return
+    ends = [text.rstrip("\"'”’»)] ")[-1:] for text in sources]
+    # What it is, the sources that have it, the share below which it is lacking, and whether it is added.
+    kinds = (
+        ("capital letters", [text != text.lower() for text in sources], 0.01, False),
+        ("questions", [end in "?？؟" for end in ends], 0.005, False),
+        (
+            "lines without punctuation at the end",
+            [end.isalnum() for end in ends],
+            0.05,
+            added.no_final_punctuation > 0,
+        ),
+        (
+            "lines of several sentences",
+            [bool(_SEVERAL.search(text)) for text in sources],
+            0.01,
+            added.joined > 0,
+        ),
+    )
+    has_case = any(text.upper() != text for text in sources)
+    lacking = []
+    for name, having, least, is_added in kinds:
+        if sum(having) < least * len(sources) and not is_added and (has_case or name != "capital letters"):
+            lacking.append(name)
+    if lacking:
+        yield (
+            f"hardly any source of the training text has what people write: {', '.join(lacking)}. What that "
+            "costs is shown by mt evaluate --behaviours once it is trained; as_written adds some of it."
+        )
 
 
 def _shift_warnings(name: str, sample: list[list[str]]) -> Iterator[str]:

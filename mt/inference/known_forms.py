@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from mt.data.as_written import in_capitals, in_lower_case, in_title_case, keys_beside
 from mt.data.tokenizers.tokenizer import Tokenizer
 
-# Shorter words have too many neighbours, and words with a capital may be names.
-_LEAST_LETTERS = 4
+# Shorter words have too many neighbours, words with a capital may be names, and who mistypes a word mostly
+# mistypes one of the most frequent quarter.
+_LEAST_LETTERS, _FREQUENT = 4, 0.25
 _WORD = re.compile(r"[^\W\d_]+")
 
 
@@ -36,7 +37,8 @@ class KnownForms:
         if len(word) < _LEAST_LETTERS or not word.islower() or not _WORD.fullmatch(word):
             return None
         forms = _one_error_away(capitals, self._letters)
-        return min((self._usual[form] for form in forms if form in self._usual), default=None)
+        most_frequent = min(self._usual.get(form, self._tokenizer.size) for form in forms)
+        return most_frequent if most_frequent < _FREQUENT * self._tokenizer.size else None
 
     def style_of(self, line: str) -> Callable[[str, str], str] | None:
         """What makes capitals or title case of a text in a language, if a line is written so."""

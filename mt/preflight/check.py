@@ -16,7 +16,7 @@ from mt.data.batches.batch import Batch
 from mt.data.corpus import Corpus, evenly_spaced, load_corpus
 from mt.data.corpus_report import cleaning_table
 from mt.data.prepare import Writing, check_same_corpus, learnt_alignment, load_tokenizers, missing_sides
-from mt.data.suspicions import corpus_warnings
+from mt.data.suspicions import corpus_warnings, text_it_lacks
 from mt.device import keeping_threads
 from mt.display import counted, size
 from mt.inference.writer import open_writer
@@ -130,6 +130,7 @@ def preflight(
     longest = int(max(src_lengths.max(), tgt_lengths.max()))
     warnings = [
         *corpus_warnings(config, corpus),
+        *text_it_lacks(config, corpus),
         *warn_of_held_out_pairs(corpus),
         *warn_of_vocabulary(config, unknown, num_running_words(text.train) * text.scale),
         *warn_of_text(config, text, dropped["too long"] / len(text.train), longest),

@@ -28,6 +28,7 @@ from mt.config.load import load_config
 from mt.data.corpus_report import CorpusReport
 from mt.display import counted
 from mt.errors import CheckpointError, ConfigError
+from mt.evaluation.behaviours import read_behaviours
 from mt.evaluation.record import RecordedEvaluation, mean_scores, read_evaluations
 from mt.files import read_json_lines
 from mt.run_directory import RunDirectory
@@ -143,6 +144,7 @@ class RunFacts:
             self.sessions[-1].outcome = _STILL_RUNNING
         # From the oldest to the newest.
         self.evaluations = self._read(run.evaluations_file, lambda _: read_evaluations(run)) or []
+        self.behaviours = read_behaviours(run)
         store = CheckpointDirectory(run.checkpoints_dir)
         folders = [store.directory / name for name in (*store.names(), *store.averages())]
         # Training removes old ones.

@@ -10,7 +10,13 @@ import pytest
 from mt.config.config import Config
 from mt.data.corpus import load_corpus
 from mt.data.prepare import make_tokenizers
-from mt.data.suspicions import corpus_warnings, sample_of, small_splits, text_warnings
+from mt.data.suspicions import (
+    corpus_warnings,
+    sample_of,
+    small_splits,
+    text_it_lacks,
+    text_warnings,
+)
 from mt.data.text_form import TextForm
 from mt.data.unsegmented_scripts import split_letters
 from tests.data.corpora import data_config, parallel, write
@@ -205,3 +211,26 @@ def test_turkish_is_lower_cased_by_its_own_rule(kind: str, shared: bool, make_co
 
 def test_letters_of_unsegmented_scripts_are_split() -> None:
     assert split_letters("a中，b c") == "a 中  ， b c"
+
+
+def test_what_people_write_and_the_text_lacks_is_named(tmp_path: Path) -> None:
+    def lacking(lines: list[str], **added: float) -> str:
+        for split in SPLITS:
+            write(tmp_path, parallel(split, [(line, "ein Satz .") for line in lines]))
+        sections = {"data": data_config(tmp_path), "training": {"max_steps": 1}, "as_written": added}
+        config = Config.model_validate(sections)
+        [*sentences] = text_it_lacks(config, load_corpus(config.data))
+        assert len(sentences) <= 1
+        return "".join(sentences).partition(": ")[2].partition(". What")[0]
+
+    full = ["The dog is old. It sleeps.", "Is it old?", "the end", "A cat."] * 300
+    assert lacking(full) == ""
+    assert lacking([line.lower() for line in full]) == "capital letters"
+    assert lacking([line.replace("?", ".") for line in full]) == "questions"
+    plain = ["The dog sleeps."] * 1200
+    ends, several = "lines without punctuation at the end", "lines of several sentences"
+    assert lacking(plain) == f"questions, {ends}, {several}"
+    assert lacking(plain, no_final_punctuation=0.2, joined=0.05) == "questions"
+    # Of a few lines it may be chance, and a script without case lacks no capitals.
+    assert lacking(plain[:900]) == ""
+    assert lacking(["他 是 。 她 是", "他 是 ？"] * 600) == ""

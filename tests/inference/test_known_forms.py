@@ -12,7 +12,8 @@ from mt.run_directory import RunDirectory
 from mt.special_tokens import UNK_ID
 
 # The more frequent form of a word comes first in the vocabulary.
-KNOWN = "the the the The house house House Haus walks US us us iyi a a A man-man, men. Anna in in In"
+RARE = "The House Haus walks US US us iyi a a A man-man, men. Anna In In in"
+KNOWN = f"{'the house ' * 9} {'us in ' * 3} {RARE}"
 TOKENIZER = train_tokenizer([KNOWN], TokenizerConfig(min_frequency=1))
 
 
@@ -37,6 +38,8 @@ def read(text: str, language: str = "en") -> str:
         ("House us US", "House us US"),
         # One error: two letters swapped, one missing, doubled, or on the key beside it.
         ("huose hose houuse hoyse", "house house house house"),
+        # A word is rather unknown than one that is rare.
+        ("wlaks", "[wlaks]"),
         # Not two, and nothing short, with a capital, or with other signs.
         ("hsuoe mna Huose h0use", "[hsuoe] [mna] [Huose] [h0use]"),
         # What is copied as a whole stays so.

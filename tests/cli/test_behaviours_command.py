@@ -1,0 +1,49 @@
+"""`mt evaluate --behaviours` as a shell would call it, and the reports that keep what it found."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mt.evaluation.behaviours import CLEAN, read_behaviours
+from mt.run_directory import RunDirectory
+from tests.fixture_types import Call, Refuse
+
+
+@pytest.fixture
+def forty(tmp_path: Path, tiny_corpus: Path) -> Path:
+    """Forty pairs that the tiny run was trained on."""
+    folder = tmp_path / "forty"
+    folder.mkdir()
+    for side in ("en", "de"):
+        lines = (tiny_corpus / f"train.{side}").read_text(encoding="utf-8").splitlines()[:40]
+        (folder / f"test.{side}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return folder
+
+
+def test_the_command_shows_it_and_reports_keep_it(
+    succeed: Call, refuse: Refuse, several: RunDirectory, forty: Path
+) -> None:
+    data = ("--data", str(forty / "test"))
+    run = ("--run", several.path)
+    _, out, err = succeed("evaluate", *run, "--to", "de", "--behaviours", *data, "--json", "out.json")
+    found = read_behaviours(several)
+    assert found is not None
+    assert json.loads(Path("out.json").read_text())["behaviours"][0]["name"] == CLEAN
+    table = [line.split("  ")[0] for line in out.splitlines()[1:] if line and not line.startswith("  ")]
+    assert table[: len(found.behaviours)] == [behaviour.name for behaviour in found.behaviours]
+    assert out.count("\n  wished ") == sum(len(behaviour.examples) for behaviour in found.behaviours)
+    assert f"by {found.engine}" in err
+    assert "left out: longest tenth: only 4 lines" in err
+    for cure in found.cures:
+        assert cure in err
+    for option in (("--beam", "5"), ("--outputs", "folder")):
+        assert "--behaviours" in refuse("evaluate", *run, "--to", "de", "--behaviours", *option)
+    for name in ("report.html", "card.md"):
+        succeed("report", *run, "--out", name, "--format", name.split(".")[1])
+        page = Path(name).read_text(encoding="utf-8")
+        assert "Text as people write it" in page
+        assert all(behaviour.name in page for behaviour in found.behaviours)
+    several.behaviours_file.write_text("{}")
+    succeed("report", *run, "--out", "again.md", "--format", "md")
+    assert "Text as people write it" not in Path("again.md").read_text(encoding="utf-8")
