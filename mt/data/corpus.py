@@ -373,8 +373,8 @@ def _with_written(
 ) -> Iterator[Pair]:
     """The rows with what was written in place of a side; those without a whole sentence are dropped."""
     # The fewer, if they are not as many, have other text at the end.
-    for row, (text, translation) in zip_longest(rows, side.rows(), fillvalue=("", "")):
-        if text != row[1 - written_side]:
+    for row, (original, text, translation) in zip_longest(rows, side.rows(), fillvalue=("", "", "")):
+        if original != row[1 - written_side]:
             raise DataError(
                 f"{side.folder} has the translation of other text than the corpus: restore that text, or "
                 "start over with --restart."

@@ -15,6 +15,7 @@ from mt.config.config import Config
 from mt.config.data import OWN
 from mt.config.sources import WriterConfig
 from mt.data.batches.alignment import SrcPositions, align
+from mt.data.batches.changed_pairs import changed_sources
 from mt.data.batches.dataset import DropCounts, encode_pairs
 from mt.data.batches.pairs import EncodedPairs
 from mt.data.batches.sampler import Share
@@ -109,7 +110,10 @@ class Writing(NamedTuple):
     where: str
     """Its key in the config."""
     side: WrittenSide
+    originals: list[str]
+    """The texts of the corpus."""
     texts: list[str]
+    """What is translated."""
     direction: Sides[str]
     writer: Writer
 
@@ -135,7 +139,12 @@ def missing_sides(
             writer = open_writer(source.writer, direction)
         except MtError as error:
             raise RunError(f"{where}: {error}") from error
-        missing.append(Writing(where, sides[name], texts, direction, writer))
+        changed = texts
+        if source.write_tgt and config.as_written.is_any:
+            # A student must not learn what no teacher has said.
+            changed = changed_sources(config, texts, direction.src)
+            writer.record["as_written"] = config.as_written.model_dump()
+        missing.append(Writing(where, sides[name], texts, changed, direction, writer))
     return missing
 
 

@@ -17,6 +17,8 @@ from mt.sides import Sides
 
 PART_ROWS = 1000
 _RECORD = "written.json"
+# The text of the corpus, where another was translated; no language has such a name.
+_ORIGINAL = "corpus has"
 _MOST_BYTES = 2**31
 
 
@@ -50,8 +52,10 @@ class WrittenSide:
         record = self.record
         return record is not None and all(part.is_file() for part in self._parts(record["num_rows"]))
 
-    def write(self, texts: Sequence[str], direction: Sides[str], writer: Writer) -> None:
-        """Write the parts that are missing: the translations of these texts."""
+    def write(
+        self, texts: Sequence[str], direction: Sides[str], writer: Writer, originals: Sequence[str] = ()
+    ) -> None:
+        """Write the parts that are missing; ``originals`` are the texts of the corpus, if not these."""
         record = {**writer.record, "num_rows": len(texts)}
         if self.record is None:
             make_folder(self.folder)
@@ -66,20 +70,25 @@ class WrittenSide:
                 start = number * PART_ROWS
                 given = texts[start : start + PART_ROWS]
                 if not part.is_file():
-                    lines = []
-                    for text, translation in zip(given, writer.translate(given, start + 1), strict=True):
+                    lines, in_corpus = [], originals[start : start + PART_ROWS] or given
+                    translations = writer.translate(given, start + 1)
+                    for text, translation, original in zip(given, translations, in_corpus, strict=True):
                         pair = {direction.src: text, direction.tgt: translation}
+                        if text != original:
+                            pair[_ORIGINAL] = original
                         lines.append(json.dumps(pair, ensure_ascii=False) + "\n")
                     write_atomically(part, "".join(lines))
                 advance(len(given))
 
-    def rows(self) -> Iterator[tuple[str, str | None]]:
-        """Each text with its translation; None for what is no whole sentence."""
+    def rows(self) -> Iterator[tuple[str, str, str | None]]:
+        """Each text as the corpus has it, as it was translated, and its translation, if it is whole."""
         for part in self._written_parts():
             # Not splitlines, which also ends lines at characters that text may contain.
             for line in read_text(part, max_bytes=_MOST_BYTES).removesuffix("\n").split("\n"):
-                text, translation = json.loads(line).values()
-                yield text, translation
+                pair = json.loads(line)
+                original = pair.pop(_ORIGINAL, None)
+                text, translation = pair.values()
+                yield text if original is None else original, text, translation
 
     def checksums(self) -> list[str]:
         """The SHA-256 of each part."""

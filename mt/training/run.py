@@ -188,8 +188,8 @@ def _prepare(config: Config, run: RunDirectory, *, resuming: bool) -> Prepared:
     if not resuming:
         with keeping_threads(), distributed.alone():
             # All writers are open before any of them writes.
-            for _, side, texts, direction, writer in missing_sides(config, run, open_writer):
-                side.write(texts, direction, writer)
+            for writing in missing_sides(config, run, open_writer):
+                writing.side.write(writing.texts, writing.direction, writing.writer, writing.originals)
     return prepare(config, run, resuming=resuming)
 
 

@@ -10,6 +10,7 @@ from mt.config.data import AsWrittenConfig, TokenizerConfig
 from mt.data import as_written
 from mt.data.batches.alignment import NONE
 from mt.data.batches.changed_pairs import realigning, transforms_of
+from mt.data.batches.pairs import Ids
 from mt.data.corpus import load_corpus
 from mt.data.prepare import make_tokenizers, prepare
 from mt.data.tokenizers.train import train_tokenizer
@@ -175,12 +176,13 @@ def test_a_script_without_case_is_not_changed(make_config: MakeConfig, corpus_fo
 def test_each_piece_has_the_link_of_its_word(kind: str) -> None:
     texts = Sides("the big house is red", "das große Haus ist rot")
     lines = [*texts] * 5
-    tokenizer = train_tokenizer(lines, TokenizerConfig(kind=kind, max_size=600, min_frequency=1))  # type: ignore[arg-type]
+    options = {"kind": kind, "max_size": 600, "min_frequency": 1}
+    tokenizer = train_tokenizer(lines, TokenizerConfig.model_validate(options))
     tokenizers = Sides(tokenizer, tokenizer)
     before = Sides(*(np.array(tokenizer.encode(text), dtype=np.int32) for text in texts))
     after = Sides(*(np.array(tokenizer.encode(text.upper()), dtype=np.int32) for text in texts))
 
-    def words(ids: np.ndarray) -> list[int]:  # type: ignore[type-arg]
+    def words(ids: Ids) -> list[int]:
         entries = tokenizer.tokens(ids.tolist())
         return [*np.cumsum([entry[0] in "▁Ġ" for entry in entries])]
 

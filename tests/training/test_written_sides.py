@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -13,8 +14,10 @@ import mt.training.run
 from mt.config.data import CleaningConfig, DataConfig
 from mt.config.sources import WriterConfig
 from mt.data import written
+from mt.data.as_written import without_final_punctuation
+from mt.data.batches.changed_pairs import transforms_of
 from mt.data.corpus import load_corpus
-from mt.data.prepare import load_tokenizers
+from mt.data.prepare import load_tokenizers, prepare
 from mt.data.written import Writer, WrittenSide
 from mt.errors import ConfigError, DataError, MtError, RunError
 from mt.inference.writer import open_writer
@@ -208,6 +211,36 @@ def test_a_student_learns_what_its_teacher_wrote(
     assert "are not counted: " in caplog.text
 
 
+def test_a_student_reads_what_people_write_and_its_teacher_translates_just_that(
+    write_by: Callable[[Translate], list[Sides[str]]], make_config: MakeConfig, tmp_path: Path
+) -> None:
+    given: list[str] = []
+
+    def teach(texts: Sequence[str], first: int) -> list[str | None]:
+        given.extend(texts)
+        return backwards(texts, first)
+
+    write_by(teach)
+    shares = ("as_written.no_final_punctuation=0.4", "as_written.joined=0.5", "training.max_steps=2")
+    config = make_config("data.write_tgt.run=teacher", *shares)
+    run = RunDirectory(tmp_path / "run")
+    mt.training.run.run_training(config, run)
+    corpus = load_corpus(config.data, config.cleaning, written=run.written_dir)
+    own = load_corpus(config.data.model_copy(update={"write_tgt": None}), config.cleaning)
+    sources, originals = list(corpus.train["src"]), list(own.train["src"])
+    assert sources == given
+    changed = [row for row, text in enumerate(sources) if text != originals[row]]
+    assert 0.25 * len(sources) < len(changed) < 0.55 * len(sources)
+    assert all(sources[row] == without_final_punctuation(originals[row]) for row in changed)
+    assert [*corpus.train["tgt"]] == backwards(given, 1)
+    # In an epoch, nothing is changed that the teacher has not translated.
+    prepared = prepare(config, run, resuming=True)
+    transforms = transforms_of(config, prepared.corpus, prepared.tokenizers)
+    assert transforms is not None
+    pairs, _ = transforms(prepared.train, None, 1, 0)
+    assert np.array_equal(pairs.src.ids, prepared.train.src.ids)
+
+
 def test_writing_leaves_torch_the_threads_that_it_had(
     train: Training, trained: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,7 +273,7 @@ def test_what_is_held_out_is_neither_written_nor_trained_on(
     corpus = load_corpus(config.data, written=run.written_dir)
     assert len(corpus.train) < 150
     held_out = {*corpus.validation["src"], *corpus.test["src"]}
-    assert held_out.isdisjoint(text for text, _ in WrittenSide(run.written_dir / "own").rows())
+    assert held_out.isdisjoint(text for text, *_ in WrittenSide(run.written_dir / "own").rows())
     leaking = RunDirectory(run.path.with_name("leaking"))
     train(*mono, "cleaning.remove_leaks=true", "training.max_steps=1", into=leaking)
     corpus = load_corpus(

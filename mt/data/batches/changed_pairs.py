@@ -1,6 +1,6 @@
 """The training pairs that are changed in each epoch to text as people write it (``as_written``)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -20,12 +20,17 @@ from mt.data.chunks import pairs_of
 from mt.data.corpus import Corpus
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.tokenizers.word_level import SPACE_BYTE, SPACE_MARK
+from mt.seeding import derived_seed
 from mt.sides import Sides
+
+Change = Callable[[int, Sides[str], np.random.Generator], Sides[str]]
 
 
 def transforms_of(config: Config, corpus: Corpus, tokenizers: Sides[Tokenizer]) -> Transforms | None:
     """The changes of the training pairs of a run that its config asks for; None without any."""
-    shares, changes = config.as_written, PairChanges(corpus)
+    shares, changes = config.as_written, PairChanges(config, corpus)
+    if not shares.is_any:
+        return None
     realign = realigning(tokenizers)
     # A pair is changed by the first that draws it.
     in_order = [
@@ -36,18 +41,47 @@ def transforms_of(config: Config, corpus: Corpus, tokenizers: Sides[Tokenizer]) 
         Transform("joined lines", shares.joined, changes.joined),
         Transform("noise", shares.noise, changes.noise),
     ]
-    if not shares.is_any:
-        return None
+    for number, transform in enumerate(in_order):
+        in_order[number] = transform._replace(change=changes.unless_written(transform.change))
     return Transforms(in_order, corpus.train, tokenizers, config.data.max_length)
+
+
+def changed_sources(config: Config, texts: Sequence[str], language: str) -> list[str]:
+    """Sources as people write them, in the shares of ``as_written``, whose targets a model writes."""
+    shares, changed = config.as_written, []
+    for row, text in enumerate(texts):
+        generator = np.random.default_rng(derived_seed("changed before writing", config.training.seed, row))
+        draws = generator.random(4)
+        if draws[0] < shares.upper:
+            text = in_capitals(text, language)
+        elif draws[1] < shares.title:
+            text = in_title_case(text, language)
+        elif draws[2] < shares.no_final_punctuation:
+            text = without_final_punctuation(text) or text
+        elif draws[3] < shares.typos:
+            text = with_typos(text, generator)
+        changed.append(text)
+    return changed
 
 
 class PairChanges:
     """The changes of a pair, by their names in the config: from its row, its text and what draws it."""
 
-    def __init__(self, corpus: Corpus) -> None:
+    def __init__(self, config: Config, corpus: Corpus) -> None:
         """Change pairs of this corpus."""
+        self._are_written = [bool(config.data.write_tgt)]
+        for source_config in config.data.sources.values():
+            self._are_written.append(bool(source_config.write_tgt))
         self._pairs, self._sources = corpus.train, corpus.report.sources
         self._ends = np.cumsum([source.pairs for source in self._sources])
+
+    def unless_written(self, change: Change) -> Change:
+        """The change, but not of a pair whose target a model has written: its source was changed before."""
+
+        def changed(row: int, text: Sides[str], generator: np.random.Generator) -> Sides[str]:
+            return text if self._are_written[self._source_of(row)] else change(row, text, generator)
+
+        return changed
 
     def upper(self, row: int, text: Sides[str], generator: np.random.Generator) -> Sides[str]:
         """Both sides in capitals, if the source has any."""
