@@ -7,7 +7,7 @@ import logging
 import sys
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import compress, islice, zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -128,20 +128,17 @@ def load_corpus(
     its place: the targets of ``data.path``, or the only side of a further source on both sides.
     """
     sources = find_sources(config)
-    sides: list[WrittenSide | None] = []
-    for found in sources:
-        side = None
+    for number, found in enumerate(sources):
         if found.config.writer and written:
-            side = WrittenSide(written / found.name)
+            sources[number] = found._replace(written=WrittenSide(written / found.name))
         elif found.config.writer:
             what = SIDES[found.config.written_side]
             LOG.warning("%s: write_%s is for mt train; what the corpus has is read", found.where, what)
-        sides.append(side)
-    key = _key(sources, cleaning, sides)
+    key = _key(sources, cleaning)
 
     def fill(folder: Path) -> int:
-        report = _read(sources, cleaning, folder, sides)
-        if _key(sources, cleaning, sides) != key:
+        report = _read(sources, cleaning, folder)
+        if _key(sources, cleaning) != key:
             raise DataError(f"{config.path} changed while it was read: start again.")
         (folder / _REPORT_FILE).write_text(report.model_dump_json(), encoding="utf-8")
         return sum(split.pairs for split in report.splits.values())
@@ -187,31 +184,29 @@ def sets_of_sources(
     return sets
 
 
-def texts_to_write(config: DataConfig, cleaning: CleaningConfig) -> dict[str, list[str]]:
-    """The side that is there of the training pairs of each source of which a model writes the other side."""
-    sources, texts = find_sources(config), dict[str, list[str]]()
-    for found, hashed_side in zip(sources, _hashed_sides(sources), strict=True):
+def texts_to_write(config: DataConfig, cleaning: CleaningConfig) -> Iterator[tuple[FoundSource, list[str]]]:
+    """Each source of which a model writes a side, with the other side of its training pairs."""
+    sources = find_sources(config)
+    for found in sources:
         if found.config.writer:
             given = 1 - found.config.written_side
             dropped = Dropped(takes_bad_rows=cleaning.skip_bad_rows)
-            rows = _rows_to_train_on(found, dropped, _carved(found, sources), hashed_side)
-            of_source = []
+            rows = _rows_to_train_on(found, sources, dropped, _carved(found, sources))
+            texts = []
             for row in islice(rows, found.config.num_train_pairs):
-                of_source.append(row[given])
-            texts[found.name] = of_source
-    return texts
+                texts.append(row[given])
+            yield found, texts
 
 
-def _key(
-    sources: Sequence[FoundSource], cleaning: CleaningConfig, sides: Sequence[WrittenSide | None]
-) -> object:
+def _key(sources: Sequence[FoundSource], cleaning: CleaningConfig) -> object:
     """Everything that determines the corpus."""
     # Neither changes what is read: the length limit is applied when encoding.
     irrelevant = {"hub_timeout_seconds", "max_length"}
     key: list[object] = ["corpus", cleaning.model_dump(mode="json")]
-    for (_, config, weight, source, tag), side in zip(sources, sides, strict=True):
-        key += [weight, tag, config.model_dump(mode="json", exclude=irrelevant), side and side.checksums()]
-        for split, parts in source.splits.items():
+    for found in sources:
+        key += [found.weight, found.tag, found.config.model_dump(mode="json", exclude=irrelevant)]
+        key.append(found.written and found.written.checksums())
+        for split, parts in found.source.splits.items():
             # Including the names of files, whose extensions determine how they are read.
             key.append([split, *((part.where, part.identify()) for part in parts)])
     return key
@@ -234,19 +229,14 @@ def _load(folder: Path) -> Corpus:
     return Corpus(**splits, report=report, held_out=held_out)
 
 
-def _read(
-    sources: Sequence[FoundSource],
-    cleaning: CleaningConfig,
-    folder: Path,
-    sides: Sequence[WrittenSide | None],
-) -> CorpusReport:
+def _read(sources: Sequence[FoundSource], cleaning: CleaningConfig, folder: Path) -> CorpusReport:
     """Read and clean all splits, into files that `_load` opens."""
     config, own = sources[0].config, sources[0].source
     cleaner = Cleaner(cleaning)
     trains: list[PairTable] = []
     from_each = [_carved(found, sources) for found in sources]
-    for number, hashed_side in enumerate(_hashed_sides(sources)):
-        pairs = _training_pairs(sources[number], cleaner, from_each[number], hashed_side, sides[number])
+    for number, found in enumerate(sources):
+        pairs = _training_pairs(found, sources, cleaner, from_each[number])
         trains.append(PairTable.write(folder / f"train-{number}.arrow", pairs))
     carved = from_each[0]
     empty = [split for split, pairs in carved.items() if not pairs]
@@ -265,7 +255,7 @@ def _read(
     leaks = LeakCheck({split: table.load() for split, table in held_out.items()}, TextForm.of(cleaning))
     reports: list[SourceReport] = []
     for number, (found, table) in enumerate(zip(sources, trains, strict=True)):
-        key, config, weight, source, tag = found
+        config, source = found.config, found.source
         train = table.load()
         # Text of which a model wrote the sources must be no reference, whatever it wrote.
         compared = train
@@ -287,9 +277,16 @@ def _read(
             where = ", ".join(_names(parts))
             raise DataError(f"No pair of {where} can be trained on: {why or 'there are no rows'}.")
         named = config.path, source.kind, config.name, config.src, config.tgt
-        report = SourceReport(*named, parts[0].commit, weight, table.num_pairs, table.fingerprint)
-        side = sides[number]
-        report = replace(report, key=key, tag=tag, written=None if side is None else side.record)
+        report = SourceReport(
+            *named,
+            parts[0].commit,
+            found.weight,
+            table.num_pairs,
+            table.fingerprint,
+            key=found.name,
+            tag=found.tag,
+            written=found.written.record if found.written else None,
+        )
         for split, carved_pairs in from_each[number].items() if number else ():
             if carved_pairs and split not in source.splits:
                 other = PairTable.write(folder / f"{split}-{number}.arrow", carved_pairs)
@@ -299,20 +296,16 @@ def _read(
     return _report(sources, reports, held_out, cleaner, leaks)
 
 
-def _hashed_sides(sources: Sequence[FoundSource]) -> list[int]:
-    """By which side, 0 or 1, the pairs of each source are split: that of the language of the run's source.
+def _hashed_side(found: FoundSource, sources: Sequence[FoundSource]) -> int:
+    """By which side, 0 or 1, the pairs of a source are split: that of the language of the run's source.
 
     Of two other languages, it is the source of the first such source.
     """
-    hashed, own = {}, sources[0].config
-    for found in reversed(sources):
-        hashed[frozenset(found.config.direction)] = found.config.src
-    sides = []
-    for found in sources:
-        direction = found.config.direction
-        language = own.src if own.src in direction else hashed[frozenset(direction)]
-        sides.append(direction.index(language))
-    return sides
+    direction, language = found.config.direction, sources[0].config.src
+    if language not in direction:
+        alike = (other.config for other in sources if {*other.config.direction} == {*direction})
+        language = next(alike).src
+    return direction.index(language)
 
 
 def _carved(found: FoundSource, sources: Sequence[FoundSource]) -> dict[Split, list[Pair]]:
@@ -327,9 +320,10 @@ def _carved(found: FoundSource, sources: Sequence[FoundSource]) -> dict[Split, l
 
 
 def _rows_to_train_on(
-    found: FoundSource, dropped: Dropped, carved: dict[Split, list[Pair]], hashed_side: int
+    found: FoundSource, sources: Sequence[FoundSource], dropped: Dropped, carved: dict[Split, list[Pair]]
 ) -> Iterator[Pair]:
     """All rows but those that belong to a carved split, by a hash of a side: they go there instead."""
+    hashed_side = _hashed_side(found, sources)
     checked = checked_pairs(found.source.splits["train"], dropped)
     for pair in track(checked, "reading", unit="pairs"):
         split = held_out_split(pair[hashed_side], found.config.held_out_fraction) if carved else None
@@ -340,15 +334,11 @@ def _rows_to_train_on(
 
 
 def _training_pairs(
-    found: FoundSource,
-    cleaner: Cleaner,
-    carved: dict[Split, list[Pair]],
-    hashed_side: int,
-    side: WrittenSide | None,
+    found: FoundSource, sources: Sequence[FoundSource], cleaner: Cleaner, carved: dict[Split, list[Pair]]
 ) -> Iterator[Pair]:
-    """The pairs to train on, cleaned; ``side`` has what was written in place of one of theirs."""
-    config = found.config
-    rows = _rows_to_train_on(found, cleaner.dropped, carved, hashed_side)
+    """The pairs to train on, cleaned, with what was written in place of a side."""
+    config, side = found.config, found.written
+    rows = _rows_to_train_on(found, sources, cleaner.dropped, carved)
     pairs, num_left = rows, config.num_train_pairs or sys.maxsize
     if side is not None:
         chosen = islice(rows, config.num_train_pairs)

@@ -123,18 +123,15 @@ def missing_sides(
 ) -> list[Writing]:
     """What other runs have to write for this one; each of them translates in a direction."""
     configs = {OWN: config.data, **config.data.sources}
-    sides = {name: WrittenSide(run.written_dir / name) for name, source in configs.items() if source.writer}
-    if all(side.is_complete for side in sides.values()):
+    names = [name for name, source in configs.items() if source.writer]
+    if all(WrittenSide(run.written_dir / name).is_complete for name in names):
         return []
     missing = []
-    for name, texts in texts_to_write(config.data, config.cleaning).items():
-        source = configs[name]
+    for found, texts in texts_to_write(config.data, config.cleaning):
+        source = found.config
         assert source.writer is not None  # It has text to translate.
-        direction = Sides(source.src or config.data.src, source.tgt or config.data.tgt)
-        if not source.write_tgt:
-            direction = Sides(direction.tgt, direction.src)
-        key = "data" if name == OWN else f"data.sources.{name}"
-        where = f"{key}.write_{SIDES[source.written_side]}"
+        direction = source.direction if source.write_tgt else Sides(source.tgt, source.src)
+        where = f"{found.where}.write_{SIDES[source.written_side]}"
         try:
             writer = open_writer(source.writer, direction)
         except MtError as error:
@@ -144,7 +141,8 @@ def missing_sides(
             # A student must not learn what no teacher has said.
             changed = changed_sources(config, texts, direction.src)
             writer.record["as_written"] = config.as_written.model_dump()
-        missing.append(Writing(where, sides[name], texts, changed, direction, writer))
+        side = WrittenSide(run.written_dir / found.name)
+        missing.append(Writing(where, side, texts, changed, direction, writer))
     return missing
 
 

@@ -24,6 +24,7 @@ from mt.data.sources.read import (
 )
 from mt.data.sources.source import SPLIT_NAMES, NumberedPair, Part, Source, Split, Splits, listed, named_path
 from mt.data.sources.text import text_lines, unreadable
+from mt.data.written import WrittenSide
 from mt.display import shown
 from mt.errors import ConfigError, DataError
 
@@ -61,6 +62,8 @@ class FoundSource(NamedTuple):
     weight: float
     source: Source
     tag: str | None = None
+    written: WrittenSide | None = None
+    """What a model wrote of it for a run, once it is known for which."""
 
     @property
     def where(self) -> str:
@@ -267,9 +270,10 @@ def _stem_and_suffix(file: Path, config: DataConfig) -> tuple[str, str]:
 
 def unread_files(config: DataConfig) -> Iterator[str]:
     """A sentence for each corpus that is in the folder of another, but is none of its splits."""
-    for name, source_config, _, source, _ in find_sources(config, include_hub=False):
+    for found in find_sources(config, include_hub=False):
+        source = found.source
         # Of one of which a side is written, the other side is not read.
-        if source.kind != "folder" or (name != OWN and source_config.writer):
+        if source.kind != "folder" or (found.name != OWN and found.config.writer):
             continue
         read = {file for parts in source.splits.values() for part in parts for file in part.files}
         free = [split for split in SPLIT_NAMES if split not in source.splits]
@@ -277,11 +281,11 @@ def unread_files(config: DataConfig) -> Iterator[str]:
             if file in read or file.suffix == ".json" or not file.is_file():
                 continue
             with suppress(DataError):
-                part = _part(file, source_config)
+                part = _part(file, found.config)
                 _, *first = next(part.pairs(), (0, None))
                 if all(isinstance(text, str) for text in first):
                     read.update(part.files)
-                    stem, suffix = _stem_and_suffix(file, source_config)
+                    stem, suffix = _stem_and_suffix(file, found.config)
                     names = " or ".join(f"{split}{suffix}" for split in free)
                     remedy = f"name it {names}" if names else "score it with mt evaluate --data"
                     yield f"{shown(file if suffix else file.with_name(stem))} is not read: {remedy}."
