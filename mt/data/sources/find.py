@@ -13,7 +13,7 @@ from mt.builtin.primer import MAX_TRAIN_PAIRS, primer_pairs
 from mt.builtin.reverse import reverse_pairs
 from mt.config.data import IMPORTED, OWN, DataConfig
 from mt.config.explain import did_you_mean
-from mt.config.sources import CorpusConfig
+from mt.config.sources import CorpusConfig, SourceConfig
 from mt.data.sources.read import (
     TABLE_FORMATS,
     columns_of,
@@ -73,29 +73,27 @@ class FoundSource(NamedTuple):
 
 def find_sources(config: DataConfig, *, include_hub: bool = True) -> list[FoundSource]:
     """The source that ``data.path`` names, and ``data.sources``, perhaps without those on the Hub."""
-    alone = config.model_copy(update={"sources": {}, "mix": None})
-    named: list[tuple[str, DataConfig, float, str | None]] = [(OWN, alone, 1.0, None)]
-    for name, source in config.sources.items():
-        keys = {key: getattr(source, key) for key in CorpusConfig.model_fields}
-        languages = {"src": source.src or config.src, "tgt": source.tgt or config.tgt}
-        of_source = alone.model_copy(update=keys | languages)
-        if source.writer:
-            # Only the side that is there is read.
-            column = columns_of(of_source)[1 - source.written_side]
-            of_source = of_source.model_copy(update={"columns": column})
-        named.append((name, of_source, source.weight, source.tag))
     found: list[FoundSource] = []
-    for name, of_source, weight, tag in named:
+    for name, given in {OWN: config, **config.sources}.items():
+        keys: dict[str, object] = {key: getattr(given, key) for key in CorpusConfig.model_fields}
+        keys |= {"src": given.src or config.src, "tgt": given.tgt or config.tgt, "sources": {}, "mix": None}
+        alone = config.model_copy(update=keys)
+        weight, tag = (given.weight, given.tag) if isinstance(given, SourceConfig) else (1.0, None)
+        has_one_side = given.writer is not None and name != OWN
+        if has_one_side:
+            # Only the side that is there is read.
+            column = columns_of(alone)[1 - given.written_side]
+            alone = alone.model_copy(update={"columns": column})
         try:
-            source_found = find_source(of_source) if include_hub else _local_source(of_source)
+            source = find_source(alone) if include_hub else _local_source(alone)
         except (ConfigError, DataError) as error:
             if name == OWN:
                 raise
             raise type(error)(f"data.sources.{name}: {error}") from None
-        if source_found and name != OWN and of_source.writer:
-            source_found = replace(source_found, splits={"train": source_found.splits["train"]})
-        if source_found:
-            found.append(FoundSource(name, of_source, weight, source_found, tag))
+        if source and has_one_side:
+            source = replace(source, splits={"train": source.splits["train"]})
+        if source:
+            found.append(FoundSource(name, alone, weight, source, tag))
     return found
 
 
