@@ -169,8 +169,7 @@ def _json_pairs(path: Path, config: DataConfig) -> Iterator[NumberedPair]:
 
 def _json_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, Row | BadRow]]:
     """An object on each line, or one list of objects; what pandas writes by columns is neither."""
-    begin = [*islice((line for _, line in text_lines(path) if line.strip()), 2)]
-    first = _parsed(begin[0]) if begin else {}
+    first = _parsed(next((line for _, line in text_lines(path) if line.strip()), "{}"))
     whole = None
     if not isinstance(first, dict) or all(isinstance(first.get(name), dict | list) for name in columns):
         whole = _parsed(_whole_text(path))
