@@ -219,7 +219,7 @@ def _with_beginnings(
         names = []
     names += dict.fromkeys(tag_name(source.tag) for source in config.data.sources.values() if source.tag)
     missing = [name for name in names if name not in tokenizer.reserved]
-    return tokenizer.with_reserved(missing, is_new=is_new) if missing else tokenizer
+    return tokenizer.with_entries(missing, is_new=is_new) if missing else tokenizer
 
 
 def check_lengths(train: EncodedPairs, dropped: DropCounts, validation: EncodedPairs, config: Config) -> None:

@@ -412,7 +412,7 @@ def test_reserved_ids_are_never_read_from_text_nor_written_as_text(
     else:
         plain = trained[kind]
     names = ["<to:de>", "<to:pt-BR>", "<keep>", "<tag:synthetic>"]
-    tokenizer = plain.with_reserved(names, is_new=is_new)
+    tokenizer = plain.with_entries(names, is_new=is_new)
     tokenizer.save(tmp_path / "tokenizer.json")
     loaded = Tokenizer.load(tmp_path / "tokenizer.json")
     first = len(SPECIAL_TOKENS) if is_new else plain.size
@@ -426,5 +426,5 @@ def test_reserved_ids_are_never_read_from_text_nor_written_as_text(
     if kind != "external":
         assert ids == [i + moved if i >= len(SPECIAL_TOKENS) else i for i in plain.encode(text)]
     assert loaded.decode([loaded.reserved["<to:de>"], *ids, loaded.reserved["<keep>"]]) == loaded.decode(ids)
-    more = loaded.with_reserved(["<to:it>"], is_new=False)
+    more = loaded.with_entries(["<to:it>"], is_new=False)
     assert more.reserved == loaded.reserved | {"<to:it>": loaded.size}

@@ -88,7 +88,7 @@ def make_loaded(
         )  # fmt: skip
         tokenizers = tokenizer_of(config, 0), tokenizer_of(config, 1)
         if reserved:
-            src, tgt = (tokenizer.with_reserved(reserved, is_new=True) for tokenizer in tokenizers)
+            src, tgt = (tokenizer.with_entries(reserved, is_new=True) for tokenizer in tokenizers)
             tokenizers = src, tgt
         with torch.random.fork_rng(devices=()):
             torch.manual_seed(seed)

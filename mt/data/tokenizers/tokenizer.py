@@ -45,7 +45,7 @@ class Tokenizer:
         self.library = tokenizer
         self._set_normalizer(tokenizer.normalizer)
         self.reserved = reserved or {}
-        """The ids that stand for no text, such as that of ``<to:de>``, by their names (`with_reserved`)."""
+        """The ids that stand for no text, such as that of ``<to:de>``, by their names (`with_entries`)."""
         self._not_text = frozenset({PAD_ID, BOS_ID, EOS_ID, *self.reserved.values()})
 
     @classmethod
@@ -80,8 +80,8 @@ class Tokenizer:
         reserved.sort(key=ids.__getitem__)
         return cls(tokenizer, {name: ids[name] for name in reserved})
 
-    def with_reserved(self, names: Sequence[str], *, is_new: bool) -> Self:
-        """This one with these names: behind the special tokens if it is new, else behind all entries."""
+    def with_entries(self, names: Sequence[str], *, is_new: bool) -> Self:
+        """This one with more entries: behind the special tokens if it is new, else behind all others."""
         content = json.loads(self.to_json())
         model = content["model"]
         first = len(SPECIAL_TOKENS) if is_new else self.size

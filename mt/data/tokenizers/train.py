@@ -3,7 +3,6 @@
 With characters and subwords no word is unknown, because rare characters become bytes.
 """
 
-import json
 import threading
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -53,16 +52,12 @@ def extended(tokenizer: Tokenizer, texts: Iterable[str], config: TokenizerConfig
     """Add the frequent words that it lacks, or characters if it has subwords, if ``extend`` is set."""
     if not config.extend:
         return tokenizer
-    content = json.loads(tokenizer.to_json())
-    vocabulary: dict[str, int] = content["model"]["vocab"]
-    entries = []
+    known, entries = tokenizer.library.get_vocab(), []
     if config.kind == "word":
         entries = _frequent(count_words(texts, lowercase=config.lowercase), config)
-    elif BYTES[0] in vocabulary:
+    elif BYTES[0] in known:
         entries = _frequent_characters(texts, config)
-    for entry in entries:
-        vocabulary.setdefault(entry, len(vocabulary))
-    return Tokenizer.from_json(json.dumps(content, ensure_ascii=False).encode())
+    return tokenizer.with_entries([entry for entry in entries if entry not in known], is_new=False)
 
 
 def old_pieces(old: Tokenizer, new: Tokenizer) -> list[list[int]]:
