@@ -12,7 +12,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, tra
 
 from mt.config.data import TokenizerConfig
 from mt.data.tokenizers.tokenizer import Tokenizer
-from mt.data.tokenizers.word_level import ESCAPE, SPACE_MARK, count_words, normal_spacing, word_level
+from mt.data.tokenizers.word_level import ESCAPE, SPACE_MARK, after_spacing, count_words, word_level
 from mt.errors import DataError
 from mt.special_tokens import BOS, EOS, PAD, SPECIAL_TOKENS, UNK
 
@@ -85,7 +85,7 @@ def _word_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> tokenizers
 def byte_level_bpe(texts: Iterable[str], config: TokenizerConfig) -> tokenizers.Tokenizer:
     """BPE on the bytes of the text (Radford et al. 2019), each written as a printable character."""
     tokenizer = tokenizers.Tokenizer(models.BPE(unk_token=UNK))
-    tokenizer.normalizer = _normalizer(config, [normalizers.Prepend(" ")])
+    tokenizer.normalizer = after_spacing([normalizers.Prepend(" ")], lowercase=config.lowercase)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([PIECES, TO_BYTES])
     tokenizer.decoder = decoders.Sequence([_NO_SPECIAL_TOKENS, decoders.ByteLevel(), _NO_FIRST_SPACE])
     return _trained(tokenizer, texts, config, SPECIAL_TOKENS, pre_tokenizers.ByteLevel.alphabet())
@@ -95,7 +95,7 @@ def metaspace_bpe(texts: Iterable[str], config: TokenizerConfig) -> tokenizers.T
     """BPE on characters and a visible mark for the space (Kudo and Richardson 2018); rare ones are bytes."""
     characters = _alphabet(texts, config)
     tokenizer = tokenizers.Tokenizer(models.BPE(byte_fallback=True, unk_token=UNK))
-    tokenizer.normalizer = _normalizer(config, [*_ESCAPE, normalizers.Prepend(" ")])
+    tokenizer.normalizer = after_spacing([*_ESCAPE, normalizers.Prepend(" ")], lowercase=config.lowercase)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([PIECES, _SHOW_SPACES])
     tokenizer.decoder = _METASPACE_DECODER
     return _trained(tokenizer, texts, config, [*SPECIAL_TOKENS, *BYTES], characters)
@@ -107,7 +107,7 @@ def character_level(texts: Iterable[str], config: TokenizerConfig) -> tokenizers
     # BPE without merges, because the library's other models have no byte fallback.
     model = models.BPE({entry: i for i, entry in enumerate(entries)}, [], byte_fallback=True, unk_token=UNK)
     tokenizer = tokenizers.Tokenizer(model)
-    tokenizer.normalizer = _normalizer(config, _ESCAPE)
+    tokenizer.normalizer = after_spacing(_ESCAPE, lowercase=config.lowercase)
     tokenizer.pre_tokenizer = _SHOW_SPACES
     tokenizer.decoder = _METASPACE_DECODER
     return tokenizer
@@ -123,7 +123,7 @@ def _frequent_characters(texts: Iterable[str], config: TokenizerConfig) -> list[
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(text)
-    normalize = _normalizer(config, _ESCAPE).normalize_str
+    normalize = after_spacing(_ESCAPE, lowercase=config.lowercase).normalize_str
     frequencies: Counter[str] = Counter()
     for character, count in counts.items():
         for written in normalize(character):
@@ -172,8 +172,3 @@ def _trained(
     copy.normalizer, copy.pre_tokenizer = tokenizer.normalizer, tokenizer.pre_tokenizer
     copy.decoder = tokenizer.decoder
     return copy
-
-
-def _normalizer(config: TokenizerConfig, more: Sequence[normalizers.Normalizer]) -> normalizers.Normalizer:
-    lower = [normalizers.Lowercase()] if config.lowercase else []
-    return normalizers.Sequence([*lower, *normal_spacing(), *more])

@@ -74,23 +74,22 @@ def _normalizer(*, lowercase: bool) -> normalizers.Normalizer:
         rf"(?<=[{P}])(?=[^ {P}])": "￭ ",
         rf"(?<=[{K}])(?=[^ {P}])(?![{SIGNS}])|(?=[{K}])(?!\p{{M}})(?<=[^ {P}])": " ",
     }
+    steps = [normalizers.Replace(mark, escaped) for mark, escaped in ESCAPED.items()]
+    steps += [normalizers.Replace(Regex(pattern), content) for pattern, content in rules.items()]
+    return after_spacing(steps, lowercase=lowercase)
+
+
+def after_spacing(steps: Iterable[normalizers.Normalizer], *, lowercase: bool) -> normalizers.Normalizer:
+    """Single spaces in place of all white space of `str.split`, none at the ends; then these steps."""
     return normalizers.Sequence(
         [
             *([normalizers.Lowercase()] if lowercase else []),
-            *normal_spacing(),
-            *(normalizers.Replace(mark, escaped) for mark, escaped in ESCAPED.items()),
-            *(normalizers.Replace(Regex(pattern), content) for pattern, content in rules.items()),
+            # Unicode's white space, and the four separators of ASCII.
+            normalizers.Replace(Regex(r"[^\S ]|[\x{1C}-\x{1F}]"), " "),
+            normalizers.Replace(Regex(r"\A +| (?= |\z)"), ""),
+            *steps,
         ]
     )
-
-
-def normal_spacing() -> list[normalizers.Normalizer]:
-    """Single spaces instead of all white space as defined by `str.split`, none at the ends."""
-    return [
-        # Unicode's white space, and the four separators of ASCII.
-        normalizers.Replace(Regex(r"[^\S ]|[\x{1C}-\x{1F}]"), " "),
-        normalizers.Replace(Regex(r"\A +| (?= |\z)"), ""),
-    ]
 
 
 def _decoder() -> decoders.Decoder:
