@@ -85,9 +85,9 @@ class Corpus:
 
 
 class PairTable(NamedTuple):
-    """A file of pairs, with the columns ``src`` and ``tgt``."""
+    """Pairs in a file, or in several one after the other, with the columns ``src`` and ``tgt``."""
 
-    file: Path
+    files: Sequence[Path]
     num_pairs: int
     fingerprint: str
     """Hexadecimal digest of all texts in order: the same on every machine for the same pairs."""
@@ -104,19 +104,16 @@ class PairTable(NamedTuple):
                 texts = (text.encode() for pair in chunk for text in pair)
                 digest.update(b"".join(b"%d:%b" % (len(text), text) for text in texts))
                 num_pairs += len(chunk)
-        return cls(file, num_pairs, digest.hexdigest())
+        return cls([file], num_pairs, digest.hexdigest())
 
     def load(self) -> Dataset:
-        """The pairs, memory-mapped."""
-        return load_tables([self.file], self.num_pairs, self.fingerprint)
-
-
-def load_tables(files: Sequence[Path], num_pairs: int, fingerprint: str) -> Dataset:
-    """The pairs of tables, memory-mapped; `datasets` would read all of them for a fingerprint."""
-    table = pa.concat_tables(pa.ipc.open_stream(pa.memory_map(str(file))).read_all() for file in files)
-    if len(table) != num_pairs:
-        raise OSError(errno.EIO, f"{len(table):,} of {num_pairs:,} pairs can be read", str(files[0]))
-    return Dataset(table, fingerprint=fingerprint)
+        """The pairs, memory-mapped; `datasets` would read all of them for a fingerprint."""
+        tables = (pa.ipc.open_stream(pa.memory_map(str(file))).read_all() for file in self.files)
+        table = pa.concat_tables(tables)
+        if len(table) != self.num_pairs:
+            message = f"{len(table):,} of {self.num_pairs:,} pairs can be read"
+            raise OSError(errno.EIO, message, str(self.files[0]))
+        return Dataset(table, fingerprint=self.fingerprint)
 
 
 def load_corpus(
@@ -219,13 +216,13 @@ def _load(folder: Path) -> Corpus:
         files = [folder / f"{split}.arrow"]
         if split == "train":
             files = [folder / f"train-{number}.arrow" for number in range(len(report.sources))]
-        splits[split] = load_tables(files, recorded.pairs, recorded.fingerprint)
+        splits[split] = PairTable(files, recorded.pairs, recorded.fingerprint).load()
     held_out: list[dict[Split, Dataset]] = []
     for number, source in enumerate(report.sources):
         held_out.append({})
         for split, recorded in source.held_out.items():
             files = [folder / f"{split}-{number}.arrow"]
-            held_out[number][split] = load_tables(files, recorded.pairs, recorded.fingerprint)
+            held_out[number][split] = PairTable(files, recorded.pairs, recorded.fingerprint).load()
     return Corpus(**splits, report=report, held_out=held_out)
 
 
@@ -266,10 +263,11 @@ def _read(sources: Sequence[FoundSource], cleaning: CleaningConfig, folder: Path
         leaked = leaks.search(compared, by)
         if cleaning.remove_leaks and len(leaked):
             # The old file stays open until it is copied.
-            table.file.unlink()
+            [file] = table.files
+            file.unlink()
             cleaner.dropped.add("the pair is in validation or test", [*pairs_of(train.select(leaked))])
             is_kept = np.isin(np.arange(len(train)), leaked, invert=True)
-            table = PairTable.write(table.file, compress(pairs_of(train), is_kept))
+            table = PairTable.write(file, compress(pairs_of(train), is_kept))
         parts = source.splits["train"]
         if not table.num_pairs:
             reasons = cleaner.dropped.most_frequent_first().items()
