@@ -260,14 +260,13 @@ def _read(sources: Sequence[FoundSource], cleaning: CleaningConfig, folder: Path
         if (config.tgt, config.src) == sources[0].config.direction:
             compared = train.rename_columns({"src": "tgt", "tgt": "src"})
             by = "src" if config.write_src else "pair"
-        leaked = leaks.search(compared, by)
-        if cleaning.remove_leaks and len(leaked):
+        is_leaked = leaks.search(compared, by)
+        if cleaning.remove_leaks and is_leaked.any():
             # The old file stays open until it is copied.
             [file] = table.files
             file.unlink()
-            cleaner.dropped.add("the pair is in validation or test", [*pairs_of(train.select(leaked))])
-            is_kept = np.isin(np.arange(len(train)), leaked, invert=True)
-            table = PairTable.write(file, compress(pairs_of(train), is_kept))
+            cleaner.dropped.add("the pair is in validation or test", [*compress(pairs_of(train), is_leaked)])
+            table = PairTable.write(file, compress(pairs_of(train), ~is_leaked))
         parts = source.splits["train"]
         if not table.num_pairs:
             reasons = cleaner.dropped.most_frequent_first().items()

@@ -37,15 +37,15 @@ class LeakCheck:
             self._known[split] = _hashes(src, tgt)
         self._all = {*chain(*chain(*self._known.values()))}
 
-    def search(self, train: Dataset, by: Compared = "pair") -> npt.NDArray[np.int64]:
-        """Record what ``train`` shares with the evaluation splits; return the rows whose pair or side is."""
+    def search(self, train: Dataset, by: Compared = "pair") -> npt.NDArray[np.bool_]:
+        """Record what ``train`` has of the evaluation splits; return for each row if its pair or side is."""
         is_leaked = [np.empty(0, dtype=np.bool_)]
         for table in tables_of(train):
             hashes = _hashes(table["src"], table["tgt"])
             self._found |= self._all.intersection(chain(*hashes))
             compared = hashes[get_args(Compared).index(by)]
             is_leaked.append(np.array([value in self._found for value in compared]))
-        return np.flatnonzero(np.concatenate(is_leaked))
+        return np.concatenate(is_leaked)
 
     def report(self) -> dict[str, LeakReport]:
         """For each split, how many of its sources, targets and pairs are in the training data."""
