@@ -18,7 +18,7 @@ COMMANDS = {
     "translate": (
         "SENTENCES --run --to --ensemble --file -f --pairs --on-error --beam --length-penalty "
         "--length-normalization --n-best --sample --temperature --top-k --top-p --seed --min-length "
-        "--max-length --no-repeat-ngram --prefix --keep-unk --as-is --dictionary --checkpoint "
+        "--max-length --no-repeat-ngram --prefix --keep-unk --as-is --keep --keep-none --dictionary --checkpoint "
         "--device --precision --engine --verbose -v"
     ),
     "evaluate": (
@@ -82,7 +82,7 @@ OPTIONS = {
     "schedule": "kind learning_rate factor warmup_steps total_steps",
     "training": (
         "seed device precision tf32 compile batch_tokens num_micro_batches label_smoothing guided_alignment "
-        "unknown_share lexicon_start r_drop bpe_dropout muon muon_interval adam_beta1 adam_beta2 "
+        "unknown_share keep_share lexicon_start r_drop bpe_dropout muon muon_interval adam_beta1 adam_beta2 "
         "adam_epsilon weight_decay clip_norm "
         "ema_decay freeze stages max_steps max_epochs max_minutes max_skipped_steps log_every_steps"
     ),

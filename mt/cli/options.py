@@ -3,7 +3,7 @@
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -213,11 +213,14 @@ def load_translator(
     ensemble: list[Path] | None = None,
     dictionary: Mapping[str, str] | None = None,
     as_is: bool = False,
+    keep: Sequence[str] | None = None,
 ) -> "Translator":
     """Load a run, by default the newest one in ``runs/``, or an exported folder."""
     from mt.inference.exported_folder import RECORD
+    from mt.inference.kept import DEFAULT
     from mt.inference.translator import Translator
 
+    kept = DEFAULT if keep is None else keep
     path = path and named_run(path)
     if path is None or not (path / RECORD).is_file():
         return Translator.from_run(
@@ -229,6 +232,7 @@ def load_translator(
             precision=precision,
             engine=engine,
             as_is=as_is,
+            keep=kept,
         )
     if checkpoint != "best" or ensemble or engine == "torch":
         raise ConfigError(
@@ -239,8 +243,7 @@ def load_translator(
         from mt.inference.engine.load import load_exported
 
         translator = load_exported(path, device=device, precision=precision, dictionary=dictionary)
-    if not as_is:
-        translator.read_known_forms()
+    translator.read_as_written(as_is=as_is, keep=kept)
     return translator
 
 

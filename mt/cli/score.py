@@ -39,7 +39,7 @@ def score(
     """
     show_logs()
     translator = options.load_translator(
-        run, checkpoint, device, precision, "auto", ensemble=ensemble, as_is=True
+        run, checkpoint, device, precision, "auto", ensemble=ensemble, as_is=True, keep=()
     )
     translator = translator.into(to)
     num_pairs = num_tokens = num_unknown = 0

@@ -20,6 +20,7 @@ from mt.cli.prompt import prompt
 from mt.display import in_precision
 from mt.errors import ConfigError, DataError
 from mt.files import new_file
+from mt.inference.kept import DEFAULT
 from mt.search.strategy import LARGEST_SEED, Constraints, Sampling
 
 sampling_option = partial(Option, rich_help_panel="Sampling")
@@ -83,6 +84,18 @@ def translate(
             "--as-is", help="Copy unknown words also where one in other capitals or nearly is known."
         ),
     ] = False,
+    keep: Annotated[
+        list[str] | None,
+        output_option(
+            metavar="PATTERN", help="Leave what matches this regular expression as it is; may be repeated."
+        ),
+    ] = None,
+    keep_none: Annotated[
+        bool,
+        output_option(
+            "--keep-none", help="Translate {name}, %s, $NAME, <0>, addresses, paths and #tags, too."
+        ),
+    ] = False,
     dictionary: Annotated[
         Path | None, output_option(help="Translate words as in this file of source<TAB>target.")
     ] = None,
@@ -111,9 +124,18 @@ def translate(
         f"a beam of at least that size: add --beam {n_best}", beam >= (n_best or 1), n_best=n_best
     )
     strategy = options.choose_beam(beam, length_penalty, length_normalization)
+    patterns = [*(keep or []), *(() if keep_none else DEFAULT)]
     words = None if dictionary is None else read_dictionary(dictionary)
     translator = options.load_translator(
-        run, checkpoint, device, precision, engine, ensemble=ensemble, dictionary=words, as_is=as_is
+        run,
+        checkpoint,
+        device,
+        precision,
+        engine,
+        ensemble=ensemble,
+        dictionary=words,
+        as_is=as_is,
+        keep=patterns,
     ).into(to)
     if verbose:
         say(translator.described)

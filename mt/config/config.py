@@ -48,8 +48,9 @@ class Config(Section):
 
     @property
     def copies_words(self) -> bool:
-        """Whether the model learns to copy unknown words; subwords are never unknown."""
-        return self.tokenizer.kind == "word" and self.training.guided_alignment > 0
+        """Whether the model learns to copy words; subwords do so only where they are to be kept."""
+        may_copy = self.tokenizer.kind == "word" or self.training.keep_share > 0
+        return may_copy and self.training.guided_alignment > 0
 
     @property
     def length_is_open(self) -> bool:
@@ -86,6 +87,8 @@ class Config(Section):
             raise ValueError("training.bpe_dropout needs tokenizer.kind bpe or bpe_metaspace.")
         if training.bpe_dropout and training.guided_alignment:
             raise ValueError("training.bpe_dropout and training.guided_alignment exclude each other.")
+        if training.keep_share and not training.guided_alignment:
+            raise ValueError("training.keep_share needs training.guided_alignment, which aligns words.")
         if training.lexicon_start and not training.guided_alignment:
             raise ValueError("training.lexicon_start needs training.guided_alignment, which aligns words.")
         for name, stage in training.stages.items():

@@ -87,6 +87,9 @@ class TrainingConfig(Section):
     unknown_share: Fraction = 0.2
     """With guided_alignment of words: fraction of pairs in which a word becomes UNK on both sides."""
 
+    keep_share: Fraction = 0.0
+    """With guided_alignment: fraction of pairs in which a word, all its pieces, learns to stay."""
+
     lexicon_start: bool = False
     """Begin as a word-by-word translator, by the words that guided_alignment aligns; not with init_from."""
 

@@ -151,7 +151,9 @@ def _translator(
     loaded, *rest = models
     if engine == "torch":
         return ModelTranslator(loaded, others=rest, **options)
-    return Translator.from_run(run, checkpoint=loaded.checkpoint.name, engine=engine, as_is=True, **options)
+    return Translator.from_run(
+        run, checkpoint=loaded.checkpoint.name, engine=engine, as_is=True, keep=(), **options
+    )
 
 
 def _write_outputs(folder: Path, test_set: EvaluationSet, hypotheses: Texts) -> None:

@@ -40,6 +40,8 @@ class Sentence:
     """The ids that its translation begins with, overriding the other rules; all of it, if that is scored."""
     prefix_copies: Sequence[int] = ()
     """The source position that each token of the prefix copies, or -1."""
+    must_copy: Sequence[int] = ()
+    """The source positions that its translation must copy."""
     limit: int = 0
     """The most tokens in its translation, including EOS, with room for its constraints."""
     number: int = 0

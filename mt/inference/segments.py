@@ -8,6 +8,7 @@ from typing import NamedTuple
 from mt.data.line_facts import has_no_letters
 from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing
 from mt.inference.exported_folder import ModelFacts
+from mt.inference.kept import without_glue
 from mt.inference.sentences import join_sentences, read_long
 from mt.inference.source_reader import SourceReader, SourceToken
 from mt.search.hypothesis import Hypothesis
@@ -125,15 +126,17 @@ def join_parts(
     lines: list[list[str]] = [[] for _ in source]
     unknown, copied = [], []
     for segment, hypothesis, _ in parts:
-        lines[segment.line].append(tokenizer.decode(hypothesis.ids, segment.copied_words(hypothesis)))
+        written = tokenizer.decode(hypothesis.ids, segment.copied_words(hypothesis))
+        lines[segment.line].append(without_glue(written))
         for position, token in enumerate(segment.tokens):
             # Of a dictionary, the copy is another word.
-            if token.id == UNK_ID and token.text and token.copy in (None, token.text):
+            is_word = token.text and not token.must_stay
+            if token.id == UNK_ID and is_word and token.copy in (None, token.text):
                 unknown.append(token.text)
                 copied += [token.text] if position in hypothesis.copied else []
-    for line, written in zip(source, lines, strict=True):
-        if not written and has_no_letters(line):
-            written.append(normalise_spacing(line))
+    for line, translated in zip(source, lines, strict=True):
+        if not translated and has_no_letters(line):
+            translated.append(normalise_spacing(line))
     return Translation(
         "\n".join(map(restored, source, map(join_sentences, lines))),
         sum((part.hypothesis.score for part in parts), start=0.0),

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.unsegmented_scripts import split_letters
+from mt.inference.kept import STAND_IN, KeptParts, with_stand_ins
 from mt.inference.known_forms import KnownForms
 from mt.special_tokens import UNK_ID
 
@@ -31,6 +32,8 @@ class SourceToken(NamedTuple):
     """The text to write if search copies this token; None if it cannot be copied."""
     text: str = ""
     """The part of the text that it represents; `read_batch` gives it only where a word is unknown."""
+    must_stay: bool = False
+    """Whether the translation must have its copy."""
 
 
 class SourceReader:
@@ -44,11 +47,13 @@ class SourceReader:
         copies: bool,
         tgt: str | None = None,
         known_forms: KnownForms | None = None,
+        keep: Sequence[str] = (),
     ) -> None:
         """Create a reader; ``copies`` says whether the model has learnt to copy unknown words.
 
         It reads sources to be translated into the language ``tgt``, or translations. With ``known_forms``, it
-        reads an unknown word as one that is known, if there is one that it may stand for.
+        reads an unknown word as one that is known, if there is one that it may stand for. What matches a
+        pattern of ``keep`` stays as it is.
         """
         self.tokenizer, self.known_forms = tokenizer, known_forms
         self.direction: list[SourceToken] = []
@@ -57,18 +62,23 @@ class SourceReader:
             for token_id in tokenizer.beginning(tgt):
                 self.direction.append(SourceToken(token_id, None))
         self._copies = copies
-        # By the words of an entry, as the tokenizer splits it.
-        self._entries = {
-            (*tokenizer.encode_with_words(source)[1],): target for source, target in dictionary.items()
-        }
+        in_form = dict(zip(tokenizer.form.rewrite([*dictionary]), dictionary.values(), strict=True))
+        # Those of subwords are found in the text, and those of words by the words of an entry, of which an
+        # unknown one may be a part.
+        self._kept = KeptParts(keep if copies else (), {} if tokenizer.has_words else in_form)
+        self._stand_in = [id_ for id_ in tokenizer.encode(STAND_IN) if id_ not in tokenizer.spaces]
+        self._entries = {}
+        for source, target in in_form.items() if tokenizer.has_words else ():
+            self._entries[(*tokenizer.encode_with_words(source)[1],)] = target
         self._longest = max(map(len, self._entries), default=0)
-        self.has_entries = bool(self._entries)
+        self.has_entries = bool(dictionary)
 
     def read_batch(self, texts: Sequence[str]) -> list[list[SourceToken]]:
         """The source tokens of each text."""
         tokens = []
         for text, ids in zip(texts, self.tokenizer.encode_batch(texts), strict=True):
             is_plain = not self._entries and UNK_ID not in ids and self.style_of(text) is None
+            is_plain = is_plain and not self._kept.find(text)
             tokens.append([SourceToken(id_, None) for id_ in ids] if is_plain else self.read(text))
         return tokens
 
@@ -79,6 +89,7 @@ class SourceReader:
         reads the halves of such a word apart, it often drops one.
         """
         [text] = self.tokenizer.form.rewrite([text])
+        text, items = with_stand_ins(text, self._kept.find(text))
         ids, words = self.tokenizer.encode_with_words(text)
         if not self._copies:
             return [SourceToken(id_, None, word) for id_, word in zip(ids, words, strict=True)]
@@ -94,6 +105,14 @@ class SourceReader:
         tokens: list[SourceToken] = []
         start = 0
         while start < len(words):
+            if words[start] == STAND_IN:
+                item = items[starts[start]]
+                # The space before it is a part of it, as of any word.
+                if tokens and tokens[-1].id in self.tokenizer.spaces:
+                    tokens.pop()
+                tokens.append(SourceToken(UNK_ID, item.copy, item.text, must_stay=True))
+                start += len(self._stand_in)
+                continue
             entry_end = self._entry_end(words, start)
             end = entry_end or unknown.get(start, start + 1)
             part = " ".join(text[starts[start] : ends[end]].split())

@@ -87,12 +87,16 @@ class TorchEngine:
     def _search(self, rules: Rules, check_stop: CheckStop, batch: Sentences) -> NBest:
         src_ids = pad([list(sentence.ids) for sentence in batch], last=EOS_ID).to(self.torch_device)
         prefixes = [sentence.prefix for sentence in batch]
+        must_copy = torch.zeros_like(src_ids, dtype=torch.bool)
+        for row, sentence in enumerate(batch):
+            must_copy[row, [*sentence.must_copy]] = True
         request = SearchRequest(
             src_ids,
             [sentence.limit for sentence in batch],
             keep_unk=rules.keep_unk,
             forbidden=rules.forbidden,
             copyable=src_ids == UNK_ID if rules.copies_words else None,
+            must_copy=must_copy if rules.copies_words and bool(must_copy.any()) else None,
             prefix_copies=[sentence.prefix_copies for sentence in batch],
             constraints=replace(rules.constraints, prefixes=prefixes if any(prefixes) else ()),
             with_scores=rules.with_scores,

@@ -15,6 +15,7 @@ from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.errors import ConfigError, EngineError, LinesError
 from mt.inference.engines import Engine, Rules, Sentence, in_halves
 from mt.inference.exported_folder import ModelFacts
+from mt.inference.kept import DEFAULT
 from mt.inference.known_forms import KnownForms
 from mt.inference.labels import Labelled, aligned_words, label_read
 from mt.inference.segments import Part, Segment, Translation, join_parts, read_segments, split_lines
@@ -74,13 +75,14 @@ class Translator:
         """Combine an engine with its model's tokenizers; ``load_model`` is for what the engine cannot do."""
         if dictionary and not facts.copies_words:
             raise ConfigError(
-                "a dictionary needs a model that copies unknown words: one with tokenizer.kind: word that "
-                "was trained with training.guided_alignment above 0."
+                "a dictionary needs a model that keeps words. Train one with training.guided_alignment and "
+                "training.keep_share, as in the configs of mt init."
             )
         self.engine, self.facts = engine, facts
         self.src_tokenizer, self.tgt_tokenizer = src_tokenizer, tgt_tokenizer
         self._dictionary = dictionary or {}
         self._known_forms: KnownForms | None = None
+        self._keep: Sequence[str] = ()
         # Of several languages to translate into, `into` chooses one.
         self._reader = None if facts.languages else self._source_reader()
         # Translations are read as sources are, and unknown words of a prefix are always copied.
@@ -101,6 +103,7 @@ class Translator:
         engine: EngineChoice = "auto",
         tgt: str | None = None,
         as_is: bool = False,
+        keep: Sequence[str] = DEFAULT,
     ) -> "Translator":
         """Load a run's model from the named checkpoint, never from another one.
 
@@ -115,14 +118,14 @@ class Translator:
                 ``auto`` for CTranslate2 where it can do what is asked.
             tgt: The language to translate into, of a model that translates into several.
             as_is: Whether to copy each unknown word, also where a known one stands for it (`KnownForms`).
+            keep: Regular expressions of what stays as it is, if the model has learnt to keep words.
 
         Raises:
             MtError: If a run, the checkpoint or the device cannot be used, or cannot do what is asked.
         """
         options: dict[str, Any] = {"device": device, "precision": precision, "dictionary": dictionary}
         translator = cls._open(as_run(run), checkpoint, others, engine, options)
-        if not as_is:
-            translator.read_known_forms()
+        translator.read_as_written(as_is=as_is, keep=keep)
         return translator if tgt is None else translator.into(tgt)
 
     @classmethod
@@ -172,12 +175,15 @@ class Translator:
             copies=self.facts.copies_words,
             tgt=self.facts.tgt,
             known_forms=self._known_forms,
+            keep=self._keep,
         )
 
-    def read_known_forms(self) -> None:
-        """From now on read an unknown word as a known one that it stands for, instead of copying it."""
+    def read_as_written(self, *, as_is: bool = False, keep: Sequence[str] = DEFAULT) -> None:
+        """From now on read text in this way; the arguments are those of `from_run`."""
         if self.facts.copies_words:
-            self._known_forms = KnownForms(self.src_tokenizer, self.facts.src)
+            self._keep = keep
+            if self.src_tokenizer.has_words and not as_is:
+                self._known_forms = KnownForms(self.src_tokenizer, self.facts.src)
             if self._reader:
                 self._reader = self._source_reader()
 
@@ -333,6 +339,7 @@ class Translator:
             [token.id for token in segment.tokens],
             [token.id for token in segment.prefix],
             segment.prefix_copies(),
+            [position for position, token in enumerate(segment.tokens) if token.must_stay],
             min(max(usual, least), most),
             # Segments of one line, and neighbouring lines, get numbers that are far apart.
             first_line + segment.index + segment.number * 1_000_000_007,

@@ -1,7 +1,8 @@
 """The rules of a search: which tokens may not be written next, and which one must be.
 
 A source word that the model does not know can be copied. Where the alignment head attends most to such a word
-that has not been copied yet, UNK is written and refers to it. Everywhere else UNK is forbidden.
+that has not been copied yet, UNK is written and refers to it. Everywhere else UNK is forbidden. What must
+stay is copied before a translation ends: where EOS would be written, UNK is, for the first of what is left.
 """
 
 from collections.abc import Sequence
@@ -33,6 +34,7 @@ class RuledRows:
         self._length = 0
         if request.copyable is not None:
             self._copyable, self._is_done = request.copyable, torch.zeros_like(request.copyable)
+        self._must_copy = request.must_copy
         self._positions = torch.empty(0)
         self._prefixes = self._padded(self._constraints.prefixes, PAD_ID)
         self._prefix_copies = self._padded(request.prefix_copies, -1)
@@ -68,8 +70,9 @@ class RuledRows:
         if self._request.with_scores:
             logits = logits.log_softmax(-1)
         if alignment_scores is not None:
+            due = self._is_copied_next(alignment_scores) | self._is_owed(logits)
             # Any other word there would translate an unknown one, and would usually be made up.
-            only = torch.where(self._is_copied_next(alignment_scores), UNK_ID, PAD_ID)
+            only = torch.where(due, UNK_ID, PAD_ID)
             only = only if prefix is None else prefix.where(prefix != PAD_ID, only)
         if only is None:
             return logits
@@ -86,6 +89,16 @@ class RuledRows:
         if (named := self._next(self._prefix_copies)) is not None:
             self._positions = named.where(named >= 0, self._positions)
         return self._copyable.gather(1, self._positions)
+
+    def _is_owed(self, logits: Tensor) -> Tensor:
+        """``(R, 1)``, whether EOS is the likeliest but something has to be copied, which is then next."""
+        is_owed = torch.zeros(len(logits), 1, dtype=torch.bool, device=logits.device)
+        if self._must_copy is not None:
+            left = self._must_copy & ~self._is_done
+            is_owed = (logits.argmax(-1, keepdim=True) == EOS_ID) & left.any(-1, keepdim=True)
+            self._positions = torch.where(is_owed, left.int().argmax(-1, keepdim=True), self._positions)
+            logits[:, EOS_ID] = logits[:, EOS_ID].masked_fill(left.any(-1), -torch.inf)
+        return is_owed
 
     def _exclude(self, logits: Tensor) -> None:
         """Set the logits ``(R, V)`` of tokens that may not be written to minus infinity, in place."""
@@ -129,6 +142,8 @@ class RuledRows:
             self._copyable, self._prefix_copies = self._copyable[rows], self._prefix_copies[rows]
             # In a given prefix, UNK may refer to a known word, which does not count as copied.
             self._is_done = self._is_done[rows] | (is_copied & self._copyable)
+            if self._must_copy is not None:
+                self._must_copy = self._must_copy[rows]
         if self._is_constrained:
             # Two UNK are different words, so each gets a different number that is no token's id.
             distinct = newest.masked_fill(newest == UNK_ID, -1 - self._length)

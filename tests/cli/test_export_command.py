@@ -113,7 +113,7 @@ def test_checkpoint_precision_and_data_are_those_that_are_asked_for(succeed: Cal
 REFUSED = [
     (["--sample"], "does not sample"),
     (["--precision", "bf16"], "does not compute in bf16 on cpu"),
-    (["--dictionary", "terms.tsv"], "needs a model that copies unknown words"),
+    (["--dictionary", "terms.tsv"], "needs a model that keeps words"),
     (["--ensemble", "runs/tiny"], "which are for runs"),
     (["--checkpoint", "latest"], "which are for runs"),
     (["--engine", "torch"], "which are for runs"),

@@ -82,6 +82,7 @@ BOUNDS: dict[str, tuple[list[float], list[float]]] = {
     "schedule.total_steps": ([1], []),  # Compared with the warm-up.
     "training.seed": ([0, 10**18 - 1], [-1, 10**18]),
     "training.bpe_dropout": ([0.0], [-0.01, 1.0]),
+    "training.keep_share": ([0.0], [-0.01, 1.0]),
     "training.adam_epsilon": ([1e-30], [9e-31]),
     "training.clip_norm": ([1e-9], [0.0]),
     "training.ema_decay": ([1e-9, 0.99], [0.0, 1.0]),
@@ -165,6 +166,7 @@ CONTRADICTIONS: list[tuple[dict[str, dict[str, Any]], str]] = [
         {"as_written": {"title": 0.1}, "tokenizer": {"kind": "bpe", "lowercase": True}},
         r"tokenizer\.lowercase excludes as_written\.upper and as_written\.title",
     ),
+    ({"training": {"keep_share": 0.1}}, r"training\.keep_share needs training\.guided_alignment"),
     ({"training": {"bpe_dropout": 0.1}}, r"training\.bpe_dropout needs tokenizer\.kind"),
     (
         {"training": {"bpe_dropout": 0.1, "guided_alignment": 0.5}, "tokenizer": {"kind": "bpe"}},

@@ -155,6 +155,24 @@ def test_each_share_changes_so_many_pairs_and_nothing_that_is_held_out(
             assert (src, tgt) == tuple(" ".join(side) for side in zip(*texts[row:end], strict=True))
 
 
+def test_what_a_teacher_wrote_is_not_changed(make_config: MakeConfig, corpus_folder: Path) -> None:
+    more = (
+        f"data.sources.more.path={corpus_folder}/more",
+        "data.write_tgt.run=teacher",
+        "as_written.noise=0.9",
+    )
+    config = make_config(f"data.path={corpus_folder}", *more)
+    prepared = prepare(
+        config.model_copy(update={"data": config.data}), RunDirectory(corpus_folder), resuming=False
+    )
+    transforms = transforms_of(config, prepared.corpus, prepared.tokenizers)
+    assert transforms is not None
+    changed, _ = transforms(prepared.train, None, 1, 0)
+    ids = [(changed.src[row].tolist(), prepared.train.src[row].tolist()) for row in range(len(changed))]
+    assert all(new == old for new, old in ids[:100])
+    assert any(new != old for new, old in ids[100:])
+
+
 def test_without_shares_nothing_is_done(make_config: MakeConfig, corpus_folder: Path) -> None:
     config = make_config(f"data.path={corpus_folder}")
     prepared = prepare(config, RunDirectory(corpus_folder), resuming=False)

@@ -118,7 +118,7 @@ def test_cuts_are_as_frequent_as_the_papers(tokenizer: Tokenizer) -> None:
 @pytest.mark.parametrize("is_new", [True, False])
 def test_what_stands_for_no_text_stays_where_it_is(tokenizer: Tokenizer, is_new: bool) -> None:
     """What is before and after a reserved id is segmented as if it were alone."""
-    tokenizer = tokenizer.with_entries(["<to:de>", "<keep>"], is_new=is_new)
+    tokenizer = tokenizer.with_entries(["<to:de>", "<tag:own>"], is_new=is_new)
     direction, keep = tokenizer.reserved.values()
     parts = tokenizer.encode_batch(TEXTS)
     sentences = [[direction, *one, keep, keep, *other, keep] for one, other in pairwise(parts)]

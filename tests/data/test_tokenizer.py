@@ -411,20 +411,22 @@ def test_reserved_ids_are_never_read_from_text_nor_written_as_text(
         plain = Tokenizer.from_json(json.dumps(content).encode())
     else:
         plain = trained[kind]
-    names = ["<to:de>", "<to:pt-BR>", "<keep>", "<tag:synthetic>"]
+    names = ["<to:de>", "<to:pt-BR>", "<tag:own>", "<tag:synthetic>"]
     tokenizer = plain.with_entries(names, is_new=is_new)
     tokenizer.save(tmp_path / "tokenizer.json")
     loaded = Tokenizer.load(tmp_path / "tokenizer.json")
     first = len(SPECIAL_TOKENS) if is_new else plain.size
     assert loaded.reserved == {name: first + number for number, name in enumerate(names)}
     assert (plain.reserved, loaded.size) == ({}, plain.size + len(names))
-    text = "the dog <to:de> <keep> <tag:synthetic> <to:pt-BR>"
+    text = "the dog <to:de> <tag:own> <tag:synthetic> <to:pt-BR>"
     ids = loaded.encode(text)
     assert not set(ids) & set(loaded.reserved.values())
     assert loaded.encode_with_words(text)[0] == ids
     moved = len(names) if is_new else 0
     if kind != "external":
         assert ids == [i + moved if i >= len(SPECIAL_TOKENS) else i for i in plain.encode(text)]
-    assert loaded.decode([loaded.reserved["<to:de>"], *ids, loaded.reserved["<keep>"]]) == loaded.decode(ids)
+    assert loaded.decode([loaded.reserved["<to:de>"], *ids, loaded.reserved["<tag:own>"]]) == loaded.decode(
+        ids
+    )
     more = loaded.with_entries(["<to:it>"], is_new=False)
     assert more.reserved == loaded.reserved | {"<to:it>": loaded.size}

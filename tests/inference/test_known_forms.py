@@ -3,7 +3,6 @@
 import pytest
 
 from mt.config.data import TokenizerConfig
-from mt.data.as_written import in_capitals, in_title_case
 from mt.data.tokenizers.train import train_tokenizer
 from mt.inference.known_forms import KnownForms
 from mt.inference.source_reader import SourceReader
@@ -65,8 +64,10 @@ def test_by_the_rules_of_the_language() -> None:
 
 def test_the_style_of_a_line() -> None:
     style_of = KnownForms(TOKENIZER, "en").style_of
-    assert style_of("A HOUSE, 12 MEN!") is in_capitals
-    assert style_of("A House, 12 Men") is in_title_case
+    for line, expected in (("A HOUSE, 12 MEN!", "EIN HAUS"), ("A House, 12 Men", "Ein Haus")):
+        style = style_of(line)
+        assert style is not None
+        assert style("ein Haus", "de") == expected
     for line in ("A house", "A HOUSE in", "HOUSE", "", "12", "他 是 他", "Anna Haus"):
         assert style_of(line) is None, line
 

@@ -365,7 +365,7 @@ def test_an_ensemble_copies_if_all_its_members_do(trained: RunDirectory) -> None
     copying = replace(plain, facts=replace(plain.facts, copies_words=True))
     for first, second in ((copying, plain), (plain, copying)):
         assert not ModelTranslator(first, others=[second]).facts.copies_words
-        with pytest.raises(ConfigError, match="a model that copies"):
+        with pytest.raises(ConfigError, match="a model that keeps"):
             ModelTranslator(first, others=[second], dictionary={"dog": "Katze"})
     ModelTranslator(copying, others=[copying], dictionary={"dog": "Katze"})
 

@@ -5,7 +5,6 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
@@ -14,10 +13,8 @@ import mt.training.run
 from mt.config.data import CleaningConfig, DataConfig
 from mt.config.sources import WriterConfig
 from mt.data import written
-from mt.data.as_written import without_final_punctuation
-from mt.data.batches.changed_pairs import transforms_of
 from mt.data.corpus import load_corpus
-from mt.data.prepare import load_tokenizers, prepare
+from mt.data.prepare import load_tokenizers
 from mt.data.written import Writer, WrittenSide
 from mt.errors import ConfigError, DataError, MtError, RunError
 from mt.inference.writer import open_writer
@@ -231,14 +228,8 @@ def test_a_student_reads_what_people_write_and_its_teacher_translates_just_that(
     assert sources == given
     changed = [row for row, text in enumerate(sources) if text != originals[row]]
     assert 0.25 * len(sources) < len(changed) < 0.55 * len(sources)
-    assert all(sources[row] == without_final_punctuation(originals[row]) for row in changed)
+    assert all(sources[row] == originals[row].rstrip(" .!?") for row in changed)
     assert [*corpus.train["tgt"]] == backwards(given, 1)
-    # In an epoch, nothing is changed that the teacher has not translated.
-    prepared = prepare(config, run, resuming=True)
-    transforms = transforms_of(config, prepared.corpus, prepared.tokenizers)
-    assert transforms is not None
-    pairs, _ = transforms(prepared.train, None, 1, 0)
-    assert np.array_equal(pairs.src.ids, prepared.train.src.ids)
 
 
 def test_writing_leaves_torch_the_threads_that_it_had(

@@ -13,6 +13,7 @@ from mt.config.config import Config
 from mt.data.batches.alignment import SrcPositions
 from mt.data.batches.batch import Batch, collate
 from mt.data.batches.bpe_dropout import BpeDropout
+from mt.data.batches.kept_words import KeptWords, Pieces
 from mt.data.batches.pairs import EncodedPairs, Ids
 from mt.data.batches.sampler import Batches, Share, epoch_batches
 from mt.data.batches.transforms import Transforms
@@ -98,6 +99,7 @@ class BatchStream:
     """Laid out as ``pairs.tgt.ids``: batches have an alignment, and some words are UNK."""
     unknown_share: float = 0.0
     transforms: Transforms | None = None
+    kept_words: KeptWords | None = None
     bpe_dropouts: Sides[BpeDropout] | None = None
     """All sentences are segmented differently in each epoch."""
     rank: int = 0
@@ -175,6 +177,9 @@ class BatchStream:
             pairs, src_positions = self.pairs, self.src_positions
             if self.transforms is not None:
                 pairs, src_positions = self.transforms(pairs, src_positions, self.seed, number)
+            if self.kept_words is not None and src_positions is not None:
+                generator = np.random.default_rng(derived_seed("kept words", self.seed, number))
+                pairs, src_positions = self.kept_words(pairs, src_positions, generator)
             if self.bpe_dropouts is not None:
                 generator = np.random.default_rng([self.seed, number, _BPE_DROPOUT])
                 src = self.bpe_dropouts.src(pairs.src, generator)
@@ -234,7 +239,9 @@ def training_batches(
 ) -> BatchStream:
     """The batches of a run; ``src_positions`` are those of the target tokens, if they are needed."""
     training, share = config.training, config.training.bpe_dropout
-    dropouts = None
+    dropouts = kept = None
+    if training.keep_share:
+        kept = KeptWords(training.keep_share, Sides(Pieces.of(tokenizers.src), Pieces.of(tokenizers.tgt)))
     if share:
         dropouts = Sides(
             BpeDropout(tokenizers.src, share=share, max_length=config.data.max_length),
@@ -247,7 +254,8 @@ def training_batches(
         seed=training.seed,
         src_positions=src_positions,
         # Only words are ever unknown.
-        unknown_share=training.unknown_share if config.copies_words else 0.0,
+        unknown_share=training.unknown_share if config.copies_words and kept is None else 0.0,
+        kept_words=kept,
         transforms=transforms,
         bpe_dropouts=dropouts,
         rank=processes.RANK,

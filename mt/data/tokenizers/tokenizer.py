@@ -3,14 +3,15 @@
 import json
 import re
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Self
 
 import tokenizers
-from tokenizers import normalizers
+from tokenizers import models, normalizers
 
 from mt.data.text_form import TextForm
-from mt.data.tokenizers.word_level import PLACEHOLDER
+from mt.data.tokenizers.word_level import PLACEHOLDER, SPACE_BYTE, SPACE_MARK
 from mt.errors import DataError
 from mt.files import read_bytes, write_atomically
 from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK, UNK_ID
@@ -18,8 +19,11 @@ from mt.special_tokens import BOS_ID, EOS_ID, PAD_ID, SPECIAL_TOKENS, UNK, UNK_I
 # A million words take 30 million bytes; the limit protects against files that would fill the memory.
 MAX_BYTES = 2**28
 
-# Names of what stands for no text besides our special tokens: a language to write, a tag, a word that stays.
-_RESERVED = re.compile(r'"(<(?:to|tag):[^<>\s"]+>|<keep>)"')
+# Names of what stands for no text besides our special tokens: a language to write, a tag.
+_RESERVED = re.compile(r'"(<(?:to|tag):[^<>\s"]+>)"')
+
+# Of subwords, a copy follows an opening bracket or quotation mark without a space.
+_NO_SPACE = re.compile(rf"(?:(?<=[(\[{{<„“«‚‘¿¡])|(?<=\s[\"'])|(?<=^[\"'])) (?={PLACEHOLDER})")
 
 
 def direction_name(language: str) -> str:
@@ -46,7 +50,8 @@ class Tokenizer:
         self._set_normalizer(tokenizer.normalizer)
         self.reserved = reserved or {}
         """The ids that stand for no text, such as that of ``<to:de>``, by their names (`with_entries`)."""
-        self._not_text = frozenset({PAD_ID, BOS_ID, EOS_ID, *self.reserved.values()})
+        self.not_text = frozenset({PAD_ID, BOS_ID, EOS_ID, *self.reserved.values()})
+        """These, and the ids of PAD, BOS and EOS."""
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -176,22 +181,42 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int], copies: Sequence[str] = ()) -> str:
         """The text of ids, without those of no text; each UNK is the next of ``copies``, or ``<unk>``."""
-        text_ids = [token_id for token_id in ids if token_id not in self._not_text]
+        text_ids = [token_id for token_id in ids if token_id not in self.not_text]
         if not copies:
             return normalise_spacing(self.library.decode(text_ids, skip_special_tokens=False))
-        tokens = [PLACEHOLDER if token == UNK else token for token in self.tokens(text_ids)]
+        tokens: list[str] = []
+        for token in self.tokens(text_ids):
+            tokens += self._word_of_its_own if token == UNK else [token]
         # An external tokenizer may have no decoder.
         decoder = self.library.decoder
         text = " ".join(tokens) if decoder is None else decoder.decode(tokens)
         # Copies are put in last, so that the decoder's rules on spaces and marks do not change them.
+        if self.spaces:
+            text = _NO_SPACE.sub("", text)
         written = iter(copies)
         return normalise_spacing(re.sub(PLACEHOLDER, lambda _: next(written, UNK), text))
 
+    @property
+    def has_words(self) -> bool:
+        """Whether its entries are words, of which those that it lacks are unknown."""
+        return isinstance(self.library.model, models.WordLevel)
+
+    @cached_property
+    def spaces(self) -> frozenset[int]:
+        """The ids that are nothing but the space before a word; none if the entries are words."""
+        ids = () if self.has_words else map(self.library.token_to_id, (SPACE_BYTE, SPACE_MARK))
+        return frozenset(token_id for token_id in ids if token_id is not None)
+
+    @property
+    def _word_of_its_own(self) -> list[str]:
+        """The tokens of a copy: with a space before it, unless the decoder has spaces between all tokens."""
+        return [*self.tokens([*self.spaces][:1]), PLACEHOLDER] if self.library.decoder else [PLACEHOLDER]
+
     def _text_only(self, ids: list[int]) -> list[int]:
         """Replace with UNK what is no text, which only an external tokenizer can make of text."""
-        if self._not_text.isdisjoint(ids):
+        if self.not_text.isdisjoint(ids):
             return ids
-        return [UNK_ID if token_id in self._not_text else token_id for token_id in ids]
+        return [UNK_ID if token_id in self.not_text else token_id for token_id in ids]
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """The vocabulary entry of each id, including spacing marks."""

@@ -1,0 +1,116 @@
+"""Words that stay: in a share of pairs, a word and its translation become UNK, whatever pieces they are of.
+
+The model learns to write UNK where it translates UNK. What must stay when it translates, such as a name or a
+placeholder, is read as UNK, and put in where UNK is written (`mt.search.rules`).
+"""
+
+import string
+from dataclasses import replace
+from typing import NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from mt.data.batches.alignment import NONE, Integers, SrcPositions
+from mt.data.batches.pairs import EncodedPairs, EncodedSentences, Ids
+from mt.data.tokenizers.tokenizer import Tokenizer
+from mt.data.tokenizers.word_level import SPACE_BYTE, SPACE_MARK
+from mt.sides import Sides
+from mt.special_tokens import UNK_ID
+
+Flags = npt.NDArray[np.bool_]
+
+
+class Pieces(NamedTuple):
+    """Of each entry of a vocabulary:"""
+
+    begins_word: Flags
+    """Whether it is the first of a word, with the space before it."""
+    is_sign: Flags
+    """Whether it is punctuation or a symbol, which is a word of its own, or stands for no text."""
+    is_space: Flags
+    """Whether it is a space alone, which is no word."""
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer) -> Self:
+        """Those of a tokenizer's vocabulary."""
+        entries = tokenizer.tokens(range(tokenizer.size))
+        begins = [tokenizer.has_words or entry.startswith((SPACE_MARK, SPACE_BYTE)) for entry in entries]
+        texts = [entry.strip(f"{SPACE_MARK}{SPACE_BYTE}￭") for entry in entries]
+        signs = np.array([bool(text) and not text.strip(string.punctuation) for text in texts])
+        signs[[*tokenizer.not_text, UNK_ID]] = True
+        spaces = np.zeros_like(signs)
+        spaces[[*tokenizer.spaces]] = True
+        return cls(np.array(begins), signs, spaces)
+
+    def words(self, ids: Ids) -> tuple[Integers, Flags]:
+        """The number of the word of each token of a sentence, and which words have a space before them."""
+        signs = self.is_sign[ids]
+        starts = self.begins_word[ids] | signs
+        starts[:1] = True
+        starts[1:] |= signs[:-1]
+        numbers = starts.cumsum() - 1
+        has_letters = np.bincount(numbers, ~signs & ~self.is_space[ids]) > 0
+        return numbers, self.begins_word[ids][starts] & has_letters
+
+
+class KeptWords(NamedTuple):
+    """Keeps a word in a ``share`` of the pairs, two in a share of these, and so on; others in each epoch."""
+
+    share: float
+    pieces: Sides[Pieces]
+
+    def __call__(
+        self, pairs: EncodedPairs, src_positions: SrcPositions, generator: np.random.Generator
+    ) -> tuple[EncodedPairs, SrcPositions]:
+        """The pairs of an epoch, and the source position of each of their target tokens."""
+        counts = generator.geometric(1 - self.share, size=len(pairs)) - 1
+        links = EncodedSentences(src_positions.astype(np.int32), pairs.tgt.lengths)
+        rows = np.flatnonzero(counts).tolist()
+        kept: list[tuple[Ids, Ids, Ids]] = []
+        for row in rows:
+            sides = Sides(pairs.src[row], pairs.tgt[row])
+            kept.append(self._keep(sides, links[row], int(counts[row]), generator))
+        if not rows:
+            return pairs, src_positions
+        src, tgt, positions = zip(*kept, strict=True)
+        changed = replace(pairs, src=pairs.src.replaced(rows, src), tgt=pairs.tgt.replaced(rows, tgt))
+        return changed, links.replaced(rows, positions).ids.astype(np.int16)
+
+    def _keep(
+        self, ids: Sides[Ids], links: Ids, count: int, generator: np.random.Generator
+    ) -> tuple[Ids, Ids, Ids]:
+        """The ids and the links of a pair in which words are kept that are aligned with one word only."""
+        (of_src, src_may), (of_tgt, tgt_may) = (
+            pieces.words(side) for pieces, side in zip(self.pieces, ids, strict=True)
+        )
+        linked = np.flatnonzero(links != NONE)
+        pairs = np.unique(np.stack([of_src[links[linked]], of_tgt[linked]], axis=1), axis=0)
+        once = np.bincount(pairs[:, 0], minlength=1)[pairs[:, 0]] == 1
+        once &= np.bincount(pairs[:, 1], minlength=1)[pairs[:, 1]] == 1
+        pairs = pairs[once & src_may[pairs[:, 0]] & tgt_may[pairs[:, 1]]]
+        if not len(pairs):
+            return ids.src, ids.tgt, links
+        drawn = pairs[generator.integers(len(pairs), size=(count, 2))]
+        # The rarer of two is of more pieces, or has the larger id.
+        rarity = np.bincount(of_src) * len(self.pieces.src.is_sign)
+        np.maximum.at(rarity, of_src, rarity[of_src] + ids.src)
+        chosen = drawn[np.arange(count), rarity[drawn[:, :, 0]].argmax(1)]
+        src, new_position = _with_unk(ids.src, of_src, chosen[:, 0])
+        tgt, _ = _with_unk(ids.tgt, of_tgt, chosen[:, 1])
+        stays = np.diff(new_position_of(of_tgt, chosen[:, 1]), prepend=-1) > 0
+        moved = np.where(links == NONE, NONE, new_position[links]).astype(np.int32)
+        return src, tgt, moved[stays]
+
+
+def new_position_of(words: Integers, chosen: Integers) -> Integers:
+    """Where each token is when all tokens of the chosen words are one."""
+    is_first = np.diff(words, prepend=-1) > 0
+    return (is_first | ~np.isin(words, chosen)).cumsum() - 1
+
+
+def _with_unk(ids: Ids, words: Integers, chosen: Integers) -> tuple[Ids, Integers]:
+    """The ids with UNK for each of the chosen words, and where each token is then."""
+    positions = new_position_of(words, chosen)
+    replaced = np.where(np.isin(words, chosen), UNK_ID, ids).astype(np.int32)
+    return replaced[np.diff(positions, prepend=-1) > 0], positions

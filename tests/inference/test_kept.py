@@ -1,0 +1,125 @@
+"""What must stay: placeholders, addresses, patterns of the user, and entries of a dictionary."""
+
+from pathlib import Path
+
+import pytest
+
+from mt.config.data import TokenizerConfig
+from mt.data.tokenizers.train import train_tokenizer
+from mt.errors import ConfigError
+from mt.inference.kept import DEFAULT, KeptParts, without_glue
+from mt.inference.source_reader import SourceReader
+from mt.inference.translator import Translator
+from mt.run_directory import RunDirectory
+from mt.search.strategy import Beam, Strategy
+from mt.special_tokens import UNK_ID
+from mt.training.run import run_training
+from tests.fixture_types import MakeConfig
+
+
+@pytest.mark.parametrize(
+    ("text", "items"),
+    [
+        ("Hello {name}, {{ user.name }}!", ["{name}", "{{ user.name }}"]),
+        ("%s has %d of %(count)d, 5.2%", ["%s", "%d", "%(count)d"]),
+        ("100 % sure, 50%d", []),
+        ("set $HOME or ${PATH}, not $5", ["$HOME", "${PATH}"]),
+        ("press <0>here</0> or <1/>, a < 3 > 2", ["<0>", "</0>", "<1/>"]),
+        ("see https://a.org/b?c=d#e, (www.mt.de).", ["https://a.org/b?c=d#e", "www.mt.de"]),
+        ("mail a.b+c@d-e.org.", ["a.b+c@d-e.org"]),
+        (
+            "in /usr/bin/mt, ~/x, ./y.py or C:\\temp\\a.txt; and/or 3/4",
+            ["/usr/bin/mt", "~/x", "./y.py", "C:\\temp\\a.txt"],
+        ),
+        ("#tag and a#b, C#", ["#tag"]),
+        ("pre{name}post{x}{y}", ["{name}", "{x}", "{y}"]),
+        ("no part", []),
+    ],
+)
+def test_what_stays_by_itself(text: str, items: list[str]) -> None:
+    found = KeptParts(DEFAULT, {}).find(text)
+    assert [item.text for item in found] == items
+    assert all(text[item.start : item.end] == item.text == item.copy for item in found)
+
+
+def test_patterns_and_entries() -> None:
+    parts = KeptParts([r"[A-Z]{2}-\d+"], {"hot dog": "Würstchen", "dog": "Hund"})
+    found = parts.find("a hot  dog, a dog, a hot-dog and AB-12")
+    assert [(item.text, item.copy) for item in found] == [
+        ("hot  dog", "Würstchen"),
+        ("dog", "Hund"),
+        ("AB-12", "AB-12"),
+    ]
+    with pytest.raises(ConfigError, match=r"'\(' is no regular expression"):
+        KeptParts(["("], {})
+    assert KeptParts([], {}).find("{name}") == []
+
+
+LINE = "the man sees ({name}) and pre{x}post{y}{z}."
+
+
+@pytest.mark.parametrize("kind", ["word", "bpe", "bpe_metaspace", "char"])
+def test_each_is_read_as_one_unk_in_its_place(kind: str) -> None:
+    lines = ["the man sees (a house) and the end.", "a man, 他 的 end"]
+    config = TokenizerConfig.model_validate({"kind": kind, "max_size": 500, "min_frequency": 1})
+    tokenizer = train_tokenizer(lines, config)
+    reader = SourceReader(tokenizer, {}, copies=True, keep=DEFAULT)
+    [tokens] = reader.read_batch([LINE])
+    kept = [token for token in tokens if token.must_stay]
+    assert [token.text for token in kept] == ["{name}", "{x}", "{y}", "{z}"]
+    assert {token.id for token in kept} == {UNK_ID}
+    ids = [token.id for token in tokens]
+    # It may be that other words are unknown.
+    copies = [token.copy or token.text for token in tokens if token.id == UNK_ID]
+    assert without_glue(tokenizer.decode(ids, copies)) == LINE
+    # What is around it is read as ever.
+    [rest] = reader.read_batch(["the man sees"])
+    assert [token.id for token in rest] == ids[: len(rest)]
+    assert [
+        token.must_stay for token in SourceReader(tokenizer, {}, copies=False, keep=DEFAULT).read(LINE)
+    ].count(True) == 0
+
+
+@pytest.fixture(scope="module")
+def keeping(make_config: MakeConfig, tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    """A run with subwords that has learnt its little language, and to keep words."""
+    run = RunDirectory(tmp_path_factory.mktemp("keeping") / "run")
+    config = make_config(
+        "tokenizer.kind=bpe",
+        "tokenizer.max_size=330",
+        "data.max_length=40",
+        "training.guided_alignment=0.5",
+        "training.keep_share=0.3",
+        "training.max_steps=300",
+        "validation.every_steps=300",
+        "checkpoint.every_steps=300",
+        "model.d_model=32",
+    )
+    run_training(config, run)
+    return run
+
+
+@pytest.mark.parametrize("engine", ["torch", "ctranslate2"])
+@pytest.mark.parametrize("strategy", [None, Beam(3)])
+def test_what_must_stay_arrives_once(keeping: RunDirectory, engine: str, strategy: Strategy) -> None:
+    dictionary = {"dog": "Wauwau", "my aunt": "Tante Erna"}
+    translator = Translator.from_run(keeping, engine=engine, precision="float32", dictionary=dictionary)  # type: ignore[arg-type]
+    lines = ["the {name} sees milk.", "my aunt sees the dog.", "%s buys {{x}} today.", "a child buys milk."]
+    found = [best for best, *_ in translator.n_best(lines, strategy=strategy)]
+    for translation, items in zip(
+        found, (["{name}"], ["Tante Erna", "Wauwau"], ["%s", "{{x}}"], []), strict=True
+    ):
+        for item in items:
+            assert translation.text.count(item) == 1, translation.text
+        assert "unk" not in translation.text
+        assert list(translation.unknown) == []
+    plain = Translator.from_run(keeping, engine=engine, precision="float32", keep=())  # type: ignore[arg-type]
+    assert plain.translate(lines[3:], strategy=strategy) == [found[3].text]
+    assert plain.translate(lines[:1], strategy=strategy) != [found[0].text]
+
+
+def test_a_dictionary_needs_a_model_that_keeps_words(make_config: MakeConfig, tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path / "run")
+    run_training(make_config("tokenizer.kind=bpe", "tokenizer.max_size=330", "training.max_steps=2"), run)
+    with pytest.raises(ConfigError, match=r"training\.guided_alignment and training\.keep_share"):
+        Translator.from_run(run, dictionary={"dog": "Wauwau"})
