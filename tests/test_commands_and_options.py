@@ -18,8 +18,8 @@ COMMANDS = {
     "translate": (
         "SENTENCES --run --to --ensemble --file -f --pairs --on-error --beam --length-penalty "
         "--length-normalization --n-best --sample --temperature --top-k --top-p --seed --min-length "
-        "--max-length --no-repeat-ngram --prefix --keep-unk --as-is --keep --keep-none --dictionary --checkpoint "
-        "--device --precision --engine --verbose -v"
+        "--max-length --no-repeat-ngram --prefix --keep-unk --as-is --keep --keep-none --dictionary "
+        "--checkpoint --device --precision --engine --verbose -v"
     ),
     "evaluate": (
         "--run --to --from --ensemble --split --data --name --beam --length-penalty --length-normalization "

@@ -156,15 +156,9 @@ def test_each_share_changes_so_many_pairs_and_nothing_that_is_held_out(
 
 
 def test_what_a_teacher_wrote_is_not_changed(make_config: MakeConfig, corpus_folder: Path) -> None:
-    more = (
-        f"data.sources.more.path={corpus_folder}/more",
-        "data.write_tgt.run=teacher",
-        "as_written.noise=0.9",
-    )
-    config = make_config(f"data.path={corpus_folder}", *more)
-    prepared = prepare(
-        config.model_copy(update={"data": config.data}), RunDirectory(corpus_folder), resuming=False
-    )
+    own = (f"data.path={corpus_folder}", f"data.sources.more.path={corpus_folder}/more")
+    prepared = prepare(make_config(*own, "as_written.noise=0.9"), RunDirectory(corpus_folder), resuming=False)
+    config = make_config(*own, "as_written.noise=0.9", "data.write_tgt.run=teacher")
     transforms = transforms_of(config, prepared.corpus, prepared.tokenizers)
     assert transforms is not None
     changed, _ = transforms(prepared.train, None, 1, 0)
