@@ -15,6 +15,8 @@ Without ``average`` the best checkpoint is evaluated. ``evaluate`` holds options
 brackets or after a semicolon is a remark. Who has not measured writes ``reaches: not measured``, whatever
 follows, and no ``at least``. A line continues on the next one if that is indented as far as its text.
 
+With ``--record`` a row for the table of records in docs/performance.md is printed at the end.
+
 With ``--seeds 3`` the recipe is trained three times, with training.seed 1 to 3, in run directories that end
 in -seed1 to -seed3, and ``at least`` is for the mean of their scores.
 
@@ -28,12 +30,14 @@ import io
 import json
 import re
 import statistics
+import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from mt.__main__ import main as mt_main
+from scripts.benchmark.machine import processor
 
 CONFIGS = Path("configs")
 # More is better of all of these.
@@ -143,6 +147,21 @@ def report(header: Header, scores: Sequence[dict[str, float]]) -> bool:
     return reached
 
 
+def record(run: Path, bleu: float, minutes: float) -> str:
+    """A row of the table of records: what was reached when, where, and the weights to compare with."""
+    folder = run / "checkpoints" / (run / "checkpoints" / "best").read_text(encoding="utf-8").strip()
+    checkpoint = json.loads((folder / "checkpoint.json").read_text(encoding="utf-8"))
+    environment = checkpoint["environment"]
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short=8", "HEAD"], capture_output=True, text=True, check=False
+    )
+    machine = f"{environment['num_threads']} threads of {processor()}, {environment['precision']}"
+    versions = ", ".join(f"{name} {environment[name]}" for name in ("python", "torch", "numpy", "tokenizers"))
+    weights = checkpoint["checksums"]["model.safetensors"][:12]
+    cells = [f"{minutes:.2f}", f"{bleu:.2f}", f"{checkpoint['step']:,}", commit.stdout.strip()]
+    return f"| {' | '.join([*cells, machine, versions, f'`{weights}`'])} |"
+
+
 def main() -> int:
     """Reproduce the recipe that the command line names; the exit code."""
     names = sorted(file.stem for file in CONFIGS.glob("*.yaml"))
@@ -155,6 +174,7 @@ def main() -> int:
     parser.add_argument("name", choices=names, metavar="NAME", help="a file of configs/, without .yaml")
     parser.add_argument("--run", type=Path, help="the run directory (default: runs/ and the name)")
     parser.add_argument("--seeds", type=int, choices=range(2, 100), metavar="N", help="train seeds 1 to N")
+    parser.add_argument("--record", action="store_true", help="print a row for the table of records")
     arguments, options = parser.parse_known_args()
     recipe = CONFIGS / f"{arguments.name}.yaml"
     run = arguments.run or Path("runs", arguments.name)
@@ -172,6 +192,10 @@ def main() -> int:
     ends = [json.loads((each / "metrics.jsonl").read_text("utf-8").splitlines()[-1]) for each in runs]
     minutes = " + ".join(f"{end['minutes']:.1f}" for end in ends)
     print(f"\ntraining took {minutes} minutes; expected: {header.takes}{' each' if len(runs) > 1 else ''}")
+    if arguments.record:
+        print("\n| minutes | BLEU | steps | commit | machine | versions | weights |")
+        for each, score, end in zip(runs, scores, ends, strict=True):
+            print(record(each, score["BLEU"], end["minutes"]))
     if not header.expected:
         print(f"There is no measured score to hold this against. {recipe} says: {header.reaches}")
     return 0 if reached else 1

@@ -49,7 +49,8 @@ def with_typos(text: str, generator: np.random.Generator) -> str:
     is_wrong[generator.integers(len(words))] |= not is_wrong.any()
     parts, end = [], 0
     for word, wrong in zip(words, is_wrong, strict=True):
-        parts += [text[end : word.start()], _misspelt(word[0], generator) if wrong else word[0]]
+        parts.append(text[end : word.start()])
+        parts.append(_misspelt(word[0], generator) if wrong else word[0])
         end = word.end()
     return "".join([*parts, text[end:]])
 
@@ -72,12 +73,15 @@ def keys_beside(letter: str) -> list[str]:
     """The letters to the left and right of this one, and around it in the rows above and below; its case."""
     for number, row in enumerate(_KEYS):
         at = row.find(letter.lower())
-        if at >= 0:
-            keys = row[max(0, at - 1) : at] + row[at + 1 : at + 2]
-            keys += _KEYS[number - 1][at : at + 2] if number else ""
-            if number + 1 < len(_KEYS):
-                keys += _KEYS[number + 1][max(0, at - 1) : at + 1]
-            return [*(keys.upper() if letter.isupper() else keys)]
+        if at < 0:
+            continue
+        left = max(0, at - 1)
+        keys = row[left:at] + row[at + 1 : at + 2]
+        if number:
+            keys += _KEYS[number - 1][at : at + 2]
+        if number + 1 < len(_KEYS):
+            keys += _KEYS[number + 1][left : at + 1]
+        return [*(keys.upper() if letter.isupper() else keys)]
     return []
 
 

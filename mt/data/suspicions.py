@@ -170,28 +170,21 @@ def text_it_lacks(config: Config, corpus: Corpus) -> Iterator[str]:
     if len(sources) < _FEWEST_SOURCES:
         return
     ends = [text.rstrip("\"'”’»)] ")[-1:] for text in sources]
-    # What it is, the sources that have it, the share below which it is lacking, and whether it is added.
-    kinds = (
-        ("capital letters", [text != text.lower() for text in sources], 0.01, False),
-        ("questions", [end in "?？؟" for end in ends], 0.005, False),
-        (
-            "lines without punctuation at the end",
-            [end.isalnum() for end in ends],
-            0.05,
-            added.no_final_punctuation > 0,
-        ),
-        (
-            "lines of several sentences",
-            [bool(_SEVERAL.search(text)) for text in sources],
-            0.01,
-            added.joined > 0,
-        ),
-    )
-    has_case = any(text.upper() != text for text in sources)
+    num_cased = sum(text.upper() != text for text in sources)
+    num_with_capitals = sum(text.lower() != text for text in sources)
+    num_questions = sum(end in "?？؟" for end in ends)
+    num_open = sum(end.isalnum() for end in ends)
+    num_several = sum(bool(_SEVERAL.search(text)) for text in sources)
     lacking = []
-    for name, having, least, is_added in kinds:
-        if sum(having) < least * len(sources) and not is_added and (has_case or name != "capital letters"):
-            lacking.append(name)
+    # Below these shares of the sources.
+    if num_cased and num_with_capitals < 0.01 * len(sources):
+        lacking.append("capital letters")
+    if num_questions < 0.005 * len(sources):
+        lacking.append("questions")
+    if num_open < 0.05 * len(sources) and not added.no_final_punctuation:
+        lacking.append("lines without punctuation at the end")
+    if num_several < 0.01 * len(sources) and not added.joined:
+        lacking.append("lines of several sentences")
     if lacking:
         yield (
             f"hardly any source of the training text has what people write: {', '.join(lacking)}. What that "

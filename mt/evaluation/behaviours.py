@@ -18,7 +18,7 @@ from mt.data.corpus import evenly_spaced
 from mt.data.sources.source import Split
 from mt.display import progress
 from mt.errors import DataError
-from mt.evaluation.analysis import sentence_scores, words
+from mt.evaluation.analysis import words, worst_sentences
 from mt.evaluation.scores import in_form, on_one_line, score_with_confidence
 from mt.evaluation.test_set import load_evaluation_set
 from mt.files import write_atomically
@@ -67,9 +67,7 @@ _CURES = {
     "longest tenth": (8.0, "more long pairs, and a larger data.max_length"),
     "one word alone": (10.0, "single words among the training pairs, as from a dictionary"),
     "a negation removed": (10.0, "more training pairs, or a larger model"),
-} | dict.fromkeys(
-    _PUT_IN, (10.0, "training.unknown_share, such as 0.2, with words and training.guided_alignment")
-)
+} | dict.fromkeys(_PUT_IN, (10.0, "training.keep_share, such as 0.1, with training.guided_alignment"))
 
 
 @dataclass(frozen=True)
@@ -207,7 +205,9 @@ class _Judge:
     def __init__(
         self, lines: Sides[list[str]], direction: Sides[str], translate: Callable[[Sequence[str]], list[str]]
     ) -> None:
-        self._lines, self._direction, self._translate = lines, direction, translate
+        self._lines = lines
+        self._direction = direction
+        self._translate = translate
         self._generator = np.random.default_rng(derived_seed("behaviours"))
         self._metric = BLEU(tokenize=bleu_tokenizer(lines.tgt))
         self._clean: dict[str, str] = {}
@@ -225,22 +225,20 @@ class _Judge:
             self.left_out["capitals, title case"] = "the script of the source has no capitals"
         else:
             for name, change in (("capitals", in_capitals), ("title case", in_title_case)):
-                self._score(
-                    name, [change(line, of.src) for line in src], [change(line, of.tgt) for line in tgt]
-                )
-        self._score(
-            "no final punctuation",
-            [*map(without_final_punctuation, src)],
-            [*map(without_final_punctuation, tgt)],
-        )
-        self._score("typing errors", [with_typos(line, self._generator) for line in src], tgt)
+                sources = [change(line, of.src) for line in src]
+                references = [change(line, of.tgt) for line in tgt]
+                self._score(name, sources, references)
+        sources = [*map(without_final_punctuation, src)]
+        references = [*map(without_final_punctuation, tgt)]
+        self._score("no final punctuation", sources, references)
+        sources = [with_typos(line, self._generator) for line in src]
+        self._score("typing errors", sources, tgt)
         starts = range(0, len(src) - 1, 2)
-        self._score(
-            "two lines joined",
-            [joined(src[start : start + 2]) for start in starts],
-            [joined(tgt[start : start + 2]) for start in starts],
-        )
-        longest = sorted(range(len(src)), key=lambda row: -len(words(src[row])))[: len(src) // 10]
+        sources = [joined(src[start : start + 2]) for start in starts]
+        references = [joined(tgt[start : start + 2]) for start in starts]
+        self._score("two lines joined", sources, references)
+        by_length = sorted(range(len(src)), key=lambda row: -len(words(src[row])))
+        longest = by_length[: len(src) // 10]
         self._score("longest tenth", [src[row] for row in longest], [tgt[row] for row in longest])
 
     def _score(self, name: str, sources: list[str], references: list[str]) -> None:
@@ -251,13 +249,14 @@ class _Judge:
         score = score_with_confidence(translations, references, {"bleu": self._metric})["bleu"]
         if name == CLEAN:
             self._clean = dict(zip(sources, translations, strict=True))
-            self._clean_score, self.signature = score.value, score.signature
+            self._clean_score = score.value
+            self.signature = score.signature
         interval = score.interval or (score.value, score.value)
         drop = self._clean_score - score.value
         self.behaviours.append(Behaviour(name, len(sources), "BLEU", score.value, interval, drop))
-        points = sentence_scores(translations, references)
-        worst = sorted(range(len(points)), key=points.__getitem__)[:NUM_WORST]
-        self.worst_lines[name] = [Example(sources[row], translations[row], references[row]) for row in worst]
+        self.worst_lines[name] = []
+        for worst in worst_sentences(sources, translations, references, NUM_WORST):
+            self.worst_lines[name].append(Example(worst.source, worst.translation, worst.reference))
 
     def shares(self) -> None:
         """The behaviours whose outputs are as wished, or not."""

@@ -21,7 +21,8 @@ class KnownForms:
 
     def __init__(self, tokenizer: Tokenizer, language: str) -> None:
         """Look up words of this language."""
-        self._language, self._tokenizer = language, tokenizer
+        self._language = language
+        self._tokenizer = tokenizer
         self._usual: dict[str, int] = {}
         """The most frequent form, which has the smallest id, of each word in capitals."""
         for token_id, word in enumerate(tokenizer.tokens(range(tokenizer.size))):

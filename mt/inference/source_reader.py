@@ -55,7 +55,8 @@ class SourceReader:
         reads an unknown word as one that is known, if there is one that it may stand for. What matches a
         pattern of ``keep`` stays as it is.
         """
-        self.tokenizer, self.known_forms = tokenizer, known_forms
+        self.tokenizer = tokenizer
+        self.known_forms = known_forms
         self.direction: list[SourceToken] = []
         """What a sentence begins with that is read by a model of several directions."""
         if tgt is not None:
@@ -77,9 +78,10 @@ class SourceReader:
         """The source tokens of each text."""
         tokens = []
         for text, ids in zip(texts, self.tokenizer.encode_batch(texts), strict=True):
-            is_plain = not self._entries and UNK_ID not in ids and self.style_of(text) is None
-            is_plain = is_plain and not self._kept.find(text)
-            tokens.append([SourceToken(id_, None) for id_ in ids] if is_plain else self.read(text))
+            if self._entries or UNK_ID in ids or self.style_of(text) or self._kept.find(text):
+                tokens.append(self.read(text))
+            else:
+                tokens.append([SourceToken(id_, None) for id_ in ids])
         return tokens
 
     def read(self, text: str) -> list[SourceToken]:

@@ -53,7 +53,9 @@ class TorchEngine:
         self, model: Member, device: torch.device, config: Config, precision: SearchPrecision
     ) -> None:
         """Search with ``model``, which is on ``device`` in ``precision`` and has this config."""
-        self.model, self.torch_device, self.device = model, device, device.type
+        self.model = model
+        self.torch_device = device
+        self.device = device.type
         self.precision: SearchPrecision = precision
         self.aligning_heads = config.aligning_heads
         self.batch_sentences = config.validation.batch_sentences

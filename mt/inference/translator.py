@@ -78,8 +78,10 @@ class Translator:
                 "a dictionary needs a model that keeps words. Train one with training.guided_alignment and "
                 "training.keep_share, as in the configs of mt init."
             )
-        self.engine, self.facts = engine, facts
-        self.src_tokenizer, self.tgt_tokenizer = src_tokenizer, tgt_tokenizer
+        self.engine = engine
+        self.facts = facts
+        self.src_tokenizer = src_tokenizer
+        self.tgt_tokenizer = tgt_tokenizer
         self._dictionary = dictionary or {}
         self._known_forms: KnownForms | None = None
         self._keep: Sequence[str] = ()
@@ -88,7 +90,8 @@ class Translator:
         # Translations are read as sources are, and unknown words of a prefix are always copied.
         self._tgt_reader = SourceReader(tgt_tokenizer, {}, copies=facts.copies_words)
         self._prefix_reader = SourceReader(tgt_tokenizer, {}, copies=True)
-        self._load_model, self._loading = load_model, Lock()
+        self._load_model = load_model
+        self._loading = Lock()
 
     @classmethod
     def from_run(

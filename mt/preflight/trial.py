@@ -127,7 +127,8 @@ class Trial:
         self.batches = training_batches(config, sample.pairs, text.tokenizers, sample.src_positions)
         self._train_state = new_train_state(model.to(device), config, precision)
         self.peak_rate = peak_rate(self._train_state.objective, device)
-        self._sample, self._device = sample, device
+        self._sample = sample
+        self._device = device
 
     def take_largest_step(self) -> tuple[Batch, int | None]:
         """Train on the largest batch of the first epoch; return it and the peak of memory, if known."""

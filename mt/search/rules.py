@@ -26,14 +26,16 @@ class RuledRows:
         ``_history`` ``(R, T)`` has the tokens so far, in which no two UNK are equal, and ``_prefixes`` those
         that are given, then PAD.
         """
-        self._request, self._constraints = request, request.constraints
+        self._request = request
+        self._constraints = request.constraints
         # Without anything to copy, and without constraints, there is no extra cost.
         self._copies = request.copyable is not None and not request.keep_unk and bool(request.copyable.any())
         self._is_constrained = self._constraints != NO_CONSTRAINTS
         self._forbidden = torch.tensor([*range(EOS_ID), *request.forbidden], device=request.src_ids.device)
         self._length = 0
         if request.copyable is not None:
-            self._copyable, self._is_done = request.copyable, torch.zeros_like(request.copyable)
+            self._copyable = request.copyable
+            self._is_done = torch.zeros_like(request.copyable)
         self._must_copy = request.must_copy
         self._positions = torch.empty(0)
         self._prefixes = self._padded(self._constraints.prefixes, PAD_ID)
@@ -92,17 +94,21 @@ class RuledRows:
 
     def _is_owed(self, logits: Tensor) -> Tensor:
         """``(R, 1)``, whether EOS is the likeliest but something has to be copied, which is then next."""
-        is_owed = torch.zeros(len(logits), 1, dtype=torch.bool, device=logits.device)
-        if self._must_copy is not None:
-            left = self._must_copy & ~self._is_done
-            is_owed = (logits.argmax(-1, keepdim=True) == EOS_ID) & left.any(-1, keepdim=True)
-            self._positions = torch.where(is_owed, left.int().argmax(-1, keepdim=True), self._positions)
-            logits[:, EOS_ID] = logits[:, EOS_ID].masked_fill(left.any(-1), -torch.inf)
+        is_end = logits.argmax(-1, keepdim=True) == EOS_ID
+        if self._must_copy is None:
+            return torch.zeros_like(is_end)
+        left = self._must_copy & ~self._is_done
+        is_left = left.any(-1, keepdim=True)
+        is_owed = is_end & is_left
+        first = left.int().argmax(-1, keepdim=True)
+        self._positions = torch.where(is_owed, first, self._positions)
+        logits[:, EOS_ID] = logits[:, EOS_ID].masked_fill(is_left[:, 0], -torch.inf)
         return is_owed
 
     def _exclude(self, logits: Tensor) -> None:
         """Set the logits ``(R, V)`` of tokens that may not be written to minus infinity, in place."""
-        unk_logits, eos_logits = logits[:, UNK_ID].clone(), logits[:, EOS_ID].clone()
+        unk_logits = logits[:, UNK_ID].clone()
+        eos_logits = logits[:, EOS_ID].clone()
         # PAD, UNK, BOS, and what stands for no text.
         logits.index_fill_(1, self._forbidden, -torch.inf)
         if self._request.keep_unk:
@@ -139,7 +145,8 @@ class RuledRows:
             # Rows that copy nothing have position -1, which matches no source position.
             positions = torch.arange(self._copyable.size(1), device=rows.device)
             is_copied = self.copied(rows, newest)[:, None] == positions
-            self._copyable, self._prefix_copies = self._copyable[rows], self._prefix_copies[rows]
+            self._copyable = self._copyable[rows]
+            self._prefix_copies = self._prefix_copies[rows]
             # In a given prefix, UNK may refer to a known word, which does not count as copied.
             self._is_done = self._is_done[rows] | (is_copied & self._copyable)
             if self._must_copy is not None:

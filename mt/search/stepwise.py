@@ -104,7 +104,8 @@ class _Batch:
     """What has been written for the sentences of a batch, on the host."""
 
     def __init__(self, request: SearchRequest, num_rows: int) -> None:
-        self._request, self._num_rows = request, num_rows
+        self._request = request
+        self._num_rows = num_rows
         self._length = 0
         # Those that are left, in order.
         self._sentences = list(range(len(request.limits)))

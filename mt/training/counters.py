@@ -87,7 +87,8 @@ class Counters:
         if not self.logged_tokens:
             return None
         loss = self.logged_loss / self.logged_tokens
-        self.logged_loss, self.logged_tokens = 0.0, 0
+        self.logged_loss = 0.0
+        self.logged_tokens = 0
         above = loss - self.average_loss
         self.num_points += 1
         self.average_loss += above / min(self.num_points, POINTS_AVERAGED)

@@ -86,7 +86,8 @@ class Progress(contextlib.ExitStack):
         self._newest_loss = ""
         self._signatures_logged = False
         self._started = self._since = self._last_line = time.perf_counter()
-        self._num_steps, self._num_tokens = -UNTIMED_STEPS, 0
+        self._num_steps = -UNTIMED_STEPS
+        self._num_tokens = 0
 
     def expect(self, total_steps: int | None) -> None:
         """Show how far the run is on its way to so many steps; None if they are not known."""
@@ -119,7 +120,8 @@ class Progress(contextlib.ExitStack):
     def _add_point(self, result: StepResult, point: CurvePoint) -> None:
         counters, now = result.counters, time.perf_counter()
         speed = self._num_tokens / (now - self._since)
-        self._since, self._num_tokens = now, 0
+        self._since = now
+        self._num_tokens = 0
         metrics = {"loss": point.loss, "learning_rate": result.learning_rate}
         metrics |= {"gradient_norm": result.gradient_norm, "tokens_per_second": speed}
         if number := self._stage(counters):

@@ -78,7 +78,8 @@ class Session:
         """Those of the newest validation, by its step."""
         self._best_step = -1
         self._timed_until = time.perf_counter()
-        self._seconds_before, self._first_step = 0.0, 0
+        self._seconds_before = 0.0
+        self._first_step = 0
         """Those of the sessions before this one."""
         self._late_after, self._expected_step_seconds = math.inf, 0.0
         """When a run that has chosen its length is late, and the time of a step by which it chose."""
@@ -90,7 +91,8 @@ class Session:
 
     def catch_up(self, state: TrainState) -> None:
         """Do the validation whose interruption ended the session before."""
-        self._seconds_before, self._first_step = state.counters.seconds, state.counters.step
+        self._seconds_before = state.counters.seconds
+        self._first_step = state.counters.step
         if state.counters.owes_validation:
             self.validate(state)
             # The checkpoint that was saved then does not have its scores.

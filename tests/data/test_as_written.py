@@ -9,7 +9,8 @@ import pytest
 from mt.config.data import AsWrittenConfig, TokenizerConfig
 from mt.data import as_written
 from mt.data.batches.alignment import NONE
-from mt.data.batches.changed_pairs import realigning, transforms_of
+from mt.data.batches.changed_pairs import realigned, transforms_of
+from mt.data.batches.kept_words import Pieces
 from mt.data.batches.pairs import Ids
 from mt.data.corpus import load_corpus
 from mt.data.prepare import make_tokenizers, prepare
@@ -190,7 +191,6 @@ def test_each_piece_has_the_link_of_its_word(kind: str) -> None:
     lines = [*texts] * 5
     options = {"kind": kind, "max_size": 600, "min_frequency": 1}
     tokenizer = train_tokenizer(lines, TokenizerConfig.model_validate(options))
-    tokenizers = Sides(tokenizer, tokenizer)
     before = Sides(*(np.array(tokenizer.encode(text), dtype=np.int32) for text in texts))
     after = Sides(*(np.array(tokenizer.encode(text.upper()), dtype=np.int32) for text in texts))
 
@@ -198,12 +198,13 @@ def test_each_piece_has_the_link_of_its_word(kind: str) -> None:
         entries = tokenizer.tokens(ids.tolist())
         return [*np.cumsum([entry[0] in "▁Ġ" for entry in entries])]
 
+    pieces = Sides(Pieces.of(tokenizer), Pieces.of(tokenizer))
     # Word by word, but the second word of the target has no link.
     old = np.array([NONE if word == 2 else words(before.src).index(word) for word in words(before.tgt)])
-    new = realigning(tokenizers)(old.astype(np.int32), before, after)
+    new = realigned(pieces, old.astype(np.int32), before, after)
     assert len(after.tgt) > len(before.tgt)
     linked = [NONE if position == NONE else words(after.src)[position] for position in new]
     assert linked == [NONE if word == 2 else word for word in words(after.tgt)]
     # If a word has become two, no link is certain.
     two = before._replace(tgt=np.concatenate([before.tgt, before.tgt]))
-    assert {*realigning(tokenizers)(old.astype(np.int32), before, two).tolist()} == {NONE}
+    assert {*realigned(pieces, old.astype(np.int32), before, two).tolist()} == {NONE}

@@ -60,7 +60,8 @@ class BpeDropout:
 
     def _segment(self, sentences: EncodedSentences, generator: np.random.Generator) -> EncodedSentences:
         """Segment all of these sentences at a time."""
-        tokens, lengths = sentences.ids, np.diff(sentences.offsets)
+        tokens = sentences.ids
+        lengths = np.diff(sentences.offsets)
         spelt = self._spellings.select(tokens)
         symbols = spelt.ids.astype(np.int64)
         sentence = np.repeat(np.repeat(np.arange(len(lengths)), lengths), spelt.lengths - 1)
@@ -88,8 +89,11 @@ class BpeDropout:
             active = goes_on[words]
             done.append((symbols[~active], positions[~active]))
             active[made + 1] = False
-            symbols, words, positions = symbols[active], words[active], positions[active]
-        merged, merged_positions = (np.concatenate(arrays) for arrays in zip(*done, strict=True))
+            symbols = symbols[active]
+            words = words[active]
+            positions = positions[active]
+        merged = np.concatenate([symbols for symbols, _ in done])
+        merged_positions = np.concatenate([positions for _, positions in done])
         order = np.argsort(merged_positions)
         return merged[order], merged_positions[order]
 

@@ -81,36 +81,40 @@ class KeptWords(NamedTuple):
         self, ids: Sides[Ids], links: Ids, count: int, generator: np.random.Generator
     ) -> tuple[Ids, Ids, Ids]:
         """The ids and the links of a pair in which words are kept that are aligned with one word only."""
-        (of_src, src_may), (of_tgt, tgt_may) = (
-            pieces.words(side) for pieces, side in zip(self.pieces, ids, strict=True)
-        )
-        linked = np.flatnonzero(links != NONE)
-        pairs = np.unique(np.stack([of_src[links[linked]], of_tgt[linked]], axis=1), axis=0)
-        once = np.bincount(pairs[:, 0], minlength=1)[pairs[:, 0]] == 1
-        once &= np.bincount(pairs[:, 1], minlength=1)[pairs[:, 1]] == 1
-        pairs = pairs[once & src_may[pairs[:, 0]] & tgt_may[pairs[:, 1]]]
-        if not len(pairs):
+        src_words, src_may_stay = self.pieces.src.words(ids.src)
+        tgt_words, tgt_may_stay = self.pieces.tgt.words(ids.tgt)
+        src, tgt = _linked_once(links, src_words, tgt_words)
+        candidates = np.flatnonzero(src_may_stay[src] & tgt_may_stay[tgt])
+        if not len(candidates):
             return ids.src, ids.tgt, links
-        drawn = pairs[generator.integers(len(pairs), size=(count, 2))]
         # The rarer of two is of more pieces, or has the larger id.
-        rarity = np.bincount(of_src) * len(self.pieces.src.is_sign)
-        np.maximum.at(rarity, of_src, rarity[of_src] + ids.src)
-        chosen = drawn[np.arange(count), rarity[drawn[:, :, 0]].argmax(1)]
-        src, new_position = _with_unk(ids.src, of_src, chosen[:, 0])
-        tgt, _ = _with_unk(ids.tgt, of_tgt, chosen[:, 1])
-        stays = np.diff(new_position_of(of_tgt, chosen[:, 1]), prepend=-1) > 0
-        moved = np.where(links == NONE, NONE, new_position[links]).astype(np.int32)
-        return src, tgt, moved[stays]
+        rarity = np.bincount(src_words) * len(self.pieces.src.is_sign)
+        np.maximum.at(rarity, src_words, rarity[src_words] + ids.src)
+        drawn = candidates[generator.integers(len(candidates), size=(count, 2))]
+        rarer = rarity[src[drawn]].argmax(1)
+        chosen = drawn[np.arange(count), rarer]
+        kept_src, src_positions = _with_unk(ids.src, src_words, src[chosen])
+        kept_tgt, tgt_positions = _with_unk(ids.tgt, tgt_words, tgt[chosen])
+        is_left = np.diff(tgt_positions, prepend=-1) > 0
+        moved = np.where(links == NONE, NONE, src_positions[links])
+        return kept_src, kept_tgt, moved[is_left].astype(np.int32)
 
 
-def new_position_of(words: Integers, chosen: Integers) -> Integers:
-    """Where each token is when all tokens of the chosen words are one."""
-    is_first = np.diff(words, prepend=-1) > 0
-    return (is_first | ~np.isin(words, chosen)).cumsum() - 1
+def _linked_once(links: Ids, src_words: Integers, tgt_words: Integers) -> tuple[Integers, Integers]:
+    """The words of each side that are aligned with each other, and with no other word."""
+    linked = np.flatnonzero(links != NONE)
+    both = np.stack([src_words[links[linked]], tgt_words[linked]], axis=1)
+    src, tgt = np.unique(both, axis=0).T
+    src_counts = np.bincount(src, minlength=1)
+    tgt_counts = np.bincount(tgt, minlength=1)
+    is_once = (src_counts[src] == 1) & (tgt_counts[tgt] == 1)
+    return src[is_once], tgt[is_once]
 
 
 def _with_unk(ids: Ids, words: Integers, chosen: Integers) -> tuple[Ids, Integers]:
-    """The ids with UNK for each of the chosen words, and where each token is then."""
-    positions = new_position_of(words, chosen)
-    replaced = np.where(np.isin(words, chosen), UNK_ID, ids).astype(np.int32)
-    return replaced[np.diff(positions, prepend=-1) > 0], positions
+    """The ids with one UNK for each of the chosen words, and where each token is then."""
+    is_chosen = np.isin(words, chosen)
+    is_first = np.diff(words, prepend=-1) > 0
+    is_left = is_first | ~is_chosen
+    replaced = np.where(is_chosen, UNK_ID, ids).astype(np.int32)
+    return replaced[is_left], is_left.cumsum() - 1
