@@ -119,7 +119,8 @@ class SourceReader:
             end = entry_end or unknown.get(start, start + 1)
             part = " ".join(text[starts[start] : ends[end]].split())
             if entry_end:
-                tokens.append(SourceToken(UNK_ID, self._entries[(*words[start:end],)], part))
+                target = self._entries[(*words[start:end],)]
+                tokens.append(SourceToken(UNK_ID, target, part, must_stay=True))
             elif ids[start] != UNK_ID and end == start + 1:
                 tokens.append(SourceToken(ids[start], None, part))
             elif end == start + 1 and (known := self._known(part)) is not None:
