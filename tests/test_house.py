@@ -44,10 +44,10 @@ LINES = {
     "transformer": 1383,
     "checkpoint": 488,
     "search": 850,
-    "inference": 2574,
+    "inference": 2575,
     "evaluation": 1354,
     "training": 2836,
-    "preflight": 1783,
+    "preflight": 1808,
     "attention_maps": 272,
     "reports": 976,
     "export": 849,
@@ -55,8 +55,8 @@ LINES = {
     "cli": 2219,
     "other text in mt": 1208,
     "scripts": 4064,
-    "tests": 28507,
-    "documents": 2767,
+    "tests": 28525,
+    "documents": 2777,
     "spine": 1594,
 }
 # More than this below its bound, and the bound is to be lowered.

@@ -84,11 +84,11 @@ class TrainingConfig(Section):
     guided_alignment: Weight = 0.0
     """Weight of the alignment loss (Chen et al. 2016); with tokenizer.kind word, unknown words are copied."""
 
-    unknown_share: Fraction = 0.2
-    """With guided_alignment of words: fraction of pairs in which a word becomes UNK on both sides."""
-
     keep_share: Fraction = 0.0
     """With guided_alignment: fraction of pairs in which a word, all its pieces, learns to stay."""
+
+    unknown_share: Fraction = 0.2
+    """The same for words alone, as earlier versions have it; ignored with keep_share."""
 
     lexicon_start: bool = False
     """Begin as a word-by-word translator, by the words that guided_alignment aligns; not with init_from."""

@@ -138,7 +138,16 @@ def propose_config(
         pace = measure(sample, seconds if sample is best else None)
     pace = replace(pace, start_seconds=pace.start_seconds + writing_seconds)
     plan = fit(sample.config, budget, pace)
-    config, notes = plan.config, [why]
+    changed = rule.as_written(plan.num_passes, has_words=plan.config.tokenizer.kind == "word")
+    if is_generated or student is not None:
+        changed = {}
+    config, notes = update(plan.config, **changed), [why]
+    if changed:
+        notes.append("In a share of the pairs, text becomes what people write (as_written).")
+    elif not is_generated and student is None:
+        notes.append(
+            "The budget is too short to learn, besides, text as people write it: as_written changes nothing."
+        )
     if bleu_is_always_0(corpus.validation):
         config = update(config, validation={"metric": "chrf"})
         notes.append(
@@ -226,7 +235,7 @@ def _words(corpus: Corpus, start: Config, num_words: float, num_subwords: int) -
         return update(start, **rule.aligned(rule.ALIGNMENT_OF_CLOSED)), ""
     if not rule.words_suffice(num_words, unknown, is_short=True):
         return None
-    alignment = rule.aligned(rule.ALIGNMENT_OF_FEW, unknown_share=rule.UNKNOWN_SHARE_OF_FEW)
+    alignment = rule.aligned(rule.ALIGNMENT_OF_FEW)
     short = "With so little text" if num_words <= rule.FEW_WORDS else "In so short a run"
     return (
         update(start, **alignment),
@@ -278,7 +287,8 @@ def _about_text(sample: Sample) -> list[str]:
 def _summary(plan: Plan, sample: Sample) -> list[str]:
     config, model, minutes = plan.config, plan.config.model, plan.seconds / 60
     layers = f"{model.num_encoder_layers} + {model.num_decoder_layers}"
-    copied = ", which are copied" if config.copies_words else ""
+    has_copies = config.copies_words and config.tokenizer.kind == "word"
+    copied = ", which are copied" if has_copies else ""
     return [
         f"passes   {plan.num_passes:.1f} over the corpus, about {minutes:.1f} minutes on this machine",
         f"steps    {plan.num_steps:,} of {config.training.batch_tokens:,} tokens"

@@ -21,9 +21,9 @@ MOST_UNKNOWN_OF_FEW = 0.25
 FEW_PASSES = 40
 FEW_WORDS_IN_SHORT_RUNS = 2_000_000
 MOST_UNKNOWN_IN_SHORT_RUNS = 0.1
-# The weight of the alignment loss for so few words, or for subwords, and the share of pairs with a word to be
-# copied.
-ALIGNMENT_OF_FEW, UNKNOWN_SHARE_OF_FEW = 0.5, 0.1
+# The weight of the alignment loss for so few words, or for subwords, and the share of pairs with a word that
+# stays.
+ALIGNMENT_OF_FEW, KEEP_SHARE = 0.5, 0.1
 # A word vocabulary counts as closed, as that of generated text, if at most this share of the held-out words
 # is missing from it; the weight of its alignment loss.
 MOST_UNKNOWN_OF_CLOSED, ALIGNMENT_OF_CLOSED = 0.005, 0.1
@@ -37,6 +37,11 @@ PASSES_OF_ALIGNED, TOKENS_OF_ALIGNED = 20, 3_000_000
 # Up to so many tokens of the usual model, a run that begins with the lexicon has these layers of the encoder
 # and the decoder.
 LAYERS_OF_ALIGNED = ((500_000, 2, 1), (900_000, 3, 1))
+# The fewest passes of a run that also learns text as people write it, and the shares of its pairs that are
+# changed.
+PASSES_OF_CHANGED = 5
+CHANGED = {"no_final_punctuation": 0.2, "joined": 0.05, "noise": 0.0005}
+CHANGED_OF_SUBWORDS = {"upper": 0.07, "title": 0.05, "typos": 0.05}
 # Most passes over the corpus, and dropout: sentences that are seen a few times are not memorised.
 DROPOUTS = ((5, 0.0), (8, 0.1), (12, 0.2), (math.inf, 0.3))
 # R-Drop makes a step this many times as long. It only pays off if the budget still has room for this many
@@ -131,9 +136,9 @@ def aligns_subwords(run_tokens: float, corpus_tokens: float) -> bool:
     return is_short and not has_r_drop(run_tokens, corpus_tokens) and corpus_tokens <= TOKENS_OF_ALIGNED
 
 
-def aligned(weight: float, **training: float) -> Options:
-    """The options of a run whose words are aligned: then the aligner also tells the model how to begin."""
-    of_training = {"guided_alignment": weight, "lexicon_start": True, **training}
+def aligned(weight: float) -> Options:
+    """The options of a run whose words are aligned: it also learns how to begin, and to keep words."""
+    of_training = {"guided_alignment": weight, "lexicon_start": True, "keep_share": KEEP_SHARE}
     return {"training": of_training, "model": {"output_bias": True}}
 
 
@@ -182,6 +187,16 @@ def choose(
             "weight_decay": DECAY if shape.muon and tokens > DECAY_PASSES * corpus_tokens else 0.0,
         },
     }
+
+
+def as_written(num_passes: float, *, has_words: bool) -> Options:
+    """The shares of pairs that are changed to text as people write it; none where the budget is too short."""
+    if num_passes < PASSES_OF_CHANGED:
+        return {}
+    shares = dict(CHANGED)
+    if not has_words:
+        shares |= CHANGED_OF_SUBWORDS
+    return {"as_written": shares}
 
 
 def _with_fewer_layers(model: ModelConfig, run_tokens: float) -> ModelConfig:

@@ -95,6 +95,7 @@ def test_entries_of_a_dictionary_are_one_word_each(
     dictionary = {**dogs, "well-known": "berühmt", "Quux": "Kwuks", "B": "Bee"}
     [tokens] = SourceReader(tokenizer, dictionary, copies=True).read_batch([text])
     assert [token.copy for token in tokens if token.copy] == copies
+    assert all(token.must_stay == (token.copy in dictionary.values()) for token in tokens)
 
 
 @pytest.mark.parametrize("form", ["NFC", "NFKC"])

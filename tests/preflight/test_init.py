@@ -214,7 +214,7 @@ def test_little_text_is_learnt_as_aligned_words_although_some_are_unknown(
     assert re.search(r"up to 1\d\.\d% of the words .* copied", summary[3])
     config = proposed_config(write_pairs("en", "de"), tmp_path)
     assert (config.tokenizer.kind, config.copies_words) == ("word", True)
-    assert (config.training.guided_alignment, config.training.unknown_share) == (0.5, 0.1)
+    assert (config.training.guided_alignment, config.training.keep_share) == (0.5, 0.1)
     assert (config.training.lexicon_start, config.model.output_bias) == (True, True)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mt.config.training import ScheduleConfig
+from mt.preflight import rule
 from mt.preflight.rule import (
     DECAY_PASSES,
     MOST_PASSES,
@@ -58,6 +59,13 @@ def test_subwords_have_r_drop_or_are_aligned_but_never_both(corpus_tokens: float
         # Without R-Drop, words were ahead of subwords in each pair of runs.
         assert with_r_drop or prefers_words(tokens, corpus_tokens)
     assert not prefers_words(1000 * corpus_tokens, corpus_tokens)
+
+
+def test_text_as_people_write_it_is_learnt_where_the_budget_allows_it() -> None:
+    assert rule.as_written(4.9, has_words=True) == {}
+    of_words, of_subwords = (rule.as_written(5, has_words=words)["as_written"] for words in (True, False))
+    assert of_words.keys() == {"no_final_punctuation", "joined", "noise"}
+    assert of_subwords == of_words | {"upper": 0.07, "title": 0.05, "typos": 0.05}
 
 
 def test_no_vocabulary_is_larger_than_its_corpus_can_teach() -> None:

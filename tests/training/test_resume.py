@@ -100,6 +100,15 @@ def test_the_weights_that_are_validated_are_those_that_are_saved(
         ("training.guided_alignment=0.5", "training.unknown_share=0.4"),
         ("training.precision=bf16",),
         (
+            "training.guided_alignment=0.5",
+            "training.keep_share=0.3",
+            "tokenizer.kind=bpe",
+            "tokenizer.max_size=400",
+            "as_written.upper=0.3",
+            "as_written.typos=0.3",
+            "as_written.joined=0.3",
+        ),
+        (
             "data.sources.back.path={corpus}",
             "data.sources.back.src=de",
             "data.sources.back.tgt=en",
@@ -109,7 +118,7 @@ def test_the_weights_that_are_validated_are_those_that_are_saved(
             "training.guided_alignment=0.5",
         ),
     ],
-    ids=["average", "R-Drop", "Muon", "BPE-dropout", "copying", "bf16", "directions"],
+    ids=["average", "R-Drop", "Muon", "BPE-dropout", "copying", "bf16", "as people write", "directions"],
 )
 def test_with_other_ways_of_training(
     options: Sequence[str],
