@@ -19,7 +19,6 @@ from mt.data.batches.alignment import NONE
 from mt.data.batches.kept_words import Pieces
 from mt.data.batches.pairs import Ids
 from mt.data.batches.transforms import Transform, Transforms
-from mt.data.chunks import pairs_of
 from mt.data.corpus import Corpus
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.seeding import derived_seed
@@ -98,8 +97,8 @@ class PairChanges:
                 return text._replace(src=with_typos(text.src, generator))
             case "joined":
                 end = min(row + int(generator.integers(2, 5)), int(self._ends[source]))
-                src, tgt = zip(*pairs_of(self._pairs.select(range(row, end))), strict=True)
-                return Sides(joined(src), joined(tgt))
+                lines = self._pairs[row:end]
+                return Sides(joined(lines["src"]), joined(lines["tgt"]))
             case "noise":
                 line = noise(generator)
                 return Sides(line, line)
