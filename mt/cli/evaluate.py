@@ -68,7 +68,8 @@ def evaluate(
     options.check_output(json)
     strategy = options.choose_beam(beam, length_penalty, length_normalization)
     if behaviours:
-        from mt.evaluation.behaviours import run_behaviours, to_json
+        from mt.evaluation.behaviours import to_json
+        from mt.evaluation.judge import run_behaviours
 
         others = {"beam": strategy, "literature": literature, "outputs": outputs, "ensemble": ensemble}
         for option, value in others.items():

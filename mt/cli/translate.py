@@ -124,7 +124,7 @@ def translate(
         f"a beam of at least that size: add --beam {n_best}", beam >= (n_best or 1), n_best=n_best
     )
     strategy = options.choose_beam(beam, length_penalty, length_normalization)
-    patterns = [*(keep or []), *(() if keep_none else DEFAULT)]
+    patterns = [*(keep or []), *(() if keep_none or keep_unk else DEFAULT)]
     words = None if dictionary is None else read_dictionary(dictionary)
     translator = options.load_translator(
         run,
@@ -137,6 +137,11 @@ def translate(
         as_is=as_is,
         keep=patterns,
     ).into(to)
+    if keep and not translator.facts.copies_words:
+        raise ConfigError(
+            "--keep needs a model that keeps words. Train one with training.guided_alignment and "
+            "training.keep_share, as in the configs of mt init."
+        )
     if verbose:
         say(translator.described)
     source = Input(sentences, file)

@@ -5,14 +5,16 @@ Each change is a function of a text, so that a test set can be changed in the sa
 
 import re
 from collections.abc import Sequence
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from mt.data.text_form import has_dotless_i
 from mt.data.unsegmented_scripts import NO_SPACE_AFTER
 
+if TYPE_CHECKING:
+    import numpy as np
+
 _FIRST_LETTER = re.compile(r"(?<![\w'’])[^\W\d_]")
-_FINAL = re.compile(r"\s*[.!?…。！？।۔؟]+\s*$")
+_FINAL = ".!?…。！？।۔؟"
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _KEYS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 _TYPOS_PER_WORD = 0.1
@@ -37,10 +39,10 @@ def in_title_case(text: str, language: str) -> str:
 
 def without_final_punctuation(text: str) -> str:
     """``A dog.`` -> ``A dog``"""
-    return _FINAL.sub("", text)
+    return text.rstrip().rstrip(_FINAL).rstrip()
 
 
-def with_typos(text: str, generator: np.random.Generator) -> str:
+def with_typos(text: str, generator: "np.random.Generator") -> str:
     """A text with a typing error in a tenth of its words, but at least in one of three letters or more."""
     words = [*_WORD.finditer(text)]
     if not words:
@@ -55,7 +57,7 @@ def with_typos(text: str, generator: np.random.Generator) -> str:
     return "".join([*parts, text[end:]])
 
 
-def _misspelt(word: str, generator: np.random.Generator) -> str:
+def _misspelt(word: str, generator: "np.random.Generator") -> str:
     """A word with two letters swapped, one missing, one doubled, or one that is beside it on the keyboard."""
     at = int(generator.integers(len(word)))
     before, letter, after = word[:at], word[at], word[at + 1 :]
@@ -93,7 +95,7 @@ def joined(texts: Sequence[str]) -> str:
     return line
 
 
-def noise(generator: np.random.Generator) -> str:
+def noise(generator: "np.random.Generator") -> str:
     """A line that is no language: random characters, emoji, or an address on the Web."""
 
     def some(letters: str, most: int) -> str:

@@ -140,7 +140,8 @@ def missing_sides(
         if source.write_tgt and config.as_written.is_any:
             # A student must not learn what no teacher has said.
             changed = changed_sources(config, texts, direction.src)
-            writer.record["as_written"] = config.as_written.model_dump()
+            shares = config.as_written.model_dump()
+            writer.record["as_written"] = {**shares, "seed": config.training.seed}
         side = WrittenSide(run.written_dir / found.name)
         missing.append(Writing(where, side, texts, changed, direction, writer))
     return missing

@@ -1,31 +1,33 @@
 """Parts of a text that must stay as they are, and entries of a dictionary: what is read as one UNK each."""
 
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from mt.data.unsegmented_scripts import LETTER
 from mt.errors import ConfigError
 
+# All repetitions are bounded, so that no line takes longer than its length.
 DEFAULT = (
     r"\{\{[^{}\n]{1,80}\}\}",  # {{name}}
     r"\{[^{}\s]{0,80}\}",  # {name}
-    r"(?<![\d%])%(?:\(\w+\))?[-+#0]*\d*(?:\.\d+)?[sdifgxou]\b",  # %s, %(name)d
-    r"\$\{?[A-Z_][A-Z0-9_]*\}?",  # $NAME
-    r"</?\d+/?>",  # <0>
-    r"\b(?:https?://|www\.)[^\s<>\"]*[^\s<>\".,;:!?)\]}'’”»]",
-    r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
-    r"(?<![\w/.~])(?:~|\.{1,2})?/[\w.-]*\w(?:/[\w.-]*\w)*/?|\b[A-Z]:\\[\w.\\-]*\w",  # /usr/bin, C:\temp
-    r"(?<![\w#&])#\w+",  # #hashtag
+    r"(?<![\d%])%(?:\(\w{1,80}\))?[-+#0]{0,4}\d{0,4}(?:\.\d{1,4})?[sdifgxou]\b",  # %s, %(name)d
+    r"\$\{?[A-Z_][A-Z0-9_]{0,80}\}?",  # $NAME
+    r"</?\d{1,4}/?>",  # <0>
+    r"(?<![A-Za-z0-9])(?:https?://|www\.)[^\s<>\"。，、！？；：）」』】]{0,2000}[^\s<>\".,;:!?)\]}'’”»。，、！？；：）」』】]",
+    r"(?<![A-Za-z0-9._+-])[A-Za-z0-9._+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}",
+    r"(?<![\w/.~])(?:~|\.{1,2})?(?:/[\w-](?:[\w.-]{0,100}[\w-])?){1,30}/?",  # /usr/bin
+    r"\b[A-Z]:\\[\w.\\-]{0,250}\w",  # C:\temp
+    r"(?<![\w#&])#\w{1,100}",  # #hashtag
 )
 """What stays unless it is told otherwise."""
 
 STAND_IN = "\ue001"
 """A character that no text has, and that no tokenizer joins with its neighbours."""
-_GLUE = "\ue002"
-"""Where a copy touches a word, it is written without the space that keeps them apart."""
-
-
-_GLUED = re.compile(f" ?{_GLUE} ?")
+_TOUCHES_WORD, _TOUCHES_SIGN = "\ue002", "\ue003"
+"""Where a copy touched a word, it is written without a space; where it touched a sign, after signs."""
+_NO_SPACE = re.compile(f" ?{_TOUCHES_WORD} ?|(?<=[^\\w\\s]) {_TOUCHES_SIGN}|{_TOUCHES_SIGN}")
 
 
 class Item(NamedTuple):
@@ -42,48 +44,74 @@ class KeptParts:
 
     def __init__(self, patterns: Sequence[str], dictionary: Mapping[str, str]) -> None:
         """Look for regular expressions, and for whole words of a dictionary, of which the longest wins."""
+        self._patterns: list[re.Pattern[str]] = []
         for pattern in patterns:
             try:
-                re.compile(pattern)
+                self._patterns.append(re.compile(pattern))
             except re.error as error:
                 raise ConfigError(f"{pattern!r} is no regular expression: {error}.") from error
         self._dictionary = {" ".join(entry.split()): target for entry, target in dictionary.items()}
-        entries = []
-        for entry in sorted(self._dictionary, key=len, reverse=True):
-            words = r"\s+".join(map(re.escape, entry.split()))
-            entries.append(rf"(?<![\w-]){words}(?![\w-])")
-        both = [*patterns, *entries]
-        self._pattern = re.compile("|".join(f"(?:{each})" for each in both)) if both else None
+        entries = [_whole(entry) for entry in sorted(self._dictionary, key=len, reverse=True)]
+        if entries:
+            self._patterns.append(re.compile("|".join(entries)))
 
     def find(self, text: str) -> list[Item]:
-        """The items of a text, in order."""
+        """The items of a text, in order: of those that overlap, the first, or the longest of these."""
+        if any(mark in text for mark in (STAND_IN, _TOUCHES_WORD, _TOUCHES_SIGN)):
+            return []
+        spans = []
+        for pattern in self._patterns:
+            spans += [match.span() for match in pattern.finditer(text)]
         items: list[Item] = []
-        if self._pattern is None or STAND_IN in text or _GLUE in text:
-            return items
-        for match in self._pattern.finditer(text):
-            if found := match[0]:
-                copy = self._dictionary.get(" ".join(found.split()), found)
-                items.append(Item(*match.span(), found, copy))
+        for start, end in sorted(spans, key=lambda span: (span[0], -span[1])):
+            if start < end and (not items or start >= items[-1].end):
+                found = text[start:end]
+                items.append(Item(start, end, found, self._dictionary.get(" ".join(found.split()), found)))
         return items
+
+    def without(self, text: str) -> str:
+        """The rest of a text."""
+        for item in reversed(self.find(text)):
+            text = f"{text[: item.start]} {text[item.end :]}"
+        return text
+
+
+def _whole(entry: str) -> str:
+    """The pattern of an entry, which is not a part of a word or a compound where words have spaces."""
+    words = r"\s+".join(map(re.escape, entry.split()))
+    before = "" if LETTER.match(entry[:1]) else r"(?<![\w-])"
+    after = "" if LETTER.match(entry[-1:]) else r"(?![\w-])"
+    return f"{before}{words}{after}"
 
 
 def with_stand_ins(text: str, items: Sequence[Item]) -> tuple[str, dict[int, Item]]:
     """The text with a character in place of each item, apart from words, and the items by where these are."""
-    written, by_start, end = "", dict[int, Item](), 0
+    parts, by_start, end, length = list[str](), dict[int, Item](), 0, 0
     for item in items:
-        written += text[end : item.start]
-        before, after = text[item.start - 1 : item.start], text[item.end : item.end + 1]
-        copy, end = item.copy, item.end
-        if before.isalnum() or written.endswith(STAND_IN):
-            written, copy = f"{written} ", _GLUE + copy
-        by_start[len(written)] = item._replace(copy=copy)
-        written += STAND_IN
-        if after.isalnum():
-            written += " "
-            by_start[len(written) - 2] = item._replace(copy=copy + _GLUE)
-    return written + text[end:], by_start
+        before = text[item.start - 1 : item.start]
+        copy = item.copy
+        if _is_of_word(before) or item.start == end > 0:
+            gap, copy = " ", _TOUCHES_WORD + copy
+        else:
+            gap, copy = "", (_TOUCHES_SIGN + copy if before.strip() else copy)
+        parts.append(text[end : item.start] + gap)
+        end = item.end
+        length += len(parts[-1])
+        if _is_of_word(text[end : end + 1]):
+            by_start[length] = item._replace(copy=copy + _TOUCHES_WORD)
+            parts.append(f"{STAND_IN} ")
+        else:
+            by_start[length] = item._replace(copy=copy)
+            parts.append(STAND_IN)
+        length += len(parts[-1])
+    return "".join([*parts, text[end:]]), by_start
 
 
-def without_glue(text: str) -> str:
+def _is_of_word(character: str) -> bool:
+    """Whether it is a letter, a mark or the like, with which the stand-in would be one word."""
+    return bool(character) and not character.isspace() and unicodedata.category(character)[0] not in "PS"
+
+
+def without_marks(text: str) -> str:
     """A translation in which each copy touches what it touched in the source."""
-    return _GLUED.sub("", text)
+    return _NO_SPACE.sub("", text)

@@ -12,7 +12,7 @@ from mt.data.tokenizers.tokenizer import Tokenizer
 
 # Shorter words have too many neighbours, words with a capital may be names, and who mistypes a word mostly
 # mistypes one of the most frequent quarter.
-_LEAST_LETTERS, _FREQUENT = 4, 0.25
+_LEAST_LETTERS, _MOST_LETTERS, _FREQUENT = 4, 30, 0.25
 _WORD = re.compile(r"[^\W\d_]+")
 
 
@@ -28,14 +28,19 @@ class KnownForms:
         for token_id, word in enumerate(tokenizer.tokens(range(tokenizer.size))):
             if _WORD.fullmatch(word):
                 self._usual.setdefault(in_capitals(word, language), token_id)
-        self._letters = sorted({letter for word in self._usual for letter in word})
+        # Those of scripts with capitals, in which words are spelt.
+        letters = {letter for word in self._usual for letter in word}
+        self._letters = sorted(letter for letter in letters if letter.lower() != letter)
 
     def find(self, word: str) -> int | None:
         """The id of the known word that an unknown one stands for, or None."""
+        if word.isupper() and len(word) < _LEAST_LETTERS:
+            return None  # An acronym.
         capitals = in_capitals(word, self._language)
         if capitals in self._usual:
             return self._usual[capitals]
-        if len(word) < _LEAST_LETTERS or not word.islower() or not _WORD.fullmatch(word):
+        has_length = _LEAST_LETTERS <= len(word) <= _MOST_LETTERS
+        if not (has_length and word.islower() and _WORD.fullmatch(word)):
             return None
         forms = _one_error_away(capitals, self._letters)
         most_frequent = min(self._usual.get(form, self._tokenizer.size) for form in forms)
@@ -49,8 +54,8 @@ class KnownForms:
         if all(word.isupper() for word in words):
             return in_capitals
         # A line of names is none.
-        usual = [self._tokenizer.tokens([self.usual(word) or 0])[0] for word in words[1:]]
-        return in_title_case if any(map(str.islower, usual)) else None
+        usual = [token_id for word in words[1:] if (token_id := self.usual(word)) is not None]
+        return in_title_case if any(map(str.islower, self._tokenizer.tokens(usual))) else None
 
     def usual(self, word: str, *, is_first: bool = False) -> int | None:
         """The id of the most frequent form of a word, or of that at the beginning of a line."""

@@ -3,16 +3,20 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain, zip_longest
 from typing import NamedTuple
 
 from mt.data.line_facts import has_no_letters
 from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing
 from mt.inference.exported_folder import ModelFacts
-from mt.inference.kept import without_glue
+from mt.inference.kept import without_marks
 from mt.inference.sentences import join_sentences, read_long
 from mt.inference.source_reader import SourceReader, SourceToken
 from mt.search.hypothesis import Hypothesis
 from mt.special_tokens import UNK_ID
+
+# Stands for a copy until all else is written.
+_COPY = "\ue004"
 
 
 @dataclass(frozen=True)
@@ -121,13 +125,17 @@ def join_parts(
 ) -> Translation:
     """The translation of the lines of a text from those of its segments.
 
-    It is ``restored`` from a line and what was written for it, as in the capitals that the line has.
+    All but copies is ``restored`` from a line and what was written for it, as in the capitals that it has.
     """
     lines: list[list[str]] = [[] for _ in source]
     unknown, copied = [], []
     for segment, hypothesis, _ in parts:
-        written = tokenizer.decode(hypothesis.ids, segment.copied_words(hypothesis))
-        lines[segment.line].append(without_glue(written))
+        copies = segment.copied_words(hypothesis)
+        written = tokenizer.decode(hypothesis.ids, [_COPY] * len(copies))
+        # Put in last, so that copies stay as they are.
+        parts_around = restored(source[segment.line], written).split(_COPY)
+        written = "".join(chain(*zip_longest(parts_around, copies, fillvalue="")))
+        lines[segment.line].append(normalise_spacing(without_marks(written)))
         for position, token in enumerate(segment.tokens):
             # Of a dictionary, the copy is another word.
             is_word = token.text and not token.must_stay
@@ -138,7 +146,7 @@ def join_parts(
         if not translated and has_no_letters(line):
             translated.append(normalise_spacing(line))
     return Translation(
-        "\n".join(map(restored, source, map(join_sentences, lines))),
+        "\n".join(map(join_sentences, lines)),
         sum((part.hypothesis.score for part in parts), start=0.0),
         sum((part.score for part in parts), start=0.0),
         [(part.segment, part.hypothesis) for part in parts],

@@ -68,6 +68,9 @@ class SourceReader:
         # unknown one may be a part.
         self._kept = KeptParts(keep if copies else (), {} if tokenizer.has_words else in_form)
         self._stand_in = [id_ for id_ in tokenizer.encode(STAND_IN) if id_ not in tokenizer.spaces]
+        # An external tokenizer may drop it.
+        if STAND_IN not in tokenizer.encode_with_words(f"a {STAND_IN}")[1]:
+            self._kept = KeptParts((), {})
         self._entries = {}
         for source, target in in_form.items() if tokenizer.has_words else ():
             self._entries[(*tokenizer.encode_with_words(source)[1],)] = target
@@ -91,6 +94,7 @@ class SourceReader:
         reads the halves of such a word apart, it often drops one.
         """
         [text] = self.tokenizer.form.rewrite([text])
+        style = self.style_of(text)
         text, items = with_stand_ins(text, self._kept.find(text))
         ids, words = self.tokenizer.encode_with_words(text)
         if not self._copies:
@@ -100,20 +104,20 @@ class SourceReader:
         for word in words:
             starts.append(text.index(word, ends[-1]))
             ends.append(starts[-1] + len(word))
-        if self.style_of(text):
+        if style:
             ids = self._usual_ids(ids, words)
         touches = [0 < start == end for start, end in zip(starts, ends, strict=False)]
         unknown = _unknown_runs(ids, words, touches)
         tokens: list[SourceToken] = []
         start = 0
         while start < len(words):
-            if words[start] == STAND_IN:
+            if words[start] == STAND_IN and starts[start] in items:
                 item = items[starts[start]]
-                # The space before it is a part of it, as of any word.
+                # The space before it is a part of it, as of any word; the first has one that is not written.
                 if tokens and tokens[-1].id in self.tokenizer.spaces:
                     tokens.pop()
                 tokens.append(SourceToken(UNK_ID, item.copy, item.text, must_stay=True))
-                start += len(self._stand_in)
+                start += len(self._stand_in) + (ids[start] in self.tokenizer.spaces)
                 continue
             entry_end = self._entry_end(words, start)
             end = entry_end or unknown.get(start, start + 1)
@@ -133,7 +137,7 @@ class SourceReader:
 
     def style_of(self, line: str) -> Callable[[str, str], str] | None:
         """What makes capitals or title case of its translation, if a line is read as one of such words."""
-        return self.known_forms.style_of(line) if self.known_forms else None
+        return self.known_forms.style_of(self._kept.without(line)) if self.known_forms else None
 
     def _usual_ids(self, ids: Sequence[int], words: Sequence[str]) -> list[int]:
         """The ids of the words of a line as they are in other lines."""
@@ -176,6 +180,8 @@ def _kind(id_: int, word: str, touches: bool) -> str:
 
     ``u`` is unknown, ``d`` digits or upper case, ``p`` punctuation or a space, ``w`` anything else.
     """
+    if word == STAND_IN:
+        return "p"
     if id_ == UNK_ID and word:
         kind = "u"
     elif word.isupper() or any(character.isdigit() for character in word):
@@ -187,6 +193,8 @@ def _kind(id_: int, word: str, touches: bool) -> str:
 
 def _address_kind(word: str, touches: bool) -> str:
     """Describe a token by a letter, as `_kind` does: ``w`` is a word, the signs are those of `_SIGNS`."""
+    if word == STAND_IN:
+        return "p"
     is_word = any(map(str.isalnum, word)) and split_letters(word) == word
     kind = _SIGNS.get(word, "w" if is_word else "p")
     return kind.upper() if touches else kind

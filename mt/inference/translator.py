@@ -83,7 +83,7 @@ class Translator:
         self.src_tokenizer = src_tokenizer
         self.tgt_tokenizer = tgt_tokenizer
         self._dictionary = dictionary or {}
-        self._known_forms: KnownForms | None = None
+        self._reads_forms = False
         self._keep: Sequence[str] = ()
         # Of several languages to translate into, `into` chooses one.
         self._reader = None if facts.languages else self._source_reader()
@@ -177,16 +177,15 @@ class Translator:
             self._dictionary,
             copies=self.facts.copies_words,
             tgt=self.facts.tgt,
-            known_forms=self._known_forms,
+            known_forms=KnownForms(self.src_tokenizer, self.facts.src) if self._reads_forms else None,
             keep=self._keep,
         )
 
     def read_as_written(self, *, as_is: bool = False, keep: Sequence[str] = DEFAULT) -> None:
         """From now on read text in this way; the arguments are those of `from_run`."""
         if self.facts.copies_words:
-            self._keep = keep
-            if self.src_tokenizer.has_words and not as_is:
-                self._known_forms = KnownForms(self.src_tokenizer, self.facts.src)
+            self._keep, self._reads_forms = keep, self.src_tokenizer.has_words and not as_is
+            self._prefix_reader = SourceReader(self.tgt_tokenizer, {}, copies=True, keep=keep)
             if self._reader:
                 self._reader = self._source_reader()
 

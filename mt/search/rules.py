@@ -72,7 +72,7 @@ class RuledRows:
         if self._request.with_scores:
             logits = logits.log_softmax(-1)
         if alignment_scores is not None:
-            due = self._is_copied_next(alignment_scores) | self._is_owed(logits)
+            due = self._is_copied_next(alignment_scores) | self._is_owed(logits, prefix)
             # Any other word there would translate an unknown one, and would usually be made up.
             only = torch.where(due, UNK_ID, PAD_ID)
             only = only if prefix is None else prefix.where(prefix != PAD_ID, only)
@@ -92,7 +92,7 @@ class RuledRows:
             self._positions = named.where(named >= 0, self._positions)
         return self._copyable.gather(1, self._positions)
 
-    def _is_owed(self, logits: Tensor) -> Tensor:
+    def _is_owed(self, logits: Tensor, prefix: Tensor | None) -> Tensor:
         """``(R, 1)``, whether EOS is the likeliest but something has to be copied, which is then next."""
         is_end = logits.argmax(-1, keepdim=True) == EOS_ID
         if self._must_copy is None:
@@ -100,6 +100,8 @@ class RuledRows:
         left = self._must_copy & ~self._is_done
         is_left = left.any(-1, keepdim=True)
         is_owed = is_end & is_left
+        if prefix is not None:
+            is_owed &= prefix == PAD_ID
         first = left.int().argmax(-1, keepdim=True)
         self._positions = torch.where(is_owed, first, self._positions)
         logits[:, EOS_ID] = logits[:, EOS_ID].masked_fill(is_left[:, 0], -torch.inf)

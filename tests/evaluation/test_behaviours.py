@@ -5,13 +5,14 @@ from pathlib import Path
 import pytest
 
 from mt.errors import DataError
-from mt.evaluation import behaviours
-from mt.evaluation.behaviours import CLEAN, Behaviour, read_behaviours, run_behaviours
+from mt.evaluation import judge
+from mt.evaluation.behaviours import Behaviour, Behaviours, read_behaviours
+from mt.evaluation.judge import CLEAN, run_behaviours
 from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
 
 
-def of_name(found: behaviours.Behaviours) -> dict[str, Behaviour]:
+def of_name(found: Behaviours) -> dict[str, Behaviour]:
     return {behaviour.name: behaviour for behaviour in found.behaviours}
 
 
@@ -29,7 +30,7 @@ def forty(tmp_path: Path, tiny_corpus: Path) -> Path:
 def test_each_behaviour_is_measured_where_there_are_enough_lines(
     several: RunDirectory, forty: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(behaviours, "LEAST_LINES", 20)
+    monkeypatch.setattr(judge, "LEAST_LINES", 20)
     found = run_behaviours(several, tgt="de", data_path=str(forty / "test"), engine="ctranslate2")
     by_name = of_name(found)
     assert {
@@ -41,7 +42,7 @@ def test_each_behaviour_is_measured_where_there_are_enough_lines(
     } < by_name.keys()
     clean = by_name[CLEAN]
     for behaviour in found.behaviours:
-        assert behaviour.num_lines >= behaviours.LEAST_LINES
+        assert behaviour.num_lines >= judge.LEAST_LINES
         low, high = behaviour.interval
         assert low - 1e-9 <= behaviour.value <= high + 1e-9
         reference = clean.value if behaviour.measure == "BLEU" else 100
@@ -79,15 +80,15 @@ def test_what_has_too_few_lines_is_left_out_and_said(several: RunDirectory, fort
 
 def test_a_share_has_wilsons_interval() -> None:
     # By the calculator of epitools.ausvet.com.au, two digits.
-    assert behaviours._wilson(81, 100) == pytest.approx((72.22, 87.49), abs=0.01)
-    assert behaviours._wilson(0, 30)[0] == pytest.approx(0)
-    assert behaviours._wilson(30, 30)[1] == pytest.approx(100)
+    assert judge._wilson(81, 100) == pytest.approx((72.22, 87.49), abs=0.01)
+    assert judge._wilson(0, 30)[0] == pytest.approx(0)
+    assert judge._wilson(30, 30)[1] == pytest.approx(100)
 
 
 def test_a_sentence_names_the_cure_where_a_model_is_poor() -> None:
     poor = Behaviour("two lines joined", 100, "BLEU", 10.0, (9.0, 11.0), 15.0)
     good = Behaviour("capitals", 100, "BLEU", 24.0, (23.0, 25.0), 1.0)
-    found = behaviours.Behaviours("data", "en to de", "step_1", "ctranslate2", "signature", [poor, good], {})
+    found = Behaviours("data", "en to de", "step_1", "ctranslate2", "signature", [poor, good], {})
     assert found.cures == [
         "two lines joined: 15.0 points lower. What helps: as_written.joined, such as 0.05."
     ]

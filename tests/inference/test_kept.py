@@ -1,13 +1,17 @@
 """What must stay: placeholders, addresses, patterns of the user, and entries of a dictionary."""
 
+import time
 from pathlib import Path
 
 import pytest
+import tokenizers
+from tokenizers import models, normalizers, pre_tokenizers
 
 from mt.config.data import TokenizerConfig
+from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.tokenizers.train import train_tokenizer
 from mt.errors import ConfigError
-from mt.inference.kept import DEFAULT, KeptParts, without_glue
+from mt.inference.kept import DEFAULT, STAND_IN, KeptParts, with_stand_ins, without_marks
 from mt.inference.source_reader import SourceReader
 from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
@@ -50,34 +54,75 @@ def test_patterns_and_entries() -> None:
         ("dog", "Hund"),
         ("AB-12", "AB-12"),
     ]
+    # Each pattern is by itself, so that flags and groups of one mean nothing to another.
+    several = KeptParts(["(?i)foo", r"(b)\1", "(?P<n>x)y", "(?P<n>z)"], {"北京": "Peking"})
+    copies = [item.copy for item in several.find("a FOO bb xy z 我爱北京")]
+    assert copies == ["FOO", "bb", "xy", "z", "Peking"]
     with pytest.raises(ConfigError, match=r"'\(' is no regular expression"):
         KeptParts(["("], {})
     assert KeptParts([], {}).find("{name}") == []
 
 
-LINE = "the man sees ({name}) and pre{x}post{y}{z}."
+LONG = ["a" * 30_000, "." * 30_000, "%" + "0" * 30_000, "/" + "." * 30_000, "{" * 30_000, "a@" * 15_000]
+
+
+@pytest.mark.parametrize("text", LONG)
+def test_a_long_line_takes_no_longer_than_its_length(text: str) -> None:
+    started = time.perf_counter()
+    parts = KeptParts(DEFAULT, {})
+    parts.find(text)
+    with_stand_ins("%s " * 10_000, parts.find("%s " * 10_000))
+    # It was seconds to minutes; a machine may be ten times as slow as this one.
+    assert time.perf_counter() - started < 5
+
+
+LINES = {
+    "the man sees ({name}) and {x}.": ["{name}", "{x}"],
+    "{name} sees the man.": ["{name}"],
+    "%s": ["%s"],
+    "{a}/{b} and the house:{x}": ["{a}", "{b}", "{x}"],
+    "pre{x}post{y}{z}.": ["{x}", "{y}", "{z}"],
+    "का{name} and {x}\u0301": ["{name}", "{x}"],
+    "see \u2603{name} now": ["{name}"],
+    "他的{name}的": ["{name}"],
+    "the \ue001 house {name}": [],
+}
 
 
 @pytest.mark.parametrize("kind", ["word", "bpe", "bpe_metaspace", "char"])
-def test_each_is_read_as_one_unk_in_its_place(kind: str) -> None:
-    lines = ["the man sees (a house) and the end.", "a man, 他 的 end"]
+@pytest.mark.parametrize("line", LINES)
+def test_each_is_read_as_one_unk_in_its_place(kind: str, line: str) -> None:
+    texts = ["the man sees (a house) and the end.", "a man, 他 的 end / - : . ( ) a/b a:b (a) a."]
     config = TokenizerConfig.model_validate({"kind": kind, "max_size": 500, "min_frequency": 1})
-    tokenizer = train_tokenizer(lines, config)
+    tokenizer = train_tokenizer(texts, config)
     reader = SourceReader(tokenizer, {}, copies=True, keep=DEFAULT)
-    [tokens] = reader.read_batch([LINE])
+    [tokens] = reader.read_batch([line])
     kept = [token for token in tokens if token.must_stay]
-    assert [token.text for token in kept] == ["{name}", "{x}", "{y}", "{z}"]
-    assert {token.id for token in kept} == {UNK_ID}
-    ids = [token.id for token in tokens]
+    assert [token.text for token in kept] == LINES[line]
+    assert {token.id for token in kept} <= {UNK_ID}
     # It may be that other words are unknown.
     copies = [token.copy or token.text for token in tokens if token.id == UNK_ID]
-    assert without_glue(tokenizer.decode(ids, copies)) == LINE
-    # What is around it is read as ever.
-    [rest] = reader.read_batch(["the man sees"])
-    assert [token.id for token in rest] == ids[: len(rest)]
-    assert [
-        token.must_stay for token in SourceReader(tokenizer, {}, copies=False, keep=DEFAULT).read(LINE)
-    ].count(True) == 0
+    assert without_marks(tokenizer.decode([token.id for token in tokens], copies)) == line
+    silent = SourceReader(tokenizer, {}, copies=False, keep=DEFAULT)
+    assert not any(token.must_stay for token in silent.read(line))
+
+
+def test_where_the_order_changes_nothing_touches_what_it_did_not() -> None:
+    text, items = with_stand_ins("({name}) pre{x}", KeptParts(DEFAULT, {}).find("({name}) pre{x}"))
+    name, prefixed = (item.copy for item in items.values())
+    assert text.count(STAND_IN) == 2
+    assert without_marks(f"Wort {name} ( {name})") == "Wort {name} ({name})"
+    assert without_marks(f"Wort {prefixed} hier") == "Wort{x} hier"
+
+
+def test_a_tokenizer_without_the_stand_in_keeps_nothing() -> None:
+    vocabulary = {"<pad>": 0, "<unk>": 1, "<s>": 2, "</s>": 3, "see": 4}
+    library = tokenizers.Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    library.normalizer = normalizers.BertNormalizer()
+    library.pre_tokenizer = pre_tokenizers.Whitespace()
+    reader = SourceReader(Tokenizer(library), {}, copies=True, keep=DEFAULT)
+    [tokens] = reader.read_batch(["see {name} now"])
+    assert not any(token.must_stay for token in tokens)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from mt.run_directory import RunDirectory
 from mt.special_tokens import UNK_ID
 
 # The more frequent form of a word comes first in the vocabulary.
-RARE = "The House Haus walks US US us iyi a a A man-man, men. Anna In In in"
+RARE = "The House Haus walks US US us iyiler a a A man-man, men. Anna In In in"
 KNOWN = f"{'the house ' * 9} {'us in ' * 3} {RARE}"
 TOKENIZER = train_tokenizer([KNOWN], TokenizerConfig(min_frequency=1))
 
@@ -50,6 +50,10 @@ def read(text: str, language: str = "en") -> str:
         ("A MAN-HOUSE", "A man ￭-￭ house"),
         # A line of names is not in title case, nor is a single word.
         ("Anna Haus", "Anna Haus"),
+        ("Anna Wixnub", "Anna [Wixnub]"),
+        # An acronym, and what is too long to be looked up, are no words that are known.
+        ("the AN house", "the [AN] house"),
+        (f"the {'a' * 5000}", f"the [{'a' * 5000}]"),
         ("House", "House"),
     ],
 )
@@ -58,8 +62,8 @@ def test_what_a_word_is_read_as(text: str, expected: str) -> None:
 
 
 def test_by_the_rules_of_the_language() -> None:
-    assert [read(word, "tr") for word in ("İYİ", "IYI")] == ["iyi", "[IYI]"]
-    assert read("IYI", "en") == "iyi"
+    assert [read(word, "tr") for word in ("İYİLER", "IYILER")] == ["iyiler", "[IYILER]"]
+    assert read("IYILER", "en") == "iyiler"
 
 
 def test_the_style_of_a_line() -> None:

@@ -121,6 +121,15 @@ def test_what_must_stay_is_copied_before_a_translation_ends(search: Search) -> N
     assert all(hypothesis.finished for hypothesis in found)
 
 
+def test_what_a_prefix_copies_comes_before_what_must_stay() -> None:
+    constraints = Constraints(prefixes=[[UNK_ID]])
+    # The script ends at once.
+    request = copying_request([4, UNK_ID, UNK_ID, EOS_ID], constraints=constraints, prefix_copies=[[2]])
+    must_copy = torch.tensor([[False, True, False, False]])
+    (found,) = greedy_search(ScriptedModel([[]]), replace(request, must_copy=must_copy))
+    assert (found.ids, found.copied) == ([UNK_ID, UNK_ID], [2, 1])
+
+
 @pytest.mark.parametrize("unk", [9.0, -9.0])
 def test_unk_is_written_as_a_copy_where_the_head_attends_to_an_unknown_word_however_unlikely(
     unk: float, search: Search

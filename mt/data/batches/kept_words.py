@@ -4,7 +4,7 @@ The model learns to write UNK where it translates UNK. What must stay when it tr
 placeholder, is read as UNK, and put in where UNK is written (`mt.search.rules`).
 """
 
-import string
+import unicodedata
 from dataclasses import replace
 from typing import NamedTuple, Self
 
@@ -36,8 +36,7 @@ class Pieces(NamedTuple):
         """Those of a tokenizer's vocabulary."""
         entries = tokenizer.tokens(range(tokenizer.size))
         begins = [tokenizer.has_words or entry.startswith((SPACE_MARK, SPACE_BYTE)) for entry in entries]
-        texts = [entry.strip(f"{SPACE_MARK}{SPACE_BYTE}￭") for entry in entries]
-        signs = np.array([bool(text) and not text.strip(string.punctuation) for text in texts])
+        signs = np.array([_is_sign(tokenizer.library.decode([token_id])) for token_id in range(len(entries))])
         signs[[*tokenizer.not_text, UNK_ID]] = True
         spaces = np.zeros_like(signs)
         spaces[[*tokenizer.spaces]] = True
@@ -52,6 +51,12 @@ class Pieces(NamedTuple):
         numbers = starts.cumsum() - 1
         has_letters = np.bincount(numbers, ~signs & ~self.is_space[ids]) > 0
         return numbers, self.begins_word[ids][starts] & has_letters
+
+
+def _is_sign(text: str) -> bool:
+    """Whether a text has punctuation and symbols only; a byte that is no character is none."""
+    signs = text.strip().strip("\ufffd")
+    return bool(signs) and all(unicodedata.category(sign)[0] in "PS" for sign in signs)
 
 
 class KeptWords(NamedTuple):

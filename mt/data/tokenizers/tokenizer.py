@@ -22,9 +22,6 @@ MAX_BYTES = 2**28
 # Names of what stands for no text besides our special tokens: a language to write, a tag.
 _RESERVED = re.compile(r'"(<(?:to|tag):[^<>\s"]+>)"')
 
-# Of subwords, a copy follows an opening bracket or quotation mark without a space.
-_NO_SPACE = re.compile(rf"(?:(?<=[(\[{{<„“«‚‘¿¡])|(?<=\s[\"'])|(?<=^[\"'])) (?={PLACEHOLDER})")
-
 
 def direction_name(language: str) -> str:
     """The name of the id with which a source sentence begins that is to be translated into this language."""
@@ -191,8 +188,6 @@ class Tokenizer:
         decoder = self.library.decoder
         text = " ".join(tokens) if decoder is None else decoder.decode(tokens)
         # Copies are put in last, so that the decoder's rules on spaces and marks do not change them.
-        if self.spaces:
-            text = _NO_SPACE.sub("", text)
         written = iter(copies)
         return normalise_spacing(re.sub(PLACEHOLDER, lambda _: next(written, UNK), text))
 
