@@ -55,8 +55,8 @@ LINES = {
     "cli": 2225,
     "other text in mt": 1208,
     "scripts": 4064,
-    "tests": 28589,
-    "documents": 2809,
+    "tests": 28584,
+    "documents": 2823,
     "spine": 1594,
 }
 # More than this below its bound, and the bound is to be lowered.
