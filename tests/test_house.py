@@ -45,7 +45,7 @@ LINES = {
     "checkpoint": 488,
     "search": 852,
     "inference": 2623,
-    "evaluation": 1363,
+    "evaluation": 1365,
     "training": 2836,
     "preflight": 1808,
     "attention_maps": 272,
@@ -55,8 +55,8 @@ LINES = {
     "cli": 2225,
     "other text in mt": 1208,
     "scripts": 4064,
-    "tests": 28584,
-    "documents": 2823,
+    "tests": 28591,
+    "documents": 2825,
     "spine": 1594,
 }
 # More than this below its bound, and the bound is to be lowered.

@@ -51,6 +51,8 @@ class Behaviour:
     def cure(self) -> str:
         """The option that helps, where a model is poor; else nothing."""
         most, cure = _CURES.get(self.name, (math.inf, ""))
+        # Of a weak model, a few points are most of what it has.
+        most = min(most, (self.value + self.drop) / 4)
         return cure if self.drop > most else ""
 
 

@@ -96,6 +96,11 @@ def test_a_run_is_held_against_its_score(call: Callable[..., tuple[int, str]]) -
     assert code == 1
     assert re.search(r"\nBLEU +\d+\.\d\d +100\.00 +100\.00  SHORT\n", out)
     assert re.search(r"\nliterature BLEU +\d+\.\d\d\n", out)
+    _, out = call("# evaluate: --split test\n# reaches: not measured\n", *short_run, "--record")
+    [row] = [line for line in out.splitlines() if re.match(r"\| \d", line)]
+    assert re.fullmatch(
+        r"\| \d+\.\d\d \| \d+\.\d\d \| 6 \| .* threads of .*torch .* \| `[0-9a-f]{12}` \|", row
+    )
     # The run was finished, and nothing was trained again.
     assert Path("runs/tiny/metrics.jsonl").read_text(encoding="utf-8") == curves
 
