@@ -108,6 +108,17 @@ def tiny_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture
+def forty(tmp_path: Path, tiny_corpus: Path) -> Path:
+    """Forty pairs that the tiny run was trained on."""
+    folder = tmp_path / "forty"
+    folder.mkdir()
+    for side in ("en", "de"):
+        lines = (tiny_corpus / f"train.{side}").read_text(encoding="utf-8").splitlines()[:40]
+        (folder / f"test.{side}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return folder
+
+
 @pytest.fixture(scope="session")
 def tiny_config_file(tiny_corpus: Path) -> Path:
     """The config file of a run of a second, with dropout and with two micro-batches a step."""

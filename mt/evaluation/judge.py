@@ -3,8 +3,8 @@
 import math
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from sacrebleu.metrics.bleu import BLEU
@@ -111,8 +111,7 @@ def _with_examples(judge: "_Judge") -> list[Behaviour]:
     behaviours = []
     for behaviour in judge.behaviours:
         examples = judge.worst_lines[behaviour.name] if behaviour in worst and behaviour.drop > 0 else []
-        fields: dict[str, Any] = vars(behaviour) | {"examples": examples}
-        behaviours.append(Behaviour(**fields))
+        behaviours.append(replace(behaviour, examples=examples))
     return behaviours
 
 

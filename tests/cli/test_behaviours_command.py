@@ -3,21 +3,8 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from mt.run_directory import RunDirectory
 from tests.fixture_types import Call, Refuse
-
-
-@pytest.fixture
-def forty(tmp_path: Path, tiny_corpus: Path) -> Path:
-    """Forty pairs that the tiny run was trained on."""
-    folder = tmp_path / "forty"
-    folder.mkdir()
-    for side in ("en", "de"):
-        lines = (tiny_corpus / f"train.{side}").read_text(encoding="utf-8").splitlines()[:40]
-        (folder / f"test.{side}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return folder
 
 
 def test_the_command_shows_it_and_reports_keep_it(

@@ -16,17 +16,6 @@ def of_name(found: Behaviours) -> dict[str, Behaviour]:
     return {behaviour.name: behaviour for behaviour in found.behaviours}
 
 
-@pytest.fixture
-def forty(tmp_path: Path, tiny_corpus: Path) -> Path:
-    """Forty pairs that the tiny run was trained on."""
-    folder = tmp_path / "forty"
-    folder.mkdir()
-    for side in ("en", "de"):
-        lines = (tiny_corpus / f"train.{side}").read_text(encoding="utf-8").splitlines()[:40]
-        (folder / f"test.{side}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return folder
-
-
 def test_each_behaviour_is_measured_where_there_are_enough_lines(
     several: RunDirectory, forty: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
