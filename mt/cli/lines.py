@@ -108,11 +108,24 @@ class Input(NamedTuple):
         """Whether a prompt reads it, because input and output are on a terminal."""
         return not self.sentences and self.file is None and os.isatty(STDIN) and sys.stdout.isatty()
 
-    def progress(self) -> AbstractContextManager[Callable[[int], object]]:
+    def page(self) -> str:
+        """All of the file, or of standard input."""
+        raw = sys.stdin.buffer.read() if self.file is None else self.file.read_bytes()
+        try:
+            return raw.decode()
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"{self.name} is not UTF-8 ({error.reason} at byte {error.start}). Convert it, for example "
+                "with iconv -f latin1 -t utf-8."
+            ) from error
+
+    def progress(
+        self, total: int | None = None, unit: str = "lines"
+    ) -> AbstractContextManager[Callable[[int], object]]:
         """A progress bar for a file, unless the translations themselves appear on the terminal."""
         if self.file is None or sys.stdout.isatty():
             return nullcontext(lambda num_lines: None)
-        return progress(count_lines(self.file), unit="lines", description="translating")
+        return progress(total or count_lines(self.file), unit=unit, description="translating")
 
     def blocks(self) -> Iterator[list[str]]:
         """Yield the lines in blocks, as they arrive."""
@@ -156,6 +169,8 @@ class LineTranslator:
     """The prefix of every translation."""
     on_error: Literal["stop", "empty"] = "stop"
     """For a bad line: leave it and what follows, or write an empty line in its place."""
+    refuses_losses: bool = False
+    """Whether a line is bad if something that must stay is not in its translation."""
     num_bad: int = 0
     first_reason: str = ""
     num_cut: int = 0
@@ -164,6 +179,9 @@ class LineTranslator:
     """Unknown words that are not in the translation."""
     unknown: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
+    num_lost: int = 0
+    """What must stay, but is not in the translation."""
+    lost: list[str] = field(default_factory=list)
 
     def translate(
         self,
@@ -194,6 +212,12 @@ class LineTranslator:
                 break
             except LinesError as error:
                 reasons |= {line: f"{self.name}, {reason}" for line, reason in error.reasons.items()}
+        losses = (n for n, (best, *_) in enumerate(translations) if best.lost and self.refuses_losses)
+        if (first := next(losses, None)) is not None:
+            number = first_line + first
+            lost = _named(translations[first][0].lost)
+            reasons[number] = f"{self.name}, line {number}: {lost} must stay, but is not in its translation."
+            del translations[first:], sources[first:]
         return Block(translations, reasons, sources)
 
     def write(self, block: Block, first_line: int, pairs: IO[bytes] | None = None) -> None:
@@ -228,6 +252,8 @@ class LineTranslator:
             self.num_left_out += len(left_out)
             self.unknown = _first([*self.unknown, *best.unknown])
             self.left_out = _first([*self.left_out, *left_out])
+            self.num_lost += len(best.lost)
+            self.lost = _first([*self.lost, *best.lost])
 
     def warnings(self) -> Iterator[str]:
         """The warnings about what was counted, and begin to count from 0 again."""
@@ -240,13 +266,16 @@ class LineTranslator:
                 fate = f"{num_copied:,} of them are copied into the translation, not {_named(self.left_out)}."
             number = counted(self.num_unknown, "word")
             yield f"the model does not know {number}: {_named(self.unknown)}. {fate}"
+        if self.lost:
+            number = counted(self.num_lost, "part")
+            yield f"lost, although it must stay: {number}, {_named(self.lost)}."
         if self.num_cut:
             yield self.translator.facts.cut_warning(self.num_cut)
         if self.num_bad:
             bad = counted(self.num_bad, "line")
             yield f"{bad} could not be translated: left empty. The first: {self.first_reason}"
-        self.num_bad = self.num_cut = self.num_unknown = self.num_left_out = 0
-        self.unknown, self.left_out = [], []
+        self.num_bad = self.num_cut = self.num_unknown = self.num_left_out = self.num_lost = 0
+        self.unknown, self.left_out, self.lost = [], [], []
 
 
 def _first(words: Sequence[str]) -> list[str]:

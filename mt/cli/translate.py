@@ -1,5 +1,6 @@
 """`mt translate`: translate sentences, one line out for one line in."""
 
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
@@ -21,6 +22,7 @@ from mt.display import in_precision
 from mt.errors import ConfigError, DataError
 from mt.files import new_file
 from mt.inference.kept import DEFAULT
+from mt.inference.markup.pieces import Format
 from mt.search.strategy import LARGEST_SEED, Constraints, Sampling
 
 sampling_option = partial(Option, rich_help_panel="Sampling")
@@ -39,10 +41,16 @@ def translate(
         Path | None,
         options.input_option(metavar="OUT.jsonl", help="Write pairs there: lines of --file, translations."),
     ] = None,
+    format: Annotated[
+        Format, options.input_option(help="What is translated: lines of text, or one page of markup.")
+    ] = "text",
     on_error: Annotated[
-        Literal["stop", "empty"],
-        options.input_option(help="At a line that cannot be translated: stop, or write an empty one."),
-    ] = "stop",
+        Literal["stop", "empty"] | None,
+        options.input_option(
+            help="At a line that cannot be translated: stop (default), or write an empty one. If stop is "
+            "given, also at a line of which something is lost that must stay."
+        ),
+    ] = None,
     beam: options.BeamOption = 1,
     length_penalty: options.LengthPenaltyOption = 1.0,
     length_normalization: options.LengthNormalizationOption = "gnmt",
@@ -107,7 +115,8 @@ def translate(
 ) -> None:
     """Translate sentences, a file, or standard input with a trained model.
 
-    Writes one line to stdout for each line it reads, in the same order; everything else goes to stderr.
+    Writes one line to stdout for each line it reads, in the same order; everything else goes to stderr. With
+    --format html or markdown, what it reads is one page, whose tags come out where they belong.
     """
     show_logs()
     if processes.ARE_SEVERAL:
@@ -117,6 +126,8 @@ def translate(
     options.check_at_most_one(sample=sample, beam=beam > 1)
     options.check_at_most_one(sample=sample, n_best=n_best)
     options.check_at_most_one(pairs=pairs, n_best=n_best)
+    for lines_only in {"n_best": n_best}, {"pairs": pairs}, {"prefix": prefix}, {"ensemble": ensemble}:
+        options.check_at_most_one(format=format != "text", **lines_only)
     options.check_needs("lines to translate: add --file FILE", file is not None, pairs=pairs)
     drawn = {"temperature": temperature != 1.0, "top_k": top_k, "top_p": top_p != 1.0, "seed": seed != 1}
     options.check_needs("sampling: add --sample", sample, **drawn)
@@ -137,11 +148,6 @@ def translate(
         as_is=as_is,
         keep=patterns,
     ).into(to)
-    if keep and not translator.facts.copies_words:
-        raise ConfigError(
-            "--keep needs a model that keeps words. Train one with training.guided_alignment and "
-            "training.keep_share, as in the configs of mt init."
-        )
     if verbose:
         say(translator.described)
     source = Input(sentences, file)
@@ -153,7 +159,12 @@ def translate(
         "max_length": max_length,
         "keep_unk": keep_unk,
     }
-    lines = LineTranslator(translator, search, source.name, prefix, on_error)
+    lines = LineTranslator(
+        translator, search, source.name, prefix, on_error or "stop", refuses_losses=on_error == "stop"
+    )
+    if format != "text":
+        _translate_page(source, lines, format)
+        return
     if source.is_typed:
         prompt(lines)
         return
@@ -162,6 +173,23 @@ def translate(
         _translate_all(source, lines, at_once, out)
     if n_best is not None and translator.engine.precision != "float32":
         say(f"scores{in_precision(translator.engine.precision)}")
+
+
+def _translate_page(source: Input, lines: LineTranslator, format: Format) -> None:
+    """Translate what is read as one page, or each argument as one, and write it."""
+    from mt.inference.markup.documents import Documents
+
+    pages = source.sentences or [source.page()]
+    documents = Documents(lines.translator, pages, format)
+    with source.progress(len(documents.texts), "texts") as advance:
+        block = lines.translate(documents.texts, 1, advance=advance)
+    if block.reasons and lines.on_error == "stop":
+        raise DataError(block.reasons[min(block.reasons)])
+    written = documents.translated([best for best, *_ in block.translations])
+    sys.stdout.write("\n".join(written) + ("\n" if source.sentences else ""))
+    lines.count(block)
+    for warning in lines.warnings():
+        say(f"warning: {warning}")
 
 
 def _translate_all(source: Input, lines: LineTranslator, at_once: int, pairs: IO[bytes] | None) -> None:

@@ -23,11 +23,19 @@ DEFAULT = (
 )
 """What stays unless it is told otherwise."""
 
+MARK = "\U000f0000\\d+\U000f0001"
+"""The pattern of what `marked` gives."""
 STAND_IN = "\ue001"
 """A character that no text has, and that no tokenizer joins with its neighbours."""
+_OPENING = " ([{\"'„“«‹‘¿¡"
 _TOUCHES_WORD, _TOUCHES_SIGN = "\ue002", "\ue003"
 """Where a copy touched a word, it is written without a space; where it touched a sign, after signs."""
 _NO_SPACE = re.compile(f" ?{_TOUCHES_WORD} ?|(?<=[^\\w\\s]) {_TOUCHES_SIGN}|{_TOUCHES_SIGN}")
+
+
+def marked(number: int) -> str:
+    """What stands in a text for the numbered one of the things that stay."""
+    return f"\U000f0000{number}\U000f0001"
 
 
 class Item(NamedTuple):
@@ -68,6 +76,28 @@ class KeptParts:
                 found = text[start:end]
                 items.append(Item(start, end, found, self._dictionary.get(" ".join(found.split()), found)))
         return items
+
+    def apart(self, line: str) -> tuple[list[str], list[str]]:
+        """The parts of a line around what stays beside punctuation, and what stands around these parts."""
+        texts, between = list[str](), [""]
+        start = 0
+        for item in self.find(line):
+            before, after = line[start : item.start].rstrip(), line[item.end :].lstrip()
+            if before and after and _is_of_word(before[-1]) and _is_of_word(after[0]):
+                continue
+            part = before.rstrip(_OPENING)
+            if part:
+                texts.append(part)
+                between.append("")
+            part_end = start + len(part)
+            start = item.end
+            while start < len(line) and not _is_of_word(line[start]):
+                start += 1
+            between[-1] += line[part_end:start]
+        if start < len(line) or not line:
+            texts.append(line[start:])
+            between.append("")
+        return texts, between
 
     def without(self, text: str) -> str:
         """The rest of a text."""

@@ -1,7 +1,7 @@
 """Tokens as people read them, and which words they align: without torch."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mt.data.tokenizers.tokenizer import normalise_spacing
@@ -34,13 +34,18 @@ class Labelled:
     """How many of the first tokens are no text, but say into which language it is translated."""
 
 
-def label_read(reader: SourceReader, text: str, most: int | None = None) -> Labelled:
-    """Label the tokens of a text, or the first of them, with the part of it that each represents."""
+def label_read(
+    reader: SourceReader, text: str, most: int | None = None, split: Callable[[str], list[str]] = str.split
+) -> Labelled:
+    """Label the tokens of a text, or the first of them, with the part of it that each represents.
+
+    ``split`` gives the words, which are the text without its spaces.
+    """
     [text] = reader.tokenizer.form.rewrite([text])
     read = [*reader.direction, *reader.read(text)]
     ids = [token.id for token in read]
     # Concatenated, the parts are the text without its spaces.
-    word_of_character = [number for number, word in enumerate(text.split()) for _ in word]
+    word_of_character = [number for number, word in enumerate(split(text)) for _ in word]
     position = 0
     tokens: list[Token] = []
     for token, entry in zip(read, reader.tokenizer.tokens(ids), strict=True):
@@ -62,15 +67,22 @@ def aligned_words(
 
     The result is pairs of a source and a target word, counted from 0, in the order of the target.
     """
-    sums: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
-    for target, row in zip(tgt_tokens, weights, strict=False):
-        for source, weight in zip(src_tokens, row, strict=False):
-            if target.word is not None and source.word is not None:
-                sums[target.word][source.word] += weight
     pairs = []
-    for word, weight_of in sorted(sums.items()):
+    for word, weight_of in sorted(weights_of_words(src_tokens, tgt_tokens, weights).items()):
         # Of equal sums, the first.
         best = max(weight_of, key=weight_of.__getitem__)
         if weight_of[best] > 0:
             pairs.append((best, word))
     return pairs
+
+
+def weights_of_words(
+    src_tokens: Sequence[Token], tgt_tokens: Sequence[Token], weights: Attention
+) -> dict[int, dict[int, float]]:
+    """How much each target word attends to source words, by the sum of its tokens' weights."""
+    sums: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    for target, row in zip(tgt_tokens, weights, strict=False):
+        for source, weight in zip(src_tokens, row, strict=False):
+            if target.word is not None and source.word is not None:
+                sums[target.word][source.word] += weight
+    return sums

@@ -4,12 +4,12 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from mt.data.line_facts import has_no_letters
 from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing
 from mt.inference.exported_folder import ModelFacts
-from mt.inference.kept import without_marks
+from mt.inference.kept import MARK, KeptParts, without_marks
 from mt.inference.sentences import join_sentences, read_long
 from mt.inference.source_reader import SourceReader, SourceToken
 from mt.search.hypothesis import Hypothesis
@@ -54,6 +54,24 @@ class Segment:
         return words
 
 
+class Lines(NamedTuple):
+    """What is translated of a text, each by itself, and what stands before, between and behind it."""
+
+    texts: list[str]
+    between: list[str]
+
+    @classmethod
+    def of(cls, text: str, *, join: bool, kept: KeptParts) -> Self:
+        """The lines of a text, or its only line, and the parts of a line in which something is ``kept``."""
+        lines = cls([], [""])
+        for number, line in enumerate([text] if join else split_lines(text)):
+            texts, (first, *others) = kept.apart(line)
+            lines.texts.extend(texts)
+            lines.between[-1] += ("\n" if number else "") + first
+            lines.between.extend(others)
+        return lines
+
+
 class Part(NamedTuple):
     """A segment with one of its translations."""
 
@@ -78,6 +96,8 @@ class Translation:
     """The words of the text that the model does not know, without those of a dictionary."""
     copied: Sequence[str] = ()
     """Those of the unknown words that are in the translation."""
+    lost: Sequence[str] = ()
+    """What must stay, but is not in the translation."""
 
     @property
     def is_cut(self) -> bool:
@@ -118,7 +138,7 @@ def split_lines(text: str) -> list[str]:
 
 
 def join_parts(
-    source: Sequence[str],
+    source: Lines,
     parts: Sequence[Part],
     tokenizer: Tokenizer,
     restored: Callable[[str, str], str] = lambda line, written: written,
@@ -127,29 +147,36 @@ def join_parts(
 
     All but copies is ``restored`` from a line and what was written for it, as in the capitals that it has.
     """
-    lines: list[list[str]] = [[] for _ in source]
-    unknown, copied = [], []
+    lines: list[list[str]] = [[] for _ in source.texts]
+    unknown, copied, lost = [], [], []
     for segment, hypothesis, _ in parts:
         copies = segment.copied_words(hypothesis)
         written = tokenizer.decode(hypothesis.ids, [_COPY] * len(copies))
         # Put in last, so that copies stay as they are.
-        parts_around = restored(source[segment.line], written).split(_COPY)
+        parts_around = restored(source.texts[segment.line], written).split(_COPY)
         written = "".join(chain(*zip_longest(parts_around, copies, fillvalue="")))
         lines[segment.line].append(normalise_spacing(without_marks(written)))
         for position, token in enumerate(segment.tokens):
+            is_lost = token.must_stay and position not in hypothesis.copied
+            if is_lost and not re.fullmatch(MARK, token.text):
+                lost.append(token.text)
             # Of a dictionary, the copy is another word.
             is_word = token.text and not token.must_stay
             if token.id == UNK_ID and is_word and token.copy in (None, token.text):
                 unknown.append(token.text)
                 copied += [token.text] if position in hypothesis.copied else []
-    for line, translated in zip(source, lines, strict=True):
+    for line, translated in zip(source.texts, lines, strict=True):
         if not translated and has_no_letters(line):
             translated.append(normalise_spacing(line))
+    text = source.between[0]
+    for translated, between in zip(lines, source.between[1:], strict=True):
+        text += join_sentences(translated) + between
     return Translation(
-        "\n".join(map(join_sentences, lines)),
+        text,
         sum((part.hypothesis.score for part in parts), start=0.0),
         sum((part.score for part in parts), start=0.0),
         [(part.segment, part.hypothesis) for part in parts],
         unknown,
         copied,
+        lost,
     )

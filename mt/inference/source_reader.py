@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.unsegmented_scripts import split_letters
-from mt.inference.kept import STAND_IN, KeptParts, with_stand_ins
+from mt.inference.kept import MARK, STAND_IN, KeptParts, marked, with_stand_ins
 from mt.inference.known_forms import KnownForms
 from mt.special_tokens import UNK_ID
 
@@ -66,11 +66,13 @@ class SourceReader:
         in_form = dict(zip(tokenizer.form.rewrite([*dictionary]), dictionary.values(), strict=True))
         # Those of subwords are found in the text, and those of words by the words of an entry, of which an
         # unknown one may be a part.
-        self._kept = KeptParts(keep if copies else (), {} if tokenizer.has_words else in_form)
+        self._kept = KeptParts((MARK, *keep) if copies else (), {} if tokenizer.has_words else in_form)
         self._stand_in = [id_ for id_ in tokenizer.encode(STAND_IN) if id_ not in tokenizer.spaces]
         # An external tokenizer may drop it.
         if STAND_IN not in tokenizer.encode_with_words(f"a {STAND_IN}")[1]:
             self._kept = KeptParts((), {})
+        self.keeps_parts = bool(self._kept.find(marked(0)))
+        """Whether it marks what must stay."""
         self._entries = {}
         for source, target in in_form.items() if tokenizer.has_words else ():
             self._entries[(*tokenizer.encode_with_words(source)[1],)] = target

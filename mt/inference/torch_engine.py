@@ -137,12 +137,12 @@ class TorchEngine:
         )
         return OverflowedLinesError({line: f"line {line} {reason}" for line in lines})
 
-    def attention(self, source: Sequence[int], targets: Sequence[Sequence[int]]) -> list[Attention]:
-        """How much each token of each target attends to each token of the source, by the heads that align."""
+    def attention(self, sentences: Sentences) -> list[Attention]:
+        """How much each token of each prefix attends to each of the sentence, by the heads that align."""
         layer, num_heads = self.aligning_heads
         weights: list[Attention] = []
-        for target in targets:
-            *_, cross = self.record(source, target)
+        for sentence in sentences:
+            *_, cross = self.record(sentence.ids, sentence.prefix)
             weights.append(cross[layer, :num_heads].mean(0).tolist())
         return weights
 

@@ -15,10 +15,12 @@ from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.errors import ConfigError, EngineError, LinesError
 from mt.inference.engines import Engine, Rules, Sentence, in_halves
 from mt.inference.exported_folder import ModelFacts
-from mt.inference.kept import DEFAULT
+from mt.inference.kept import DEFAULT, KeptParts
 from mt.inference.known_forms import KnownForms
-from mt.inference.labels import Labelled, aligned_words, label_read
-from mt.inference.segments import Part, Segment, Translation, join_parts, read_segments, split_lines
+from mt.inference.labels import Labelled, aligned_words, label_read, weights_of_words
+from mt.inference.markup.documents import Documents
+from mt.inference.markup.pieces import Format
+from mt.inference.segments import Lines, Part, Segment, Translation, join_parts, read_segments
 from mt.inference.source_reader import SourceReader
 from mt.run_directory import RunDirectory, as_run
 from mt.search.hypothesis import cut_off, length_limit
@@ -85,6 +87,8 @@ class Translator:
         self._dictionary = dictionary or {}
         self._reads_forms = False
         self._keep: Sequence[str] = ()
+        # What stays of a text that a model reads which has not learnt to keep words.
+        self._apart = KeptParts((), {})
         # Of several languages to translate into, `into` chooses one.
         self._reader = None if facts.languages else self._source_reader()
         # Translations are read as sources are, and unknown words of a prefix are always copied.
@@ -121,7 +125,8 @@ class Translator:
                 ``auto`` for CTranslate2 where it can do what is asked.
             tgt: The language to translate into, of a model that translates into several.
             as_is: Whether to copy each unknown word, also where a known one stands for it (`KnownForms`).
-            keep: Regular expressions of what stays as it is, if the model has learnt to keep words.
+            keep: Regular expressions of what stays as it is. If the model has not learnt to keep words, what
+                stands before and behind it is translated apart where there is punctuation.
 
         Raises:
             MtError: If a run, the checkpoint or the device cannot be used, or cannot do what is asked.
@@ -188,6 +193,8 @@ class Translator:
             self._prefix_reader = SourceReader(self.tgt_tokenizer, {}, copies=True, keep=keep)
             if self._reader:
                 self._reader = self._source_reader()
+        else:
+            self._apart = KeptParts(keep, {})
 
     @property
     def directions(self) -> list[Sides[str]]:
@@ -232,16 +239,25 @@ class Translator:
         return f"engine: {engine.name}, {engine.precision} on {engine.device}, because {self.why}"
 
     @overload
-    def translate(self, texts: str, **options: Any) -> str: ...
+    def translate(self, texts: str, *, format: Format = "text", **options: Any) -> str: ...
 
     @overload
-    def translate(self, texts: Sequence[str], **options: Any) -> list[str]: ...
+    def translate(self, texts: Sequence[str], *, format: Format = "text", **options: Any) -> list[str]: ...
 
-    def translate(self, texts: str | Sequence[str], **options: Any) -> str | list[str]:
-        """The best translation of each text, or of a single string; the options are those of `n_best`."""
+    def translate(
+        self, texts: str | Sequence[str], *, format: Format = "text", **options: Any
+    ) -> str | list[str]:
+        """The best translation of each text, or of a single string; the options are those of `n_best`.
+
+        Of a ``format`` other than ``text``, each text is a page in ``html`` or ``markdown``.
+        """
         if isinstance(texts, str):
-            return self.translate([texts], **options)[0]
-        return [best.text for best, *_ in self.n_best(texts, with_scores=False, **options)]
+            return self.translate([texts], format=format, **options)[0]
+        if format == "text":
+            return [best.text for best, *_ in self.n_best(texts, with_scores=False, **options)]
+        documents = Documents(self, texts, format)
+        best = self.n_best(documents.texts, with_scores=False, join_lines=True, **options)
+        return documents.translated([first for first, *_ in best])
 
     def n_best(
         self,
@@ -302,10 +318,10 @@ class Translator:
             copies_words=self.facts.copies_words,
             with_scores=with_scores,
         )
-        lines_by_text = [[text] if join_lines else split_lines(text) for text in texts]
+        lines_by_text = [Lines.of(text, join=join_lines, kept=self._apart) for text in texts]
         given = self._prefix_reader.read_batch(prefixes or [""] * len(texts))
         cut = [prefix[: limit - 1] for prefix in given]
-        segments = read_segments(lines_by_text, cut, self.reader, self.facts)
+        segments = read_segments([lines.texts for lines in lines_by_text], cut, self.reader, self.facts)
         advance(len(texts) - len({segment.index for segment in segments}))
         hypotheses = self._engine_for(strategy).search(
             [self._sentence(segment, rules, limit, first_line) for segment in segments],
@@ -320,10 +336,16 @@ class Translator:
             parts_by_text[segment.index].append([Part(segment, *hypothesis) for hypothesis in best])
         return list(map(self._join, lines_by_text, parts_by_text))
 
-    def _join(self, lines: Sequence[str], parts: Sequence[Sequence[Part]]) -> list[Translation]:
+    def _join(self, lines: Lines, parts: Sequence[Sequence[Part]]) -> list[Translation]:
         """The nth best translation of a text has the nth best of each of its segments."""
         all_best = zip(*parts, strict=False) if parts else [()]
-        return [join_parts(lines, nth_best, self.tgt_tokenizer, self._restored) for nth_best in all_best]
+        joined = [join_parts(lines, nth_best, self.tgt_tokenizer, self._restored) for nth_best in all_best]
+        items = [item.text for line in lines.texts for item in self._apart.find(line)]
+        if items:
+            joined = [
+                replace(best, lost=[item for item in items if item not in best.text]) for best in joined
+            ]
+        return joined
 
     def _restored(self, line: str, written: str) -> str:
         """What was written for a line, in capitals or title case if the line was read without."""
@@ -355,9 +377,25 @@ class Translator:
         written = [label_read(self._tgt_reader, translation.text) for translation in translations]
         # What is cut at the model's limit, or read as more tokens than were written, makes room for EOS.
         most = self.facts.max_length - 1
-        weights = self.engine.attention(src.ids, [tgt.ids[:most] for tgt in written])
+        weights = self.engine.attention([Sentence(1, src.ids, tgt.ids[:most]) for tgt in written])
         pairs = zip(written, weights, strict=True)
         return [aligned_words(src.tokens, tgt.tokens, rows) for tgt, rows in pairs]
+
+    def attention_of_words(
+        self, pairs: Sequence[tuple[str, Translation]], split: Callable[[str], list[str]]
+    ) -> list[dict[int, dict[int, float]]]:
+        """How much the words of translations, which ``split`` gives, attend to those of their sources."""
+        read = []
+        for source, translation in pairs:
+            tgt = label_read(self._tgt_reader, translation.text, split=split)
+            read.append((label_read(self.reader, source, split=split), tgt))
+        most = self.facts.max_length - 1
+        sentences = [Sentence(1, src.ids, tgt.ids[:most]) for src, tgt in read]
+        weights = self.engine.attention(sentences)
+        return [
+            weights_of_words(src.tokens, tgt.tokens, rows)
+            for (src, tgt), rows in zip(read, weights, strict=True)
+        ]
 
     def score(self, pairs: Sequence[tuple[str, str]], *, first_line: int = 1) -> list[ScoredPair]:
         """Compute, in the precision of the engine, how probable the model finds translations of sources.
@@ -400,4 +438,5 @@ class Translator:
 # What help() and editors show of `translate`.
 _options = [*signature(Translator.n_best).parameters.values()]
 _options = [option for option in _options if option.name not in ("num_best", "with_scores")]
+_options.append(signature(Translator.translate).parameters["format"])
 vars(Translator)["translate"].__signature__ = Signature(_options, return_annotation=str | list[str])

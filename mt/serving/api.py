@@ -4,6 +4,8 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from mt.inference.markup.pieces import Format
+
 MOST_TRANSLATIONS = 500
 
 
@@ -17,6 +19,7 @@ class TranslateRequest(BaseModel):
     beam: int = Field(1, ge=1, le=20, description="Beam size; 1 is greedy search.")
     n_best: int = Field(1, ge=1, description="Maximum number of translations of a text; at most beam.")
     alignment: bool = Field(False, description="Whether to align words.")
+    format: Format = Field("text", description="What texts are: lines, or pages of HTML or Markdown.")
     join_lines: bool = Field(False, description="Whether line breaks count as spaces, as in wrapped text.")
     run: str | None = None
     src: str | None = None
@@ -28,6 +31,8 @@ class TranslateRequest(BaseModel):
             raise ValueError("give either text, one string, or texts, a list of strings")
         if self.n_best > self.beam:
             raise ValueError(f"n_best is {self.n_best}, but may be at most beam, which is {self.beam}")
+        if self.format != "text" and (self.n_best > 1 or self.alignment):
+            raise ValueError(f"with format {self.format} there is one translation, without alignment")
         if (count := len(self.texts or [""]) * self.n_best) > MOST_TRANSLATIONS:
             raise ValueError(f"texts times n_best are {count}, but may be at most {MOST_TRANSLATIONS}")
         return self

@@ -153,13 +153,16 @@ class Service:
         raise DataError(f"{problem}. The runs are {known}.")
 
     def _texts(self, body: TranslateRequest) -> list[str]:
-        """The texts with single spaces for all white space but line breaks, unless lines are to be joined."""
+        """The texts with single spaces for white space, and for line breaks to be joined; pages stay."""
         texts = []
         for text in [body.text] if body.text is not None else body.texts or []:
             if len(text) > self.max_characters:
                 raise DataError(
                     f"a text has {len(text):,} characters, but may have {self.max_characters:,}: split it."
                 )
+            if body.format != "text":
+                texts.append(text)
+                continue
             lines = [text] if body.join_lines else split_lines(text)
             texts.append("\n".join(" ".join(line.split()) for line in lines))
         return texts

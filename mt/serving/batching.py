@@ -14,10 +14,12 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from typing import Any
 
-from mt.errors import LinesError, MtError
+from mt.errors import DataError, MtError
 from mt.inference.engines import CheckStop, Engine, NBest, OnDone, Rules, Sentences, in_batches
+from mt.inference.markup.documents import Documents
 from mt.inference.segments import Translation
 from mt.inference.translator import Translator
 from mt.search.strategy import Beam
@@ -151,7 +153,7 @@ class BatchedTranslator:
                     job.results.set_result(results)
         except Exception as error:
             for job in jobs:
-                if isinstance(error, LinesError) and len(jobs) > 1:
+                if isinstance(error, DataError) and len(jobs) > 1:
                     # A bad text fails its own request alone, by its number there.
                     self._answer([job])
                 else:
@@ -169,19 +171,44 @@ class BatchedTranslator:
                 self._work(sum(job.size for job in jobs) / 2)
                 turn_began = time.monotonic()
 
+        request = jobs[0].request
         # Another one may be loaded meanwhile.
-        texts, request = [text for job in jobs for text in job.texts], jobs[0].request
         translator = self.translator.into(request.tgt, request.src)
+        pages: list[Documents | None] = []
+        texts: list[str] = []
+        for job in jobs:
+            for text in job.texts:
+                format = job.request.format
+                page = None if format == "text" else Documents(translator, [text], format)
+                pages.append(page)
+                texts += [text] if page is None else page.texts
         BATCH_TEXTS.labels(self.name).observe(len(texts))
         strategy = Beam(request.beam) if request.beam > 1 else None
         options: dict[str, Any] = {"num_best": request.n_best, "strategy": strategy}
         translations = iter(translator.n_best(texts, before_each_step=check, **options))
+        page_of_text = iter(pages)
         for job in jobs:
             results = []
-            for text, best_first in zip(job.texts, translations, strict=False):
+            for text in job.texts:
                 check()
-                results.append(_result(translator, text, best_first, job.request))
+                page = next(page_of_text)
+                if page is None:
+                    results.append(_result(translator, text, next(translations), job.request))
+                else:
+                    results.append(_result_of_page(text, page, [*islice(translations, len(page.texts))]))
             yield job, results
+
+
+def _result_of_page(source: str, page: Documents, translations: Sequence[Sequence[Translation]]) -> Result:
+    best = [first for first, *_ in translations]
+    answer = TranslationAnswer(
+        text=page.translated(best)[0],
+        score=math.fsum(first.score for first in best),
+        log_prob=math.fsum(first.log_prob for first in best),
+        unknown=[word for first in best for word in first.unknown],
+        copied=[word for first in best for word in first.copied],
+    )
+    return Result(source=source, translations=[answer])
 
 
 def _result(

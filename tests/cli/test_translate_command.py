@@ -253,7 +253,7 @@ def test_the_warning_says_how_many_words_are_copied_and_is_of_what_was_counted_s
         ("Ze", "Ze", "1 word: Ze. They are copied into the translation."),
         ("Zu Zi", "Zi", "2 words: Zu, Zi. 1 of them are copied into the translation, not Zu."),
     ):
-        best: Any = SimpleNamespace(is_cut=False, unknown=unknown.split(), copied=[copied])
+        best: Any = SimpleNamespace(is_cut=False, unknown=unknown.split(), copied=[copied], lost=[])
         lines.count(Block([[best]], {}, [""]))
         assert list(lines.warnings()) == [f"the model does not know {said}"]
 
@@ -319,3 +319,29 @@ def test_a_dictionary_file() -> None:
 def test_bad_dictionary_files_are_refused(content: bytes, message: str, refuse: Refuse) -> None:
     Path("words.tsv").write_bytes(content)
     assert message in refuse("translate", "--dictionary", "words.tsv", "milk")
+
+
+def test_what_is_lost_is_counted_or_refused(call: Call, tmp_path: Path) -> None:
+    lines = tmp_path / "lines"
+    lines.write_text("the dog, {name}\nthe dog {name} sees\n")
+    code, out, err = call("translate", "--file", lines)
+    assert (code, out.count("\n"), out.count("{name}")) == (0, 2, 1)
+    assert "lost, although it must stay: 1 part, {name}." in err
+    code, stopped, err = call("translate", "--file", lines, "--on-error", "stop")
+    assert (code, stopped) == (2, out.partition("\n")[0] + "\n")
+    assert "line 2: {name} must stay, but is not in its translation." in err
+
+
+def test_a_page_comes_out_as_one(call: Call, refuse: Refuse, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    page.write_bytes(b"<p>the dog sees milk.</p>\r\n<pre>the dog</pre><img alt='the dog'>")
+    [line, alt] = call("translate", "the dog sees milk.", "the dog").out.splitlines()
+    translated = f'<p>{line}</p>\r\n<pre>the dog</pre><img alt="{alt}">'
+    assert call("translate", "--format", "html", "--file", page).out.replace("\r", "") == translated.replace(
+        "\r", ""
+    )
+    assert call("translate", "--format", "markdown", "# the dog", "the dog").out == f"# {alt}\n{alt}\n"
+    assert refuse("translate", "--format", "html", "--n-best", "2", "--beam", "2", "a")
+    page.write_bytes(b"<p>\xff")
+    assert "is not UTF-8" in refuse("translate", "--format", "html", "--file", page)
+    assert "'xml' is not one of" in refuse("translate", "--format", "xml", "a")

@@ -1,6 +1,8 @@
 """What must stay: placeholders, addresses, patterns of the user, and entries of a dictionary."""
 
+import re
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -168,3 +170,30 @@ def test_a_dictionary_needs_a_model_that_keeps_words(make_config: MakeConfig, tm
     run_training(make_config("tokenizer.kind=bpe", "tokenizer.max_size=330", "training.max_steps=2"), run)
     with pytest.raises(ConfigError, match=r"training\.guided_alignment and training\.keep_share"):
         Translator.from_run(run, dictionary={"dog": "Wauwau"})
+
+
+@pytest.mark.parametrize("engine", ["torch", "ctranslate2"])
+def test_pages_are_translated_as_their_text_with_the_tags_around_its_words(
+    keeping: RunDirectory, engine: str
+) -> None:
+    translator = Translator.from_run(keeping, engine=engine, precision="float32")  # type: ignore[arg-type]
+    lines = ["my aunt sees the dog.", "a child buys milk."]
+    page = (
+        "<p>my <b>aunt</b> sees <code>x &lt; y</code> the <i>dog</i>.</p>\n<p>a child <b>buys</b> milk.</p>"
+    )
+    translated = translator.translate(page, format="html")
+    assert Counter(re.findall("<[^>]*>", translated)) == Counter(re.findall("<[^>]*>", page))
+    assert "<code>x &lt; y</code>" in translated
+    [plain] = translator.translate(lines[1:])
+    assert re.sub("<[^>]*>", "", translated).splitlines()[1] == plain
+    assert translator.translate([f"- {lines[1]}"], format="markdown") == [f"- {plain}"]
+
+
+def test_a_model_that_has_not_learnt_it_translates_what_is_around(trained: RunDirectory) -> None:
+    translator = Translator.from_run(trained)
+    first, second = translator.translate(["the dog,", "a child buys milk."])
+    [[apart], [inside]] = translator.n_best(["the dog, ({name}): a child buys milk.", "the dog {name} sees"])
+    assert apart.text == f"{first} ({{name}}): {second}"
+    assert (apart.lost, inside.lost) == ([], ["{name}"])
+    assert translator.translate(["{name}", "", "{a}\n{b}"]) == ["{name}", "", "{a}\n{b}"]
+    assert "{name}" not in Translator.from_run(trained, keep=()).translate("the dog, {name}")

@@ -8,7 +8,7 @@ from mt.config.data import TokenizerConfig
 from mt.data.tokenizers.train import train_tokenizer
 from mt.inference.engines import Sentence, batches_by_length
 from mt.inference.exported_folder import ModelFacts
-from mt.inference.segments import Part, join_parts, read_segments
+from mt.inference.segments import Lines, Part, join_parts, read_segments
 from mt.inference.sentences import split_sentences
 from mt.inference.source_reader import SourceReader
 from mt.search.hypothesis import Hypothesis
@@ -111,7 +111,7 @@ def test_lines_without_letters_are_copied_where_the_training_text_has_none(reade
         segments = read_segments([lines], [[]], reader, facts(copies_signs=copies_signs))
         assert [segment.line for segment in segments] == searched
         parts = [Part(segment, Hypothesis([], 0.0, finished=True), 0.0) for segment in segments]
-        copied = join_parts(lines, parts, reader.tokenizer).text.split("\n")
+        copied = join_parts(Lines(lines, ["", *["\n"] * 4, ""]), parts, reader.tokenizer).text.split("\n")
         assert copied == (["12", "", "10:30 – 4.5 %", "", "---"] if copies_signs else [""] * 5)
 
 

@@ -93,6 +93,19 @@ def test_each_line_of_a_text_comes_back_as_a_line(client: TestClient, reference:
     assert result["translations"][0]["text"] == " ".join(reference.translate(["milk " * 15, "milk " * 5]))
 
 
+def test_a_page_is_translated_between_texts(client: TestClient, reference: ModelTranslator) -> None:
+    pages = ["<p>the dog</p>\r\n<hr title='milk'>", f"<i>{SENTENCE}</i>", "<b>1</b>"]
+    dog, milk, sentence = reference.translate(["the dog", "milk", SENTENCE])
+    results = client.post("/translate", json={"texts": pages, "format": "html"}).json()["results"]
+    assert [each["source"] for each in results] == pages
+    translated = [f'<p>{dog}</p>\r\n<hr title="{milk}">', f"<i>{sentence}</i>", "<b>1</b>"]
+    assert [each["translations"][0]["text"] for each in results] == translated
+    refused = client.post("/translate", json={"text": "a", "format": "html", "alignment": True})
+    assert "with format html there is one translation, without alignment" in refused.json()["error"]
+    deep = client.post("/translate", json={"text": "<b>" * 250 + "a" + "</b>" * 250, "format": "html"})
+    assert deep.status_code == 422
+
+
 def test_a_run_is_chosen_by_its_name_or_its_languages(translator: ModelTranslator) -> None:
     runs = [BatchedTranslator(lambda: translator, name, max_waiting=9) for name in ("tiny", "other")]
     runs[1].translator = copy(translator)

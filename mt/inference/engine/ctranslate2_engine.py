@@ -189,14 +189,19 @@ class CTranslate2Engine:
         )
         return [result.log_probs for result in results]
 
-    def attention(self, source: Sequence[int], targets: Sequence[Sequence[int]]) -> list[Attention]:
-        """How much each token of each target attends to each token of the source, by the head that aligns."""
+    def attention(self, sentences: Sentences) -> list[Attention]:
+        """How much each token of each prefix attends to each of the sentence, by the head that aligns."""
+        most_tokens = _BATCH_TOKENS[self.device] // 2
+        with ThreadPoolExecutor(self._num_workers) as pool:
+            return in_batches(self._attention, sentences, most_tokens, map_batches=pool.map)
+
+    def _attention(self, sentences: Sentences) -> list[Attention]:
         results = self._translator.translate_batch(
-            _named(self._src_names, [source] * len(targets)),
-            target_prefix=_named(self._tgt_names, targets),
+            _named(self._src_names, (sentence.ids for sentence in sentences)),
+            target_prefix=_named(self._tgt_names, (sentence.prefix for sentence in sentences)),
             beam_size=1,
             max_input_length=0,
-            max_decoding_length=max(map(len, targets)) + 1,
+            max_decoding_length=max(len(sentence.prefix) for sentence in sentences) + 1,
             return_attention=True,
         )
         return [result.attention[0] for result in results]

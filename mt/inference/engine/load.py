@@ -13,6 +13,7 @@ import ctranslate2
 from mt.errors import CheckpointError, EngineError
 from mt.files import read_text, remove_folder_atomically
 from mt.inference.engine.ctranslate2_engine import CTranslate2Engine, cpu_has_int8
+from mt.inference.engines import Sentence
 from mt.inference.exported_folder import REFUSED, open_exported, weights_of
 from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
@@ -72,7 +73,7 @@ def load_exported(
         engine = CTranslate2Engine(folder, *tokenizers, device=kind, precision=precision)
         if kind == "cuda":
             # The first product loads the libraries of CUDA 12, which are not those of torch.
-            engine.attention([], [[]])
+            engine.attention([Sentence(1, [])])
     # These are its only errors; that the files are sound was verified.
     except (RuntimeError, ValueError, MemoryError) as error:
         remedy = " Use --device cpu." if kind == "cuda" else ""
