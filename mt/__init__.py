@@ -24,8 +24,12 @@ if TYPE_CHECKING:
     from mt.transformer.build import build_transformer as build_transformer
 
     # Assigned, because type checkers do not export what is imported under another name.
-    attention, average, check = _attention, average_checkpoints, _check
-    compare, evaluate, train = run_comparison, run_evaluation, run_training
+    attention = _attention
+    average = average_checkpoints
+    check = _check
+    compare = run_comparison
+    evaluate = run_evaluation
+    train = run_training
 
 __version__ = "0.2.0"
 

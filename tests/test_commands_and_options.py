@@ -16,7 +16,7 @@ COMMANDS = {
     "check": "--config -c --set --run --verbose -v",
     "train": "--config -c --set --run --max-time --restart --init-from",
     "translate": (
-        "SENTENCES --run --to --ensemble --file -f --pairs --on-error --beam --length-penalty "
+        "SENTENCES --run --to --ensemble --file -f --pairs --format --on-error --beam --length-penalty "
         "--length-normalization --n-best --sample --temperature --top-k --top-p --seed --min-length "
         "--max-length --no-repeat-ngram --prefix --keep-unk --as-is --keep --keep-none --dictionary "
         "--checkpoint --device --precision --engine --verbose -v"

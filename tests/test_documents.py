@@ -43,6 +43,7 @@ SUBSTITUTES = {
 }
 # Commands that are not run, and why.
 NOT_RUN = {
+    "mt evaluate --run runs/en-de --behaviours": "needs 30 lines to test; cli/test_behaviours_command.py",
     "mt evaluate --run runs/en-de --data sacrebleu:wmt14": "asks a server; evaluation/test_standard_sets.py",
     "mt import Helsinki-NLP": "asks a server; export/test_import.py",
     "mt serve": "runs until it is stopped; serving/test_app.py",

@@ -39,7 +39,8 @@ def picture(maps: AttentionMaps, format: Literal["png", "svg"]) -> bytes:
     installed = set(fontManager.get_font_names())
     fonts = ["DejaVu Sans", *(font for font in _MORE_FONTS if font in installed)]
     with matplotlib.rc_context({"font.family": fonts, "svg.hashsalt": "mt", "axes.linewidth": 0.6}):
-        rows, columns = _labels(sentence.tgt.tokens), _labels(sentence.src.tokens)
+        rows = _labels(sentence.tgt.tokens)
+        columns = _labels(sentence.src.tokens)
         return _saved(_drawn(maps.heads.weights(sentence), rows, columns), format)
 
 
@@ -48,7 +49,8 @@ def _labels(tokens: Sequence[Token]) -> list[str]:
 
 
 def _drawn(weights: Tensor, rows: Sequence[str], columns: Sequence[str]) -> Figure:
-    width, height = _CELL * len(columns) + _MARGIN, _CELL * len(rows) + _MARGIN
+    width = _CELL * len(columns) + _MARGIN
+    height = _CELL * len(rows) + _MARGIN
     figure = Figure((width, height), layout="constrained")
     axes = figure.subplots()
     # As on the page: one hue, and the square root, which shows small weights.

@@ -169,7 +169,8 @@ class CheckpointStore(CheckpointDirectory):
                 try:
                     remove_folder_atomically(self.directory / name)
                 except OSError as error:
-                    folder, why = self.directory / name, error.strerror or error
+                    folder = self.directory / name
+                    why = error.strerror or error
                     LOG.warning("cannot remove %s, which is no longer kept: %s", folder, why)
 
     def _sound_ones(self) -> str:

@@ -49,7 +49,8 @@ def read_dictionary(file: Path) -> dict[str, str]:
             continue
         if len(parts) != 2 or not all(parts):
             raise DataError(f"{shown(file)}, line {number} is not a word, a tab and its translation.")
-        source, target = normalize("NFC", parts[0]), parts[1]
+        source = normalize("NFC", parts[0])
+        target = parts[1]
         if entries.setdefault(source, target) != target:
             raise DataError(
                 f"{shown(file)}, line {number} translates {source!r} differently from an earlier line."
@@ -275,7 +276,9 @@ class LineTranslator:
             bad = counted(self.num_bad, "line")
             yield f"{bad} could not be translated: left empty. The first: {self.first_reason}"
         self.num_bad = self.num_cut = self.num_unknown = self.num_left_out = self.num_lost = 0
-        self.unknown, self.left_out, self.lost = [], [], []
+        self.unknown = []
+        self.left_out = []
+        self.lost = []
 
 
 def _first(words: Sequence[str]) -> list[str]:

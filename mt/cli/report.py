@@ -56,7 +56,8 @@ def report(
         CheckpointStore(directory.checkpoints_dir).require(checkpoint)
     facts = RunFacts(directory)
     left_out = list(facts.problems)
-    samples, maps = None, ""
+    samples = None
+    maps = ""
     try:
         if sentences:
             num_maps = NUM_MAPS if format == "html" else 0

@@ -126,7 +126,7 @@ def translate(
     options.check_at_most_one(sample=sample, beam=beam > 1)
     options.check_at_most_one(sample=sample, n_best=n_best)
     options.check_at_most_one(pairs=pairs, n_best=n_best)
-    for lines_only in {"n_best": n_best}, {"pairs": pairs}, {"prefix": prefix}, {"ensemble": ensemble}:
+    for lines_only in {"n_best": n_best}, {"pairs": pairs}, {"prefix": prefix}:
         options.check_at_most_one(format=format != "text", **lines_only)
     options.check_needs("lines to translate: add --file FILE", file is not None, pairs=pairs)
     drawn = {"temperature": temperature != 1.0, "top_k": top_k, "top_p": top_p != 1.0, "seed": seed != 1}
@@ -181,6 +181,7 @@ def _translate_page(source: Input, lines: LineTranslator, format: Format) -> Non
 
     pages = source.sentences or [source.page()]
     documents = Documents(lines.translator, pages, format)
+    lines.options["with_attention"] = True
     with source.progress(len(documents.texts), "texts") as advance:
         block = lines.translate(documents.texts, 1, advance=advance)
     if block.reasons and lines.on_error == "stop":

@@ -82,7 +82,8 @@ class Config(Section):
                 raise ValueError(f"as_written.{name} is for subwords or characters: {why}. Leave it out.")
         if self.tokenizer.lowercase and (self.as_written.upper or self.as_written.title):
             raise ValueError("tokenizer.lowercase excludes as_written.upper and as_written.title.")
-        training, schedule = self.training, self.schedule
+        training = self.training
+        schedule = self.schedule
         if training.bpe_dropout and self.tokenizer.kind not in ("bpe", "bpe_metaspace"):
             raise ValueError("training.bpe_dropout needs tokenizer.kind bpe or bpe_metaspace.")
         if training.bpe_dropout and training.guided_alignment:

@@ -78,7 +78,9 @@ def first_complaint(error: ValidationError) -> str:
 
 def unknown_key(path: KeyPath) -> str:
     """The sentence for a key that the config does not have, with what was probably meant."""
-    option, key, section = ".".join(path), path[-1], ".".join(path[:-1])
+    option = ".".join(path)
+    key = path[-1]
+    section = ".".join(path[:-1])
     unknown = f"unknown key '{one_line(option, MAX_SHOWN)}'."
     outer, _, inner = key.partition(".")
     if outer in SECTIONS and inner and not section:
@@ -120,7 +122,8 @@ def _sentence(details: ErrorDetails, locations: dict[KeyPath, Location]) -> str:
     if details["type"] == "extra_forbidden":
         return unknown_key(path)
     written = locations[path].written if path in locations else ""
-    option, field = ".".join(path), field_at(path)
+    option = ".".join(path)
+    field = field_at(path)
     if field is None or details["type"] in ("dict_type", "model_type"):
         what = "section" if len(path) == 1 else "mapping"
         return f"'{option}' must be a {what}, that is, keys indented beneath it, not {written}."

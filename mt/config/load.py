@@ -55,7 +55,8 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
         keys = config[section]
         if isinstance(keys, dict) and old_default in (..., keys.get(key)):
             keys.pop(key, None)
-    cleaning, older = config["cleaning"], SECTIONS["cleaning"].keys() - _ADDED_TO_CLEANING.keys()
+    cleaning = config["cleaning"]
+    older = SECTIONS["cleaning"].keys() - _ADDED_TO_CLEANING.keys()
     if isinstance(cleaning, dict) and older <= cleaning.keys():
         config["cleaning"] = _ADDED_TO_CLEANING | cleaning
     try:

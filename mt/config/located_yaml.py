@@ -55,11 +55,13 @@ def read_yaml(text: str, where: Callable[[int], str]) -> tuple[object, dict[KeyP
             return ", ".join(items) if items and all(isinstance(item, str) and item for item in items) else []
         mapping: dict[str, object] = {}
         for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
-            here, line = (*path, str(key.value)), key.start_mark.line
+            here = (*path, str(key.value))
+            line = key.start_mark.line
             if not isinstance(key, yaml.ScalarNode) or not key.value.isprintable():
                 raise yaml.MarkedYAMLError(problem="a key must be a word", problem_mark=key.start_mark)
             if key.value in mapping:
-                name, first = one_line(".".join(here), MAX_SHOWN), locations[here].where
+                name = one_line(".".join(here), MAX_SHOWN)
+                first = locations[here].where
                 problem = f"the key '{name}' is there already, in {first}"
                 raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
             mapping[key.value] = value_of(value, here, line)
@@ -77,7 +79,8 @@ def read_yaml(text: str, where: Callable[[int], str]) -> tuple[object, dict[KeyP
         if mark and text[mark.index : mark.index + 1] == "\t":
             problem = f"there is a tab at column {column}, but only spaces indent"
     except (yaml.YAMLError, ValueError) as error:  # For characters that YAML does not allow.
-        line, problem = 1, str(error).partition("\n")[0]
+        line = 1
+        problem = str(error).partition("\n")[0]
     raise ConfigError(f"{where(line)}: this is not valid YAML: {problem}.")
 
 

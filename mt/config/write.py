@@ -110,7 +110,8 @@ def with_unset_from(old: Config, new: Config) -> Config:
     """``new`` with the values of ``old`` for options that it leaves open and that may not change."""
     sections = {}
     for name, fields in SECTIONS.items():
-        section, kept = getattr(new, name), {}
+        section = getattr(new, name)
+        kept = {}
         for key, field in fields.items():
             is_unset = key not in section.model_fields_set or _is_open(field, getattr(section, key))
             if is_unset and field.json_schema_extra is not may_change:
@@ -122,14 +123,17 @@ def with_unset_from(old: Config, new: Config) -> Config:
 def differences(old: Config, new: Config) -> list[str]:
     """What keeps a run of ``old`` from being resumed with ``new``, such as 'training.seed: 1 -> 2'."""
     lines: list[str] = []
-    then, now = _values(old), _values(new)
+    then = _values(old)
+    now = _values(new)
     names = [", ".join(config.data.sources) or "none" for config in (old, new)]
     if names[0] != names[1]:
         lines.append(f"data.sources: {names[0]} -> {names[1]}")
     for name in then | now:
         if names[0] != names[1] and name.startswith("data.sources"):
             continue
-        field, before, after = _field(name), then.get(name), now.get(name)
+        field = _field(name)
+        before = then.get(name)
+        after = now.get(name)
         is_open = _is_open(field, before) or _is_open(field, after)
         # The text of the corpus is compared when it is loaded, wherever it is now.
         if before != after and not (is_open or field.json_schema_extra is may_change):

@@ -49,7 +49,8 @@ def with_typos(text: str, generator: "np.random.Generator") -> str:
         return text
     is_wrong = generator.random(len(words)) < _TYPOS_PER_WORD
     is_wrong[generator.integers(len(words))] |= not is_wrong.any()
-    parts, end = [], 0
+    parts = []
+    end = 0
     for word, wrong in zip(words, is_wrong, strict=True):
         parts.append(text[end : word.start()])
         parts.append(_misspelt(word[0], generator) if wrong else word[0])
@@ -60,7 +61,9 @@ def with_typos(text: str, generator: "np.random.Generator") -> str:
 def _misspelt(word: str, generator: "np.random.Generator") -> str:
     """A word with two letters swapped, one missing, one doubled, or one that is beside it on the keyboard."""
     at = int(generator.integers(len(word)))
-    before, letter, after = word[:at], word[at], word[at + 1 :]
+    before = word[:at]
+    letter = word[at]
+    after = word[at + 1 :]
     kind = ("swapped", "missing", "doubled", "beside")[generator.integers(4)]
     if kind == "swapped" and after:
         return before + after[0] + letter + after[1:]

@@ -40,8 +40,6 @@ class Sentence:
     """The ids that its translation begins with, overriding the other rules; all of it, if that is scored."""
     prefix_copies: Sequence[int] = ()
     """The source position that each token of the prefix copies, or -1."""
-    must_copy: Sequence[int] = ()
-    """The source positions that its translation must copy."""
     limit: int = 0
     """The most tokens in its translation, including EOS, with room for its constraints."""
     number: int = 0
@@ -71,6 +69,8 @@ class Rules:
     """Whether an UNK of the source may be copied, as UNK."""
     with_scores: bool = True
     """Whether greedy search and sampling compute scores, which are NaN otherwise."""
+    with_attention: bool = False
+    """Whether hypotheses have the attention of the head that aligns, if it costs nothing."""
 
     @property
     def beam(self) -> Beam:
@@ -87,7 +87,8 @@ def batches_by_length(
     """
     lengths = [max(len(sentence.ids), len(sentence.prefix)) + 1 for sentence in sentences]
     order = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
-    batches, start = [], 0
+    batches = []
+    start = 0
     while start < len(order):
         size = max(1, min(most_sentences, most_tokens // lengths[order[start]]))
         batches.append(order[start : start + size])

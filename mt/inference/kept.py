@@ -79,10 +79,12 @@ class KeptParts:
 
     def apart(self, line: str) -> tuple[list[str], list[str]]:
         """The parts of a line around what stays beside punctuation, and what stands around these parts."""
-        texts, between = list[str](), [""]
+        texts = list[str]()
+        between = [""]
         start = 0
         for item in self.find(line):
-            before, after = line[start : item.start].rstrip(), line[item.end :].lstrip()
+            before = line[start : item.start].rstrip()
+            after = line[item.end :].lstrip()
             if before and after and _is_of_word(before[-1]) and _is_of_word(after[0]):
                 continue
             part = before.rstrip(_OPENING)
@@ -116,14 +118,19 @@ def _whole(entry: str) -> str:
 
 def with_stand_ins(text: str, items: Sequence[Item]) -> tuple[str, dict[int, Item]]:
     """The text with a character in place of each item, apart from words, and the items by where these are."""
-    parts, by_start, end, length = list[str](), dict[int, Item](), 0, 0
+    parts = list[str]()
+    by_start = dict[int, Item]()
+    end = 0
+    length = 0
     for item in items:
         before = text[item.start - 1 : item.start]
         copy = item.copy
         if _is_of_word(before) or item.start == end > 0:
-            gap, copy = " ", _TOUCHES_WORD + copy
+            gap = " "
+            copy = _TOUCHES_WORD + copy
         else:
-            gap, copy = "", (_TOUCHES_SIGN + copy if before.strip() else copy)
+            gap = ""
+            copy = _TOUCHES_SIGN + copy if before.strip() else copy
         parts.append(text[end : item.start] + gap)
         end = item.end
         length += len(parts[-1])

@@ -70,7 +70,8 @@ class KnownForms:
 def _one_error_away(word: str, letters: Sequence[str]) -> Iterator[str]:
     """What was meant if two letters are swapped, or one is missing, too many, or that of a key beside it."""
     for at, letter in enumerate(word):
-        before, after = word[:at], word[at + 1 :]
+        before = word[:at]
+        after = word[at + 1 :]
         yield before + after
         if after:
             yield before + after[0] + letter + after[1:]

@@ -49,7 +49,8 @@ class LoadedModel(ModelOfText):
 
 def facts_of(config: Config, of_corpus: Mapping[str, Any], checkpoint: str = "") -> ModelFacts:
     """What translating with a model of this config needs to know, with `corpus_facts`."""
-    data, directions = config.data, config.data.directions
+    data = config.data
+    directions = config.data.directions
     return ModelFacts(
         data.src,
         data.tgt,

@@ -125,5 +125,6 @@ class ModelTranslator(Translator):
             src.num_hidden,
             replace(src, ids=src.ids[src.num_hidden :], tokens=src.tokens[src.num_hidden :]),
         )
-        encoder_self, cross = encoder_self[..., hidden:, hidden:], cross[..., hidden:]
+        encoder_self = encoder_self[..., hidden:, hidden:]
+        cross = cross[..., hidden:]
         return SentenceAttention(line, src, tgt, encoder_self, decoder_self, cross)

@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 from mt.data.line_facts import has_no_letters
 from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing
 from mt.inference.exported_folder import ModelFacts
-from mt.inference.kept import MARK, KeptParts, without_marks
+from mt.inference.kept import KeptParts, without_marks
 from mt.inference.sentences import join_sentences, read_long
 from mt.inference.source_reader import SourceReader, SourceToken
 from mt.search.hypothesis import Hypothesis
@@ -148,7 +148,8 @@ def join_parts(
     All but copies is ``restored`` from a line and what was written for it, as in the capitals that it has.
     """
     lines: list[list[str]] = [[] for _ in source.texts]
-    unknown, copied, lost = [], [], []
+    unknown = []
+    copied = []
     for segment, hypothesis, _ in parts:
         copies = segment.copied_words(hypothesis)
         written = tokenizer.decode(hypothesis.ids, [_COPY] * len(copies))
@@ -157,9 +158,6 @@ def join_parts(
         written = "".join(chain(*zip_longest(parts_around, copies, fillvalue="")))
         lines[segment.line].append(normalise_spacing(without_marks(written)))
         for position, token in enumerate(segment.tokens):
-            is_lost = token.must_stay and position not in hypothesis.copied
-            if is_lost and not re.fullmatch(MARK, token.text):
-                lost.append(token.text)
             # Of a dictionary, the copy is another word.
             is_word = token.text and not token.must_stay
             if token.id == UNK_ID and is_word and token.copy in (None, token.text):
@@ -178,5 +176,4 @@ def join_parts(
         [(part.segment, part.hypothesis) for part in parts],
         unknown,
         copied,
-        lost,
     )

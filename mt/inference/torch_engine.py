@@ -27,7 +27,7 @@ from mt.inference.engines import (
     in_halves,
 )
 from mt.search.beam import beam_search
-from mt.search.ensemble import Member
+from mt.search.ensemble import EnsembleModel, Member
 from mt.search.greedy import greedy_search
 from mt.search.hypothesis import NotFiniteError
 from mt.search.request import SearchRequest, TeacherForced
@@ -89,16 +89,12 @@ class TorchEngine:
     def _search(self, rules: Rules, check_stop: CheckStop, batch: Sentences) -> NBest:
         src_ids = pad([list(sentence.ids) for sentence in batch], last=EOS_ID).to(self.torch_device)
         prefixes = [sentence.prefix for sentence in batch]
-        must_copy = torch.zeros_like(src_ids, dtype=torch.bool)
-        for row, sentence in enumerate(batch):
-            must_copy[row, [*sentence.must_copy]] = True
         request = SearchRequest(
             src_ids,
             [sentence.limit for sentence in batch],
             keep_unk=rules.keep_unk,
             forbidden=rules.forbidden,
             copyable=src_ids == UNK_ID if rules.copies_words else None,
-            must_copy=must_copy if rules.copies_words and bool(must_copy.any()) else None,
             prefix_copies=[sentence.prefix_copies for sentence in batch],
             constraints=replace(rules.constraints, prefixes=prefixes if any(prefixes) else ()),
             with_scores=rules.with_scores,
@@ -148,13 +144,16 @@ class TorchEngine:
 
     @torch.inference_mode()
     def record(self, src_ids: Sequence[int], tgt_ids: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
-        """Three kinds of attention, as in `SentenceAttention`, for ids without BOS and EOS."""
-        if not isinstance(self.model, Transformer):
-            raise TypeError("attention is recorded for a single model, not for an ensemble")
+        """Three kinds of attention, as in `SentenceAttention`, for ids without BOS and EOS.
+
+        Of an ensemble, that of its first model.
+        """
+        model = self.model.models[0] if isinstance(self.model, EnsembleModel) else self.model
+        assert isinstance(model, Transformer)
         batch = collate([src_ids], [tgt_ids]).to(self.torch_device)
-        with recording_attention(self.model) as recorded:
-            memory = self.model.encode(batch.src_ids, batch.src_mask)
-            self.model.decode(batch.tgt_ids, memory, batch.src_mask, batch.tgt_mask)
+        with recording_attention(model) as recorded:
+            memory = model.encode(batch.src_ids, batch.src_mask)
+            model.decode(batch.tgt_ids, memory, batch.src_mask, batch.tgt_mask)
 
         def stacked(layers: list[list[Tensor]]) -> Tensor:
             return torch.stack([weights[0] for [weights] in layers]).cpu()

@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args, overload
 
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.errors import ConfigError, EngineError, LinesError
-from mt.inference.engines import Engine, Rules, Sentence, in_halves
+from mt.inference.engines import Attention, Engine, Rules, Sentence, in_halves
 from mt.inference.exported_folder import ModelFacts
 from mt.inference.kept import DEFAULT, KeptParts
 from mt.inference.known_forms import KnownForms
 from mt.inference.labels import Labelled, aligned_words, label_read, weights_of_words
 from mt.inference.markup.documents import Documents
 from mt.inference.markup.pieces import Format
+from mt.inference.put_back import lost_positions, put_back
 from mt.inference.segments import Lines, Part, Segment, Translation, join_parts, read_segments
 from mt.inference.source_reader import SourceReader
 from mt.run_directory import RunDirectory, as_run
-from mt.search.hypothesis import cut_off, length_limit
+from mt.search.hypothesis import Hypothesis, cut_off, length_limit
 from mt.search.strategy import NO_CONSTRAINTS, Constraints, Sampling, Strategy
 from mt.sides import Sides
 from mt.special_tokens import EOS_ID, UNK_ID
@@ -189,7 +190,8 @@ class Translator:
     def read_as_written(self, *, as_is: bool = False, keep: Sequence[str] = DEFAULT) -> None:
         """From now on read text in this way; the arguments are those of `from_run`."""
         if self.facts.copies_words:
-            self._keep, self._reads_forms = keep, self.src_tokenizer.has_words and not as_is
+            self._keep = keep
+            self._reads_forms = self.src_tokenizer.has_words and not as_is
             self._prefix_reader = SourceReader(self.tgt_tokenizer, {}, copies=True, keep=keep)
             if self._reader:
                 self._reader = self._source_reader()
@@ -256,7 +258,8 @@ class Translator:
         if format == "text":
             return [best.text for best, *_ in self.n_best(texts, with_scores=False, **options)]
         documents = Documents(self, texts, format)
-        best = self.n_best(documents.texts, with_scores=False, join_lines=True, **options)
+        options |= {"with_scores": False, "with_attention": True, "join_lines": True}
+        best = self.n_best(documents.texts, **options)
         return documents.translated([first for first, *_ in best])
 
     def n_best(
@@ -271,6 +274,7 @@ class Translator:
         keep_unk: bool = False,
         join_lines: bool = False,
         with_scores: bool = True,
+        with_attention: bool = False,
         first_line: int = 1,
         advance: Callable[[int], object] = lambda num_lines: None,
         before_each_step: Callable[[], None] = lambda: None,
@@ -291,6 +295,7 @@ class Translator:
             keep_unk: Whether the translation may contain the unknown-word token.
             join_lines: Whether each text is one line, with line breaks as spaces.
             with_scores: Whether greedy search and sampling compute scores, which are NaN otherwise.
+            with_attention: Whether hypotheses have their attention, if the engine gives it at no cost.
             first_line: The number of the first text, for messages and for the seed of sampling.
             advance: Called with the number of texts begun since the last call.
             before_each_step: Called often, in any thread; may raise to stop.
@@ -317,6 +322,7 @@ class Translator:
             tuple(self.tgt_tokenizer.reserved.values()),
             copies_words=self.facts.copies_words,
             with_scores=with_scores,
+            with_attention=with_attention,
         )
         lines_by_text = [Lines.of(text, join=join_lines, kept=self._apart) for text in texts]
         given = self._prefix_reader.read_batch(prefixes or [""] * len(texts))
@@ -334,7 +340,24 @@ class Translator:
             scored = [(hypothesis, rules.beam.normalised_score(hypothesis)) for hypothesis in best_first]
             best = cut_off(scored, most)[:num_best]
             parts_by_text[segment.index].append([Part(segment, *hypothesis) for hypothesis in best])
+        all_parts = [parts for of_text in parts_by_text for parts in of_text]
+        self._put_back(all_parts)
         return list(map(self._join, lines_by_text, parts_by_text))
+
+    def _put_back(self, parts: Sequence[list[Part]]) -> None:
+        """Put what must stay, but was not copied, into the translations of segments."""
+        lacking: list[tuple[list[Part], int]] = []
+        pairs: list[tuple[Sequence[int], Hypothesis]] = []
+        for best in parts:
+            for index, (segment, hypothesis, _) in enumerate(best):
+                if lost_positions(segment.tokens, hypothesis):
+                    lacking.append((best, index))
+                    pairs.append(([token.id for token in segment.tokens], hypothesis))
+        for (best, index), attention in zip(lacking, self._attention(pairs), strict=True):
+            segment, hypothesis, _ = best[index]
+            first = len(segment.prefix)
+            whole = put_back(segment.tokens, hypothesis, attention, self.tgt_tokenizer, first)
+            best[index] = best[index]._replace(hypothesis=whole)
 
     def _join(self, lines: Lines, parts: Sequence[Sequence[Part]]) -> list[Translation]:
         """The nth best translation of a text has the nth best of each of its segments."""
@@ -354,7 +377,8 @@ class Translator:
 
     def _sentence(self, segment: Segment, rules: Rules, most: int, first_line: int) -> Sentence:
         """What the engine gets of a segment; its translation has at most ``most`` tokens, including EOS."""
-        facts, length = self.facts, len(segment.tokens) + 1
+        facts = self.facts
+        length = len(segment.tokens) + 1
         usual = length_limit(length, facts.max_length, target_ratio=facts.target_ratio)
         # Room for the tokens that must be written, and for EOS after them.
         least = max(rules.constraints.min_length, len(segment.prefix)) + 1
@@ -363,7 +387,6 @@ class Translator:
             [token.id for token in segment.tokens],
             [token.id for token in segment.prefix],
             segment.prefix_copies(),
-            [position for position, token in enumerate(segment.tokens) if token.must_stay],
             min(max(usual, least), most),
             # Segments of one line, and neighbouring lines, get numbers that are far apart.
             first_line + segment.index + segment.number * 1_000_000_007,
@@ -385,17 +408,29 @@ class Translator:
         self, pairs: Sequence[tuple[str, Translation]], split: Callable[[str], list[str]]
     ) -> list[dict[int, dict[int, float]]]:
         """How much the words of translations, which ``split`` gives, attend to those of their sources."""
-        read = []
+        read: list[tuple[Labelled, Labelled]] = []
+        of_tokens: list[tuple[Sequence[int], Hypothesis]] = []
         for source, translation in pairs:
-            tgt = label_read(self._tgt_reader, translation.text, split=split)
-            read.append((label_read(self.reader, source, split=split), tgt))
-        most = self.facts.max_length - 1
-        sentences = [Sentence(1, src.ids, tgt.ids[:most]) for src, tgt in read]
-        weights = self.engine.attention(sentences)
+            src = label_read(self.reader, source, split=split)
+            tgt = label_read(self._prefix_reader, translation.text, split=split)
+            [(_, written)] = translation.parts
+            # What is written in other capitals, or with copies, may be read as other tokens.
+            if [*written.ids] != [*tgt.ids]:
+                written = Hypothesis(tgt.ids, math.nan, finished=True)
+            read.append((src, tgt))
+            of_tokens.append((src.ids, written))
+        weights = self._attention(of_tokens)
         return [
             weights_of_words(src.tokens, tgt.tokens, rows)
             for (src, tgt), rows in zip(read, weights, strict=True)
         ]
+
+    def _attention(self, pairs: Sequence[tuple[Sequence[int], Hypothesis]]) -> list[Attention]:
+        """How much each token of a translation attends to each of the source, if need be by reading both."""
+        most = self.facts.max_length - 1
+        unread = [Sentence(1, ids, written.ids[:most]) for ids, written in pairs if not written.attention]
+        read = iter(self.engine.attention(unread) if unread else ())
+        return [written.attention or next(read) for _, written in pairs]
 
     def score(self, pairs: Sequence[tuple[str, str]], *, first_line: int = 1) -> list[ScoredPair]:
         """Compute, in the precision of the engine, how probable the model finds translations of sources.
@@ -414,7 +449,8 @@ class Translator:
 
     def _read(self, pairs: Sequence[tuple[str, str]], first_line: int) -> list[tuple[Labelled, Labelled]]:
         """Read sources and translations, and check that none has more tokens than the model reads."""
-        most, read = self.facts.max_length, []
+        most = self.facts.max_length
+        read = []
         for line, (source, target) in enumerate(pairs, first_line):
             read.append((label_read(self.reader, source), label_read(self._tgt_reader, target)))
             for name, side in zip(("source", "translation"), read[-1], strict=True):
@@ -437,6 +473,6 @@ class Translator:
 
 # What help() and editors show of `translate`.
 _options = [*signature(Translator.n_best).parameters.values()]
-_options = [option for option in _options if option.name not in ("num_best", "with_scores")]
+_options = [option for option in _options if option.name not in ("num_best", "with_scores", "with_attention")]
 _options.append(signature(Translator.translate).parameters["format"])
 vars(Translator)["translate"].__signature__ = Signature(_options, return_annotation=str | list[str])

@@ -109,8 +109,10 @@ def verify(
     agreements = []
     for name, (strategy, most) in STRATEGIES.items():
         texts, references = zip(*pairs[:most], strict=True)
-        ours, theirs = own.translate(texts, strategy=strategy), exported(texts, strategy=strategy)
-        our_bleu, their_bleu = bleu(ours, references), bleu(theirs, references)
+        ours = own.translate(texts, strategy=strategy)
+        theirs = exported(texts, strategy=strategy)
+        our_bleu = bleu(ours, references)
+        their_bleu = bleu(theirs, references)
         differing = [(our, their) for our, their in zip(ours, theirs, strict=True) if our != their]
         num_same = len(texts) - len(differing)
         agreements.append(Agreement(name, len(texts), num_same, our_bleu, their_bleu))

@@ -35,23 +35,23 @@ class EnsembleModel:
 
     def __init__(self, models: Sequence[Member], widths: Sequence[int]) -> None:
         """Combine ``models``, whose memories have these ``widths`` (D of each)."""
-        self._models = models
+        self.models = models
         self._widths = list(widths)
 
     def encode(self, src_ids: Tensor, src_mask: Tensor) -> Tensor:
         """Encode the source ``(B, S)`` with each model; the memories become ``(B, S, D1 + D2 + ...)``."""
-        return torch.cat([model.encode(src_ids, src_mask) for model in self._models], dim=-1)
+        return torch.cat([model.encode(src_ids, src_mask) for model in self.models], dim=-1)
 
     def start_cache(self, memory: Tensor, src_mask: Tensor) -> EnsembleCache:
         """Return a cache without tokens for each model, for its own part of the memory."""
-        members = zip(self._models, torch.split(memory, self._widths, dim=-1), strict=True)
+        members = zip(self.models, torch.split(memory, self._widths, dim=-1), strict=True)
         return EnsembleCache([model.start_cache(own, src_mask) for model, own in members])
 
     def decode_step(
         self, ids: Tensor, cache: EnsembleCache, *, with_alignment: bool = False
     ) -> tuple[Tensor, Tensor | None]:
         """Decode the newest token of each row ``(R,)`` with each model; the caches grow by it."""
-        members = zip(self._models, cache.caches, strict=True)
+        members = zip(self.models, cache.caches, strict=True)
         decoded = [model.decode_step(ids, own, with_alignment=with_alignment) for model, own in members]
         logits, scores = zip(*decoded, strict=True)
         # The logarithm of the mean attention of the alignment heads.
@@ -59,7 +59,7 @@ class EnsembleModel:
 
     def forward(self, src_ids: Tensor, src_mask: Tensor, tgt_ids: Tensor, tgt_mask: Tensor) -> Tensor:
         """Sources ``(B, S)`` and translations ``(B, T)`` with BOS -> log-probabilities ``(B, T, V)``."""
-        return _log_mean([model.forward(src_ids, src_mask, tgt_ids, tgt_mask) for model in self._models])
+        return _log_mean([model.forward(src_ids, src_mask, tgt_ids, tgt_mask) for model in self.models])
 
 
 def _log_mean(logits: Sequence[Tensor]) -> Tensor:

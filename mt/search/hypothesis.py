@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from mt.special_tokens import UNK_ID
 
@@ -27,6 +27,8 @@ class Hypothesis:
     """Whether it ends with EOS; otherwise it reached its length limit."""
     copied: Sequence[int] = ()
     """The source position that each UNK among the ids refers to, in order."""
+    attention: Sequence[Sequence[float]] = field(default=(), compare=False, repr=False)
+    """How much each token attends to each of the source, where an engine was asked for it and gives it."""
 
 
 def cut_off(scored: Sequence[tuple[Hypothesis, float]], length: int) -> list[tuple[Hypothesis, float]]:

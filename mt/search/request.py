@@ -73,8 +73,6 @@ class SearchRequest:
     copyable: Tensor | None = None
     """``(B, S)``, True where an unknown source word may be copied, as UNK (`mt.search.rules`); None copies
     nothing."""
-    must_copy: Tensor | None = None
-    """``(B, S)``, True where it has to be copied before a translation ends; None for nothing."""
     prefix_copies: Sequence[Sequence[int]] = ()
     """For each sentence, the source position that each token of its prefix copies, or -1; () for none. An UNK
     with -1 refers to the position that the alignment head attends to, as any other UNK."""

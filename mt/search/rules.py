@@ -1,8 +1,7 @@
 """The rules of a search: which tokens may not be written next, and which one must be.
 
 A source word that the model does not know can be copied. Where the alignment head attends most to such a word
-that has not been copied yet, UNK is written and refers to it. Everywhere else UNK is forbidden. What must
-stay is copied before a translation ends: where EOS would be written, UNK is, for the first of what is left.
+that has not been copied yet, UNK is written and refers to it. Everywhere else UNK is forbidden.
 """
 
 from collections.abc import Sequence
@@ -36,7 +35,6 @@ class RuledRows:
         if request.copyable is not None:
             self._copyable = request.copyable
             self._is_done = torch.zeros_like(request.copyable)
-        self._must_copy = request.must_copy
         self._positions = torch.empty(0)
         self._prefixes = self._padded(self._constraints.prefixes, PAD_ID)
         self._prefix_copies = self._padded(request.prefix_copies, -1)
@@ -72,7 +70,7 @@ class RuledRows:
         if self._request.with_scores:
             logits = logits.log_softmax(-1)
         if alignment_scores is not None:
-            due = self._is_copied_next(alignment_scores) | self._is_owed(logits, prefix)
+            due = self._is_copied_next(alignment_scores)
             # Any other word there would translate an unknown one, and would usually be made up.
             only = torch.where(due, UNK_ID, PAD_ID)
             only = only if prefix is None else prefix.where(prefix != PAD_ID, only)
@@ -91,21 +89,6 @@ class RuledRows:
         if (named := self._next(self._prefix_copies)) is not None:
             self._positions = named.where(named >= 0, self._positions)
         return self._copyable.gather(1, self._positions)
-
-    def _is_owed(self, logits: Tensor, prefix: Tensor | None) -> Tensor:
-        """``(R, 1)``, whether EOS is the likeliest but something has to be copied, which is then next."""
-        is_end = logits.argmax(-1, keepdim=True) == EOS_ID
-        if self._must_copy is None:
-            return torch.zeros_like(is_end)
-        left = self._must_copy & ~self._is_done
-        is_left = left.any(-1, keepdim=True)
-        is_owed = is_end & is_left
-        if prefix is not None:
-            is_owed &= prefix == PAD_ID
-        first = left.int().argmax(-1, keepdim=True)
-        self._positions = torch.where(is_owed, first, self._positions)
-        logits[:, EOS_ID] = logits[:, EOS_ID].masked_fill(is_left[:, 0], -torch.inf)
-        return is_owed
 
     def _exclude(self, logits: Tensor) -> None:
         """Set the logits ``(R, V)`` of tokens that may not be written to minus infinity, in place."""
@@ -151,8 +134,6 @@ class RuledRows:
             self._prefix_copies = self._prefix_copies[rows]
             # In a given prefix, UNK may refer to a known word, which does not count as copied.
             self._is_done = self._is_done[rows] | (is_copied & self._copyable)
-            if self._must_copy is not None:
-                self._must_copy = self._must_copy[rows]
         if self._is_constrained:
             # Two UNK are different words, so each gets a different number that is no token's id.
             distinct = newest.masked_fill(newest == UNK_ID, -1 - self._length)

@@ -107,7 +107,8 @@ class Service:
 
     async def translate(self, body: TranslateRequest, request: Request) -> TranslateAnswer:
         """Translate one or several texts."""
-        (run, direction), texts = self._choose(body), self._texts(body)
+        (run, direction) = self._choose(body)
+        texts = self._texts(body)
         body = body.model_copy(update=direction._asdict())
         request.scope[LOG_FIELDS] |= {"run": run.name, "texts": len(texts)}
         tasks = asyncio.create_task(run.translate(texts, body)), asyncio.create_task(_left(request))
@@ -176,10 +177,13 @@ async def _left(request: Request) -> None:
 
 async def handle_error(request: Request, error: Exception) -> JSONResponse:
     """Answer with the reason in a sentence, which is also in the log."""
-    status, headers = 422, None
+    status = 422
+    headers = None
     match error:
         case HTTPException():
-            status, sentence, headers = error.status_code, error.detail, error.headers
+            status = error.status_code
+            sentence = error.detail
+            headers = error.headers
             if status == 400:  # FastAPI could not read it.
                 sentence = (
                     "body: it breaks off, is not JSON in UTF-8, or has too long a number or deep nesting."
@@ -192,7 +196,8 @@ async def handle_error(request: Request, error: Exception) -> JSONResponse:
         case DataError():
             sentence = str(error)
         case _:
-            status, sentence = 500, "internal error: see the log of the service."
+            status = 500
+            sentence = "internal error: see the log of the service."
             # Where it happened, but not the message, which may quote a text, unless it is about a run.
             message = visible(str(error)) if isinstance(error, MtError) else type(error).__name__
             LOG.error("internal error, %s:\n%s", message, "".join(traceback.format_tb(error.__traceback__)))
@@ -213,7 +218,8 @@ class _Protocol(H11Protocol):
 
 def _explain(problem: Mapping[str, Any], *, is_json: bool) -> str:
     """The first complaint of pydantic about a body, in a sentence."""
-    location, what = ".".join(map(str, problem["loc"])), problem["msg"].removeprefix("Value error, ")
+    location = ".".join(map(str, problem["loc"]))
+    what = problem["msg"].removeprefix("Value error, ")
     if not is_json:
         what = "send JSON, with the header Content-Type: application/json"
     elif problem["type"] == "extra_forbidden":

@@ -101,7 +101,8 @@ class BatchedTranslator:
 
     def health(self) -> dict[str, object]:
         """What translates, and how many texts are waiting for it."""
-        engine, facts = self.translator.engine, self.translator.facts
+        engine = self.translator.engine
+        facts = self.translator.facts
         return {
             "run": self.name,
             "src": facts.src,
@@ -185,6 +186,7 @@ class BatchedTranslator:
         BATCH_TEXTS.labels(self.name).observe(len(texts))
         strategy = Beam(request.beam) if request.beam > 1 else None
         options: dict[str, Any] = {"num_best": request.n_best, "strategy": strategy}
+        options["with_attention"] = any(pages)
         translations = iter(translator.n_best(texts, before_each_step=check, **options))
         page_of_text = iter(pages)
         for job in jobs:

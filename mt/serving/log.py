@@ -36,13 +36,15 @@ def log_requests(app: FastAPI) -> None:
     @app.middleware("http")
     async def log(request: Request, answer: RequestResponseEndpoint) -> Response:
         fields = request.scope[LOG_FIELDS] = dict[str, object]()
-        status, started = 500, time.perf_counter()
+        status = 500
+        started = time.perf_counter()
         try:
             response = await answer(request)
             status = response.status_code
             return response
         finally:
-            seconds, path = time.perf_counter() - started, request.scope["path"]
+            seconds = time.perf_counter() - started
+            path = request.scope["path"]
             if path == "/translate":
                 _REQUESTS.labels(status).inc()
                 _SECONDS.observe(seconds)

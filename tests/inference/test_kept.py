@@ -14,9 +14,13 @@ from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.tokenizers.train import train_tokenizer
 from mt.errors import ConfigError
 from mt.inference.kept import DEFAULT, STAND_IN, KeptParts, with_stand_ins, without_marks
+from mt.inference.labels import label_read
+from mt.inference.markup.placing import WORD
+from mt.inference.put_back import lost_positions, put_back
 from mt.inference.source_reader import SourceReader
 from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
+from mt.search.hypothesis import Hypothesis
 from mt.search.strategy import Beam, Strategy
 from mt.special_tokens import UNK_ID
 from mt.training.run import run_training
@@ -194,6 +198,42 @@ def test_a_model_that_has_not_learnt_it_translates_what_is_around(trained: RunDi
     first, second = translator.translate(["the dog,", "a child buys milk."])
     [[apart], [inside]] = translator.n_best(["the dog, ({name}): a child buys milk.", "the dog {name} sees"])
     assert apart.text == f"{first} ({{name}}): {second}"
-    assert (apart.lost, inside.lost) == ([], ["{name}"])
+    assert ([*apart.lost], inside.lost) == ([], ["{name}"])
     assert translator.translate(["{name}", "", "{a}\n{b}"]) == ["{name}", "", "{a}\n{b}"]
     assert "{name}" not in Translator.from_run(trained, keep=()).translate("the dog, {name}")
+
+
+@pytest.mark.parametrize(
+    ("source", "written", "attends", "expected"),
+    [
+        # Before the word that the next one was translated to, or behind that of the one before.
+        ("the {x} man sees", "der Mann sieht", [0, 2, 3], "der {x} Mann sieht"),
+        ("the man {x} sees", "sieht der Mann", [3, 0, 1], "{x} sieht der Mann"),
+        ("the man sees {x}.", "der Mann sieht.", [0, 1, 2, 4], "der Mann sieht {x}."),
+        ("{x} man {y} {z} sees", "Mann sieht", [1, 4], "{x} Mann {y} {z} sieht"),
+        ("the {x}", "", [], "{x}"),
+        ("{x}", "der Mann", [0, 0], "der Mann {x}"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["word", "bpe"])
+def test_what_was_not_copied_is_put_back(
+    kind: str, source: str, written: str, attends: list[int], expected: str
+) -> None:
+    texts = ["the man sees.", "der Mann sieht."]
+    # Subwords of one word each, or of a character.
+    config = TokenizerConfig.model_validate({"kind": kind, "max_size": 300, "min_frequency": 1})
+    tokenizer = train_tokenizer(texts, config)
+    tokens = SourceReader(tokenizer, {}, copies=True, keep=DEFAULT).read(source)
+    ids = tokenizer.encode(written)
+    # Each piece of a word attends to the first piece of another.
+    firsts = [position for position, token in enumerate(tokens) if token.must_stay or token.text]
+    word_of = label_read(SourceReader(tokenizer, {}, copies=False), written, split=WORD.findall).tokens
+    rows = []
+    for token in word_of[:-1]:
+        row = [0.0] * len(tokens)
+        row[firsts[attends[token.word or 0]]] = 1.0
+        rows.append(row)
+    found = put_back(tokens, Hypothesis(ids, -1.0, finished=True), rows, tokenizer)
+    copies = [tokens[position].copy or "" for position in found.copied]
+    assert without_marks(tokenizer.decode(found.ids, copies)) == expected
+    assert lost_positions(tokens, found) == []

@@ -19,6 +19,13 @@ from mt.inference.markup.pieces import Format
 from mt.inference.markup.placing import WORD
 from mt.inference.segments import Translation
 
+# A translation in one part.
+WHOLE: Any = [(None, None)]
+
+
+def words_of(texts: Sequence[str]) -> list[list[str]]:
+    return [text.split() for text in texts]
+
 
 def backwards(
     page: str, markup: Format = "html", *, keeps: bool = True, max_length: int = 1000, lost: str = "no"
@@ -32,14 +39,16 @@ def backwards(
         return [{word: {count - 1 - word: 1.0} for word in range(count)} for count in counts]
 
     translator: Any = SimpleNamespace(
-        reader=SimpleNamespace(keeps_parts=keeps, direction=[], read=str.split),
+        reader=SimpleNamespace(keeps_parts=keeps, direction=[], read_batch=words_of),
         facts=SimpleNamespace(max_length=max_length, src="en", abbreviations=[]),
         attention_of_words=attention_of_words,
     )
     documents = Documents(translator, [page], markup)
     assert not any("\n" in text or text != text.strip() for text in documents.texts)
     words = [[word.upper() for word in WORD.findall(text) if lost not in word] for text in documents.texts]
-    [translated] = documents.translated([Translation(" ".join(reversed(text)), 0.0, 0.0) for text in words])
+    [translated] = documents.translated(
+        [Translation(" ".join(reversed(text)), 0.0, 0.0, WHOLE) for text in words]
+    )
     return translated
 
 
@@ -104,13 +113,13 @@ def test_a_long_text_with_tags_is_translated_by_sentences() -> None:
 
 def test_a_text_that_was_cut_has_its_tags_at_the_same_part_of_its_length() -> None:
     translator: Any = SimpleNamespace(
-        reader=SimpleNamespace(keeps_parts=True, direction=[], read=str.split),
+        reader=SimpleNamespace(keeps_parts=True, direction=[], read_batch=words_of),
         facts=SimpleNamespace(max_length=100),
         attention_of_words=lambda pairs, split: [],
     )
     documents = Documents(translator, ["a b <i>c</i> d"], "html")
-    cut = SimpleNamespace(text="A B C D", is_cut=True)
-    assert documents.translated([cut]) == ["A B <i>C</i> D"]  # type: ignore[list-item]
+    cut = Translation("A B C D", 0.0, 0.0, [*WHOLE, *WHOLE])
+    assert documents.translated([cut]) == ["A B <i>C</i> D"]
 
 
 @pytest.mark.parametrize(

@@ -110,26 +110,6 @@ def test_no_word_is_copied_twice(search: Search) -> None:
     assert found.copied == [2, 3]
 
 
-def test_what_must_stay_is_copied_before_a_translation_ends(search: Search) -> None:
-    # The head looks at neither of two unknown words, of which one has to stay.
-    request = copying_request([4, 5, UNK_ID, UNK_ID, EOS_ID], [5, UNK_ID, 6, 6, EOS_ID])
-    must_copy = torch.zeros_like(request.src_ids, dtype=torch.bool)
-    must_copy[0, 3] = must_copy[1, 1] = True
-    found = search(ScriptedModel([[1, 1], [0, 1, 0]]), replace(request, must_copy=must_copy))
-    assert [hypothesis.ids for hypothesis in found] == [[KNOWN, KNOWN, UNK_ID], [KNOWN, UNK_ID, KNOWN]]
-    assert [hypothesis.copied for hypothesis in found] == [[3], [1]]
-    assert all(hypothesis.finished for hypothesis in found)
-
-
-def test_what_a_prefix_copies_comes_before_what_must_stay() -> None:
-    constraints = Constraints(prefixes=[[UNK_ID]])
-    # The script ends at once.
-    request = copying_request([4, UNK_ID, UNK_ID, EOS_ID], constraints=constraints, prefix_copies=[[2]])
-    must_copy = torch.tensor([[False, True, False, False]])
-    (found,) = greedy_search(ScriptedModel([[]]), replace(request, must_copy=must_copy))
-    assert (found.ids, found.copied) == ([UNK_ID, UNK_ID], [2, 1])
-
-
 @pytest.mark.parametrize("unk", [9.0, -9.0])
 def test_unk_is_written_as_a_copy_where_the_head_attends_to_an_unknown_word_however_unlikely(
     unk: float, search: Search

@@ -138,7 +138,8 @@ class _Grid:
     def of(cls, pairs: EncodedPairs, indices: Integers, not_text: Collection[int]) -> Self:
         """The cells of the pairs at ``indices``; no sentence is empty."""
         src, tgt = pairs.select(indices)
-        src_lengths, tgt_lengths = np.diff(src.offsets), np.diff(tgt.offsets)
+        src_lengths = np.diff(src.offsets)
+        tgt_lengths = np.diff(tgt.offsets)
         # For each target token: its position, and the start and length of its source.
         tgt_position = _count_up(tgt_lengths)
         src_start = np.repeat(src.offsets[:-1], tgt_lengths)

@@ -119,8 +119,10 @@ def collate(src: Sentences, tgt: Sentences, src_positions: Sentences | None = No
 
     ``src_positions`` has for each target token the position of the source token that it translates, or -1.
     """
-    src, tgt = _encoded(src), _encoded(tgt)
-    src_ids, alignment = pad(src, last=EOS_ID), None
+    src = _encoded(src)
+    tgt = _encoded(tgt)
+    src_ids = pad(src, last=EOS_ID)
+    alignment = None
     if src_positions is not None:
         # EOS is aligned with EOS. `pad` fills with 0, so positions count from 1 in it: padding becomes -1.
         rows = []

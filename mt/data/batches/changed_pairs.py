@@ -32,7 +32,8 @@ def transforms_of(config: Config, corpus: Corpus, tokenizers: Sides[Tokenizer]) 
     shares = config.as_written
     if not shares.is_any:
         return None
-    changes, pieces = PairChanges(config, corpus), Sides(*map(Pieces.of, tokenizers))
+    changes = PairChanges(config, corpus)
+    pieces = Sides(*map(Pieces.of, tokenizers))
     # A pair is changed by the first that draws it.
     kinds: dict[Kind, float] = {
         "upper": shares.upper,
@@ -52,7 +53,8 @@ def transforms_of(config: Config, corpus: Corpus, tokenizers: Sides[Tokenizer]) 
 
 def changed_sources(config: Config, texts: Sequence[str], language: str) -> list[str]:
     """Sources as people write them, in the shares of ``as_written``, whose targets a model writes."""
-    shares, changed = config.as_written, []
+    shares = config.as_written
+    changed = []
     for row, text in enumerate(texts):
         generator = np.random.default_rng(derived_seed("changed before writing", config.training.seed, row))
         draws = generator.random(4)

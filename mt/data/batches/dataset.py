@@ -110,7 +110,8 @@ def load_pairs(folder: Path) -> tuple[EncodedPairs, DropCounts]:
     """What `write_pairs` has written; the files are memory-mapped."""
     facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
     src_ids, src_lengths, tgt_ids, tgt_lengths = (mapped(folder / name, np.int32) for name in _FILES)
-    src, tgt = EncodedSentences(src_ids, src_lengths), EncodedSentences(tgt_ids, tgt_lengths)
+    src = EncodedSentences(src_ids, src_lengths)
+    tgt = EncodedSentences(tgt_ids, tgt_lengths)
     shares = tuple(Share(*share) for share in facts["shares"])
     rows = None
     if (folder / _ROWS).exists():

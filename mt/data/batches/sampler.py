@@ -73,7 +73,8 @@ def _batches_of_like_length(
 ) -> Batches:
     """``order`` sorted by target length, then by source length, cut into the longest batches that fit."""
     # Source lengths rise and fall alternately, so that no long source is followed by a short one.
-    src, keys = src_lengths[order], tgt_lengths[order].astype(np.int64)
+    src = src_lengths[order]
+    keys = tgt_lengths[order].astype(np.int64)
     np.negative(src, out=src, where=keys % 2 == 0)
     keys *= 2 * int(src_lengths.max(initial=0)) + 1
     keys += src

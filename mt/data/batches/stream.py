@@ -72,7 +72,8 @@ def replace_with_unk(
         if len(links):
             drawn = links[generator.integers(len(links), size=(count, 2))]
             rarer = drawn[np.arange(count), src[i][positions[drawn]].argmax(1)]
-            src[i], tgt[i] = src[i].copy(), tgt[i].copy()
+            src[i] = src[i].copy()
+            tgt[i] = tgt[i].copy()
             src[i][positions[rarer]] = UNK_ID
             tgt[i][rarer] = UNK_ID
     return src, tgt
@@ -121,7 +122,9 @@ class BatchStream:
             try:
                 yield
             finally:
-                self._thread, self._is_pinned, self._ahead = None, False, {}
+                self._thread = None
+                self._is_pinned = False
+                self._ahead = {}
 
     def take(self, position: Position) -> StepBatches:
         """This process's share of the step at this position.
@@ -133,7 +136,8 @@ class BatchStream:
             distributed.barrier_after(lambda: self.epoch(position[0]))
         ahead = self._ahead.pop(position, None)
         taken = self._take(position) if ahead is None else ahead.result()
-        following, self._ahead = taken.next_position, {}
+        following = taken.next_position
+        self._ahead = {}
         if self._thread is not None and following[0] == position[0]:
             self._ahead[following] = self._thread.submit(self._take, following)
         return taken
@@ -174,7 +178,8 @@ class BatchStream:
         """The epoch after ``number`` others; cached until another is requested."""
         if self._epoch is None or number != self._epoch.number:
             self._epoch = None  # Frees the old one before the new one is computed.
-            pairs, src_positions = self.pairs, self.src_positions
+            pairs = self.pairs
+            src_positions = self.src_positions
             if self.transforms is not None:
                 pairs, src_positions = self.transforms(pairs, src_positions, self.seed, number)
             if self.kept_words is not None and src_positions is not None:
@@ -210,7 +215,8 @@ class BatchStream:
         _, pairs, batches, _ = self.epoch(epoch)
         sizes = []
         for rows in batches:
-            src, tgt = pairs.src.lengths[rows], pairs.tgt.lengths[rows]
+            src = pairs.src.lengths[rows]
+            tgt = pairs.tgt.lengths[rows]
             sizes.append(len(rows) * (int(src.max()) + int(tgt.max())))
         return self.batch_of(epoch, int(np.argmax(sizes)))
 
@@ -238,7 +244,8 @@ def training_batches(
     transforms: Transforms | None = None,
 ) -> BatchStream:
     """The batches of a run; ``src_positions`` are those of the target tokens, if they are needed."""
-    training, share = config.training, config.training.bpe_dropout
+    training = config.training
+    share = config.training.bpe_dropout
     dropouts = kept = None
     if training.keep_share:
         kept = KeptWords(training.keep_share, Sides(Pieces.of(tokenizers.src), Pieces.of(tokenizers.tgt)))

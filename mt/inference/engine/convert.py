@@ -105,7 +105,8 @@ def write_model(write: Callable[..., None], *arguments: Any) -> None:
 
 def write_ctranslate2(loaded: ModelOfText, folder: Path, precision: ExportPrecision) -> None:
     """Write a model, which is on the CPU and in float32, and its tokenizers into an existing folder."""
-    model, config = loaded.model, loaded.config.model
+    model = loaded.model
+    config = loaded.config.model
     alignment_layer, alignment_heads = loaded.config.aligning_heads
     spec = TransformerSpec.from_config(
         (config.num_encoder_layers, config.num_decoder_layers),
@@ -118,7 +119,8 @@ def write_ctranslate2(loaded: ModelOfText, folder: Path, precision: ExportPrecis
     # By default, there is no EOS after the source, and the epsilon is 1e-6.
     spec.config.add_source_eos = True
     spec.config.layer_norm_epsilon = nn.LayerNorm(1).eps
-    src, tgt = loaded.src_tokenizer, loaded.tgt_tokenizer
+    src = loaded.src_tokenizer
+    tgt = loaded.tgt_tokenizer
     spec.register_source_vocabulary(src.tokens(range(src.size)))
     spec.register_target_vocabulary(tgt.tokens(range(tgt.size)))
     src.save(folder / "src_tokenizer.json")

@@ -20,7 +20,7 @@ def check_rules(
     for hypothesis, attention in candidates:
         copied, again = copies_of(hypothesis, sentence, attention)
         if again is None or len(again.prefix) >= sentence.limit:
-            kept.append(replace(hypothesis, copied=copied))
+            kept.append(replace(hypothesis, copied=copied, attention=attention))
         elif not kept:
             return again
     kept = [hypothesis for hypothesis in kept if hypothesis.finished] or kept
@@ -48,9 +48,6 @@ def copies_of(
         attended = max(others, key=weights.__getitem__, default=-1)
         # The weights are without that of EOS, which may be attended to most.
         is_due = attended >= 0 and sentence.ids[attended] == UNK_ID and weights[attended] > 1 - sum(weights)
-        left = [position for position in sentence.must_copy if position not in positions]
-        if left and not is_due and ids[step] == EOS_ID:
-            attended, is_due = left[0], True
         if is_due == (ids[step] == UNK_ID):
             positions.append(attended if is_due else -1)
             continue

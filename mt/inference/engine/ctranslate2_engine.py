@@ -136,7 +136,8 @@ class CTranslate2Engine:
 
     def _translate(self, options: _CallOptions, rules: Rules, sentences: Sentences) -> list[list[Candidate]]:
         """The hypotheses that CTranslate2 finds for each sentence, the best first."""
-        beam, prefixes = rules.beam, _named(self._tgt_names, (sentence.prefix for sentence in sentences))
+        beam = rules.beam
+        prefixes = _named(self._tgt_names, (sentence.prefix for sentence in sentences))
         # Scores are divided by this power of the length, to choose N if more hypotheses have finished. Around
         # 20, (5 + length) grows as length ** 0.8. With 0, the search would end with its first hypothesis.
         penalty = max(beam.length_penalty * (0.8 if beam.length_normalization == "gnmt" else 1.0), 1e-6)
@@ -157,7 +158,7 @@ class CTranslate2Engine:
             min_decoding_length=rules.constraints.min_length,
             no_repeat_ngram_size=rules.constraints.no_repeat_ngram,
             return_scores=rules.with_scores or beam.size > 1,
-            return_attention=options.copies,
+            return_attention=options.copies or rules.with_attention,
         )
         prefix_scores = [0.0] * len(sentences)
         if any(prefixes) and results[0].scores:
@@ -169,7 +170,8 @@ class CTranslate2Engine:
     def _candidates(self, result: Any, penalty: float, prefix_score: float) -> list[Candidate]:
         """The hypotheses of a result, whose scores were divided by a power of their lengths."""
         count = len(result.hypotheses)
-        scores, attention = result.scores or [math.nan] * count, result.attention or [()] * count
+        scores = result.scores or [math.nan] * count
+        attention = result.attention or [()] * count
         candidates: list[Candidate] = []
         for tokens, score, weights in zip(result.hypotheses, scores, attention, strict=True):
             is_finished = tokens[-1:] == [EOS]

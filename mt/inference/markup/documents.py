@@ -93,6 +93,7 @@ class Documents:
         self._markup = _MARKUPS[markup]
         self._texts: list[_Text] = []
         self._pages = [self._read(page) for page in pages]
+        self._split_long()
         self.texts = [sentence for text in self._texts for sentence in text.sentences]
 
     def translated(self, translations: Sequence[Translation]) -> list[str]:
@@ -155,7 +156,8 @@ class Documents:
     def _run(self, pieces: Sequence[Piece]) -> list[object]:
         """What stands between tags that end a text: a text, and what is beside it."""
         raw = "".join(piece.raw for piece in pieces if piece.kind == "text")
-        first, last = 0, len(pieces)
+        first = 0
+        last = len(pieces)
         while first < last and _is_beside(pieces[first]):
             first += 1
         while first < last and _is_beside(pieces[last - 1]):
@@ -209,16 +211,16 @@ class Documents:
                 raise DataError(f"a page has more than {_MOST_NESTED} elements in each other: flatten it.")
         text = _Text(plain.rstrip(), self._markup.writer(raw))
         text.tags = tags
-        text.sentences = self._sentences(text)
         self._texts.append(text)
         return text
 
-    def _sentences(self, text: _Text) -> list[str]:
-        """What is translated by itself."""
+    def _split_long(self) -> None:
+        """Let the sentences of texts with tags be translated by themselves where a text is too long."""
         reader, facts = self._translator.reader, self._translator.facts
-        if text.tags and len(reader.direction) + len(reader.read(text.plain)) >= facts.max_length:
-            return [sentence.strip() for sentence in split_sentences(text.plain, facts)]
-        return [text.plain]
+        texts = [text for text in self._texts if text.tags]
+        for text, tokens in zip(texts, reader.read_batch([text.plain for text in texts]), strict=True):
+            if len(reader.direction) + len(tokens) >= facts.max_length:
+                text.sentences = [sentence.strip() for sentence in split_sentences(text.plain, facts)]
 
 
 def _has_letters(text: str) -> bool:
@@ -240,11 +242,13 @@ def _is_beside(piece: Piece) -> bool:
 
 def _weights(translator: "Translator", pairs: Sequence[tuple[str, Translation]]) -> Iterator[Weights]:
     """How the words of each translation attend to those of its source."""
-    found = iter(translator.attention_of_words([pair for pair in pairs if not pair[1].is_cut], WORD.findall))
+    whole = [(source, translation) for source, translation in pairs if len(translation.parts) == 1]
+    found = iter(translator.attention_of_words(whole, WORD.findall))
     for source, translation in pairs:
-        if not translation.is_cut:
+        if len(translation.parts) == 1:
             yield next(found)
             continue
         # Its parts were read apart: a word attends to the one at the same part of the length.
-        num_read, num_written = len(WORD.findall(source)), len(WORD.findall(translation.text))
+        num_read = len(WORD.findall(source))
+        num_written = len(WORD.findall(translation.text))
         yield {word: {word * num_read // num_written: 1.0} for word in range(num_written)}

@@ -55,7 +55,8 @@ def html_pieces(page: str) -> list[Piece]:
 
 def _tag(match: re.Match[str], name: str) -> Piece:
     """The piece of a tag that opens or closes an element."""
-    values, seen = [], set()
+    values = []
+    seen = set()
     stays = name in _STAY
     offset = match.start("rest") - match.start()
     for attribute in _ATTRIBUTE.finditer(match["rest"]):

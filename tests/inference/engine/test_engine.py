@@ -234,10 +234,6 @@ def test_copies_are_read_from_the_aligning_head() -> None:
     ):
         _, again = copies_of(hypothesis, sentence, attention)
         assert again == replace(sentence, prefix=prefix, prefix_copies=copies)
-    # What must stay is due at the end, if the head never attends to it.
-    owing = replace(sentence, must_copy=[0, 2])
-    _, again = copies_of(short, owing, [first, known, [0.1, 0.1, 0.3]])
-    assert again == replace(owing, prefix=[UNK_ID, 8, UNK_ID], prefix_copies=[0, -1, 2])
     # A word that the prefix has taken is not taken again.
     given = Sentence(1, [UNK_ID, 7, UNK_ID], [8, UNK_ID], [-1, 2])
     continued = Hypothesis([8, UNK_ID, UNK_ID], -1.0, False)
