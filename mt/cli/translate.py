@@ -23,8 +23,10 @@ from mt.errors import ConfigError, DataError
 from mt.files import new_file
 from mt.inference.kept import DEFAULT
 from mt.inference.markup.pieces import Format
+from mt.inference.segments import Translation
 from mt.search.strategy import LARGEST_SEED, Constraints, Sampling
 
+_TEXTS_AT_ONCE = 1000
 sampling_option = partial(Option, rich_help_panel="Sampling")
 output_option = partial(Option, rich_help_panel="Constraints and unknown words")
 
@@ -162,33 +164,37 @@ def translate(
     lines = LineTranslator(
         translator, search, source.name, prefix, on_error or "stop", refuses_losses=on_error == "stop"
     )
+    at_once = 2 if translator.engine.name == "ctranslate2" else 1
     if format != "text":
-        _translate_page(source, lines, format)
+        _translate_page(source, lines, format, at_once)
         return
     if source.is_typed:
         prompt(lines)
         return
-    at_once = 2 if translator.engine.name == "ctranslate2" else 1
     with nullcontext() if pairs is None else new_file(pairs) as out:
         _translate_all(source, lines, at_once, out)
     if n_best is not None and translator.engine.precision != "float32":
         say(f"scores{in_precision(translator.engine.precision)}")
 
 
-def _translate_page(source: Input, lines: LineTranslator, format: Format) -> None:
+def _translate_page(source: Input, lines: LineTranslator, format: Format, at_once: int) -> None:
     """Translate what is read as one page, or each argument as one, and write it."""
     from mt.inference.markup.documents import Documents
 
     pages = source.sentences or [source.page()]
     documents = Documents(lines.translator, pages, format)
     lines.options["with_attention"] = True
+    starts = range(0, len(documents.texts), _TEXTS_AT_ONCE)
+    blocks = (documents.texts[start : start + _TEXTS_AT_ONCE] for start in starts)
+    translations: list[Translation] = []
     with source.progress(len(documents.texts), "texts") as advance:
-        block = lines.translate(documents.texts, 1, advance=advance)
-    if block.reasons and lines.on_error == "stop":
-        raise DataError(block.reasons[min(block.reasons)])
-    written = documents.translated([best for best, *_ in block.translations])
+        for block in _in_order(partial(lines.translate, advance=advance), blocks, at_once):
+            if block.reasons and lines.on_error == "stop":
+                raise DataError(block.reasons[min(block.reasons)])
+            translations += [best for best, *_ in block.translations]
+            lines.count(block)
+    written = documents.translated(translations)
     sys.stdout.write("\n".join(written) + ("\n" if source.sentences else ""))
-    lines.count(block)
     for warning in lines.warnings():
         say(f"warning: {warning}")
 

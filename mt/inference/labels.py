@@ -10,6 +10,9 @@ from mt.inference.engines import Attention
 from mt.inference.source_reader import SourceReader
 from mt.special_tokens import EOS, UNK_ID
 
+Words = Sequence[int | None]
+"""The word of each token; None for one that is no part of any."""
+
 
 @dataclass(frozen=True)
 class Token:
@@ -68,7 +71,9 @@ def aligned_words(
     The result is pairs of a source and a target word, counted from 0, in the order of the target.
     """
     pairs = []
-    for word, weight_of in sorted(weights_of_words(src_tokens, tgt_tokens, weights).items()):
+    src_words = [token.word for token in src_tokens]
+    tgt_words = [token.word for token in tgt_tokens]
+    for word, weight_of in sorted(weights_of_words(src_words, tgt_words, weights).items()):
         # Of equal sums, the first.
         best = max(weight_of, key=weight_of.__getitem__)
         if weight_of[best] > 0:
@@ -76,13 +81,27 @@ def aligned_words(
     return pairs
 
 
-def weights_of_words(
-    src_tokens: Sequence[Token], tgt_tokens: Sequence[Token], weights: Attention
-) -> dict[int, dict[int, float]]:
+def weights_of_words(src_words: Words, tgt_words: Words, weights: Attention) -> dict[int, dict[int, float]]:
     """How much each target word attends to source words, by the sum of its tokens' weights."""
     sums: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
-    for target, row in zip(tgt_tokens, weights, strict=False):
-        for source, weight in zip(src_tokens, row, strict=False):
-            if target.word is not None and source.word is not None:
-                sums[target.word][source.word] += weight
+    for target, row in zip(tgt_words, weights, strict=False):
+        if target is None:
+            continue
+        of_word = sums[target]
+        for word, weight in zip(src_words, row, strict=False):
+            if word is not None:
+                of_word[word] += weight
     return sums
+
+
+def words_of_tokens(lengths: Sequence[int], words: Sequence[str]) -> list[int | None] | None:
+    """The word of each token, by the number of its characters; None if these are not those of words."""
+    word_of_character = [number for number, word in enumerate(words) for _ in word]
+    if sum(lengths) != len(word_of_character):
+        return None
+    found: list[int | None] = []
+    position = 0
+    for length in lengths:
+        found.append(word_of_character[position] if length else None)
+        position += length
+    return found

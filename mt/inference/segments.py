@@ -45,6 +45,20 @@ class Segment:
             left.pop(copies[-1], None)
         return copies
 
+    def lengths(self, tokenizer: Tokenizer) -> list[int]:
+        """How many characters each token represents, without spaces."""
+        lengths = tokenizer.lengths
+        return [_num_shown(token.text) if token.text else lengths[token.id] for token in self.tokens]
+
+    def lengths_written(self, hypothesis: Hypothesis, tokenizer: Tokenizer) -> list[int]:
+        """How many characters each token of a hypothesis writes, without spaces."""
+        copies = iter(self.copied_words(hypothesis))
+        lengths = tokenizer.lengths
+        return [
+            _num_shown(without_marks(next(copies, ""))) if token == UNK_ID else lengths[token]
+            for token in hypothesis.ids
+        ]
+
     def copied_words(self, hypothesis: Hypothesis) -> list[str]:
         """The text of each UNK of a hypothesis, in order; nothing if unknown words are not copied."""
         # Those of the prefix come first, regardless of the source positions they were aligned with.
@@ -130,6 +144,11 @@ def read_segments(
                     segments.append(Segment(index, line_index, number, read, start, len(parts) > 1))
                     number += 1
     return segments
+
+
+def _num_shown(text: str) -> int:
+    """The number of its characters, without spaces."""
+    return sum(map(len, text.split()))
 
 
 def split_lines(text: str) -> list[str]:

@@ -109,7 +109,7 @@ class SourceReader:
         if style:
             ids = self._usual_ids(ids, words)
         touches = [0 < start == end for start, end in zip(starts, ends, strict=False)]
-        unknown = _unknown_runs(ids, words, touches)
+        unknown = _unknown_runs(ids, words, touches) if UNK_ID in ids else {}
         tokens: list[SourceToken] = []
         start = 0
         while start < len(words):

@@ -17,7 +17,7 @@ from mt.inference.engines import Attention, Engine, Rules, Sentence, in_halves
 from mt.inference.exported_folder import ModelFacts
 from mt.inference.kept import DEFAULT, KeptParts
 from mt.inference.known_forms import KnownForms
-from mt.inference.labels import Labelled, aligned_words, label_read, weights_of_words
+from mt.inference.labels import Labelled, Words, aligned_words, label_read, weights_of_words, words_of_tokens
 from mt.inference.markup.documents import Documents
 from mt.inference.markup.pieces import Format
 from mt.inference.put_back import lost_positions, put_back
@@ -408,22 +408,26 @@ class Translator:
         self, pairs: Sequence[tuple[str, Translation]], split: Callable[[str], list[str]]
     ) -> list[dict[int, dict[int, float]]]:
         """How much the words of translations, which ``split`` gives, attend to those of their sources."""
-        read: list[tuple[Labelled, Labelled]] = []
+        words: list[tuple[Words, Words]] = []
         of_tokens: list[tuple[Sequence[int], Hypothesis]] = []
         for source, translation in pairs:
-            src = label_read(self.reader, source, split=split)
-            tgt = label_read(self._prefix_reader, translation.text, split=split)
-            [(_, written)] = translation.parts
-            # What is written in other capitals, or with copies, may be read as other tokens.
-            if [*written.ids] != [*tgt.ids]:
-                written = Hypothesis(tgt.ids, math.nan, finished=True)
-            read.append((src, tgt))
-            of_tokens.append((src.ids, written))
-        weights = self._attention(of_tokens)
-        return [
-            weights_of_words(src.tokens, tgt.tokens, rows)
-            for (src, tgt), rows in zip(read, weights, strict=True)
-        ]
+            [(segment, hypothesis)] = translation.parts
+            ids: Sequence[int] = [token.id for token in segment.tokens]
+            src = words_of_tokens(segment.lengths(self.src_tokenizer), split(source))
+            lengths = segment.lengths_written(hypothesis, self.tgt_tokenizer)
+            tgt = words_of_tokens(lengths, split(translation.text))
+            if src is None or tgt is None:
+                # A character of several tokens, for example.
+                read = label_read(self.reader, source, split=split)
+                written = label_read(self._tgt_reader, translation.text, split=split)
+                src = [token.word for token in read.tokens]
+                tgt = [token.word for token in written.tokens]
+                ids = read.ids
+                hypothesis = Hypothesis(written.ids, math.nan, finished=True)
+            words.append((src, tgt))
+            of_tokens.append((ids, hypothesis))
+        found = zip(words, self._attention(of_tokens), strict=True)
+        return [weights_of_words(src, tgt, rows) for (src, tgt), rows in found]
 
     def _attention(self, pairs: Sequence[tuple[Sequence[int], Hypothesis]]) -> list[Attention]:
         """How much each token of a translation attends to each of the source, if need be by reading both."""

@@ -39,7 +39,9 @@ def backwards(
         return [{word: {count - 1 - word: 1.0} for word in range(count)} for count in counts]
 
     translator: Any = SimpleNamespace(
-        reader=SimpleNamespace(keeps_parts=keeps, direction=[], read_batch=words_of),
+        reader=SimpleNamespace(
+            keeps_parts=keeps, direction=[], tokenizer=SimpleNamespace(encode_batch=words_of)
+        ),
         facts=SimpleNamespace(max_length=max_length, src="en", abbreviations=[]),
         attention_of_words=attention_of_words,
     )
@@ -113,7 +115,9 @@ def test_a_long_text_with_tags_is_translated_by_sentences() -> None:
 
 def test_a_text_that_was_cut_has_its_tags_at_the_same_part_of_its_length() -> None:
     translator: Any = SimpleNamespace(
-        reader=SimpleNamespace(keeps_parts=True, direction=[], read_batch=words_of),
+        reader=SimpleNamespace(
+            keeps_parts=True, direction=[], tokenizer=SimpleNamespace(encode_batch=words_of)
+        ),
         facts=SimpleNamespace(max_length=100),
         attention_of_words=lambda pairs, split: [],
     )

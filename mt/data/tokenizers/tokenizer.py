@@ -191,6 +191,17 @@ class Tokenizer:
         written = iter(copies)
         return normalise_spacing(re.sub(PLACEHOLDER, lambda _: next(written, UNK), text))
 
+    @cached_property
+    def lengths(self) -> list[int]:
+        """How many characters each entry of the vocabulary stands for, without spaces."""
+        texts = self.library.decode_batch(
+            [[token_id] for token_id in range(self.size)], skip_special_tokens=False
+        )
+        lengths = [sum(map(len, text.split())) for text in texts]
+        for token_id in self.not_text:
+            lengths[token_id] = 0
+        return lengths
+
     @property
     def has_words(self) -> bool:
         """Whether its entries are words, of which those that it lacks are unknown."""

@@ -2,7 +2,8 @@
 
 import html
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import compress
 from typing import TYPE_CHECKING, NamedTuple
 
 from mt.errors import DataError
@@ -98,23 +99,21 @@ class Documents:
 
     def translated(self, translations: Sequence[Translation]) -> list[str]:
         """The pages with the translations of ``texts``."""
-        left = iter(translations)
-        pairs: list[tuple[str, Translation]] = []
-        of_texts: list[list[Translation]] = []
-        for text in self._texts:
-            of_texts.append([next(left) for _ in text.sentences])
-            if text.tags:
-                pairs += zip(text.sentences, of_texts[-1], strict=True)
+        have_tags = [bool(text.tags) for text in self._texts for _ in text.sentences]
+        pairs = [*compress(zip(self.texts, translations, strict=True), have_tags)]
         weights = iter(_weights(self._translator, pairs))
-        for text, of_text in zip(self._texts, of_texts, strict=True):
-            joined: dict[int, dict[int, float]] = {}
-            num_read = num_written = 0
-            for sentence, translation in zip(text.sentences, of_text, strict=True) if text.tags else ():
+        left = iter(translations)
+        for text in self._texts:
+            written = [next(left).text for _ in text.sentences]
+            joined: dict[int, Mapping[int, float]] = {}
+            num_read = 0
+            num_written = 0
+            for sentence, translation in zip(text.sentences, written, strict=True) if text.tags else ():
                 for word, row in next(weights).items():
                     joined[num_written + word] = {num_read + index: weight for index, weight in row.items()}
                 num_read += len(WORD.findall(sentence))
-                num_written += len(WORD.findall(translation.text))
-            text.put([translation.text for translation in of_text], joined)
+                num_written += len(WORD.findall(translation))
+            text.put(written, joined)
         return ["".join(map(str, parts)) for parts in self._pages]
 
     def _read(self, page: str) -> list[object]:
@@ -216,10 +215,12 @@ class Documents:
 
     def _split_long(self) -> None:
         """Let the sentences of texts with tags be translated by themselves where a text is too long."""
-        reader, facts = self._translator.reader, self._translator.facts
+        reader = self._translator.reader
+        facts = self._translator.facts
         texts = [text for text in self._texts if text.tags]
-        for text, tokens in zip(texts, reader.read_batch([text.plain for text in texts]), strict=True):
-            if len(reader.direction) + len(tokens) >= facts.max_length:
+        read = reader.tokenizer.encode_batch([text.plain for text in texts])
+        for text, ids in zip(texts, read, strict=True):
+            if len(reader.direction) + len(ids) >= facts.max_length:
                 text.sentences = [sentence.strip() for sentence in split_sentences(text.plain, facts)]
 
 
