@@ -20,6 +20,7 @@ FLOORS = {
         (
             "system memory",
             "errors processes special_tokens sides display files",
+            "hub",
             "config masks seeding device run_directory distributed",
             "builtin",
             "data transformer checkpoint",
@@ -199,6 +200,7 @@ IMPORTED_WHERE_NEEDED = {
     "mt.data.sources.find": {"mt.data.sources.hub"},
     "mt.data.sources.read": {"pyarrow.parquet"},
     "mt.export.export": {"mt.export"},
+    "mt.hub": {"huggingface_hub"},
     "mt.inference.engine.load": {"mt.inference.engine.convert"},
     "mt.inference.translator": {"mt.inference.model_translator", "mt.inference.engine.load"},
     "mt.training.run": {"mt.inference.engine.convert"},
