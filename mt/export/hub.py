@@ -18,7 +18,7 @@ from mt.hub import PREFIX, explained, is_of_run
 from mt.inference.engine.convert import convert
 from mt.inference.exported_folder import REFUSED
 from mt.inference.loaded_model import load_model
-from mt.reports.facts import CorpusFacts, RunFacts
+from mt.reports.facts import CorpusFacts, RunFacts, inspect_checkpoint
 from mt.reports.report import render
 from mt.run_directory import RunDirectory
 
@@ -59,17 +59,17 @@ def write_publication(
     if run.verification_file.exists():
         # Sentences of the corpus, by which int8 is chosen or not.
         shutil.copyfile(run.verification_file, made.verification_file)
-    engine = convert(made, published.name)
+    engine = convert(made, "best")
     made.verification_file.unlink(missing_ok=True)
     if (engine / REFUSED).exists():
         shutil.rmtree(made.engine_dir)
-    card = render(_shareable_facts(run, made, config, public), "md", license=license)
+    facts = _shareable_facts(run, made, config, public)
+    # The scores are those of what is published.
+    facts.best = inspect_checkpoint(saved.folder)
+    card = render(facts, "md", license=license)
     (folder / CARD).write_text(card, encoding="utf-8")
-    files = {}
-    for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            files[path.relative_to(folder).as_posix()] = path
-    return files
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {path.relative_to(folder).as_posix(): path for path in paths}
 
 
 def push(files: Mapping[str, Path], hub_id: str, *, private: bool) -> None:
@@ -80,13 +80,10 @@ def push(files: Mapping[str, Path], hub_id: str, *, private: bool) -> None:
         info = api.model_info(hub_id)
         if private and not info.private:
             raise ConfigError(f"{PREFIX}{hub_id} exists and is public: name another repository.")
-        operations: list[CommitOperationAdd | CommitOperationDelete] = []
-        for name, path in files.items():
-            operations.append(CommitOperationAdd(name, path))
-        for sibling in info.siblings or ():
-            if is_of_run(sibling.rfilename) and sibling.rfilename not in files:
-                operations.append(CommitOperationDelete(sibling.rfilename))
-        api.create_commit(hub_id, operations, commit_message="Export by mt")
+        added = [CommitOperationAdd(name, path) for name, path in files.items()]
+        old = [file.rfilename for file in info.siblings or () if is_of_run(file.rfilename)]
+        removed = [CommitOperationDelete(name) for name in old if name not in files]
+        api.create_commit(hub_id, [*added, *removed], commit_message="Export by mt")
 
 
 def _names(paths: str) -> str:

@@ -5,11 +5,12 @@ import hashlib
 import importlib.util
 import json
 import re
+import shutil
 import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from huggingface_hub import constants
 from mt.__main__ import main
 from mt.errors import MtError
 from mt.inference.translator import Translator
+from mt.run_directory import RunDirectory
 from tests.fixture_types import Call, Refuse
 
 pytest.importorskip("ctranslate2")
@@ -187,13 +189,22 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
 
 
 @pytest.fixture(scope="module")
-def exported(converted: Path) -> Hub:
-    """A Hub that has stopped, after a run was exported to it."""
+def exported(converted: Path, tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Hub:
+    """A Hub that has stopped, after a run was exported to it, many of whose files name paths."""
+    run = RunDirectory(Path(shutil.copytree(converted, tmp_path_factory.mktemp("secret") / "tiny")))
+    config = run.config_file.read_text().replace("  run: null", f"  run: {tiny_corpus}/base")
+    run.config_file.write_text(config)
+    with run.sessions_file.open("a") as file:
+        for event in ({"event": "start"}, {"event": "end", "reason": f"Failed: {tiny_corpus}/full"}):
+            file.write(json.dumps({"time": "2026-01-01T00:00:00+00:00", **event}) + "\n")
     with pytest.MonkeyPatch.context() as patch, _running(patch) as server:
-        arguments = ["--run", str(converted), "--private", "--license", "mit", *EXPORT]
-        patch.setattr(sys, "argv", ["mt", "export", *arguments])
-        with pytest.raises(SystemExit, match="0"):
-            main()
+        for words, last in (
+            ("evaluate --data", tiny_corpus),
+            ("export --private --license mit --yes --to hub", "org/tiny"),
+        ):
+            patch.setattr(sys, "argv", ["mt", *words.split(), str(last), "--run", str(run.path)])
+            with suppress(SystemExit):
+                main()
     return server
 
 
@@ -235,7 +246,7 @@ def test_one_private_commit_without_text_and_paths(exported: Hub, converted: Pat
     }  # fmt: skip
     sentences = [line for file in tiny_corpus.glob("*.en") for line in file.read_bytes().splitlines()]
     for name, content in files.items():
-        for secret in (str(tiny_corpus.parent), str(converted.parent), TOKEN):
+        for secret in (str(tiny_corpus.parent), TOKEN):
             assert secret.encode() not in content, name
         assert not [sentence for sentence in sentences if sentence in content], name
     assert yaml.safe_load(files["config.yaml"])["data"]["path"] == tiny_corpus.name
