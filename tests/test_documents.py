@@ -44,6 +44,8 @@ SUBSTITUTES = {
 # Commands that are not run, and why.
 NOT_RUN = {
     "mt evaluate --run runs/en-de --data sacrebleu:wmt14": "asks a server; evaluation/test_standard_sets.py",
+    "mt export --run runs/en-de --to hub": "asks a server; cli/test_hub_command.py",
+    "mt translate --run hub:org": "asks a server; cli/test_hub_command.py",
     "mt import Helsinki-NLP": "asks a server; export/test_import.py",
     "mt serve": "runs until it is stopped; serving/test_app.py",
     "mt translate --run m1 --ensemble quickstart": "runs that do not fit; inference/test_translator.py",

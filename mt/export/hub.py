@@ -51,7 +51,8 @@ def write_publication(
     shutil.copyfile(run.src_tokenizer_file, made.src_tokenizer_file)
     shutil.copyfile(run.tgt_tokenizer_file, made.tgt_tokenizer_file)
     saved = loaded.checkpoint
-    environment = {name: value for name, value in saved.environment.items() if name != "init_from"}
+    environment = dict(saved.environment)
+    environment.pop("init_from", None)
     origin = saved.imported_from or f"{PREFIX}{hub_id}"
     published = replace(saved, best=True, average_of=[], environment=environment, imported_from=origin)
     weights = CheckpointStore(run.checkpoints_dir).load_model(saved)
@@ -68,8 +69,11 @@ def write_publication(
     facts.best = inspect_checkpoint(saved.folder)
     card = render(facts, "md", license=license)
     (folder / CARD).write_text(card, encoding="utf-8")
-    paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    return {path.relative_to(folder).as_posix(): path for path in paths}
+    files = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            files[path.relative_to(folder).as_posix()] = path
+    return files
 
 
 def push(files: Mapping[str, Path], hub_id: str, *, private: bool) -> None:
@@ -80,10 +84,14 @@ def push(files: Mapping[str, Path], hub_id: str, *, private: bool) -> None:
         info = api.model_info(hub_id)
         if private and not info.private:
             raise ConfigError(f"{PREFIX}{hub_id} exists and is public: name another repository.")
-        added = [CommitOperationAdd(name, path) for name, path in files.items()]
-        old = [file.rfilename for file in info.siblings or () if is_of_run(file.rfilename)]
-        removed = [CommitOperationDelete(name) for name in old if name not in files]
-        api.create_commit(hub_id, [*added, *removed], commit_message="Export by mt")
+        operations: list[CommitOperationAdd | CommitOperationDelete] = []
+        for name, path in files.items():
+            operations.append(CommitOperationAdd(name, path))
+        for file in info.siblings or ():
+            name = file.rfilename
+            if is_of_run(name) and name not in files:
+                operations.append(CommitOperationDelete(name))
+        api.create_commit(hub_id, operations, commit_message="Export by mt")
 
 
 def _names(paths: str) -> str:
@@ -99,10 +107,10 @@ def _shareable_report(run: RunDirectory) -> dict[str, Any]:
     report = {key: whole[key] for key in _OF_CORPUS.split() if key in whole}
     splits = [*report["splits"].values()]
     for source in report["sources"]:
-        splits += source["held_out"].values()
+        splits += source.get("held_out", {}).values()
         if source["kind"] not in ("hub", "builtin"):
             source["path"] = _names(source["path"])
-        if source["written"]:
+        if source.get("written"):
             source["written"]["runs"] = _names(source["written"]["runs"])
     for split in splits:
         split |= {"from": [], "examples": {}}
@@ -111,7 +119,11 @@ def _shareable_report(run: RunDirectory) -> dict[str, Any]:
 
 def _public_paths(report: Mapping[str, Any]) -> set[str]:
     """The corpora that others can name as well."""
-    return {source["path"] for source in report.get("sources", ()) if source["kind"] in ("hub", "builtin")}
+    paths = set()
+    for source in report.get("sources", ()):
+        if source["kind"] in ("hub", "builtin"):
+            paths.add(source["path"])
+    return paths
 
 
 def _shareable_config(config: Config, public: set[str]) -> Config:
@@ -120,20 +132,26 @@ def _shareable_config(config: Config, public: set[str]) -> Config:
     for corpus in (values["data"], *values["data"]["sources"].values()):
         if corpus["path"] not in public:
             corpus["path"] = _names(corpus["path"])
-        for writer in filter(None, (corpus["write_src"], corpus["write_tgt"])):
-            writer["run"] = _names(writer["run"])
-    for section, key in (("init_from", "run"), ("tokenizer", "path")):
-        if values[section][key]:
-            values[section][key] = _names(values[section][key])
+        for key in ("write_src", "write_tgt"):
+            writer = corpus[key]
+            if writer:
+                writer["run"] = _names(writer["run"])
+    for name, key in (("init_from", "run"), ("tokenizer", "path")):
+        section = values[name]
+        if section[key]:
+            section[key] = _names(section[key])
     return Config.model_validate(values)
 
 
 def _shareable_facts(run: RunDirectory, made: RunDirectory, config: Config, public: set[str]) -> RunFacts:
     """The facts of a run for its card, of what is published."""
     facts = RunFacts(run)
-    facts.evaluations = [replace(each, data=_shareable(each.data, public)) for each in facts.evaluations]
+    for number, evaluation in enumerate(facts.evaluations):
+        data = _shareable(evaluation.data, public)
+        facts.evaluations[number] = replace(evaluation, data=data)
     if facts.behaviours:
-        facts.behaviours = replace(facts.behaviours, data=_shareable(facts.behaviours.data, public))
+        data = _shareable(facts.behaviours.data, public)
+        facts.behaviours = replace(facts.behaviours, data=data)
     for session in facts.sessions:
         # After a colon, an error may name a file.
         session.outcome = session.outcome.partition(":")[0]
@@ -145,6 +163,9 @@ def _shareable_facts(run: RunDirectory, made: RunDirectory, config: Config, publ
 
 
 def _shareable(data: str, public: set[str]) -> str:
-    """What an evaluation says of its data: a path, then a comma and more."""
-    path, comma, more = data.partition(", ")
-    return data if path in public or ":" in path else _names(path) + comma + more
+    """What an evaluation says of its data: a path, then languages and a split, with commas between them."""
+    parts = []
+    for part in data.split(", "):
+        is_public = part in public or part.startswith(("sacrebleu:", "builtin:"))
+        parts.append(part if is_public else _names(part))
+    return ", ".join(parts)
