@@ -85,7 +85,7 @@ class _Handler(BaseHTTPRequestHandler):
             # Another host, which must not get the token.
             assert "Authorization" not in self.headers
             self._send(hub.blobs[path.removeprefix("/blobs/")], is_file=True)
-        elif hub.status != 200 or hub.is_private is None:
+        elif hub.status != 200 or hub.is_private is None or "org/tiny" not in path:
             self._send({"error": f"no right for {TOKEN}"}, 404 if hub.status == 200 else hub.status)
         elif path.startswith("/api/models/org/tiny"):
             siblings = [_sibling(name, content) for name, content in hub.files.items()]
