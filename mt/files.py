@@ -21,6 +21,15 @@ from mt import system
 _BLOCK_BYTES = 2**20
 
 
+def cache_folder() -> Path:
+    """``$MT_CACHE``, else ``mt`` in ``$XDG_CACHE_HOME`` or in ``~/.cache``."""
+    chosen, shared = os.environ.get("MT_CACHE"), os.environ.get("XDG_CACHE_HOME", "")
+    # The XDG specification says to ignore relative paths.
+    path = chosen or f"{shared if os.path.isabs(shared) else '~/.cache'}/mt"  # noqa: PTH117
+    # There may be no home folder, which Path would refuse.
+    return Path(os.path.expanduser(path))  # noqa: PTH111
+
+
 def read_bytes(path: Path, *, max_bytes: int) -> bytes:
     """The content of a file that has at most so many bytes; of a device, reading might never end."""
     with path.open("rb") as file:

@@ -11,7 +11,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Self
 
-from mt import system
+from mt import hub, system
 from mt.display import shown
 from mt.errors import RunError
 from mt.files import make_folder, read_bytes, remove_leftovers, sync
@@ -143,8 +143,11 @@ class RunDirectory:
 
 
 def as_run(run: str | Path | RunDirectory) -> RunDirectory:
-    """A run directory, given as such or by its path."""
-    return run if isinstance(run, RunDirectory) else RunDirectory(Path(run))
+    """A run directory, given as such, by its path, or as ``hub:org/name``, which may be downloaded first."""
+    if isinstance(run, RunDirectory):
+        return run
+    on_hub = str(run).startswith(hub.PREFIX)
+    return RunDirectory(hub.downloaded(str(run)) if on_hub else Path(run))
 
 
 def newest_run(runs: Path, *, with_checkpoint: bool = True) -> RunDirectory:

@@ -40,7 +40,7 @@ COMMANDS = {
     ),
     "average": "--run --last --best",
     "import": "SOURCE --run --src --tgt",
-    "export": "FOLDER --to --run --checkpoint --precision --data",
+    "export": "FOLDER --to --run --checkpoint --precision --data --private --license --yes",
     "runs": "PATHS --sort",
     "show": "RUN",
     "report": "--run --out -o --format --sentences --checkpoint --device",

@@ -45,6 +45,8 @@ SUBSTITUTES = {
 NOT_RUN = {
     "mt evaluate --run runs/en-de --behaviours": "needs 30 lines to test; cli/test_behaviours_command.py",
     "mt evaluate --run runs/en-de --data sacrebleu:wmt14": "asks a server; evaluation/test_standard_sets.py",
+    "mt export --run runs/en-de --to hub": "asks a server; cli/test_hub_command.py",
+    "mt translate --run hub:org": "asks a server; cli/test_hub_command.py",
     "mt import Helsinki-NLP": "asks a server; export/test_import.py",
     "mt serve": "runs until it is stopped; serving/test_app.py",
     "mt translate --run m1 --ensemble quickstart": "runs that do not fit; inference/test_translator.py",

@@ -149,9 +149,9 @@ def _corpus(given: dict[str, str], origin: Path | None, *, both_ways: bool) -> "
     old = None
     if origin is not None:
         from mt.config.load import load_config
-        from mt.run_directory import RunDirectory
+        from mt.run_directory import as_run
 
-        old = load_config(RunDirectory(origin).require().config_file).data
+        old = load_config(as_run(origin).require().config_file).data
         given = {"path": old.path, "src": old.src, "tgt": old.tgt} | given
     directions = asked_directions(given["path"], given.get("src"), given.get("tgt"), both_ways=both_ways)
     if old and Path(given["path"]).resolve() == Path(old.path).resolve() and directions == old.directions[:1]:

@@ -40,7 +40,7 @@ def complete_runs() -> list[str]:
 run_option = partial(Option, autocompletion=complete_runs)
 
 RunOption = Annotated[
-    Path | None, run_option(help="The run, by its name or path. Default: the newest run in runs/.")
+    Path | None, run_option(help="The run: its name, path or hub:org/name. Default: the newest in runs/.")
 ]
 ToOption = Annotated[
     str | None,
@@ -184,10 +184,10 @@ def parse_origin(text: str) -> "InitFromConfig":
 
 def find_run(path: Path | None) -> "RunDirectory":
     """The run at ``path`` or of that name; by default the newest in ``runs/``, named on stderr."""
-    from mt.run_directory import RunDirectory, newest_run
+    from mt.run_directory import as_run, newest_run
 
     if path is not None:
-        return RunDirectory(named_run(path)).require()
+        return as_run(named_run(path)).require()
     run = newest_run(RUNS)
     say(f"run: {shown(run.path)}")
     return run

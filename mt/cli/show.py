@@ -12,7 +12,7 @@ def show(
     run: Annotated[
         Path | None,
         Argument(
-            help="The run, by its name or path.",
+            help="The run: its name, path or hub:org/name.",
             show_default="the newest in runs/",
             autocompletion=complete_runs,
         ),
@@ -22,11 +22,9 @@ def show(
 
     Also lists the checkpoints, and the results of mt evaluate with signatures and intervals.
     """
-    from mt.run_directory import RunDirectory, newest_run
+    from mt.run_directory import as_run, newest_run
 
-    directory = (
-        newest_run(RUNS, with_checkpoint=False) if run is None else RunDirectory(named_run(run)).require()
-    )
+    directory = newest_run(RUNS, with_checkpoint=False) if run is None else as_run(named_run(run)).require()
     from mt.reports.facts import RunFacts
     from mt.reports.show import describe
 

@@ -17,6 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TypeVar
 
+from mt.files import cache_folder as cache_folder
 from mt.files import make_folder, remove_folder_atomically, sha256
 
 LOG = logging.getLogger(__name__)
@@ -32,15 +33,6 @@ MANY_PAIRS = 50_000
 _MOST_DAYS, _MOST_DAYS_UNFINISHED = 30, 1
 """Entries that were not opened, or written to, for longer are removed."""
 _RECORD = "entry.json"
-
-
-def cache_folder() -> Path:
-    """``$MT_CACHE``, else ``mt`` in ``$XDG_CACHE_HOME`` or in ``~/.cache``."""
-    chosen, shared = os.environ.get("MT_CACHE"), os.environ.get("XDG_CACHE_HOME", "")
-    # The XDG specification says to ignore relative paths.
-    path = chosen or f"{shared if os.path.isabs(shared) else '~/.cache'}/mt"  # noqa: PTH117
-    # There may be no home folder, which Path would refuse.
-    return Path(os.path.expanduser(path))  # noqa: PTH111
 
 
 def cached(key: object, fill: Callable[[Path], int], load: Callable[[Path], T]) -> T:

@@ -4,7 +4,6 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -32,7 +31,7 @@ from mt.data.written import Writer, WrittenSide
 from mt.display import counted, track
 from mt.errors import DataError, MtError, RunError
 from mt.files import write_atomically
-from mt.run_directory import RunDirectory
+from mt.run_directory import RunDirectory, as_run
 from mt.sides import SIDES, Sides
 
 LOG = logging.getLogger(__name__)
@@ -188,7 +187,7 @@ def _chosen(pairs: Dataset, config: Config) -> Dataset:
 def _make_tokenizers(texts: "_Texts", config: Config) -> list[Tokenizer]:
     """The tokenizer of each of these columns: that of the run to begin from, or a given or a new one."""
     if not config.init_from.sides.isdisjoint(texts.columns):
-        origins = load_tokenizers(RunDirectory(Path(str(config.init_from.run))))
+        origins = load_tokenizers(as_run(str(config.init_from.run)))
         tokenizers = []
         for column in texts.columns:
             grown = extended(getattr(origins, column), texts, config.tokenizer)

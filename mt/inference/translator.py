@@ -116,7 +116,7 @@ class Translator:
         """Load a run's model from the named checkpoint, never from another one.
 
         Args:
-            run: The run directory, such as ``runs/quickstart``.
+            run: The run directory, such as ``runs/quickstart``, or ``hub:org/name`` (see `mt.hub`).
             checkpoint: ``best``, ``latest``, or a checkpoint's name.
             device: Where to compute: a device, or ``auto``, ``cpu``, ``cuda`` or ``mps``.
             dictionary: Source words, with the translations to use for them.

@@ -18,7 +18,7 @@ from mt.preflight.init import ALWAYS, Proposal
 from mt.preflight.plan import fit
 from mt.preflight.text import most_unknown
 from mt.preflight.trial import measure, take_sample, update
-from mt.run_directory import RunDirectory
+from mt.run_directory import RunDirectory, as_run
 from mt.sides import Sides
 from mt.training.init_from import inherit_from_origin
 from mt.training.schedule import learning_rate
@@ -33,7 +33,7 @@ OLD_SHARE = 1 / 2
 
 def propose_adaptation(origin: InitFromConfig, data: DataConfig, minutes: float | None) -> Proposal:
     """Propose a config that begins with the weights of ``origin`` and trains on ``data``."""
-    run = RunDirectory(Path(str(origin.run))).require()
+    run = as_run(str(origin.run)).require()
     old = load_config(run.config_file)
     is_of_old_text, notes = Path(data.path).resolve() == Path(old.data.path).resolve(), list[str]()
     is_new = not is_of_old_text or data.directions != old.data.directions

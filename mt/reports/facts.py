@@ -136,7 +136,7 @@ class RunFacts:
         self._read_what_training_needs()
         # What is read from here on is for reports: problems with it do not make the run a damaged one.
         self.corpus: CorpusFacts | None = None
-        if not self.imported_from:
+        if not self.imported_from or run.corpus_file.exists():
             parse = CorpusFacts.model_validate_json
             self.corpus = self._read(run.corpus_file, lambda _: parse(run.read_corpus_report()))
         self.sessions = self._read(run.sessions_file, lambda _: read_sessions(run)) or []

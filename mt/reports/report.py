@@ -48,6 +48,7 @@ def render(
     attention: str = "",
     script_hash: str = "",
     left_out: Sequence[str] = (),
+    license: str = "unknown",
 ) -> str:
     """The report as a whole HTML document, or as a model card with the front matter that the Hub reads.
 
@@ -91,6 +92,7 @@ def render(
         attention=attention,
         script_hash=script_hash,
         left_out=left_out,
+        license=license,
         directions=config.data.directions,
         languages=list(dict.fromkeys(chain(*config.data.directions))),
         changed={option: value for option, value in all_options(config).items() if option in changed},

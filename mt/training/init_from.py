@@ -1,7 +1,6 @@
 """Beginning a run from the weights, tokenizers and shape of another run."""
 
 import logging
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +14,7 @@ from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.tokenizers.train import old_pieces
 from mt.errors import ConfigError, RunError
 from mt.inference.loaded_model import check_tokenizers
-from mt.run_directory import RunDirectory
+from mt.run_directory import RunDirectory, as_run
 from mt.sides import SIDES, Sides
 from mt.training.resume import has_begun
 from mt.transformer.transformer import Transformer
@@ -33,12 +32,12 @@ def inherit_from_origin(config: Config, run: RunDirectory | None, *, restart: bo
     origin = config.init_from
     if origin.run is None:
         return config
-    directory = RunDirectory(Path(origin.run))
     source = load_config(run.config_file) if run is not None and run.exists and not restart else None
     if source is not None and source.init_from.run == origin.run:
         origin = source.init_from
     # A run that has begun from elsewhere is refused later, with all differences.
     elif source is None or run is None or not has_begun(run):
+        directory = as_run(str(origin.run))
         if run is not None and directory.path.resolve() == run.path.resolve():
             raise ConfigError(f"init_from.run: {origin.run} is this run itself. Use another --run.")
         directory.require()
@@ -69,7 +68,7 @@ def inherit_from_origin(config: Config, run: RunDirectory | None, *, restart: bo
 def load_initial_weights(model: Transformer, config: Config, tokenizers: Sides[Tokenizer]) -> None:
     """Replace the initial weights of the chosen parts with those of the run to begin from."""
     origin = config.init_from
-    run = RunDirectory(Path(str(origin.run)))
+    run = as_run(str(origin.run))
     store = CheckpointStore(run.checkpoints_dir)
     checkpoint = store.require(origin.checkpoint)
     if checkpoint.checksums[MODEL] != origin.sha256:
