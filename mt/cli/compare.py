@@ -1,6 +1,7 @@
 """`mt compare`: which of some systems is better, and whether the differences are significant."""
 
-from itertools import chain
+from collections.abc import Sequence
+from os.path import commonprefix
 from pathlib import Path
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -9,7 +10,8 @@ from typer import Argument, Option, echo
 
 from mt.cli import options
 from mt.cli.logs import say, show_logs
-from mt.display import aligned, counted
+from mt.cli.tables import PLUS_MINUS, FormatOption, print_table
+from mt.display import counted
 from mt.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -35,17 +37,28 @@ def compare(
     show: Annotated[int, Option(min=0, metavar="N", help="Show the N sentences that differ most.")] = 10,
     json: options.JsonOption = None,
     device: options.DeviceOption = "auto",
+    against: Annotated[
+        list[Path] | None,
+        Option(
+            metavar="B ...", help="Compare two settings: all of A ... are seeds of one, these of another."
+        ),
+    ] = None,
+    table: FormatOption = None,
 ) -> None:
     """Compare models, or files of translations, with the first one on the same test sentences.
 
     Shows the scores, their differences, and whether these are significant (paired bootstrap resampling).
 
     p is the probability of a difference this large if the two were equally good; below 0.05 the
-    difference is commonly called significant. A run translates the test sentences first; a file
-    of translations in a run directory is scored against the references of that run.
+    difference is commonly called significant. With --against, it is that with other seeds, too.
+
+    A run translates the test sentences first; a file of translations in a run directory is scored against
+    the references of that run.
     """
     show_logs()
-    systems = [options.named_run(system) for system in systems]
+    others = [options.named_run(system) for system in against or []]
+    first = [options.named_run(system) for system in systems]
+    systems = [*first, *others]
     for system in systems:
         if not system.exists() and not system.suffix:
             options.find_run(system)
@@ -59,7 +72,8 @@ def compare(
     from mt.evaluation.evaluate import write_json
 
     result = run_comparison(
-        systems,
+        first,
+        against=others,
         tgt=to,
         src=source,
         split=split,
@@ -70,35 +84,65 @@ def compare(
         beam=strategy,
         num_shown=show,
     )
-    _show(result)
+    names = [str(system) for system in systems]
+    if others:
+        names = [_common(names[: len(first)]), _common(names[len(first) :])]
+    if table is None:
+        _show(result, len(first) if others else 0)
+    else:
+        print_table(*_table(result, names), table)
+        for compared in result.scores.values():
+            say(f"{compared[0].score.name} signature: {compared[0].score.signature}")
     if json is not None:
         write_json([result], json)
 
 
-def _show(result: "Comparison") -> None:
-    letters = ascii_uppercase[: len(result.systems)]
+def _common(names: Sequence[str]) -> str:
+    """What the names of a group begin with, and how many they are."""
+    beginning = commonprefix(names)  # noqa: RUF071 - of names, also within a part of a path.
+    return f"{beginning.rstrip('-_.')} ({len(names)})"
+
+
+def _cells(result: "Comparison", key: str) -> list[tuple[str, float, float]]:
+    """The score, the gain and p of each system by a metric, or of each of two groups."""
+    if not result.groups:
+        return [(f"{each.score.value:.2f}", each.gain, each.p_value) for each in result.scores[key]]
+    group, cells = result.groups[key], []
+    for mean, deviation in zip(group.means, group.deviations, strict=True):
+        cells.append((f"{mean:.2f}{PLUS_MINUS}{deviation:.2f}", mean - group.means[0], group.p_value))
+    return cells
+
+
+def _table(result: "Comparison", names: Sequence[str]) -> tuple[list[str], list[list[str]]]:
+    """The titles, and a row for each of these systems or groups."""
+    head, rows = [""], [[name] for name in names]
+    for key, compared in result.scores.items():
+        head += [compared[0].score.name, "- A", "p"]
+        for row, (value, gain, p_value) in zip(rows, _cells(result, key), strict=True):
+            row += [value, "", ""] if row is rows[0] else [value, f"{gain:+.2f}", f"{p_value:.4f}"]
+    return head, rows
+
+
+def _show(result: "Comparison", num_first: int) -> None:
+    """Show all; of two groups, ``num_first`` is the size of the first."""
+    from mt.evaluation.scores import SIGNIFICANT
+
+    letters = rows = [*ascii_uppercase[: len(result.systems)]]
+    if num_first:
+        letters = ["A"] * num_first + ["B"] * (len(letters) - num_first)
+        rows = ["A", "B"]
     for letter, system in zip(letters, result.systems, strict=True):
         echo(f"{letter}  {system}")
     echo(f"{counted(result.num_sentences, 'sentence')} of {result.data}\n")
     if result.num_rewritten:
         say(f"scored in the form of the training text: {counted(result.num_rewritten, 'reference')} changed")
-    metrics = list(result.scores.values())
-    rows = [["", *chain.from_iterable((first.score.name, "- A", "p") for first, *_ in metrics)]]
-    for letter, compared in zip(letters, zip(*metrics, strict=True), strict=True):
-        row = [letter]
-        for metric in compared:
-            row.append(f"{metric.score.value:.2f}")
-            row += ["", ""] if letter == "A" else [f"{metric.gain:+.2f}", f"{metric.p_value:.4f}"]
-        rows.append(row)
-    for line in aligned(rows, num_texts=1):
-        echo(line)
-    for first, *others in metrics:
-        equal = [
-            letter for letter, system in zip(letters[1:], others, strict=True) if not system.is_significant
-        ]
+    print_table(*_table(result, rows), "text")
+    for key, (first, *_) in result.scores.items():
+        compared = zip(rows, _cells(result, key), strict=True)
+        equal = [row for row, (_, _, p_value) in compared if row != "A" and p_value >= SIGNIFICANT]
         if equal:
             echo(f"not significant by {first.score.name}: {', '.join(equal)}")
-    for first, *_ in metrics:
+    for first, *_ in result.scores.values():
         echo(f"{first.score.name} signature: {first.score.signature}")
     for sentence in result.sentences:
         scores = ", ".join(f"{score:.2f}" for score in sentence.chrfpp)

@@ -17,6 +17,7 @@ from mt.cli import options
 from mt.cli.lines import Block, Input, LineTranslator, read_dictionary
 from mt.cli.logs import say, show_logs
 from mt.cli.prompt import prompt
+from mt.cli.tables import JsonFlag
 from mt.display import in_precision
 from mt.errors import ConfigError, DataError
 from mt.files import new_file
@@ -104,6 +105,10 @@ def translate(
     precision: options.PrecisionOption = "auto",
     engine: options.EngineOption = "auto",
     verbose: options.VerboseOption = False,
+    json: JsonFlag = False,
+    alignment: Annotated[
+        bool, Option("--alignment", help="With --json: also align the words of both sides.")
+    ] = False,
 ) -> None:
     """Translate sentences, a file, or standard input with a trained model.
 
@@ -117,6 +122,8 @@ def translate(
     options.check_at_most_one(sample=sample, beam=beam > 1)
     options.check_at_most_one(sample=sample, n_best=n_best)
     options.check_at_most_one(pairs=pairs, n_best=n_best)
+    options.check_at_most_one(pairs=pairs, json=json)
+    options.check_needs("--json", json, alignment=alignment)
     options.check_needs("lines to translate: add --file FILE", file is not None, pairs=pairs)
     drawn = {"temperature": temperature != 1.0, "top_k": top_k, "top_p": top_p != 1.0, "seed": seed != 1}
     options.check_needs("sampling: add --sample", sample, **drawn)
@@ -147,13 +154,13 @@ def translate(
     source = Input(sentences, file)
     search = {
         "num_best": n_best or 1,
-        "with_scores": n_best is not None,
+        "with_scores": json or n_best is not None,
         "strategy": Sampling(temperature, seed, top_k, top_p) if sample else strategy,
         "constraints": Constraints(min_length, no_repeat_ngram),
         "max_length": max_length,
         "keep_unk": keep_unk,
     }
-    lines = LineTranslator(translator, search, source.name, prefix, on_error)
+    lines = LineTranslator(translator, search, source.name, prefix, on_error, json, alignment)
     if source.is_typed:
         prompt(lines)
         return

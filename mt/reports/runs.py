@@ -1,15 +1,17 @@
 """`mt runs`: the runs in some folders, as a table."""
 
+import json
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from mt.config.write import all_options
-from mt.display import aligned, counted, one_line
-from mt.errors import ConfigError
+from mt.display import aligned, counted, one_line, shown
+from mt.errors import ConfigError, DataError
+from mt.files import read_text
 from mt.reports.facts import RunFacts, short_count
 from mt.run_directory import RunDirectory, runs_in
 
@@ -50,12 +52,10 @@ def runs_table(summaries: Facts, differing: Options, *, width: float) -> str:
     for title, field, form in _COLUMNS:
         values = [getattr(facts, field) for facts in summaries.values()]
         columns.append([title, *("-" if value is None else form(value) for value in values)])
-    short = Counter(option.partition(".")[2] for option in differing)
     options = []
-    for option, by_run in sorted(differing.items(), key=lambda item: -len({*item[1].values()})):
-        key = option.partition(".")[2]
-        cells = [one_line(by_run.get(name, "-"), _MOST_CHARACTERS) for name in summaries]
-        options.append([key if short[key] == 1 else option, *cells])
+    in_order = dict(sorted(differing.items(), key=lambda item: -len({*item[1].values()})))
+    for title, by_run in zip(_short_names(in_order), in_order.values(), strict=True):
+        options.append([title, *(one_line(by_run.get(name, "-"), _MOST_CHARACTERS) for name in summaries)])
     columns[_NUM_BEFORE_OPTIONS:_NUM_BEFORE_OPTIONS] = options
     fitting: list[list[str]] = []
     for column in columns:
@@ -87,12 +87,98 @@ def _over_seeds(summaries: Facts) -> Iterator[str]:
             groups.setdefault(tuple(options.values()), []).append(name)
     for names in groups.values():
         means = []
-        for title, field, form in _COLUMNS:
+        for title, field, _ in _COLUMNS:
             values = [getattr(summaries[name], field) for name in names]
             if title.endswith("BLEU") and len(values) > 1 and None not in values:
-                means.append(f"{title} {form(statistics.mean(values))} ± {form(statistics.stdev(values))}")
+                means.append(f"{title} {over_seeds(values)}")
         if means:
             yield f"{counted(len(names), 'seed')} ({', '.join(map(one_line, names))}): {', '.join(means)}"
+
+
+def settings_table(
+    summaries: Facts, differing: Options, others: Mapping[str, Path]
+) -> tuple[list[str], list[list[str]]]:
+    """Titles, and a row for each setting: options that differ, number of seeds, and scores over these.
+
+    ``others`` are files of scores in the runs, by the title of their column.
+    """
+    options = [option for option in differing if option != _SEED]
+    scores: dict[str, dict[str, float]] = {"best BLEU": {}}
+    settings: dict[tuple[str, ...], list[str]] = {}
+    for name, facts in summaries.items():
+        if facts.config is not None:
+            settings.setdefault(tuple(differing[option][name] for option in options), []).append(name)
+        if facts.best_bleu is not None:
+            scores["best BLEU"][name] = facts.best_bleu
+        for score in facts.test_scores.values():
+            scores.setdefault(f"test {score.name}", {})[name] = score.value
+        for title, file in others.items():
+            scores.setdefault(title, {})[name] = statistics.fmean(read_scores(facts.run.path / file, title))
+    rows = []
+    for values, names in settings.items():
+        row = [*(values or [names[0]]), str(len(names))]
+        for title, by_run in scores.items():
+            of_seeds = [by_run[name] for name in names if name in by_run]
+            is_complete = len(of_seeds) == len(names)
+            row.append(over_seeds(of_seeds, 4 if title in others else 2) if is_complete else "-")
+        rows.append(row)
+    return [*(_short_names(options) or ["name"]), "n", *scores], rows
+
+
+def notes_on_tests(runs: Iterable[RunFacts]) -> Iterator[str]:
+    """The signatures of the newest tests, and a warning if they are not comparable."""
+    kinds, signatures = set(), dict[str, set[str]]()
+    for facts in runs:
+        if facts.tests:
+            kinds.add("; ".join(sorted(f"{test.data}, {test.how}" for test in facts.tests[-1])))
+        for score in facts.test_scores.values():
+            signatures.setdefault(score.name, set()).add(score.signature)
+    if len(kinds) > 1:
+        yield f"warning: these tests are not comparable: {' / '.join(sorted(kinds))}"
+    for name, of_runs in signatures.items():
+        yield f"{name} signature: {', '.join(sorted(of_runs))}"
+
+
+def over_seeds(values: Sequence[float], digits: int = 2) -> str:
+    """The mean, with the standard deviation if there are several."""
+    deviation = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{statistics.fmean(values):.{digits}f}{deviation}"
+
+
+def _short_names(options: Collection[str]) -> list[str]:
+    """The options without their sections, where that is clear."""
+    short = Counter(option.partition(".")[2] for option in options)
+    names = []
+    for option in options:
+        key = option.partition(".")[2]
+        names.append(key if short[key] == 1 else option)
+    return names
+
+
+def read_scores(file: Path, name: str) -> list[float]:
+    """The scores of another program: a number in each line, or JSON with numbers in lists or at ``name``."""
+
+    def only_named(mapping: dict[str, object]) -> list[object]:
+        inner = [value for value in mapping.values() if isinstance(value, list)]
+        return [mapping[name]] if name in mapping else inner
+
+    text = read_text(file, max_bytes=100_000_000)
+    try:
+        values = json.loads(text, object_hook=only_named) if file.suffix == ".json" else text.split()
+        if scores := [*_numbers(values)]:
+            return scores
+        problem = f"there is no number, or none with the key {name!r}"
+    except ValueError as error:
+        problem = str(error)
+    raise DataError(f"{shown(file)} has no scores, as numbers in lines or JSON: {problem}.")
+
+
+def _numbers(value: Any) -> Iterator[float]:
+    if not isinstance(value, list):
+        yield float(value)
+        return
+    for item in value:
+        yield from _numbers(item)
 
 
 def sorted_by(column: str, summaries: Facts, differing: Options) -> dict[str, RunFacts]:
