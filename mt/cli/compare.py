@@ -1,8 +1,9 @@
 """`mt compare`: which of some systems is better, and whether the differences are significant."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from os.path import commonprefix
 from pathlib import Path
+from statistics import fmean
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -10,12 +11,15 @@ from typer import Argument, Option, echo
 
 from mt.cli import options
 from mt.cli.logs import say, show_logs
-from mt.cli.tables import PLUS_MINUS, FormatOption, print_table
+from mt.cli.tables import FormatOption, print_table
 from mt.display import counted
 from mt.errors import ConfigError
 
 if TYPE_CHECKING:
     from mt.evaluation.compare import Comparison
+
+# The score, the gain and p of each system, by metric.
+Columns = dict[str, list[tuple[str, float, float]]]
 
 
 def compare(
@@ -84,15 +88,15 @@ def compare(
         beam=strategy,
         num_shown=show,
     )
+    columns = _columns(result, len(first))
     names = [str(system) for system in systems]
     if others:
         names = [_common(names[: len(first)]), _common(names[len(first) :])]
     if table is None:
-        _show(result, len(first) if others else 0)
+        _show(result, columns, len(first))
     else:
-        print_table(*_table(result, names), table)
-        for compared in result.scores.values():
-            say(f"{compared[0].score.name} signature: {compared[0].score.signature}")
+        print_table(*_table(columns, names), table)
+        _show_signatures(result, say)
     if json is not None:
         write_json([result], json)
 
@@ -103,47 +107,62 @@ def _common(names: Sequence[str]) -> str:
     return f"{beginning.rstrip('-_.')} ({len(names)})"
 
 
-def _cells(result: "Comparison", key: str) -> list[tuple[str, float, float]]:
-    """The score, the gain and p of each system by a metric, or of each of two groups."""
-    if not result.groups:
-        return [(f"{each.score.value:.2f}", each.gain, each.p_value) for each in result.scores[key]]
-    group, cells = result.groups[key], []
-    for mean, deviation in zip(group.means, group.deviations, strict=True):
-        cells.append((f"{mean:.2f}{PLUS_MINUS}{deviation:.2f}", mean - group.means[0], group.p_value))
-    return cells
+def _columns(result: "Comparison", num_first: int) -> Columns:
+    """By metric, the score, the gain and p of each system, or of each of two groups."""
+    from mt.reports.runs import over_seeds
 
-
-def _table(result: "Comparison", names: Sequence[str]) -> tuple[list[str], list[list[str]]]:
-    """The titles, and a row for each of these systems or groups."""
-    head, rows = [""], [[name] for name in names]
+    columns: Columns = {}
     for key, compared in result.scores.items():
-        head += [compared[0].score.name, "- A", "p"]
-        for row, (value, gain, p_value) in zip(rows, _cells(result, key), strict=True):
-            row += [value, "", ""] if row is rows[0] else [value, f"{gain:+.2f}", f"{p_value:.4f}"]
+        values = [each.score.value for each in compared]
+        groups = [[value] for value in values]
+        p_values = [each.p_value for each in compared]
+        if result.groups:
+            groups = [values[:num_first], values[num_first:]]
+            p_values = [1.0, result.groups[key]]
+        column = columns[compared[0].score.name] = []
+        for group, p_value in zip(groups, p_values, strict=True):
+            gain = fmean(group) - fmean(groups[0])
+            column.append((over_seeds(group), gain, p_value))
+    return columns
+
+
+def _table(columns: Columns, names: Sequence[str]) -> tuple[list[str], list[list[str]]]:
+    """The titles, and a row for each name."""
+    head = [""]
+    rows = [[name] for name in names]
+    for metric, column in columns.items():
+        head += [metric, "- A", "p"]
+        for row, (score, gain, p_value) in zip(rows, column, strict=True):
+            row.append(score)
+            row += ["", ""] if row is rows[0] else [f"{gain:+.2f}", f"{p_value:.4f}"]
     return head, rows
 
 
-def _show(result: "Comparison", num_first: int) -> None:
-    """Show all; of two groups, ``num_first`` is the size of the first."""
-    from mt.evaluation.scores import SIGNIFICANT
+def _show_signatures(result: "Comparison", show: Callable[[str], object]) -> None:
+    for first, *_ in result.scores.values():
+        show(f"{first.score.name} signature: {first.score.signature}")
 
-    letters = rows = [*ascii_uppercase[: len(result.systems)]]
-    if num_first:
-        letters = ["A"] * num_first + ["B"] * (len(letters) - num_first)
-        rows = ["A", "B"]
+
+def _show(result: "Comparison", columns: Columns, num_first: int) -> None:
+    letters = names = [*ascii_uppercase[: len(result.systems)]]
+    if result.groups:
+        letters = ["A"] * num_first + ["B"] * (len(names) - num_first)
+        names = ["A", "B"]
     for letter, system in zip(letters, result.systems, strict=True):
         echo(f"{letter}  {system}")
     echo(f"{counted(result.num_sentences, 'sentence')} of {result.data}\n")
     if result.num_rewritten:
         say(f"scored in the form of the training text: {counted(result.num_rewritten, 'reference')} changed")
-    print_table(*_table(result, rows), "text")
-    for key, (first, *_) in result.scores.items():
-        compared = zip(rows, _cells(result, key), strict=True)
-        equal = [row for row, (_, _, p_value) in compared if row != "A" and p_value >= SIGNIFICANT]
+    head, rows = _table(columns, names)
+    print_table(head, rows, "text")
+    for metric, column in columns.items():
+        equal = []
+        for name, (_, _, p_value) in zip(names[1:], column[1:], strict=True):
+            if p_value >= 0.05:
+                equal.append(name)
         if equal:
-            echo(f"not significant by {first.score.name}: {', '.join(equal)}")
-    for first, *_ in result.scores.values():
-        echo(f"{first.score.name} signature: {first.score.signature}")
+            echo(f"not significant by {metric}: {', '.join(equal)}")
+    _show_signatures(result, echo)
     for sentence in result.sentences:
         scores = ", ".join(f"{score:.2f}" for score in sentence.chrfpp)
         echo(f"\nsentence {sentence.number:,}, chrF2++ {scores}")

@@ -1,5 +1,6 @@
 """`mt evaluate`: score the translations of a run, and show what it translates badly."""
 
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -163,30 +164,33 @@ def evaluate(
             _show(result, worst)
         if folder is not None:
             say(f"for other tools: {folder}/sources.txt, hypotheses.txt, references.txt")
-    means = {run: mean_scores(results) for run, results in of_runs.items()}
     if table is not None:
         _show_table(of_runs, table)
     elif len(results) > 1:
         echo("")
-        for score in means[str(directory.path)].values():
+        for score in mean_scores(results).values():
             echo(str(score))
     # Last, because the scores have been shown if this file cannot be written.
     if json is not None:
-        write_json([result for results in of_runs.values() for result in results], json)
-    for path, scores in means.items():
-        if fail_under is not None and scores["bleu"].value < fail_under:
-            say(f"{path} has {scores['bleu'].value:.2f} BLEU, less than --fail-under {fail_under:g}")
+        write_json([*chain(*of_runs.values())], json)
+    for path, results in of_runs.items():
+        bleu = mean_scores(results)["bleu"].value
+        if fail_under is not None and bleu < fail_under:
+            say(f"{path} has {bleu:.2f} BLEU, less than --fail-under {fail_under:g}")
             raise Exit(1)
 
 
 def _show_table(of_runs: "dict[str, list[Evaluation]]", form: TableForm) -> None:
     """Print a row for each run and direction; the signatures go to stderr."""
-    rows, signatures = [], dict[str, str]()
+    rows = []
+    signatures: dict[str, str] = {}
     for run, results in of_runs.items():
         for result in results:
-            values = {score.name: f"{score.value:.2f}" for score in result.scores.values()}
-            rows.append([run, result.direction, *values.values(), f"{result.exact:.2f}"])
-            signatures |= {score.name: score.signature for score in result.scores.values()}
+            row = [run, result.direction]
+            for score in result.scores.values():
+                row.append(f"{score.value:.2f}")
+                signatures[score.name] = score.signature
+            rows.append([*row, f"{result.exact:.2f}"])
     print_table(["run", "direction", *signatures, "exact"], rows, form)
     for metric, signature in signatures.items():
         say(f"{metric} signature: {signature}")

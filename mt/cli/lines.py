@@ -224,16 +224,29 @@ class LineTranslator:
         sys.stdout.flush()
 
     def _in_json(self, line: int, source: str, best_first: "list[Translation]") -> dict[str, object]:
-        """A line and its translations, as the service has them, and what translated it."""
-        engine, translations = self.translator.engine_for(self.options["strategy"]), []
+        """A line with its translations, as the service has them, and what translated it."""
+        translations: list[dict[str, object]] = []
         for best in best_first:
-            fields = "text score log_prob unknown copied"
-            translations.append({name: getattr(best, name) for name in fields.split()})
+            fields = {
+                "text": best.text,
+                "score": best.score,
+                "log_prob": best.log_prob,
+                "unknown": best.unknown,
+                "copied": best.copied,
+            }
+            translations.append(fields)
         if self.with_alignment:
-            for shown, pairs in zip(translations, self.translator.align(source, best_first), strict=True):
-                shown["alignment"] = pairs
-        by = {"engine": engine.name, "precision": engine.precision}
-        return {"line": line, "source": source, **by, "translations": translations}
+            alignments = self.translator.align(source, best_first)
+            for fields, alignment in zip(translations, alignments, strict=True):
+                fields["alignment"] = alignment
+        engine = self.translator.engine_for(self.options["strategy"])
+        return {
+            "line": line,
+            "source": source,
+            "engine": engine.name,
+            "precision": engine.precision,
+            "translations": translations,
+        }
 
     def count(self, block: Block) -> None:
         """Count the bad lines, those with a sentence in parts, and the unknown words of a written block."""

@@ -14,30 +14,51 @@ from mt.display import aligned, markdown_table
 TableForm = Literal["text", "md", "latex", "csv"]
 FormatOption = Annotated[TableForm | None, Option("--format", help="Print only a table, in this form.")]
 JsonFlag = Annotated[bool, Option("--json", help="Print JSON, and nothing else, on stdout.")]
-PLUS_MINUS = " ± "
 _LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$"}
+Rows = Sequence[Sequence[str]]
 
 
-def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], form: TableForm) -> None:
-    """Print a table whose first column is text; in CSV, standard deviations are columns of their own."""
+def print_table(head: Sequence[str], rows: Rows, form: TableForm) -> None:
+    """Print a table whose first column is text."""
     if form == "csv":
-        columns = []
-        for title, *cells in zip(head, *rows, strict=True):
-            parts = [cell.partition(PLUS_MINUS) for cell in cells]
-            columns.append([title, *(mean for mean, _, _ in parts)])
-            if any(deviation for _, _, deviation in parts):
-                columns.append([f"{title} sd", *(deviation for _, _, deviation in parts)])
-        csv.writer(sys.stdout, lineterminator="\n").writerows(zip(*columns, strict=True))
+        table = [head, *rows]
+        csv.writer(sys.stdout, lineterminator="\n").writerows(_with_deviations(table))
     elif form == "md":
-        escaped = [[cell.replace("|", "\\|") for cell in row] for row in (head, *rows)]
-        echo(markdown_table(escaped[0], escaped[1:]))
+        echo(markdown_table(head, rows))
     elif form == "latex":
-        lines = [f"{' & '.join(map(_latex, row))} \\\\" for row in (head, *rows)]
-        table = [rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}", "\\toprule", lines[0], "\\midrule"]
-        # With \usepackage{booktabs}.
-        echo("\n".join([*table, *lines[1:], "\\bottomrule", "\\end{tabular}"]))
+        _print_latex(head, rows)
     else:
-        echo("\n".join(aligned([head, *rows], num_texts=1)))
+        for line in aligned([head, *rows], num_texts=1):
+            echo(line)
+
+
+def _with_deviations(table: Rows) -> Rows:
+    """A table with a column more for each that has standard deviations, as in ``33.10 ± 0.20``."""
+    columns: list[list[str]] = []
+    for title, *cells in zip(*table, strict=True):
+        means = [title]
+        deviations = [f"{title} sd"]
+        for cell in cells:
+            mean, _, deviation = cell.partition(" ± ")
+            means.append(mean)
+            deviations.append(deviation)
+        columns.append(means)
+        if any(deviations[1:]):
+            columns.append(deviations)
+    return [*zip(*columns, strict=True)]
+
+
+def _print_latex(head: Sequence[str], rows: Rows) -> None:
+    """Print a table for LaTeX's package booktabs."""
+    echo(f"\\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}")
+    echo("\\toprule")
+    for row in (head, *rows):
+        cells = map(_latex, row)
+        echo(f"{' & '.join(cells)} \\\\")
+        if row is head:
+            echo("\\midrule")
+    echo("\\bottomrule")
+    echo("\\end{tabular}")
 
 
 def _latex(text: str) -> str:

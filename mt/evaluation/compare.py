@@ -14,7 +14,7 @@ from mt.display import counted, visible
 from mt.errors import ConfigError, DataError
 from mt.evaluation.analysis import ComparedSentence, most_different_sentences
 from mt.evaluation.evaluate import translate_set
-from mt.evaluation.groups import GroupDifference, compare_groups
+from mt.evaluation.groups import compare_groups
 from mt.evaluation.scores import MAX_RESAMPLED_LINES, Compared, in_form, paired_bootstrap
 from mt.evaluation.test_set import EvaluationSet, load_evaluation_set, warn_of_leaks, warn_of_other_split
 from mt.inference.loaded_model import LoadedModel, load_model
@@ -36,8 +36,8 @@ class Comparison:
     scores: dict[str, list[Compared]]
     """Of each system, in their order."""
     sentences: list[ComparedSentence]
-    groups: dict[str, GroupDifference]
-    """How the systems that were given as ``against`` differ from the others, by metric; empty without."""
+    groups: dict[str, float]
+    """By metric, p of two groups of systems, as of `group_p_value`; empty for systems that are no groups."""
 
 
 def run_comparison(
@@ -59,8 +59,8 @@ def run_comparison(
     A system is a run directory, a checkpoint (such as ``runs/x/checkpoints/step_0002000``), or a file of
     translations, one per line. The test set is a split of the first run's corpus, or of the run in whose
     directory the files are, unless ``data_path`` names another (see `load_evaluation_set`). If that run has
-    several directions, ``tgt`` and ``src`` choose one. Systems ``against`` which others are compared are a
-    second group: seeds of another setting.
+    several directions, ``tgt`` and ``src`` choose one. With ``against``, the systems are seeds of one
+    setting, and these are seeds of another.
 
     Raises:
         MtError: If a system cannot be read or translate, or the systems do not belong together.

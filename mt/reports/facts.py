@@ -5,7 +5,7 @@ import os
 import statistics
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
@@ -223,8 +223,12 @@ class RunFacts:
     @property
     def summary(self) -> dict[str, object]:
         """How far the run has got, and its scores, for programs."""
-        values: dict[str, object] = {name: getattr(self, name) for name in (*_PROGRESS, "best_bleu")}
-        return values | {"test": {key: asdict(score) for key, score in self.test_scores.items()}}
+        values: dict[str, object] = {"best_bleu": self.best_bleu}
+        for name in _PROGRESS:
+            values[name] = getattr(self, name)
+        for key, score in self.test_scores.items():
+            values[f"test_{key}"] = score.value
+        return values
 
     def curve(self, kind: str, name: str) -> list[tuple[int, float]]:
         """Steps and finite values of a metric of training (``train``) or ``validation``, by step."""

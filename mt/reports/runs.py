@@ -5,6 +5,7 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -96,47 +97,60 @@ def _over_seeds(summaries: Facts) -> Iterator[str]:
 
 
 def settings_table(
-    summaries: Facts, differing: Options, others: Mapping[str, Path]
+    summaries: Facts, differing: Options, files: Mapping[str, Path]
 ) -> tuple[list[str], list[list[str]]]:
-    """Titles, and a row for each setting: options that differ, number of seeds, and scores over these.
+    """The titles, and a row for each setting: options that differ, the number of seeds, and their scores.
 
-    ``others`` are files of scores in the runs, by the title of their column.
+    ``files`` have scores of other programs, in each run, by the title of their column.
     """
     options = [option for option in differing if option != _SEED]
-    scores: dict[str, dict[str, float]] = {"best BLEU": {}}
     settings: dict[tuple[str, ...], list[str]] = {}
+    scores: dict[str, dict[str, float]] = {}
     for name, facts in summaries.items():
-        if facts.config is not None:
-            settings.setdefault(tuple(differing[option][name] for option in options), []).append(name)
-        if facts.best_bleu is not None:
-            scores["best BLEU"][name] = facts.best_bleu
-        for score in facts.test_scores.values():
-            scores.setdefault(f"test {score.name}", {})[name] = score.value
-        for title, file in others.items():
-            scores.setdefault(title, {})[name] = statistics.fmean(read_scores(facts.run.path / file, title))
+        if facts.config is None:
+            continue
+        values = [differing[option][name] for option in options]
+        settings.setdefault((*values,), []).append(name)
+        for title, score in _scores(facts, files).items():
+            scores.setdefault(title, {})[name] = score
+    head = [*_short_names(options), "n", *scores]
     rows = []
-    for values, names in settings.items():
-        row = [*(values or [names[0]]), str(len(names))]
+    for setting, names in settings.items():
+        row = [*setting, str(len(names))]
         for title, by_run in scores.items():
             of_seeds = [by_run[name] for name in names if name in by_run]
+            digits = 4 if title in files else 2
             is_complete = len(of_seeds) == len(names)
-            row.append(over_seeds(of_seeds, 4 if title in others else 2) if is_complete else "-")
+            row.append(over_seeds(of_seeds, digits) if is_complete else "-")
         rows.append(row)
-    return [*(_short_names(options) or ["name"]), "n", *scores], rows
+    return head, rows
+
+
+def _scores(facts: RunFacts, files: Mapping[str, Path]) -> dict[str, float]:
+    """The best BLEU of validation, the scores of the newest test, and those in files, by their titles."""
+    scores = {}
+    if facts.best_bleu is not None:
+        scores["best BLEU"] = facts.best_bleu
+    for score in facts.test_scores.values():
+        scores[f"test {score.name}"] = score.value
+    for title, file in files.items():
+        scores[title] = statistics.fmean(read_scores(facts.run.path / file, title))
+    return scores
 
 
 def notes_on_tests(runs: Iterable[RunFacts]) -> Iterator[str]:
-    """The signatures of the newest tests, and a warning if they are not comparable."""
-    kinds, signatures = set(), dict[str, set[str]]()
+    """A warning if the newest tests are not comparable, and the signatures of their scores."""
+    tests = set()
+    signatures = set()
     for facts in runs:
-        if facts.tests:
-            kinds.add("; ".join(sorted(f"{test.data}, {test.how}" for test in facts.tests[-1])))
-        for score in facts.test_scores.values():
-            signatures.setdefault(score.name, set()).add(score.signature)
-    if len(kinds) > 1:
-        yield f"warning: these tests are not comparable: {' / '.join(sorted(kinds))}"
-    for name, of_runs in signatures.items():
-        yield f"{name} signature: {', '.join(sorted(of_runs))}"
+        for newest in facts.tests[-1:]:
+            how = [f"{test.data}, {test.how}" for test in newest]
+            tests.add(" and ".join(sorted(how)))
+            for score in chain(*(test.scores.values() for test in newest)):
+                signatures.add(f"{score.name} signature: {score.signature}")
+    if len(tests) > 1:
+        yield f"warning: these tests are not comparable: {' / '.join(sorted(tests))}"
+    yield from sorted(signatures)
 
 
 def over_seeds(values: Sequence[float], digits: int = 2) -> str:
@@ -157,28 +171,32 @@ def _short_names(options: Collection[str]) -> list[str]:
 
 def read_scores(file: Path, name: str) -> list[float]:
     """The scores of another program: a number in each line, or JSON with numbers in lists or at ``name``."""
-
-    def only_named(mapping: dict[str, object]) -> list[object]:
-        inner = [value for value in mapping.values() if isinstance(value, list)]
-        return [mapping[name]] if name in mapping else inner
-
     text = read_text(file, max_bytes=100_000_000)
+    scores: list[float] = []
     try:
-        values = json.loads(text, object_hook=only_named) if file.suffix == ".json" else text.split()
-        if scores := [*_numbers(values)]:
-            return scores
-        problem = f"there is no number, or none with the key {name!r}"
+        if file.suffix == ".json":
+            _collect(json.loads(text), name, scores)
+        else:
+            scores += map(float, text.split())
     except ValueError as error:
-        problem = str(error)
-    raise DataError(f"{shown(file)} has no scores, as numbers in lines or JSON: {problem}.")
+        raise DataError(f"{shown(file)} has no scores, in lines or JSON: {error}.") from error
+    if not scores:
+        raise DataError(f"{shown(file)} has no number, or none with the key {name!r}.")
+    return scores
 
 
-def _numbers(value: Any) -> Iterator[float]:
-    if not isinstance(value, list):
-        yield float(value)
-        return
-    for item in value:
-        yield from _numbers(item)
+def _collect(value: object, name: str, scores: list[float]) -> None:
+    """Add the numbers of lists, and those with the key ``name`` in mappings, at any depth."""
+    if isinstance(value, int | float):
+        scores.append(float(value))
+    elif isinstance(value, list):
+        for item in value:
+            _collect(item, name, scores)
+    elif isinstance(value, dict) and name in value:
+        _collect(value[name], name, scores)
+    elif isinstance(value, dict):
+        inner = [item for item in value.values() if isinstance(item, list | dict)]
+        _collect(inner, name, scores)
 
 
 def sorted_by(column: str, summaries: Facts, differing: Options) -> dict[str, RunFacts]:
