@@ -1,6 +1,6 @@
 """`mt compare`: which of some systems is better, and whether the differences are significant."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from os.path import commonprefix
 from pathlib import Path
 from statistics import fmean
@@ -17,9 +17,6 @@ from mt.errors import ConfigError
 
 if TYPE_CHECKING:
     from mt.evaluation.compare import Comparison
-
-# The score, the gain and p of each system, by metric.
-Columns = dict[str, list[tuple[str, float, float]]]
 
 
 def compare(
@@ -88,15 +85,16 @@ def compare(
         beam=strategy,
         num_shown=show,
     )
-    columns = _columns(result, len(first))
-    names = [str(system) for system in systems]
-    if others:
-        names = [_common(names[: len(first)]), _common(names[len(first) :])]
     if table is None:
-        _show(result, columns, len(first))
+        _show(result, len(first))
     else:
-        print_table(*_table(columns, names), table)
-        _show_signatures(result, say)
+        names = [str(system) for system in systems]
+        if others:
+            names = [_common(names[: len(first)]), _common(names[len(first) :])]
+        head, rows, notes = _table(result, names, len(first))
+        print_table(head, rows, table)
+        for note in notes:
+            say(note)
     if json is not None:
         write_json([result], json)
 
@@ -107,43 +105,38 @@ def _common(names: Sequence[str]) -> str:
     return f"{beginning.rstrip('-_.')} ({len(names)})"
 
 
-def _columns(result: "Comparison", num_first: int) -> Columns:
-    """By metric, the score, the gain and p of each system, or of each of two groups."""
+def _table(
+    result: "Comparison", names: Sequence[str], num_first: int
+) -> tuple[list[str], list[list[str]], list[str]]:
+    """The titles, a row for each name of a system or a group, and notes on significance and signatures."""
+    from mt.evaluation.scores import SIGNIFICANT
     from mt.reports.runs import over_seeds
 
-    columns: Columns = {}
+    head, rows = [""], [[name] for name in names]
+    notes, signatures = [], []
     for key, compared in result.scores.items():
+        metric = compared[0].score.name
+        head += [metric, "- A", "p"]
         values = [each.score.value for each in compared]
         groups = [[value] for value in values]
         p_values = [each.p_value for each in compared]
         if result.groups:
             groups = [values[:num_first], values[num_first:]]
             p_values = [1.0, result.groups[key]]
-        column = columns[compared[0].score.name] = []
-        for group, p_value in zip(groups, p_values, strict=True):
+        rows[0] += [over_seeds(groups[0]), "", ""]
+        equal = []
+        for row, group, p_value in zip(rows[1:], groups[1:], p_values[1:], strict=True):
             gain = fmean(group) - fmean(groups[0])
-            column.append((over_seeds(group), gain, p_value))
-    return columns
+            row += [over_seeds(group), f"{gain:+.2f}", f"{p_value:.4f}"]
+            if p_value >= SIGNIFICANT:
+                equal.append(row[0])
+        if equal:
+            notes.append(f"not significant by {metric}: {', '.join(equal)}")
+        signatures.append(f"{metric} signature: {compared[0].score.signature}")
+    return head, rows, notes + signatures
 
 
-def _table(columns: Columns, names: Sequence[str]) -> tuple[list[str], list[list[str]]]:
-    """The titles, and a row for each name."""
-    head = [""]
-    rows = [[name] for name in names]
-    for metric, column in columns.items():
-        head += [metric, "- A", "p"]
-        for row, (score, gain, p_value) in zip(rows, column, strict=True):
-            row.append(score)
-            row += ["", ""] if row is rows[0] else [f"{gain:+.2f}", f"{p_value:.4f}"]
-    return head, rows
-
-
-def _show_signatures(result: "Comparison", show: Callable[[str], object]) -> None:
-    for first, *_ in result.scores.values():
-        show(f"{first.score.name} signature: {first.score.signature}")
-
-
-def _show(result: "Comparison", columns: Columns, num_first: int) -> None:
+def _show(result: "Comparison", num_first: int) -> None:
     letters = names = [*ascii_uppercase[: len(result.systems)]]
     if result.groups:
         letters = ["A"] * num_first + ["B"] * (len(names) - num_first)
@@ -153,16 +146,10 @@ def _show(result: "Comparison", columns: Columns, num_first: int) -> None:
     echo(f"{counted(result.num_sentences, 'sentence')} of {result.data}\n")
     if result.num_rewritten:
         say(f"scored in the form of the training text: {counted(result.num_rewritten, 'reference')} changed")
-    head, rows = _table(columns, names)
+    head, rows, notes = _table(result, names, num_first)
     print_table(head, rows, "text")
-    for metric, column in columns.items():
-        equal = []
-        for name, (_, _, p_value) in zip(names[1:], column[1:], strict=True):
-            if p_value >= 0.05:
-                equal.append(name)
-        if equal:
-            echo(f"not significant by {metric}: {', '.join(equal)}")
-    _show_signatures(result, echo)
+    for note in notes:
+        echo(note)
     for sentence in result.sentences:
         scores = ", ".join(f"{score:.2f}" for score in sentence.chrfpp)
         echo(f"\nsentence {sentence.number:,}, chrF2++ {scores}")

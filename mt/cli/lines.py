@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 MOST_LINES_AT_ONCE = 4000
 NUM_NAMED = 5
+# Of a translation, in JSON.
+_WRITTEN = ("text", "score", "log_prob", "unknown", "copied")
 MOST_CHARACTERS = 40
 
 ItemT = TypeVar("ItemT")
@@ -227,14 +229,7 @@ class LineTranslator:
         """A line with its translations, as the service has them, and what translated it."""
         translations: list[dict[str, object]] = []
         for best in best_first:
-            fields = {
-                "text": best.text,
-                "score": best.score,
-                "log_prob": best.log_prob,
-                "unknown": best.unknown,
-                "copied": best.copied,
-            }
-            translations.append(fields)
+            translations.append({name: getattr(best, name) for name in _WRITTEN})
         if self.with_alignment:
             alignments = self.translator.align(source, best_first)
             for fields, alignment in zip(translations, alignments, strict=True):

@@ -36,7 +36,8 @@ def group_p_value(stats: Sequence[Any], num_first: int, compute: Callable[[Any],
     """
     num_sentences = len(stats[0])
     chances = np.full(num_sentences, 1 / num_sentences)
-    draws = np.random.default_rng(12345).multinomial(num_sentences, chances, NUM_RESAMPLES)
+    generator = np.random.default_rng(12345)
+    draws = generator.multinomial(num_sentences, chances, NUM_RESAMPLES)
     # The test set itself comes first.
     weights = np.vstack([np.ones(num_sentences), draws])
     scores = []

@@ -171,32 +171,22 @@ def _short_names(options: Collection[str]) -> list[str]:
 
 def read_scores(file: Path, name: str) -> list[float]:
     """The scores of another program: a number in each line, or JSON with numbers in lists or at ``name``."""
+
+    def named(mapping: dict[str, object]) -> object:
+        lists = [value for value in mapping.values() if isinstance(value, list)]
+        return [mapping[name]] if name in mapping else lists
+
     text = read_text(file, max_bytes=100_000_000)
-    scores: list[float] = []
     try:
-        if file.suffix == ".json":
-            _collect(json.loads(text), name, scores)
-        else:
-            scores += map(float, text.split())
-    except ValueError as error:
-        raise DataError(f"{shown(file)} has no scores, in lines or JSON: {error}.") from error
-    if not scores:
-        raise DataError(f"{shown(file)} has no number, or none with the key {name!r}.")
-    return scores
-
-
-def _collect(value: object, name: str, scores: list[float]) -> None:
-    """Add the numbers of lists, and those with the key ``name`` in mappings, at any depth."""
-    if isinstance(value, int | float):
-        scores.append(float(value))
-    elif isinstance(value, list):
-        for item in value:
-            _collect(item, name, scores)
-    elif isinstance(value, dict) and name in value:
-        _collect(value[name], name, scores)
-    elif isinstance(value, dict):
-        inner = [item for item in value.values() if isinstance(item, list | dict)]
-        _collect(inner, name, scores)
+        values = json.loads(text, object_hook=named) if file.suffix == ".json" else text.split()
+        while any(isinstance(value, list) for value in values):
+            values = [*chain(*values)]
+        if not values:
+            raise ValueError("there is no number")
+        return [float(value) for value in values]
+    except (ValueError, TypeError) as error:
+        remedy = f"It needs a number in each line, or in JSON numbers in lists or with the key {name!r}"
+        raise DataError(f"{shown(file)} has no scores: {error}. {remedy}.") from error
 
 
 def sorted_by(column: str, summaries: Facts, differing: Options) -> dict[str, RunFacts]:

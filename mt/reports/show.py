@@ -40,9 +40,14 @@ def to_json(facts: RunFacts) -> dict[str, object]:
             curves[f"{point.kind}/{name}"] = facts.curve(point.kind, name)
     checkpoints = []
     for saved in facts.checkpoints:
-        metrics = saved.record.metrics if saved.record else {}
-        marks = {"latest": saved == facts.latest, "best": saved == facts.best}
-        checkpoints.append({"name": saved.name, **marks, "metrics": metrics, "problem": saved.problem})
+        described = {
+            "name": saved.name,
+            "latest": saved == facts.latest,
+            "best": saved == facts.best,
+            "metrics": saved.record.metrics if saved.record else {},
+            "problem": saved.problem,
+        }
+        checkpoints.append(described)
     return {
         "run": facts.run.path,
         **facts.summary,

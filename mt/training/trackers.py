@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import Any
 
 from mt.config.config import Config
 from mt.config.write import fixed_options
@@ -23,12 +23,8 @@ LOG = logging.getLogger(__name__)
 _COUNTS = ("epoch", "num_target_tokens", "minutes")
 
 
-class Connection(NamedTuple):
-    """A run of a tracker that is open."""
-
-    id: str
-    log: Callable[[dict[str, float], int], object]
-    finish: Callable[[], object]
+# The id of a run of a tracker, and what sends metrics to it and ends it.
+Connection = tuple[str, Callable[[dict[str, float], int], object], Callable[[], object]]
 
 
 def check_trackers(config: Config) -> None:
@@ -56,8 +52,9 @@ class Trackers(ExitStack):
         records = [each for each in read_json_lines(run.trackers_file) if each.get("run") == run.name]
         self._record: dict[str, Any] = records[-1] if records else {"run": run.name}
         self._connections: dict[str, Connection] = {}
+        self._failed: set[str] = set()
         for name in config.training.trackers:
-            self._try(name, self._connect)
+            self._try(name, self._connect, name)
         for point in points:
             figures = {f"{point.kind}/{name}": value for name, value in point.figures.items()}
             for count in _COUNTS:
@@ -70,33 +67,32 @@ class Trackers(ExitStack):
         for name in [*self._connections]:
             if step > self._record[name].get(kind, 0):
                 self._record[name][kind] = step
-                self._try(name, self._send, dict(metrics), step)
+                self._try(name, self._send, name, dict(metrics), step)
+
+    def _send(self, name: str, metrics: dict[str, float], step: int) -> None:
+        self._save()
+        _, log, _ = self._connections[name]
+        log(metrics, step)
 
     def _try(self, name: str, action: Callable[..., object], *arguments: object) -> None:
         try:
-            action(name, *arguments)
+            action(*arguments)
         except Exception as error:
             self._connections.pop(name, None)
             what = one_line(f"{type(error).__name__}: {error}")
-            LOG.warning("%s gets no more metrics until the run is resumed: %s", name, what)
+            if name not in self._failed:
+                LOG.warning("%s gets no more metrics until the run is resumed: %s", name, what)
+            self._failed.add(name)
 
     def _connect(self, name: str) -> None:
         known = self._record.setdefault(name, {})
         self._connections[name] = _CONNECT[name](self._run, self._config, known.get("id"))
-        known["id"] = self._connections[name].id
-        self.callback(self._try, name, self._finish)
+        known["id"], _, finish = self._connections[name]
+        self.callback(self._try, name, finish)
         self._save()
 
     def _save(self) -> None:
         write_atomically(self._run.trackers_file, json.dumps(self._record) + "\n")
-
-    def _send(self, name: str, metrics: dict[str, float], step: int) -> None:
-        self._save()
-        self._connections[name].log(metrics, step)
-
-    def _finish(self, name: str) -> None:
-        if name in self._connections:
-            self._connections[name].finish()
 
 
 def _project(run: RunDirectory, variable: str) -> str:
@@ -113,7 +109,7 @@ def _wandb(run: RunDirectory, config: Config, known: str | None) -> Connection:
         dir=str(run.path),
         config=config.model_dump(),
     )
-    return Connection(session.id, session.log, session.finish)
+    return session.id, session.log, session.finish
 
 
 def _mlflow(run: RunDirectory, config: Config, known: str | None) -> Connection:
@@ -122,7 +118,7 @@ def _mlflow(run: RunDirectory, config: Config, known: str | None) -> Connection:
     session = mlflow.start_run(run_id=known, run_name=run.name)
     if known is None:
         mlflow.log_params(fixed_options(config))
-    return Connection(session.info.run_id, mlflow.log_metrics, mlflow.end_run)
+    return session.info.run_id, mlflow.log_metrics, mlflow.end_run
 
 
 def _trackio(run: RunDirectory, config: Config, known: str | None) -> Connection:
@@ -131,7 +127,7 @@ def _trackio(run: RunDirectory, config: Config, known: str | None) -> Connection
     name = known or f"{run.name}-{secrets.token_hex(4)}"
     project = _project(run, "TRACKIO_PROJECT")
     trackio.init(project=project, name=name, resume="allow", config=config.model_dump())
-    return Connection(name, trackio.log, trackio.finish)
+    return name, trackio.log, trackio.finish
 
 
 _CONNECT = {"wandb": _wandb, "mlflow": _mlflow, "trackio": _trackio}

@@ -39,6 +39,8 @@ class Fake:
 
     def finish(self) -> None:
         self.num_finished += 1
+        if self.fails_at is not None:
+            raise OSError("that, too")
 
     end_run = finish
 
@@ -102,6 +104,7 @@ def test_what_fails_is_warned_of_once_and_gets_the_rest_when_training_is_resumed
         == f"{name} gets no more metrics until the run is resumed: OSError: the disk of the tracker is full"
     )
     assert steps(tracker, "train/loss") == [1, 2]
+    assert tracker.num_finished == 1
     tracker.fails_at = None
     assert train(option).finished
     assert steps(tracker, "train/loss") == [1, 2, *range(4, 13)]
