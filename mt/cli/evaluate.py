@@ -81,6 +81,9 @@ def evaluate(
     directory = directories[0]
     if len(directories) > 1 and (behaviours or processes.ARE_SEVERAL):
         raise ConfigError("--behaviours, or torchrun, is for one run: give one.")
+    if len(directories) > 1:
+        table = table or "text"
+    options.check_at_most_one(worst=worst, format=table)
     options.check_output(json)
     strategy = options.choose_beam(beam, length_penalty, length_normalization)
     if behaviours:
@@ -121,13 +124,12 @@ def evaluate(
         else:
             directions = load_config(directory.config_file).data.directions
             jobs += [(directory, *direction) for direction in directions]
-    are_several, have_directions = len(directories) > 1, len(jobs) > len(directories)
-    table = table or ("text" if are_several else None)
+    have_directions = len(jobs) > len(directories)
     of_runs: dict[str, list[Evaluation]] = {}
     for directory, src, tgt in jobs:
         results = of_runs.setdefault(str(directory.path), [])
         folder = outputs
-        if outputs and are_several:
+        if outputs and len(directories) > 1:
             folder = outputs / directory.name
         if folder and have_directions:
             folder /= for_file_name(f"{src}-{tgt}")

@@ -1,6 +1,5 @@
 """Tables for a terminal, a paper or a program, and JSON."""
 
-import csv
 import json
 import re
 import sys
@@ -21,6 +20,8 @@ Rows = Sequence[Sequence[str]]
 def print_table(head: Sequence[str], rows: Rows, form: TableForm) -> None:
     """Print a table whose first column is text."""
     if form == "csv":
+        import csv
+
         table = [head, *rows]
         csv.writer(sys.stdout, lineterminator="\n").writerows(_with_deviations(table))
     elif form == "md":

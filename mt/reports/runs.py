@@ -139,10 +139,12 @@ def _scores(facts: RunFacts, files: Mapping[str, Path]) -> dict[str, float]:
 
 
 def notes_on_tests(runs: Iterable[RunFacts]) -> Iterator[str]:
-    """A warning if the newest tests are not comparable, and the signatures of their scores."""
+    """What is left out, whether the newest tests are not comparable, and the signatures of their scores."""
     tests = set()
     signatures = set()
     for facts in runs:
+        if facts.config is None:
+            yield f"left out: {shown(facts.run.path)}: {facts.detail}"
         for newest in facts.tests[-1:]:
             how = [f"{test.data}, {test.how}" for test in newest]
             tests.add(" and ".join(sorted(how)))

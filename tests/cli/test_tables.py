@@ -83,6 +83,7 @@ def test_several_runs_are_evaluated_in_one_table_and_bleu_may_have_to_reach_a_va
     assert (code, out.splitlines()[0].split()[:2]) == (1, ["run", "direction"])
     assert err.endswith(f"sweep/a-1 has {one['BLEU']} BLEU, less than --fail-under 100\n")
     assert "is for one run" in refuse(*command, "--behaviours")
+    assert "--worst and --format are mutually exclusive" in refuse(*command, "--worst", "2")
 
 
 def test_two_groups_of_seeds_are_compared(succeed: Call, sweep: list[Path], tiny_corpus: Path) -> None:
