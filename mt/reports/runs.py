@@ -184,7 +184,7 @@ def read_scores(file: Path, name: str) -> list[float]:
         while any(isinstance(value, list) for value in values):
             values = [*chain(*values)]
         if not values:
-            raise ValueError("there is no number")
+            raise ValueError("it has not one number")
         return [float(value) for value in values]
     except (ValueError, TypeError) as error:
         remedy = f"It needs a number in each line, or in JSON numbers in lists or with the key {name!r}"

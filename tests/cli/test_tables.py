@@ -57,7 +57,7 @@ def test_seeds_of_a_setting_are_one_row_in_each_form(succeed: Call, refuse: Refu
     for wrong, says in (
         ("COMET", "the form is COLUMN=FILE"),
         ("COMET=config.yaml", "has no scores: could not convert string"),
-        ("x=comet.json", "has no scores: there is no number. It needs a number in each line, or in JSON"),
+        ("x=comet.json", "has no scores: it has not one number. It needs a number in each line, or in JSON"),
         ("COMET=nowhere", "nowhere"),
     ):
         assert says in refuse("runs", "sweep", "--format", "text", "--scores", wrong)
