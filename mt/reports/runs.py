@@ -31,6 +31,7 @@ _NUM_BEFORE_OPTIONS = 5
 Facts = Mapping[str, RunFacts]
 Options = Mapping[str, Mapping[str, str]]
 _SEED = "training.seed"
+_TRACKERS = "training.report_to"
 _MOST_CHARACTERS = 24
 
 
@@ -84,7 +85,7 @@ def _over_seeds(summaries: Facts) -> Iterator[str]:
     groups: dict[tuple[str, ...], list[str]] = {}
     for name, facts in summaries.items():
         if facts.config is not None:
-            options = all_options(facts.config) | {_SEED: ""}
+            options = all_options(facts.config) | dict.fromkeys((_SEED, _TRACKERS), "")
             groups.setdefault(tuple(options.values()), []).append(name)
     for names in groups.values():
         means = []
@@ -229,6 +230,7 @@ def differing_options(summaries: Facts) -> dict[str, dict[str, str]]:
             continue
         if len({*values.values()}) > 1:
             differing[key] = values
+    differing.pop(_TRACKERS, None)
     # What follows from another option.
     differing.pop("init_from.sha256", None)
     if differing.get("schedule.total_steps") == differing.get("training.max_steps"):

@@ -26,6 +26,8 @@ def sweep(succeed: Call, trained: RunDirectory) -> list[Path]:
     for name, bleu in BLEU.items():
         run = RunDirectory(Path(shutil.copytree(trained.path, f"sweep/{name}")))
         text = re.sub("  seed: .*", f"  seed: {name[-1]}", config)
+        # Which is no setting.
+        text = re.sub("  report_to: .*", f"  report_to: {'wandb' if name == 'a-2' else 'null'}", text)
         run.config_file.write_text(re.sub("  dropout: .*", f"  dropout: 0.{'ab'.index(name[0])}", text))
         record["scores"]["bleu"]["value"] = bleu
         run.evaluations_file.write_text(json.dumps(record) + "\n")
