@@ -51,6 +51,8 @@ class RunDirectory:
     """The start, the warnings and the end of each session of training."""
     metrics_file = _Entry("metrics.jsonl")
     """The values of the curves."""
+    trackers_file = _Entry("trackers.json")
+    """Which steps were sent to which run of each experiment tracker."""
     evaluations_file = _Entry("evaluations.jsonl")
     """The scores of all evaluations."""
     behaviours_file = _Entry("behaviours.json")

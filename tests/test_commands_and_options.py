@@ -13,24 +13,24 @@ COMMANDS = {
         "--data --src --tgt --both-ways --name --recipe --columns --minutes --delimiter --init-from "
         "--student-of --output -o"
     ),
-    "check": "--config -c --set --run --verbose -v",
+    "check": "--config -c --set --run --verbose -v --json",
     "train": "--config -c --set --run --max-time --restart --init-from",
     "translate": (
         "SENTENCES --run --to --ensemble --file -f --pairs --format --on-error --beam --length-penalty "
         "--length-normalization --n-best --sample --temperature --top-k --top-p --seed --min-length "
         "--max-length --no-repeat-ngram --prefix --keep-unk --as-is --keep --keep-none --dictionary "
-        "--checkpoint --device --precision --engine --verbose -v"
+        "--checkpoint --device --precision --engine --verbose -v --json --alignment"
     ),
     "evaluate": (
         "--run --to --from --ensemble --split --data --name --beam --length-penalty --length-normalization "
         "--checkpoint --literature --scores-only --behaviours --worst --json --outputs --device --precision "
-        "--engine"
+        "--engine --format --fail-under"
     ),
     "compare": (
         "SYSTEMS --to --from --split --data --name --beam --length-penalty --length-normalization "
-        "--checkpoint --show --json --device"
+        "--checkpoint --show --json --device --against --format"
     ),
-    "score": "--run --to --ensemble --tokens --checkpoint --device --precision",
+    "score": "--run --to --ensemble --tokens --checkpoint --device --precision --json",
     "attention": (
         "SENTENCES --run --to --file -f --target-column --out --format --layer --checkpoint --device"
     ),
@@ -41,8 +41,8 @@ COMMANDS = {
     "average": "--run --last --best",
     "import": "SOURCE --run --src --tgt",
     "export": "FOLDER --to --run --checkpoint --precision --data --private --license --yes",
-    "runs": "PATHS --sort",
-    "show": "RUN",
+    "runs": "PATHS --sort --format --scores --json",
+    "show": "RUN --json",
     "report": "--run --out -o --format --sentences --checkpoint --device",
     "config": "NAME",
     "schema": "",
@@ -58,7 +58,7 @@ LIMITS = {
     "init": "--minutes 0.001 10000000.0",
     "average": "--last 1 - --best 1 -",
     "attention": "--layer 1 -",
-    "evaluate": "--worst 0 -",
+    "evaluate": "--worst 0 - --fail-under 0.0 100.0",
     "compare": "--show 0 -",
     "report": "--sentences 0 -",
 }
@@ -84,7 +84,8 @@ OPTIONS = {
         "seed device precision tf32 compile batch_tokens num_micro_batches label_smoothing guided_alignment "
         "keep_share unknown_share lexicon_start r_drop bpe_dropout muon muon_interval adam_beta1 adam_beta2 "
         "adam_epsilon weight_decay clip_norm "
-        "ema_decay freeze stages max_steps max_epochs max_minutes max_skipped_steps log_every_steps"
+        "ema_decay freeze stages max_steps max_epochs max_minutes max_skipped_steps log_every_steps "
+        "report_to"
     ),
     "validation": "every_steps every_epochs metric over patience num_samples batch_sentences",
     "checkpoint": "every_steps every_epochs keep",

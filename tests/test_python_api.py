@@ -28,7 +28,7 @@ def test_the_page_runs_literally(
     Path("configs").mkdir()
     shutil.copy(trained.config_file, "configs/quickstart.yaml")
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 7
+    assert len(blocks) == 8
     names: dict[str, object] = {}
     for block in blocks:
         exec(block, names)

@@ -25,8 +25,22 @@ class _Command(TyperCommand):
         unwrapped = (text if "\n " in f"\n{text}" else text.replace("\n", " ") for text in paragraphs)
         super().__init__(*args, help="\n\n".join(unwrapped), **more)
 
+    def _with_all_values(self, args: list[str]) -> list[str]:
+        """``--against A B`` as ``--against A --against B``: a shell writes a pattern out as its files."""
+        several = [name for option in self.params if "..." in str(option.metavar) for name in option.opts]
+        repeated: list[str] = []
+        option = ""
+        for argument in args:
+            if argument.startswith("-"):
+                option = argument if argument in several else ""
+            elif option and repeated[-1] != option:
+                repeated.append(option)
+            repeated.append(argument)
+        return repeated
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Refuse options that are empty or NaN, and repeated ones of which only the last would count."""
+        args = self._with_all_values(args)
         values, _, order = self.make_parser(ctx).parse_args(args=list(args))
         for option in order:
             if values[str(option.name)] == "" and option.opts[0].startswith("-"):

@@ -7,6 +7,7 @@ from typer import Option, echo
 
 from mt.cli.logs import show_logs
 from mt.cli.options import OverridesOption, load_config_and_run
+from mt.cli.tables import JsonFlag, print_json
 from mt.display import aligned
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ def check(
     verbose: Annotated[
         bool, Option("--verbose", "-v", help="Also show details, and some sentences.")
     ] = False,
+    json: JsonFlag = False,
 ) -> None:
     """Check before training whether a config works, how good the model can get, and how long it takes.
 
@@ -41,12 +43,20 @@ def check(
     # After the checks above, because importing torch is slow.
     from mt.preflight.check import preflight
 
+    sections = []
+
     def show(section: "Section") -> None:
+        if json:
+            sections.append(section._asdict())
+            return
         echo(f"{section.name:<12}{section.summary}")
         if verbose and section.details:
             echo("".join(f"    {line}\n" for line in aligned(section.details)))
 
     conclusion = preflight(loaded, directory, show)
+    if json:
+        print_json({"sections": sections, **conclusion._asdict()})
+        return
     for warning in conclusion.warnings:
         echo(f"warning: {warning}")
     echo(conclusion.verdict)

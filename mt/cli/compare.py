@@ -1,7 +1,9 @@
 """`mt compare`: which of some systems is better, and whether the differences are significant."""
 
-from itertools import chain
+from collections.abc import Sequence
+from os.path import commonprefix
 from pathlib import Path
+from statistics import fmean
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -9,7 +11,8 @@ from typer import Argument, Option, echo
 
 from mt.cli import options
 from mt.cli.logs import say, show_logs
-from mt.display import aligned, counted
+from mt.cli.tables import FormatOption, print_table
+from mt.display import counted
 from mt.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -35,17 +38,28 @@ def compare(
     show: Annotated[int, Option(min=0, metavar="N", help="Show the N sentences that differ most.")] = 10,
     json: options.JsonOption = None,
     device: options.DeviceOption = "auto",
+    against: Annotated[
+        list[Path] | None,
+        Option(
+            metavar="B ...", help="Compare two settings: all of A ... are seeds of one, these of another."
+        ),
+    ] = None,
+    table: FormatOption = None,
 ) -> None:
     """Compare models, or files of translations, with the first one on the same test sentences.
 
     Shows the scores, their differences, and whether these are significant (paired bootstrap resampling).
 
     p is the probability of a difference this large if the two were equally good; below 0.05 the
-    difference is commonly called significant. A run translates the test sentences first; a file
-    of translations in a run directory is scored against the references of that run.
+    difference is commonly called significant. With --against, it is that with other seeds, too.
+
+    A run translates the test sentences first; a file of translations in a run directory is scored against
+    the references of that run.
     """
     show_logs()
-    systems = [options.named_run(system) for system in systems]
+    others = [options.named_run(system) for system in against or []]
+    first = [options.named_run(system) for system in systems]
+    systems = [*first, *others]
     for system in systems:
         if not system.exists() and not system.suffix:
             options.find_run(system)
@@ -59,7 +73,8 @@ def compare(
     from mt.evaluation.evaluate import write_json
 
     result = run_comparison(
-        systems,
+        first,
+        against=others,
         tgt=to,
         src=source,
         split=split,
@@ -70,36 +85,71 @@ def compare(
         beam=strategy,
         num_shown=show,
     )
-    _show(result)
+    if table is None:
+        _show(result, len(first))
+    else:
+        names = [str(system) for system in systems]
+        if others:
+            names = [_common(names[: len(first)]), _common(names[len(first) :])]
+        head, rows, notes = _table(result, names, len(first))
+        print_table(head, rows, table)
+        for note in notes:
+            say(note)
     if json is not None:
         write_json([result], json)
 
 
-def _show(result: "Comparison") -> None:
-    letters = ascii_uppercase[: len(result.systems)]
+def _common(names: Sequence[str]) -> str:
+    """What the names of a group begin with, and how many they are."""
+    beginning = commonprefix(names)  # noqa: RUF071 - of names, also within a part of a path.
+    return f"{beginning.rstrip('-_.')} ({len(names)})"
+
+
+def _table(
+    result: "Comparison", names: Sequence[str], num_first: int
+) -> tuple[list[str], list[list[str]], list[str]]:
+    """The titles, a row for each name of a system or a group, and notes on significance and signatures."""
+    from mt.evaluation.scores import SIGNIFICANT
+    from mt.reports.runs import over_seeds
+
+    head, rows = [""], [[name] for name in names]
+    notes, signatures = [], []
+    for key, compared in result.scores.items():
+        metric = compared[0].score.name
+        head += [metric, "- A", "p"]
+        values = [each.score.value for each in compared]
+        groups = [[value] for value in values]
+        p_values = [each.p_value for each in compared]
+        if result.groups:
+            groups = [values[:num_first], values[num_first:]]
+            p_values = [1.0, result.groups[key]]
+        rows[0] += [over_seeds(groups[0]), "", ""]
+        equal = []
+        for row, group, p_value in zip(rows[1:], groups[1:], p_values[1:], strict=True):
+            gain = fmean(group) - fmean(groups[0])
+            row += [over_seeds(group), f"{gain:+.2f}", f"{p_value:.4f}"]
+            if p_value >= SIGNIFICANT:
+                equal.append(row[0])
+        if equal:
+            notes.append(f"not significant by {metric}: {', '.join(equal)}")
+        signatures.append(f"{metric} signature: {compared[0].score.signature}")
+    return head, rows, notes + signatures
+
+
+def _show(result: "Comparison", num_first: int) -> None:
+    letters = names = [*ascii_uppercase[: len(result.systems)]]
+    if result.groups:
+        letters = ["A"] * num_first + ["B"] * (len(names) - num_first)
+        names = ["A", "B"]
     for letter, system in zip(letters, result.systems, strict=True):
         echo(f"{letter}  {system}")
     echo(f"{counted(result.num_sentences, 'sentence')} of {result.data}\n")
     if result.num_rewritten:
         say(f"scored in the form of the training text: {counted(result.num_rewritten, 'reference')} changed")
-    metrics = list(result.scores.values())
-    rows = [["", *chain.from_iterable((first.score.name, "- A", "p") for first, *_ in metrics)]]
-    for letter, compared in zip(letters, zip(*metrics, strict=True), strict=True):
-        row = [letter]
-        for metric in compared:
-            row.append(f"{metric.score.value:.2f}")
-            row += ["", ""] if letter == "A" else [f"{metric.gain:+.2f}", f"{metric.p_value:.4f}"]
-        rows.append(row)
-    for line in aligned(rows, num_texts=1):
-        echo(line)
-    for first, *others in metrics:
-        equal = [
-            letter for letter, system in zip(letters[1:], others, strict=True) if not system.is_significant
-        ]
-        if equal:
-            echo(f"not significant by {first.score.name}: {', '.join(equal)}")
-    for first, *_ in metrics:
-        echo(f"{first.score.name} signature: {first.score.signature}")
+    head, rows, notes = _table(result, names, num_first)
+    print_table(head, rows, "text")
+    for note in notes:
+        echo(note)
     for sentence in result.sentences:
         scores = ", ".join(f"{score:.2f}" for score in sentence.chrfpp)
         echo(f"\nsentence {sentence.number:,}, chrF2++ {scores}")

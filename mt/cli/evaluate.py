@@ -1,27 +1,35 @@
 """`mt evaluate`: score the translations of a run, and show what it translates badly."""
 
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from typer import Option, echo
+from typer import Exit, Option, echo
 
 from mt import processes
 from mt.cli import options
 from mt.cli.behaviours import show_behaviours
 from mt.cli.logs import say, show_logs
+from mt.cli.tables import FormatOption, TableForm, print_table
 from mt.display import counted
-from mt.errors import SplitError
+from mt.errors import ConfigError, SplitError
 from mt.files import write_atomically
 
 if TYPE_CHECKING:
     from mt.evaluation.analysis import Analysis
     from mt.evaluation.evaluate import Evaluation
+    from mt.run_directory import RunDirectory
 
 NUM_WORST_KEPT = 10
 
 
 def evaluate(
-    run: options.RunOption = None,
+    run: Annotated[
+        list[Path] | None,
+        options.run_option(
+            metavar="RUN ...", help="The run, or several, by name or path. Default: the newest run in runs/."
+        ),
+    ] = None,
     to: options.ToOption = None,
     source: options.FromOption = None,
     ensemble: options.EnsembleOption = None,
@@ -54,24 +62,36 @@ def evaluate(
     device: options.DeviceOption = "auto",
     precision: options.PrecisionOption = "float32",
     engine: options.EngineOption = "torch",
+    table: FormatOption = None,
+    fail_under: Annotated[
+        float | None,
+        Option(min=0.0, max=100.0, metavar="BLEU", help="End with exit code 1 if any run has less BLEU."),
+    ] = None,
 ) -> None:
     """Translate a test set and score the translations with BLEU, chrF2++ and TER.
 
-    Shows each score with signature and 95 % interval, and scores by sentence length. A model of several
-    directions is scored in each of them, unless --to, --from or --data is given.
+    Shows each score with signature and 95 % interval, and scores by sentence length; of several runs, a
+    table. A model of several directions is scored in each, unless --to, --from or --data is given.
 
     The translations are saved in the run directory. Scores of a single model, not of an ensemble,
     are also added to evaluations.jsonl.
     """
     show_logs()
-    directory = options.find_run(run)
+    directories = [options.find_run(path) for path in run or ()] or [options.find_run(None)]
+    directory = directories[0]
+    if len(directories) > 1 and (behaviours or processes.ARE_SEVERAL):
+        raise ConfigError("--behaviours, or torchrun, is for one run: give one.")
+    if len(directories) > 1:
+        table = table or "text"
+    options.check_at_most_one(worst=worst, format=table)
     options.check_output(json)
     strategy = options.choose_beam(beam, length_penalty, length_normalization)
     if behaviours:
         from mt.evaluation.behaviours import to_json
         from mt.evaluation.judge import run_behaviours
 
-        others = {"beam": strategy, "literature": literature, "outputs": outputs, "ensemble": ensemble}
+        others: dict[str, Any] = {"beam": strategy, "literature": literature, "outputs": outputs}
+        others |= {"ensemble": ensemble, "format": table, "fail_under": fail_under}
         for option, value in others.items():
             options.check_at_most_one(behaviours=True, **{option: value})
         found = run_behaviours(
@@ -96,13 +116,23 @@ def evaluate(
     if literature:
         # This import takes a second.
         from mt.evaluation.literature import literature_score
-    choices: list[tuple[str | None, str | None]] = [(source, to)]
-    # With torchrun, all processes but the first end with a translation.
-    if (source, to, data) == (None, None, None) and not processes.ARE_SEVERAL:
-        choices = [*load_config(directory.config_file).data.directions]
-    results: list[Evaluation] = []
-    for src, tgt in choices:
-        folder = outputs / for_file_name(f"{src}-{tgt}") if outputs and len(choices) > 1 else outputs
+    jobs: list[tuple[RunDirectory, str | None, str | None]] = []
+    for directory in directories:
+        # With torchrun, all processes but the first end with a translation.
+        if (source, to, data) != (None, None, None) or processes.ARE_SEVERAL:
+            jobs.append((directory, source, to))
+        else:
+            directions = load_config(directory.config_file).data.directions
+            jobs += [(directory, *direction) for direction in directions]
+    have_directions = len(jobs) > len(directories)
+    of_runs: dict[str, list[Evaluation]] = {}
+    for directory, src, tgt in jobs:
+        results = of_runs.setdefault(str(directory.path), [])
+        folder = outputs
+        if outputs and len(directories) > 1:
+            folder = outputs / directory.name
+        if folder and have_directions:
+            folder /= for_file_name(f"{src}-{tgt}")
         try:
             result = run_evaluation(
                 directory,
@@ -130,18 +160,42 @@ def evaluate(
         results.append(result)
         models = " + ".join([f"{directory.path}, {result.checkpoint}", *result.ensemble])
         say(f"{models}, {result.data}: {result.search}, by {result.engine} in {result.precision}")
-        if len(choices) > 1:
-            echo(f"\n{result.direction}")
-        _show(result, worst)
+        if table is None:
+            if have_directions:
+                echo(f"\n{result.direction}")
+            _show(result, worst)
         if folder is not None:
             say(f"for other tools: {folder}/sources.txt, hypotheses.txt, references.txt")
-    if len(results) > 1:
+    if table is not None:
+        _show_table(of_runs, table)
+    elif len(results) > 1:
         echo("")
         for score in mean_scores(results).values():
             echo(str(score))
     # Last, because the scores have been shown if this file cannot be written.
     if json is not None:
-        write_json(results, json)
+        write_json([*chain(*of_runs.values())], json)
+    for path, results in of_runs.items():
+        bleu = mean_scores(results)["bleu"].value
+        if fail_under is not None and bleu < fail_under:
+            say(f"{path} has {bleu:.2f} BLEU, less than --fail-under {fail_under:g}")
+            raise Exit(1)
+
+
+def _show_table(of_runs: "dict[str, list[Evaluation]]", form: TableForm) -> None:
+    """Print a row for each run and direction; the signatures go to stderr."""
+    rows = []
+    signatures: dict[str, str] = {}
+    for run, results in of_runs.items():
+        for result in results:
+            row = [run, result.direction]
+            for score in result.scores.values():
+                row.append(f"{score.value:.2f}")
+                signatures[score.name] = score.signature
+            rows.append([*row, f"{result.exact:.2f}"])
+    print_table(["run", "direction", *signatures, "exact"], rows, form)
+    for metric, signature in signatures.items():
+        say(f"{metric} signature: {signature}")
 
 
 def _show(result: "Evaluation", worst: int) -> None:

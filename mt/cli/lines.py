@@ -15,6 +15,7 @@ from unicodedata import normalize
 
 from mt.cli.logs import STDIN, print_input_hint
 from mt.cli.options import on_one_line
+from mt.cli.tables import print_json
 from mt.data.sources.text import GZIP, STDIN_NAME, lines_of, why_not_text
 from mt.display import counted, one_line, progress, shown
 from mt.errors import DataError, LinesError
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 MOST_LINES_AT_ONCE = 4000
 NUM_NAMED = 5
+# Of a translation, in JSON.
+_WRITTEN = ("text", "score", "log_prob", "unknown", "copied")
 MOST_CHARACTERS = 40
 
 ItemT = TypeVar("ItemT")
@@ -172,6 +175,10 @@ class LineTranslator:
     """For a bad line: leave it and what follows, or write an empty line in its place."""
     refuses_losses: bool = False
     """Whether a line is bad if something that must stay is not in its translation."""
+    as_json: bool = False
+    """Whether the translations of a line are written as an object."""
+    with_alignment: bool = False
+    """Whether that has the pairs of words that belong together."""
     num_bad: int = 0
     first_reason: str = ""
     num_cut: int = 0
@@ -234,12 +241,32 @@ class LineTranslator:
                     pairs.write(f"{json.dumps(pair, ensure_ascii=False)}\n".encode())
             return
         for line, best_first in enumerate(block.translations, first_line):
-            if self.options["with_scores"]:
+            if self.as_json:
+                print_json(self._in_json(line, block.sources[line - first_line], best_first))
+            elif self.options["with_scores"]:
                 for best in best_first:
                     sys.stdout.write(f"{line}\t{best.score:.4f}\t{best.log_prob:.4f}\t{best.text}\n")
             else:
                 sys.stdout.write(f"{best_first[0].text}\n")
         sys.stdout.flush()
+
+    def _in_json(self, line: int, source: str, best_first: "list[Translation]") -> dict[str, object]:
+        """A line with its translations, as the service has them, and what translated it."""
+        translations: list[dict[str, object]] = []
+        for best in best_first:
+            translations.append({name: getattr(best, name) for name in _WRITTEN})
+        if self.with_alignment:
+            alignments = self.translator.align(source, best_first)
+            for fields, alignment in zip(translations, alignments, strict=True):
+                fields["alignment"] = alignment
+        engine = self.translator.engine_for(self.options["strategy"])
+        return {
+            "line": line,
+            "source": source,
+            "engine": engine.name,
+            "precision": engine.precision,
+            "translations": translations,
+        }
 
     def count(self, block: Block) -> None:
         """Count the bad lines, those with a sentence in parts, and the unknown words of a written block."""

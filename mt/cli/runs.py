@@ -8,7 +8,10 @@ from typing import Annotated
 
 from typer import Argument, Option, echo
 
-from mt.cli.options import RUNS, named_run
+from mt.cli.logs import say
+from mt.cli.options import RUNS, check_at_most_one, check_needs, named_run
+from mt.cli.tables import FormatOption, JsonFlag, print_json, print_table
+from mt.errors import ConfigError
 
 
 def runs(
@@ -19,17 +22,32 @@ def runs(
     sort: Annotated[
         str | None, Option(metavar="COLUMN", help="Sort by a column or option, such as 'test BLEU'.")
     ] = None,
+    table: FormatOption = None,
+    scores: Annotated[
+        list[str] | None,
+        Option(metavar="COLUMN=FILE", help="With --format: scores in this file of each run, as by COMET."),
+    ] = None,
+    json: JsonFlag = False,
 ) -> None:
     """List the runs: whether each is running or finished, how far it has got, its BLEU, and its settings.
 
     Options in which the runs differ are further columns, on a terminal as far as there is room. Of runs
-    that differ in their seed only, the mean of the scores is added.
+    that differ in their seed only, the mean of the scores is added; with --format, they are one row.
 
     The best BLEU is that of validation, the test BLEU that of the newest mt evaluate. Tokens and speed are
     those of targets.
     """
+    check_at_most_one(json=json, format=table)
+    check_needs("a table: add --format text", table is not None, scores=scores)
     from mt.reports.facts import RunFacts
-    from mt.reports.runs import differing_options, find_runs, runs_table, sorted_by
+    from mt.reports.runs import (
+        differing_options,
+        find_runs,
+        notes_on_tests,
+        runs_table,
+        settings_table,
+        sorted_by,
+    )
 
     summaries = {
         str(run.path) if paths else run.path.name: RunFacts(run)
@@ -38,5 +56,27 @@ def runs(
     differing = differing_options(summaries)
     if sort is not None:
         summaries = sorted_by(sort, summaries, differing)
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else math.inf
-    echo(runs_table(summaries, differing, width=width))
+    if json:
+        rows = []
+        for name, facts in summaries.items():
+            options = {option: of_runs.get(name) for option, of_runs in differing.items()}
+            rows.append({"name": name, **facts.summary, "options": options})
+        print_json(rows)
+    elif table is not None:
+        print_table(*settings_table(summaries, differing, _files(scores or [])), table)
+        for note in notes_on_tests(summaries.values()):
+            say(note)
+    else:
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else math.inf
+        echo(runs_table(summaries, differing, width=width))
+
+
+def _files(columns: list[str]) -> dict[str, Path]:
+    """The files of scores, by the title of their column."""
+    files = {}
+    for text in columns:
+        title, _, file = text.partition("=")
+        if not (title and file):
+            raise ConfigError(f"--scores {text}: the form is COLUMN=FILE, such as COMET=comet.json.")
+        files[title] = Path(file)
+    return files

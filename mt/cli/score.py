@@ -3,6 +3,7 @@
 import math
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
@@ -10,6 +11,7 @@ from typer import Option
 from mt.cli import options
 from mt.cli.lines import arriving
 from mt.cli.logs import print_input_hint, say, show_logs
+from mt.cli.tables import JsonFlag, print_json
 from mt.data.sources.text import STDIN_NAME, lines_of
 from mt.display import counted, in_precision
 from mt.errors import LinesError
@@ -28,11 +30,12 @@ def score(
     checkpoint: options.CheckpointOption = "best",
     device: options.DeviceOption = "auto",
     precision: options.PrecisionOption = "float32",
+    json: JsonFlag = False,
 ) -> None:
     """Score existing translations: paste sources translations | mt score
 
     Reads lines of source<TAB>translation, and writes a line for each, with columns for log-probability,
-    number of tokens, perplexity and unknown words.
+    number of tokens, perplexity and unknown words; with --json, an object that has the tokens, too.
 
     The log-probability is a natural logarithm, summed over all tokens and the end-of-sentence token.
     A word that is not in the vocabulary is scored as <unk>.
@@ -54,6 +57,10 @@ def score(
             num_unknown += pair.num_unknown
             log_prob += pair.log_prob
             perplexity_of_pair = perplexity(pair.log_prob, len(pair.tokens))
+            if json:
+                figures = {"log_prob": pair.log_prob, "perplexity": perplexity_of_pair}
+                print_json(figures | asdict(pair))
+                continue
             row = f"{pair.log_prob:.4f}\t{len(pair.tokens)}\t{perplexity_of_pair:.4f}\t{pair.num_unknown}"
             if tokens:
                 row += "\t" + " ".join(map("{}={:.4f}".format, pair.tokens, pair.log_probs))

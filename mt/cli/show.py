@@ -6,6 +6,7 @@ from typing import Annotated
 from typer import Argument, echo
 
 from mt.cli.options import RUNS, complete_runs, named_run
+from mt.cli.tables import JsonFlag, print_json
 
 
 def show(
@@ -17,6 +18,7 @@ def show(
             autocompletion=complete_runs,
         ),
     ] = None,
+    json: JsonFlag = False,
 ) -> None:
     """Show one run: its corpus and vocabulary, its curves, its interruptions, and its scores.
 
@@ -26,6 +28,10 @@ def show(
 
     directory = newest_run(RUNS, with_checkpoint=False) if run is None else as_run(named_run(run)).require()
     from mt.reports.facts import RunFacts
-    from mt.reports.show import describe
+    from mt.reports.show import describe, to_json
 
-    echo(describe(RunFacts(directory)))
+    facts = RunFacts(directory)
+    if json:
+        print_json(to_json(facts))
+    else:
+        echo(describe(facts))

@@ -18,6 +18,7 @@ from mt.cli import options
 from mt.cli.lines import Block, Input, LineTranslator, read_dictionary
 from mt.cli.logs import say, show_logs
 from mt.cli.prompt import prompt
+from mt.cli.tables import JsonFlag
 from mt.display import in_precision
 from mt.errors import ConfigError, DataError
 from mt.files import new_file
@@ -114,6 +115,10 @@ def translate(
     precision: options.PrecisionOption = "auto",
     engine: options.EngineOption = "auto",
     verbose: options.VerboseOption = False,
+    json: JsonFlag = False,
+    alignment: Annotated[
+        bool, Option("--alignment", help="With --json: also align the words of both sides.")
+    ] = False,
 ) -> None:
     """Translate sentences, a file, or standard input with a trained model.
 
@@ -128,8 +133,10 @@ def translate(
     options.check_at_most_one(sample=sample, beam=beam > 1)
     options.check_at_most_one(sample=sample, n_best=n_best)
     options.check_at_most_one(pairs=pairs, n_best=n_best)
-    for lines_only in {"n_best": n_best}, {"pairs": pairs}, {"prefix": prefix}:
+    for lines_only in {"n_best": n_best}, {"pairs": pairs}, {"prefix": prefix}, {"json": json}:
         options.check_at_most_one(format=format != "text", **lines_only)
+    options.check_at_most_one(pairs=pairs, json=json)
+    options.check_needs("--json", json, alignment=alignment)
     options.check_needs("lines to translate: add --file FILE", file is not None, pairs=pairs)
     drawn = {"temperature": temperature != 1.0, "top_k": top_k, "top_p": top_p != 1.0, "seed": seed != 1}
     options.check_needs("sampling: add --sample", sample, **drawn)
@@ -155,15 +162,16 @@ def translate(
     source = Input(sentences, file)
     search = {
         "num_best": n_best or 1,
-        "with_scores": n_best is not None,
+        "with_scores": json or n_best is not None,
         "strategy": Sampling(temperature, seed, top_k, top_p) if sample else strategy,
         "constraints": Constraints(min_length, no_repeat_ngram),
         "max_length": max_length,
         "keep_unk": keep_unk,
     }
-    lines = LineTranslator(
-        translator, search, source.name, prefix, on_error or "stop", refuses_losses=on_error == "stop"
-    )
+    lines = LineTranslator(translator, search, source.name, prefix, on_error or "stop")
+    lines.refuses_losses = on_error == "stop"
+    lines.as_json = json
+    lines.with_alignment = alignment
     at_once = 2 if translator.engine.name == "ctranslate2" else 1
     if format != "text":
         _translate_page(source, lines, format, at_once)

@@ -8,6 +8,7 @@ from mt.config.section import Count, CountOrNone, Fraction, Section, TextOrNone,
 
 LEAST_TIMED = 10
 """The fewest steps by whose time a run chooses its length."""
+TRACKERS = ("wandb", "mlflow", "trackio")
 
 
 class ScheduleConfig(Section):
@@ -143,6 +144,21 @@ class TrainingConfig(Section):
 
     log_every_steps: Count = changeable(20)
     """Steps between log entries, which are also the points of the training curves."""
+
+    report_to: TextOrNone = changeable(None)
+    """Trackers that get the metrics, with commas: wandb, mlflow, trackio; null: none."""
+
+    @property
+    def trackers(self) -> list[str]:
+        """The names in ``report_to``."""
+        return [name.strip() for name in self.report_to.split(",")] if self.report_to else []
+
+    @model_validator(mode="after")
+    def _check_trackers(self) -> Self:
+        for name in self.trackers:
+            if name not in TRACKERS:
+                raise ValueError(f"training.report_to: '{name}' is not one of {', '.join(TRACKERS)}.")
+        return self
 
     @model_validator(mode="before")
     @classmethod

@@ -14,6 +14,7 @@ from mt.display import counted, visible
 from mt.errors import ConfigError, DataError
 from mt.evaluation.analysis import ComparedSentence, most_different_sentences
 from mt.evaluation.evaluate import translate_set
+from mt.evaluation.groups import compare_groups
 from mt.evaluation.scores import MAX_RESAMPLED_LINES, Compared, in_form, paired_bootstrap
 from mt.evaluation.test_set import EvaluationSet, load_evaluation_set, warn_of_leaks, warn_of_other_split
 from mt.inference.loaded_model import LoadedModel, load_model
@@ -35,6 +36,8 @@ class Comparison:
     scores: dict[str, list[Compared]]
     """Of each system, in their order."""
     sentences: list[ComparedSentence]
+    groups: dict[str, float]
+    """By metric, p of two groups of systems, as of `group_p_value`; empty for systems that are no groups."""
 
 
 def run_comparison(
@@ -49,18 +52,26 @@ def run_comparison(
     data_name: str | None = None,
     beam: Beam | None = None,
     num_shown: int = 10,
+    against: Sequence[str | Path] = (),
 ) -> Comparison:
     """Score systems against the same references, and compare them with the first; runs translate first.
 
     A system is a run directory, a checkpoint (such as ``runs/x/checkpoints/step_0002000``), or a file of
     translations, one per line. The test set is a split of the first run's corpus, or of the run in whose
     directory the files are, unless ``data_path`` names another (see `load_evaluation_set`). If that run has
-    several directions, ``tgt`` and ``src`` choose one.
+    several directions, ``tgt`` and ``src`` choose one. With ``against``, the systems are seeds of one
+    setting, and these are seeds of another.
 
     Raises:
         MtError: If a system cannot be read or translate, or the systems do not belong together.
     """
-    paths, device = [Path(system) for system in systems], choose_device(device)
+    num_first = len(systems)
+    if against and min(num_first, len(against)) < 2:
+        raise ConfigError(
+            "--against needs two systems or more on each side, because the scores of one say nothing about "
+            "other seeds. Train each setting with several values of training.seed."
+        )
+    paths, device = [Path(system) for system in (*systems, *against)], choose_device(device)
     runs, models = _runs_of(paths), dict[Path, tuple[RunDirectory, LoadedModel]]()
     config = load_config(runs[0].config_file)
     # They are opened before reading the corpus, because training may remove a checkpoint at any time.
@@ -97,6 +108,7 @@ def run_comparison(
         num_rewritten=test_set.num_rewritten,
         scores=paired_bootstrap(lines, test_set.references),
         sentences=most_different_sentences(test_set.sources, lines, test_set.references, num_shown),
+        groups=compare_groups(lines[:num_first], lines[num_first:], test_set.references) if against else {},
     )
 
 

@@ -329,7 +329,7 @@ class Translator:
         cut = [prefix[: limit - 1] for prefix in given]
         segments = read_segments([lines.texts for lines in lines_by_text], cut, self.reader, self.facts)
         advance(len(texts) - len({segment.index for segment in segments}))
-        hypotheses = self._engine_for(strategy).search(
+        hypotheses = self.engine_for(strategy).search(
             [self._sentence(segment, rules, limit, first_line) for segment in segments],
             rules,
             before_each_step,
@@ -463,7 +463,7 @@ class Translator:
                     raise LinesError({line: f"line {line}: {problem} (data.max_length). Leave it out."})
         return read
 
-    def _engine_for(self, strategy: Strategy) -> Engine:
+    def engine_for(self, strategy: Strategy) -> Engine:
         """The engine; for sampling, that of the model in torch."""
         if self.engine.name == "torch" or not isinstance(strategy, Sampling):
             return self.engine

@@ -29,7 +29,7 @@ from mt.data.corpus_report import CorpusReport
 from mt.display import counted
 from mt.errors import CheckpointError, ConfigError
 from mt.evaluation.behaviours import read_behaviours
-from mt.evaluation.record import RecordedEvaluation, mean_scores, read_evaluations
+from mt.evaluation.record import RecordedEvaluation, Score, mean_scores, read_evaluations
 from mt.files import read_json_lines
 from mt.run_directory import RunDirectory
 from mt.sides import Sides
@@ -39,6 +39,7 @@ from mt.training.metrics_file import read_points
 T = TypeVar("T")
 
 _STILL_RUNNING = "still running"
+_PROGRESS = ("state", "detail", "step", "epochs", "num_target_tokens", "seconds", "tokens_per_second")
 _COUNTS = {"step", "epoch", "num_target_tokens"}
 
 
@@ -211,10 +212,23 @@ class RunFacts:
     @property
     def test_bleu(self) -> float | None:
         """BLEU of the newest test, of whatever checkpoint and search; of several directions, the mean."""
-        if not self.tests:
-            return None
-        bleu = mean_scores(self.tests[-1]).get("bleu")
+        bleu = self.test_scores.get("bleu")
         return bleu.value if bleu else None
+
+    @property
+    def test_scores(self) -> dict[str, Score]:
+        """All scores of that test, by key."""
+        return mean_scores(self.tests[-1]) if self.tests else {}
+
+    @property
+    def summary(self) -> dict[str, object]:
+        """How far the run has got, and its scores, for programs."""
+        values: dict[str, object] = {"best_bleu": self.best_bleu}
+        for name in _PROGRESS:
+            values[name] = getattr(self, name)
+        for key, score in self.test_scores.items():
+            values[f"test_{key}"] = score.value
+        return values
 
     def curve(self, kind: str, name: str) -> list[tuple[int, float]]:
         """Steps and finite values of a metric of training (``train``) or ``validation``, by step."""

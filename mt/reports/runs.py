@@ -1,15 +1,18 @@
 """`mt runs`: the runs in some folders, as a table."""
 
+import json
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from mt.config.write import all_options
-from mt.display import aligned, counted, one_line
-from mt.errors import ConfigError
+from mt.display import aligned, counted, one_line, shown
+from mt.errors import ConfigError, DataError
+from mt.files import read_text
 from mt.reports.facts import RunFacts, short_count
 from mt.run_directory import RunDirectory, runs_in
 
@@ -28,6 +31,7 @@ _NUM_BEFORE_OPTIONS = 5
 Facts = Mapping[str, RunFacts]
 Options = Mapping[str, Mapping[str, str]]
 _SEED = "training.seed"
+_TRACKERS = "training.report_to"
 _MOST_CHARACTERS = 24
 
 
@@ -50,12 +54,10 @@ def runs_table(summaries: Facts, differing: Options, *, width: float) -> str:
     for title, field, form in _COLUMNS:
         values = [getattr(facts, field) for facts in summaries.values()]
         columns.append([title, *("-" if value is None else form(value) for value in values)])
-    short = Counter(option.partition(".")[2] for option in differing)
     options = []
-    for option, by_run in sorted(differing.items(), key=lambda item: -len({*item[1].values()})):
-        key = option.partition(".")[2]
-        cells = [one_line(by_run.get(name, "-"), _MOST_CHARACTERS) for name in summaries]
-        options.append([key if short[key] == 1 else option, *cells])
+    in_order = dict(sorted(differing.items(), key=lambda item: -len({*item[1].values()})))
+    for title, by_run in zip(_short_names(in_order), in_order.values(), strict=True):
+        options.append([title, *(one_line(by_run.get(name, "-"), _MOST_CHARACTERS) for name in summaries)])
     columns[_NUM_BEFORE_OPTIONS:_NUM_BEFORE_OPTIONS] = options
     fitting: list[list[str]] = []
     for column in columns:
@@ -83,16 +85,111 @@ def _over_seeds(summaries: Facts) -> Iterator[str]:
     groups: dict[tuple[str, ...], list[str]] = {}
     for name, facts in summaries.items():
         if facts.config is not None:
-            options = all_options(facts.config) | {_SEED: ""}
+            options = all_options(facts.config) | dict.fromkeys((_SEED, _TRACKERS), "")
             groups.setdefault(tuple(options.values()), []).append(name)
     for names in groups.values():
         means = []
-        for title, field, form in _COLUMNS:
+        for title, field, _ in _COLUMNS:
             values = [getattr(summaries[name], field) for name in names]
             if title.endswith("BLEU") and len(values) > 1 and None not in values:
-                means.append(f"{title} {form(statistics.mean(values))} ± {form(statistics.stdev(values))}")
+                means.append(f"{title} {over_seeds(values)}")
         if means:
             yield f"{counted(len(names), 'seed')} ({', '.join(map(one_line, names))}): {', '.join(means)}"
+
+
+def settings_table(
+    summaries: Facts, differing: Options, files: Mapping[str, Path]
+) -> tuple[list[str], list[list[str]]]:
+    """The titles, and a row for each setting: options that differ, the number of seeds, and their scores.
+
+    ``files`` have scores of other programs, in each run, by the title of their column.
+    """
+    options = [option for option in differing if option != _SEED]
+    settings: dict[tuple[str, ...], list[str]] = {}
+    scores: dict[str, dict[str, float]] = {}
+    for name, facts in summaries.items():
+        if facts.config is None:
+            continue
+        values = [differing[option][name] for option in options]
+        settings.setdefault((*values,), []).append(name)
+        for title, score in _scores(facts, files).items():
+            scores.setdefault(title, {})[name] = score
+    head = [*_short_names(options), "n", *scores]
+    rows = []
+    for setting, names in settings.items():
+        row = [*setting, str(len(names))]
+        for title, by_run in scores.items():
+            of_seeds = [by_run[name] for name in names if name in by_run]
+            digits = 4 if title in files else 2
+            is_complete = len(of_seeds) == len(names)
+            row.append(over_seeds(of_seeds, digits) if is_complete else "-")
+        rows.append(row)
+    return head, rows
+
+
+def _scores(facts: RunFacts, files: Mapping[str, Path]) -> dict[str, float]:
+    """The best BLEU of validation, the scores of the newest test, and those in files, by their titles."""
+    scores = {}
+    if facts.best_bleu is not None:
+        scores["best BLEU"] = facts.best_bleu
+    for score in facts.test_scores.values():
+        scores[f"test {score.name}"] = score.value
+    for title, file in files.items():
+        scores[title] = statistics.fmean(read_scores(facts.run.path / file, title))
+    return scores
+
+
+def notes_on_tests(runs: Iterable[RunFacts]) -> Iterator[str]:
+    """What is left out, whether the newest tests are not comparable, and the signatures of their scores."""
+    tests = set()
+    signatures = set()
+    for facts in runs:
+        if facts.config is None:
+            yield f"left out: {shown(facts.run.path)}: {facts.detail}"
+        for newest in facts.tests[-1:]:
+            how = [f"{test.data}, {test.how}" for test in newest]
+            tests.add(" and ".join(sorted(how)))
+            for score in chain(*(test.scores.values() for test in newest)):
+                signatures.add(f"{score.name} signature: {score.signature}")
+    if len(tests) > 1:
+        yield f"warning: these tests are not comparable: {' / '.join(sorted(tests))}"
+    yield from sorted(signatures)
+
+
+def over_seeds(values: Sequence[float], digits: int = 2) -> str:
+    """The mean, with the standard deviation if there are several."""
+    deviation = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{statistics.fmean(values):.{digits}f}{deviation}"
+
+
+def _short_names(options: Collection[str]) -> list[str]:
+    """The options without their sections, where that is clear."""
+    short = Counter(option.partition(".")[2] for option in options)
+    names = []
+    for option in options:
+        key = option.partition(".")[2]
+        names.append(key if short[key] == 1 else option)
+    return names
+
+
+def read_scores(file: Path, name: str) -> list[float]:
+    """The scores of another program: a number in each line, or JSON with numbers in lists or at ``name``."""
+
+    def named(mapping: dict[str, object]) -> object:
+        lists = [value for value in mapping.values() if isinstance(value, list)]
+        return [mapping[name]] if name in mapping else lists
+
+    text = read_text(file, max_bytes=100_000_000)
+    try:
+        values = json.loads(text, object_hook=named) if file.suffix == ".json" else text.split()
+        while any(isinstance(value, list) for value in values):
+            values = [*chain(*values)]
+        if not values:
+            raise ValueError("it has not one number")
+        return [float(value) for value in values]
+    except (ValueError, TypeError) as error:
+        remedy = f"It needs a number in each line, or in JSON numbers in lists or with the key {name!r}"
+        raise DataError(f"{shown(file)} has no scores: {error}. {remedy}.") from error
 
 
 def sorted_by(column: str, summaries: Facts, differing: Options) -> dict[str, RunFacts]:
@@ -133,6 +230,7 @@ def differing_options(summaries: Facts) -> dict[str, dict[str, str]]:
             continue
         if len({*values.values()}) > 1:
             differing[key] = values
+    differing.pop(_TRACKERS, None)
     # What follows from another option.
     differing.pop("init_from.sha256", None)
     if differing.get("schedule.total_steps") == differing.get("training.max_steps"):

@@ -1,6 +1,7 @@
 """`mt show`: one run, described in the terminal."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 
 from mt.display import aligned, counted, visible
 from mt.evaluation.record import mean_scores
@@ -29,6 +30,36 @@ def describe(facts: RunFacts) -> str:
         if printable := [_printable(f"  {line}") for line in lines]:
             blocks.append("\n".join([_printable(title), *printable]))
     return "\n\n".join(blocks)
+
+
+def to_json(facts: RunFacts) -> dict[str, object]:
+    """The same for programs."""
+    curves: dict[str, list[tuple[int, float]]] = {}
+    for point in facts.points:
+        for name in point.figures:
+            curves[f"{point.kind}/{name}"] = facts.curve(point.kind, name)
+    checkpoints = []
+    for saved in facts.checkpoints:
+        described = {
+            "name": saved.name,
+            "latest": saved == facts.latest,
+            "best": saved == facts.best,
+            "metrics": saved.record.metrics if saved.record else {},
+            "problem": saved.problem,
+        }
+        checkpoints.append(described)
+    return {
+        "run": facts.run.path,
+        **facts.summary,
+        "problems": facts.problems,
+        "model": facts.model,
+        "corpus": facts.corpus.model_dump() if facts.corpus else None,
+        "curves": curves,
+        "sessions": [asdict(session) for session in facts.sessions],
+        "checkpoints": checkpoints,
+        "evaluations": [asdict(evaluation) for evaluation in facts.evaluations],
+        "environment": facts.environment,
+    }
 
 
 def _printable(line: str) -> str:

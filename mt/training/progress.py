@@ -79,15 +79,21 @@ class Progress(contextlib.ExitStack):
         self.callback(self._tensorboard.close)
         self.callback(self._bar.close)
         self.expect(total_steps)
+        self.points = kept
+        """The points before this session."""
         self._metric = metric
         self._training = training
         self._peak_rate = peak_rate
-        self._on_metrics = on_metrics
+        self._listeners = [] if on_metrics is None else [on_metrics]
         self._newest_loss = ""
         self._signatures_logged = False
         self._started = self._since = self._last_line = time.perf_counter()
         self._num_steps = -UNTIMED_STEPS
         self._num_tokens = 0
+
+    def report_to(self, listener: OnMetrics) -> None:
+        """Also call this with the metrics of each point."""
+        self._listeners.append(listener)
 
     def expect(self, total_steps: int | None) -> None:
         """Show how far the run is on its way to so many steps; None if they are not known."""
@@ -172,8 +178,8 @@ class Progress(contextlib.ExitStack):
             comes_first = group == "validation" or name == "loss"
             tag = f"learning/{group}_{name}" if comes_first else f"{group}/{name}"
             self._tensorboard.add_scalar(tag, value, counters.step)
-        if self._on_metrics is not None:
-            self._on_metrics(counters.step, metrics)
+        for listener in self._listeners:
+            listener(counters.step, metrics)
         line = {
             "step": counters.step,
             "epoch": counters.epoch,

@@ -65,6 +65,8 @@ def find_resume_point(run: RunDirectory, config: Config, *, dry_run: bool = Fals
         if not dry_run:
             # Steps that were never saved; next to the new config they would be misleading.
             run.metrics_file.unlink(missing_ok=True)
+            if run.exists and differences(load_config(run.config_file), config):
+                run.trackers_file.unlink(missing_ok=True)
             write_atomically(run.config_file, config_to_yaml(config))
         return None
     checkpoint, weights, saved = recovered

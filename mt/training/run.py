@@ -42,6 +42,7 @@ from mt.training.progress import OnMetrics, Progress
 from mt.training.run_log import log_file, record_session
 from mt.training.session import Session
 from mt.training.step import explain_out_of_memory
+from mt.training.trackers import Trackers, check_trackers
 from mt.training.train_state import TrainState, new_train_state
 from mt.training.validation import deciding_metric
 
@@ -101,6 +102,7 @@ def run_training(
 
 def settle(config: Config, run: RunDirectory, *, restart: bool = False) -> tuple[Config, Precision]:
     """The config as the run, its origin and this machine decide what it leaves open, and the precision."""
+    check_trackers(config)
     begun = resume.has_begun(run) and not restart
     stored = load_config(run.config_file) if begun else None
     config = resume.resolve_length(config, stored)
@@ -283,6 +285,8 @@ def _progress(
     )
     if state.counters.step == 0:
         progress.show_options(fixed_options(config))
+    if config.training.report_to is not None:
+        progress.report_to(progress.enter_context(Trackers(run, config, progress.points)))
     return progress
 
 

@@ -33,7 +33,7 @@ def test_options(override: str, says: str, refuse: Refuse, tiny_config_file: Pat
 def test_options_that_are_empty_or_given_twice(refuse: Refuse, tiny_config_file: Path) -> None:
     assert "--run is empty" in refuse("train", "-c", tiny_config_file, "--run", "")
     assert "--run is empty" in refuse("train", "-c", tiny_config_file, "--run=")
-    assert "--run was given 2 times" in refuse("evaluate", "--run", "a", "--run", "b")
+    assert "--run was given 2 times" in refuse("average", "--run", "a", "--run", "b")
     assert not Path("config.yaml").exists()
 
 

@@ -1,5 +1,6 @@
 """`mt score` and `mt translate --n-best`: what goes in and what comes out."""
 
+import json
 import math
 import os
 import re
@@ -99,3 +100,12 @@ def test_a_pair_that_is_too_long_is_named_by_its_line_after_the_lines_before_it(
     assert score(bad + good)[:2] == (2, "")
     assert "line 1 has 2 tabs" in score("milk\tMilch\tMilch\n").err
     assert score("") == (0, "", "")
+
+
+def test_json_has_the_tokens(score: Call) -> None:
+    [line] = score("the dog sees milk.\tder Hund sieht Quux.\n", "--json").out.splitlines()
+    pair = json.loads(line)
+    assert {*pair} == {"log_prob", "perplexity", "tokens", "log_probs", "num_unknown"}
+    assert sum(pair["log_probs"]) == pytest.approx(pair["log_prob"])
+    assert pair["tokens"][:4] == ["der", "Hund", "sieht", "<unk>"]
+    assert pair["num_unknown"] == 1

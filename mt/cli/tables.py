@@ -1,0 +1,72 @@
+"""Tables for a terminal, a paper or a program, and JSON."""
+
+import json
+import re
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from typer import Option, echo
+
+from mt.display import aligned, markdown_table
+
+TableForm = Literal["text", "md", "latex", "csv"]
+FormatOption = Annotated[TableForm | None, Option("--format", help="Print only a table, in this form.")]
+JsonFlag = Annotated[bool, Option("--json", help="Print JSON, and nothing else, on stdout.")]
+_LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$"}
+Rows = Sequence[Sequence[str]]
+
+
+def print_table(head: Sequence[str], rows: Rows, form: TableForm) -> None:
+    """Print a table whose first column is text."""
+    if form == "csv":
+        import csv
+
+        table = [head, *rows]
+        csv.writer(sys.stdout, lineterminator="\n").writerows(_with_deviations(table))
+    elif form == "md":
+        echo(markdown_table(head, rows))
+    elif form == "latex":
+        _print_latex(head, rows)
+    else:
+        for line in aligned([head, *rows], num_texts=1):
+            echo(line)
+
+
+def _with_deviations(table: Rows) -> Rows:
+    """A table with a column more for each that has standard deviations, as in ``33.10 ± 0.20``."""
+    columns: list[list[str]] = []
+    for title, *cells in zip(*table, strict=True):
+        means = [title]
+        deviations = [f"{title} sd"]
+        for cell in cells:
+            mean, _, deviation = cell.partition(" ± ")
+            means.append(mean)
+            deviations.append(deviation)
+        columns.append(means)
+        if any(deviations[1:]):
+            columns.append(deviations)
+    return [*zip(*columns, strict=True)]
+
+
+def _print_latex(head: Sequence[str], rows: Rows) -> None:
+    """Print a table for LaTeX's package booktabs."""
+    echo(f"\\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}")
+    echo("\\toprule")
+    for row in (head, *rows):
+        cells = map(_latex, row)
+        echo(f"{' & '.join(cells)} \\\\")
+        if row is head:
+            echo("\\midrule")
+    echo("\\bottomrule")
+    echo("\\end{tabular}")
+
+
+def _latex(text: str) -> str:
+    return re.sub(r"[\\~^±&%$#_{}]", lambda found: _LATEX.get(found[0], f"\\{found[0]}"), text)
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON on one line, with null for NaN, which JSON does not have."""
+    finite = json.loads(json.dumps(value, default=str), parse_constant=lambda name: None)
+    sys.stdout.write(f"{json.dumps(finite, ensure_ascii=False)}\n")
