@@ -9,7 +9,7 @@ from contextlib import closing, nullcontext
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import IO, Annotated, Literal
+from typing import IO, TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, Option
 
@@ -24,8 +24,10 @@ from mt.errors import ConfigError, DataError
 from mt.files import new_file
 from mt.inference.kept import DEFAULT
 from mt.inference.markup.pieces import Format
-from mt.inference.segments import Translation
 from mt.search.strategy import LARGEST_SEED, Constraints, Sampling
+
+if TYPE_CHECKING:
+    from mt.inference.segments import Translation
 
 _TEXTS_AT_ONCE = 1000
 sampling_option = partial(Option, rich_help_panel="Sampling")
