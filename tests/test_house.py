@@ -56,9 +56,9 @@ LINES = {
     "serving": 651,
     "cli": 2635,
     "other text in mt": 1208,
-    "scripts": 4064,
-    "tests": 29637,
-    "documents": 2980,
+    "scripts": 4151,
+    "tests": 29786,
+    "documents": 3045,
     "spine": 1597,
 }
 # More than this below its bound, and the bound is to be lowered.

@@ -71,7 +71,8 @@ def test_the_wheel_has_the_package_its_types_and_the_recipes_and_no_more(wheel: 
 def test_it_runs_where_nothing_else_of_the_checkout_is(environment: Path, tmp_path: Path) -> None:
     where = _run(environment, tmp_path, "python", "-c", "import mt; print(mt.__file__)")
     assert Path(where.strip()).is_relative_to(environment)
-    assert _run(environment, tmp_path, "mt", "--version") == f"mt {mt.__version__}\n"
+    for name in ("mt", "mtrain"):
+        assert _run(environment, tmp_path, name, "--version") == f"mt {mt.__version__}\n"
     listed = _run(environment, tmp_path, "mt", "init", "--recipe", "list")
     assert set(listed.splitlines()) == {file.stem for file in (ROOT / "configs").glob("*.yaml")}
     (tmp_path / "quickstart.yaml").write_text(

@@ -1,6 +1,7 @@
 """The notebook docs/tour.ipynb runs, with less training, and shows what its text promises."""
 
 import json
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -23,7 +24,10 @@ def test_the_tour_runs_from_text_to_an_attention_map(
     names: dict[str, object] = {}
     for cell in cells:
         if cell["cell_type"] == "code":
-            exec("".join(cell["source"]).replace('"max_steps": 400', '"max_steps": 20'), names)
+            source = "".join(cell["source"]).replace('"max_steps": 400', '"max_steps": 20')
+            # What IPython alone understands, and does only where mt is missing.
+            source = re.sub("%pip install .*mt-from-scratch.*", "raise AssertionError", source)
+            exec(source, names)
     printed = capsys.readouterr().out
     assert "logits   (2, 7, 909)" in printed
     assert names["losses"]
