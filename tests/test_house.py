@@ -58,7 +58,7 @@ LINES = {
     "other text in mt": 1208,
     "scripts": 4151,
     "tests": 29786,
-    "documents": 3045,
+    "documents": 3048,
     "spine": 1597,
 }
 # More than this below its bound, and the bound is to be lowered.
