@@ -54,11 +54,11 @@ LINES = {
     "reports": 1121,
     "export": 1020,
     "serving": 651,
-    "cli": 2633,
+    "cli": 2664,
     "other text in mt": 1208,
-    "scripts": 4064,
-    "tests": 29637,
-    "documents": 2980,
+    "scripts": 4094,
+    "tests": 29708,
+    "documents": 2983,
     "spine": 1597,
 }
 # More than this below its bound, and the bound is to be lowered.
