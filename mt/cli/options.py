@@ -265,6 +265,9 @@ def load_translator(
             f"{path} is an exported folder: leave out --checkpoint, --ensemble and --engine torch, which are "
             "for runs."
         )
+    if path == DEMO and device == "auto":
+        # It gains nothing from a GPU, on which CTranslate2 may lack the libraries that it needs.
+        device = "cpu"
     with installed_with("ctranslate2"):
         from mt.inference.engine.load import load_exported
 
