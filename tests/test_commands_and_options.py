@@ -35,8 +35,8 @@ COMMANDS = {
         "SENTENCES --run --to --file -f --target-column --out --format --layer --checkpoint --device"
     ),
     "serve": (
-        "--run --host --port --token-file --max-text --max-queue --timeout --allow-origin --log-format "
-        "--log-texts --checkpoint --device --precision --engine --verbose -v"
+        "--run --demo --host --port --token-file --max-text --max-queue --timeout --allow-origin "
+        "--log-format --log-texts --checkpoint --device --precision --engine --verbose -v"
     ),
     "average": "--run --last --best",
     "import": "SOURCE --run --src --tgt",

@@ -117,6 +117,7 @@ def workspace(
     Path("news.en").write_text("".join(f"{src}\n" for src, _ in pairs[:4]) + "milk " * 40 + "\nmilk\n")
     for side, column in (("en", 0), ("de", 1)):
         Path(f"test.{side}").write_text("".join(f"{pair[column]}\n" for pair in pairs[:5]), encoding="utf-8")
+    Path("page.html").write_text("<p>The <b>dog</b> sees milk.</p>\n")
     Path("configs").mkdir()
     Path("configs/my.yaml").write_text("data: {path: my-corpus, src: en, tgt: de, max_length: 16}\n")
     logger = logging.getLogger("mt")

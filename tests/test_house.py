@@ -54,11 +54,11 @@ LINES = {
     "reports": 1121,
     "export": 1020,
     "serving": 651,
-    "cli": 2635,
+    "cli": 2669,
     "other text in mt": 1208,
-    "scripts": 4151,
-    "tests": 29786,
-    "documents": 3048,
+    "scripts": 4183,
+    "tests": 29866,
+    "documents": 3051,
     "spine": 1597,
 }
 # More than this below its bound, and the bound is to be lowered.

@@ -14,7 +14,7 @@ from typer import Option
 
 from mt.cli.logs import say
 from mt.display import shown
-from mt.errors import ConfigError, DataError
+from mt.errors import ConfigError, DataError, RunError
 from mt.files import write_atomically
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from mt.search.strategy import Beam, LengthNormalization
 
 RUNS = Path("runs")
+DEMO = Path(__file__).parents[1] / "builtin" / "demo"
+"""The demonstration model, an exported folder: in a wheel, or in a checkout if scripts/demo has made it."""
 
 input_option = partial(Option, rich_help_panel="Input")
 beam_option = partial(Option, rich_help_panel="Beam search")
@@ -193,6 +195,30 @@ def find_run(path: Path | None) -> "RunDirectory":
     return run
 
 
+def find_run_or_demo() -> Path:
+    """The newest run in ``runs/``, or the demonstration model if there is no run yet; named on stderr."""
+    try:
+        return find_run(None).path
+    except RunError:
+        if not DEMO.is_dir():
+            raise
+    say(
+        f"no trained run in {RUNS}/: translating with the demonstration model, English to German, which "
+        "knows the sentences of builtin:primer"
+    )
+    return DEMO
+
+
+def find_demo() -> Path:
+    """The demonstration model, which must be there."""
+    if not DEMO.is_dir():
+        raise ConfigError(
+            "there is no demonstration model here: a wheel of mt has one, and scripts/demo makes one in a "
+            "checkout."
+        )
+    return DEMO
+
+
 @contextmanager
 def installed_with(what: str) -> Iterator[None]:
     """Explain how to install a package that an import in the ``with`` block needs."""
@@ -239,6 +265,9 @@ def load_translator(
             f"{path} is an exported folder: leave out --checkpoint, --ensemble and --engine torch, which are "
             "for runs."
         )
+    if path == DEMO and device == "auto":
+        # It gains nothing from a GPU, on which CTranslate2 may lack the libraries that it needs.
+        device = "cpu"
     with installed_with("ctranslate2"):
         from mt.inference.engine.load import load_exported
 

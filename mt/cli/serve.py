@@ -23,6 +23,10 @@ def serve(
         list[Path] | None,
         options.run_option(help="A run or exported folder, for each language pair. Default: the newest run."),
     ] = None,
+    demo: Annotated[
+        bool,
+        Option("--demo", help="Serve the demonstration model that a wheel of mt has, English to German."),
+    ] = False,
     host: Annotated[str, Option(help="The address; 0.0.0.0 lets other machines connect.")] = "127.0.0.1",
     port: Annotated[int, Option(min=0, max=65535, help="The port; 0 chooses a free one.")] = 8000,
     token_file: Annotated[
@@ -57,6 +61,7 @@ def serve(
     Requests that arrive at the same time are translated together. Needs the extra "serve".
     """
     show_logs()
+    options.check_at_most_one(demo=demo, run=run)
     # The threads of the service and its clients compete for the same cores.
     system.let_threads_look(0)
     with options.installed_with("mt-from-scratch[serve]"):
@@ -68,7 +73,7 @@ def serve(
 
     logging.getLogger("mt").handlers = [LogHandler(log_format)]
     token = None if token_file is None else _read_token(token_file)
-    paths = run or [options.find_run(None).path]
+    paths = [options.find_demo()] if demo else run or [options.find_run(None).path]
     names = [visible(RunDirectory(path).name) for path in paths]
     if len(set(names)) < len(names):
         raise ConfigError(

@@ -149,7 +149,7 @@ def translate(
     patterns = [*(keep or []), *(() if keep_none or keep_unk else DEFAULT)]
     words = None if dictionary is None else read_dictionary(dictionary)
     translator = options.load_translator(
-        run,
+        run or options.find_run_or_demo(),
         checkpoint,
         device,
         precision,

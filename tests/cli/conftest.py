@@ -17,6 +17,8 @@ from tests.processes import Popen, environment
 def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Work where nothing is, and put the logging back that a command sets up."""
     monkeypatch.chdir(tmp_path)
+    # Not that of this checkout, which may have one.
+    monkeypatch.setattr("mt.cli.options.DEMO", tmp_path / "demo")
     logger = logging.getLogger("mt")
     before = logger.level, logger.propagate, logger.handlers
     yield

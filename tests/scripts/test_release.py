@@ -16,7 +16,7 @@ echo "${0##*/} $*" | sed "s#/[^ ]*/#.../#g" >>"$LOG"
 case "$*" in
 "-m venv "*) mkdir -p "$3/bin" && for name in python mt mtrain; do cp "$0" "$3/bin/$name"; done ;;
 *"-t sdist -d "*) mkdir -p "${@: -1}" && touch "${@: -1}/mt_from_scratch-1.2.3.tar.gz" ;;
-"-m pip wheel "*) touch "$(dirname "${@: -1}")/mt_from_scratch-1.2.3-py3-none-any.whl" ;;
+"-m pip wheel "*) touch "${*: -2:1}/mt_from_scratch-1.2.3-py3-none-any.whl" ;;
 --version) echo "mt ${WHEEL:-1.2.3}" ;;
 esac
 """
@@ -41,6 +41,9 @@ def checkout(tmp_path: Path) -> Path:
         (checkout / name).write_text(text)
     (checkout / "scripts").mkdir()
     shutil.copy(ROOT / "scripts" / "release", checkout / "scripts")
+    demo = checkout / "scripts" / "demo"
+    demo.write_text('#!/usr/bin/env bash\necho demo >>"$LOG"\n')
+    demo.chmod(0o755)
     (tmp_path / "python").write_text(PYTHON)
     (tmp_path / "python").chmod(0o755)
     git(checkout, "init", "--quiet")
@@ -72,6 +75,7 @@ def test_a_release_is_built_tried_and_then_tagged(checkout: Path) -> None:
         assert git(checkout, "cat-file", "-t", "v1.2.3") == "tag"
         assert git(checkout, "rev-parse", "v1.2.3^{commit}") == git(checkout, "rev-parse", "HEAD")
     asked = (checkout.parent / "log").read_text().splitlines()
+    assert asked.index("demo") < asked.index("mt translate The king is tired.") < len(asked)
     train = next(line for line in asked if line.startswith("mt train "))
     assert "training.max_steps=50" in train
     wheel, check = ".../mt_from_scratch-1.2.3-py3-none-any.whl", asked.index("python -m pip check")
