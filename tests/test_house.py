@@ -46,7 +46,7 @@ LINES = {
     "transformer": 1383,
     "checkpoint": 489,
     "search": 833,
-    "inference": 3497,
+    "inference": 3499,
     "evaluation": 1445,
     "training": 2980,
     "preflight": 1808,
@@ -58,7 +58,7 @@ LINES = {
     "other text in mt": 1208,
     "scripts": 4183,
     "tests": 29866,
-    "documents": 3051,
+    "documents": 3060,
     "spine": 1597,
 }
 # More than this below its bound, and the bound is to be lowered.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _MOST_CHARACTERS, _MOST_TAGS = 2_000_000, 50_000
 _MOST_TAGS_OF_TEXT, _MOST_NESTED = 1_000, 200
-_SPACES, _EDGES = re.compile(r"\s++"), re.compile(r"((?:\s|&nbsp;)++)")
+_SPACES, _EDGES = re.compile(r"\s++"), re.compile(r"((?:\s|&nbsp;)+)")
 _REFERENCE = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 
 Writer = Callable[[str], str]

@@ -8,12 +8,14 @@ import re
 
 from mt.inference.markup.pieces import Kind, Piece, partners
 
-_VALUE = r"""=\s*+(?:"[^"]*+"|'[^']*+'|(?!["']))"""
+# Unrolled loops, because before Python 3.11.5 possessive groups do not match all that they should.
+_NO_TAG = r"<(?![A-Za-z/!?])[^<]*"
+_VALUE = r"""=(?:\s*"[^"]*"|\s*'[^']*'|(?!\s*["']))"""
 _PIECE = re.compile(
-    r"(?P<text>(?:[^<]++|<(?![A-Za-z/!?]))++)"
+    rf"(?P<text>[^<]+(?:{_NO_TAG})*|(?:{_NO_TAG})+)"
     r"|(?P<hidden><!--(?:-?>|.*?(?:--!?>|\Z))|<(?:[!?]|/(?![A-Za-z]))[^>]*+(?:>|\Z))"
-    rf"|<(?P<slash>/?)(?P<name>[A-Za-z][^\s/>]*+)(?P<rest>(?:[^>=]++|{_VALUE})*+)>"
-    r"|(?P<unfinished>.++)",
+    rf"|<(?P<slash>/?)(?P<name>[A-Za-z][^\s/>]*+)(?P<rest>[^>=]*(?:{_VALUE}[^>=]*)*)>"
+    r"|(?P<unfinished>.+)",
     re.DOTALL,
 )
 _ATTRIBUTE = re.compile(r"""(?P<name>[^\s/>=]++)(?:\s*+=\s*+(?P<value>"[^"]*"|'[^']*'|[^\s>]++))?""")
@@ -41,8 +43,8 @@ def html_pieces(page: str) -> list[Piece]:
         start = match.end()
         name = (match["name"] or "").lower()
         if name in _RAW and not match["slash"] and not match["rest"].endswith("/"):
-            content = re.compile(rf"(?:(?!</{name}).)*+(?:</{name}[^>]*>)?", re.DOTALL | re.IGNORECASE)
-            start = content.match(page, start).end()  # type: ignore[union-attr]
+            closing = re.compile(f"</{name}[^>]*>?", re.IGNORECASE).search(page, start)
+            start = closing.end() if closing else len(page)
             kind: Kind = "break" if _BLOCK.fullmatch(name) else "point"
             pieces.append(Piece(kind, page[match.start() : start]))
         elif name:
