@@ -8,19 +8,24 @@ from typing import NamedTuple
 from mt.data.unsegmented_scripts import LETTER
 from mt.errors import ConfigError
 
-# All repetitions are bounded, so that no line takes longer than its length.
-DEFAULT = (
-    r"\{\{[^{}\n]{1,80}\}\}",  # {{name}}
-    r"\{[^{}\s]{0,80}\}",  # {name}
-    r"(?<![\d%])%(?:\(\w{1,80}\))?[-+#0]{0,4}\d{0,4}(?:\.\d{1,4})?[sdifgxou]\b",  # %s, %(name)d
-    r"\$\{?[A-Z_][A-Z0-9_]{0,80}\}?",  # $NAME
-    r"</?\d{1,4}/?>",  # <0>
-    r"(?<![A-Za-z0-9])(?:https?://|www\.)[^\s<>\"。，、！？；：）」』】]{0,2000}[^\s<>\".,;:!?)\]}'’”»。，、！？；：）」』】]",
-    r"(?<![A-Za-z0-9._+-])[A-Za-z0-9._+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}",
-    r"(?<![\w/.~<])(?:~|\.{1,2})?(?:/[\w-](?:[\w.-]{0,100}[\w-])?){1,30}/?",  # /usr/bin
-    r"\b[A-Z]:\\[\w.\\-]{0,250}\w",  # C:\temp
-    r"(?<![\w#&])#\w{1,100}",  # #hashtag
-)
+_BEGINS = "(?<![A-Za-z0-9])"
+_ADDRESS = r"[^\s<>\"。，、！？；：）」』】]{0,2000}[^\s<>\".,;:!?)\]}'’”»。，、！？；：）」』】]"
+# All repetitions are bounded, so that no line takes longer than its length. Each pattern has what every text
+# that it matches contains: most lines have none of it.
+_SIGN_OF = {
+    r"\{\{[^{}\n]{1,80}\}\}": "{{",  # {{name}}
+    r"\{[^{}\s]{0,80}\}": "{",  # {name}
+    r"(?<![\d%])%(?:\(\w{1,80}\))?[-+#0]{0,4}\d{0,4}(?:\.\d{1,4})?[sdifgxou]\b": "%",  # %s, %(name)d
+    r"\$\{?[A-Z_][A-Z0-9_]{0,80}\}?": "$",  # $NAME
+    r"</?\d{1,4}/?>": "<",  # <0>
+    rf"{_BEGINS}https?://{_ADDRESS}": "://",
+    rf"{_BEGINS}www\.{_ADDRESS}": "www.",
+    r"(?<![A-Za-z0-9._+-])[A-Za-z0-9._+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}": "@",
+    r"(?<![\w/.~<])(?:~|\.{1,2})?(?:/[\w-](?:[\w.-]{0,100}[\w-])?){1,30}/?": "/",  # /usr/bin
+    r"\b[A-Z]:\\[\w.\\-]{0,250}\w": "\\",  # C:\temp
+    r"(?<![\w#&])#\w{1,100}": "#",  # #hashtag
+}
+DEFAULT = (*_SIGN_OF,)
 """What stays unless it is told otherwise."""
 
 MARK = "\U000f0000\\d+\U000f0001"
@@ -52,24 +57,25 @@ class KeptParts:
 
     def __init__(self, patterns: Sequence[str], dictionary: Mapping[str, str]) -> None:
         """Look for regular expressions, and for whole words of a dictionary, of which the longest wins."""
-        self._patterns: list[re.Pattern[str]] = []
+        self._patterns: list[tuple[str, re.Pattern[str]]] = []
         for pattern in patterns:
             try:
-                self._patterns.append(re.compile(pattern))
+                self._patterns.append((_SIGN_OF.get(pattern, ""), re.compile(pattern)))
             except re.error as error:
                 raise ConfigError(f"{pattern!r} is no regular expression: {error}.") from error
         self._dictionary = {" ".join(entry.split()): target for entry, target in dictionary.items()}
         entries = [_whole(entry) for entry in sorted(self._dictionary, key=len, reverse=True)]
         if entries:
-            self._patterns.append(re.compile("|".join(entries)))
+            self._patterns.append(("", re.compile("|".join(entries))))
 
     def find(self, text: str) -> list[Item]:
         """The items of a text, in order: of those that overlap, the first, or the longest of these."""
-        if any(mark in text for mark in (STAND_IN, _TOUCHES_WORD, _TOUCHES_SIGN)):
-            return []
         spans = []
-        for pattern in self._patterns:
-            spans += [match.span() for match in pattern.finditer(text)]
+        for sign, pattern in self._patterns:
+            if sign in text:
+                spans += [match.span() for match in pattern.finditer(text)]
+        if not spans or any(mark in text for mark in (STAND_IN, _TOUCHES_WORD, _TOUCHES_SIGN)):
+            return []
         items: list[Item] = []
         for start, end in sorted(spans, key=lambda span: (span[0], -span[1])):
             if start < end and (not items or start >= items[-1].end):

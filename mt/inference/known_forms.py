@@ -28,6 +28,8 @@ class KnownForms:
         for token_id, word in enumerate(tokenizer.tokens(range(tokenizer.size))):
             if _WORD.fullmatch(word):
                 self._usual.setdefault(in_capitals(word, language), token_id)
+        most = _FREQUENT * tokenizer.size
+        self._frequent = {word: token_id for word, token_id in self._usual.items() if token_id < most}
         # Those of scripts with capitals, in which words are spelt.
         letters = {letter for word in self._usual for letter in word}
         self._letters = sorted(letter for letter in letters if letter.lower() != letter)
@@ -42,9 +44,8 @@ class KnownForms:
         has_length = _LEAST_LETTERS <= len(word) <= _MOST_LETTERS
         if not (has_length and word.islower() and _WORD.fullmatch(word)):
             return None
-        forms = _one_error_away(capitals, self._letters)
-        most_frequent = min(self._usual.get(form, self._tokenizer.size) for form in forms)
-        return most_frequent if most_frequent < _FREQUENT * self._tokenizer.size else None
+        meant = self._frequent.keys() & {*_one_error_away(capitals, self._letters)}
+        return min(map(self._frequent.__getitem__, meant), default=None)
 
     def style_of(self, line: str) -> Callable[[str, str], str] | None:
         """What makes capitals or title case of a text in a language, if a line is written so."""

@@ -177,9 +177,10 @@ def join_parts(
         written = "".join(chain(*zip_longest(parts_around, copies, fillvalue="")))
         lines[segment.line].append(normalise_spacing(without_marks(written)))
         for position, token in enumerate(segment.tokens):
+            if token.id != UNK_ID or not token.text or token.must_stay:
+                continue
             # Of a dictionary, the copy is another word.
-            is_word = token.text and not token.must_stay
-            if token.id == UNK_ID and is_word and token.copy in (None, token.text):
+            if token.copy in (None, token.text):
                 unknown.append(token.text)
                 copied += [token.text] if position in hypothesis.copied else []
     for line, translated in zip(source.texts, lines, strict=True):

@@ -336,8 +336,9 @@ class Translator:
             lambda indices: advance(sum(segments[index].number == 0 for index in indices)),
         )
         parts_by_text: list[list[list[Part]]] = [[] for _ in texts]
+        beam = rules.beam
         for segment, best_first in zip(segments, hypotheses, strict=True):
-            scored = [(hypothesis, rules.beam.normalised_score(hypothesis)) for hypothesis in best_first]
+            scored = [(hypothesis, beam.normalised_score(hypothesis)) for hypothesis in best_first]
             best = cut_off(scored, most)[:num_best]
             parts_by_text[segment.index].append([Part(segment, *hypothesis) for hypothesis in best])
         all_parts = [parts for of_text in parts_by_text for parts in of_text]
