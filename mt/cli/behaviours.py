@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from typer import echo
 
 from mt.cli.logs import say
+from mt.cli.tables import print_table
 
 if TYPE_CHECKING:
     from mt.evaluation.behaviours import Behaviours
@@ -13,14 +14,11 @@ if TYPE_CHECKING:
 def show_behaviours(found: "Behaviours") -> None:
     """Print a table, the worst lines, and what helps where the model is poor."""
     say(f"{found.checkpoint}, {found.data}: as mt translate, greedy, by {found.engine}")
-    echo(f"{'':22}  lines   score  95 % interval      lower by")
+    rows = []
     for each in found.behaviours:
-        low, high = each.interval
-        unit = "BLEU" if each.measure == "BLEU" else "%"
-        echo(
-            f"{each.name:22}  {each.num_lines:5,}  {each.value:6.2f}  {low:6.2f} to {high:6.2f}  "
-            f"{each.drop:8.2f}  {unit}".rstrip()
-        )
+        score, interval = f"{each.value:.2f} {each.measure}", "{:.2f} to {:.2f}".format(*each.interval)
+        rows.append([each.name, f"{each.num_lines:,}", score, interval, f"{each.drop:.2f}"])
+    print_table(["", "lines", "score", "95 % interval", "lower by"], rows, "text")
     for each in found.behaviours:
         for example in each.examples:
             echo(f"\n{each.name}")

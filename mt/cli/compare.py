@@ -5,7 +5,7 @@ from os.path import commonprefix
 from pathlib import Path
 from statistics import fmean
 from string import ascii_uppercase
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option, echo
 
@@ -26,9 +26,7 @@ def compare(
     ],
     to: options.ToOption = None,
     source: options.FromOption = None,
-    split: Annotated[
-        Literal["train", "validation", "test"], Option(help="The split of the first run's corpus.")
-    ] = "test",
+    split: options.SplitOption = "test",
     data: options.TestSetOption = None,
     name: options.TestSetNameOption = None,
     beam: options.BeamOption = 1,

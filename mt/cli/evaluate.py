@@ -1,8 +1,9 @@
 """`mt evaluate`: score the translations of a run, and show what it translates badly."""
 
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Exit, Option, echo
 
@@ -18,7 +19,6 @@ from mt.files import write_atomically
 if TYPE_CHECKING:
     from mt.evaluation.analysis import Analysis
     from mt.evaluation.evaluate import Evaluation
-    from mt.run_directory import RunDirectory
 
 NUM_WORST_KEPT = 10
 
@@ -33,9 +33,7 @@ def evaluate(
     to: options.ToOption = None,
     source: options.FromOption = None,
     ensemble: options.EnsembleOption = None,
-    split: Annotated[
-        Literal["train", "validation", "test"], Option(help="The split of the corpus.")
-    ] = "test",
+    split: options.SplitOption = "test",
     data: options.TestSetOption = None,
     name: options.TestSetNameOption = None,
     beam: options.BeamOption = 1,
@@ -77,33 +75,24 @@ def evaluate(
     are also added to evaluations.jsonl.
     """
     show_logs()
-    directories = [options.find_run(path) for path in run or ()] or [options.find_run(None)]
-    directory = directories[0]
-    if len(directories) > 1 and (behaviours or processes.ARE_SEVERAL):
-        raise ConfigError("--behaviours, or torchrun, is for one run: give one.")
+    directories = [options.find_run(path) for path in run or (None,)]
     if len(directories) > 1:
+        if behaviours or processes.ARE_SEVERAL:
+            raise ConfigError("--behaviours, or torchrun, is for one run: give one.")
         table = table or "text"
-    options.check_at_most_one(worst=worst, format=table)
+    options.check_excludes("--worst", worst, format=table)
     options.check_output(json)
     strategy = options.choose_beam(beam, length_penalty, length_normalization)
+    what: dict[str, Any] = {"split": split, "data_path": data, "data_name": name}
+    what |= {"checkpoint": checkpoint, "device": device}
     if behaviours:
+        others: dict[str, Any] = {"beam": strategy, "literature": literature, "outputs": outputs}
+        others |= {"ensemble": ensemble, "format": table, "fail_under": fail_under}
+        options.check_excludes("--behaviours", behaviours, **others)
         from mt.evaluation.behaviours import to_json
         from mt.evaluation.judge import run_behaviours
 
-        others: dict[str, Any] = {"beam": strategy, "literature": literature, "outputs": outputs}
-        others |= {"ensemble": ensemble, "format": table, "fail_under": fail_under}
-        for option, value in others.items():
-            options.check_at_most_one(behaviours=True, **{option: value})
-        found = run_behaviours(
-            directory,
-            tgt=to,
-            src=source,
-            split=split,
-            checkpoint=checkpoint,
-            data_path=data,
-            data_name=name,
-            device=device,
-        )
+        found = run_behaviours(directories[0], tgt=to, src=source, **what)
         show_behaviours(found)
         if json is not None:
             write_atomically(json, to_json(found))
@@ -116,56 +105,48 @@ def evaluate(
     if literature:
         # This import takes a second.
         from mt.evaluation.literature import literature_score
-    jobs: list[tuple[RunDirectory, str | None, str | None]] = []
-    for directory in directories:
-        # With torchrun, all processes but the first end with a translation.
-        if (source, to, data) != (None, None, None) or processes.ARE_SEVERAL:
-            jobs.append((directory, source, to))
-        else:
-            directions = load_config(directory.config_file).data.directions
-            jobs += [(directory, *direction) for direction in directions]
-    have_directions = len(jobs) > len(directories)
     of_runs: dict[str, list[Evaluation]] = {}
-    for directory, src, tgt in jobs:
-        results = of_runs.setdefault(str(directory.path), [])
-        folder = outputs
-        if outputs and len(directories) > 1:
-            folder = outputs / directory.name
-        if folder and have_directions:
-            folder /= for_file_name(f"{src}-{tgt}")
-        try:
-            result = run_evaluation(
-                directory,
-                tgt=tgt,
-                src=src,
-                split=split,
-                checkpoint=checkpoint,
-                device=device,
-                precision=precision,
-                engine=engine,
-                data_path=data,
-                data_name=name,
-                beam=strategy,
-                literature=literature_score if literature else None,
-                analyse=not scores_only,
-                num_worst=max(worst, NUM_WORST_KEPT),
-                outputs=folder,
-                others=[options.find_run(path) for path in ensemble or []],
-            )
-        except SplitError as error:
-            if not results:
-                raise
-            say(f"left out: {error}")
-            continue
-        results.append(result)
-        models = " + ".join([f"{directory.path}, {result.checkpoint}", *result.ensemble])
-        say(f"{models}, {result.data}: {result.search}, by {result.engine} in {result.precision}")
-        if table is None:
-            if have_directions:
-                echo(f"\n{result.direction}")
-            _show(result, worst)
-        if folder is not None:
-            say(f"for other tools: {folder}/sources.txt, hypotheses.txt, references.txt")
+    for directory in directories:
+        results = of_runs[str(directory.path)] = []
+        directions: Sequence[tuple[str | None, str | None]] = [(source, to)]
+        # With torchrun, all processes but the first end with a translation.
+        if not (source or to or data or processes.ARE_SEVERAL):
+            directions = load_config(directory.config_file).data.directions
+        for src, tgt in directions:
+            folder = outputs
+            if folder and len(directories) > 1:
+                folder /= directory.name
+            if folder and len(directions) > 1:
+                folder /= for_file_name(f"{src}-{tgt}")
+            try:
+                result = run_evaluation(
+                    directory,
+                    tgt=tgt,
+                    src=src,
+                    precision=precision,
+                    engine=engine,
+                    beam=strategy,
+                    literature=literature_score if literature else None,
+                    analyse=not scores_only,
+                    num_worst=max(worst, NUM_WORST_KEPT),
+                    outputs=folder,
+                    others=[options.find_run(path) for path in ensemble or []],
+                    **what,
+                )
+            except SplitError as error:
+                if not results:
+                    raise
+                say(f"left out: {error}")
+                continue
+            results.append(result)
+            models = " + ".join([f"{directory.path}, {result.checkpoint}", *result.ensemble])
+            say(f"{models}, {result.data}: {result.search}, by {result.engine} in {result.precision}")
+            if table is None:
+                if len(directions) > 1:
+                    echo(f"\n{result.direction}")
+                _show(result, worst)
+            if folder is not None:
+                say(f"for other tools: {folder}/sources.txt, hypotheses.txt, references.txt")
     if table is not None:
         _show_table(of_runs, table)
     elif len(results) > 1:

@@ -56,8 +56,7 @@ def export(
     options.check_needs("--to hub", to == "hub", private=private, license=license, yes=yes)
     directory = options.find_run(run)
     if to == "hub":
-        options.check_at_most_one(to_hub=True, precision=precision != "float32")
-        options.check_at_most_one(to_hub=True, data=data)
+        options.check_excludes("--to hub", True, precision=precision != "float32", data=data)
         _publish(directory, str(folder), checkpoint, license or "unknown", private=private, yes=yes)
         return
     with options.installed_with("mt-from-scratch[transformers]" if to == "transformers" else to):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option, echo
 
 from mt.cli.logs import say, show_logs
-from mt.cli.options import check_at_most_one, parse_origin
+from mt.cli.options import check_excludes, parse_origin
 from mt.config.sources import Delimiter
 from mt.errors import ConfigError, MtError
 from mt.files import write_atomically
@@ -88,7 +88,7 @@ def init(
         return
     from mt.preflight.directions import asked_directions
 
-    check_at_most_one(student_of=student_of, init_from=init_from)
+    check_excludes("--student-of", student_of, init_from=init_from)
     directions = asked_directions(data, src, tgt, both_ways=both_ways)
     if init_from is None and student_of is None and not (data and directions):
         if data and not (src or tgt):

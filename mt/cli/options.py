@@ -77,6 +77,9 @@ TestSetOption = Annotated[
 TestSetNameOption = Annotated[
     str | None, Option(help="With --data: the configuration of a Hub corpus that has several.")
 ]
+SplitOption = Annotated[
+    Literal["train", "validation", "test"], Option(help="The split of the corpus of the run.")
+]
 JsonOption = Annotated[Path | None, Option(help="Also write all results to this file.")]
 OverridesOption = Annotated[
     list[str] | None,
@@ -94,11 +97,10 @@ EngineOption = Annotated[
 VerboseOption = Annotated[bool, Option("--verbose", "-v", help="Also say which engine translates, and why.")]
 
 
-def check_at_most_one(**given: object) -> None:
-    """Check that at most one of these options is given; their names are those of the parameters."""
-    flags = _flags(given)
-    if len(flags) > 1:
-        raise ConfigError(f"{flags[0]} and {flags[1]} are mutually exclusive: give one of them.")
+def check_excludes(flag: str, is_given: object, **others: object) -> None:
+    """Check that none of the others, which are named after their parameters, is given beside this option."""
+    if is_given and (flags := _flags(others)):
+        raise ConfigError(f"{flag} and {flags[0]} are mutually exclusive: give one of them.")
 
 
 def check_needs(what: str, is_met: bool, **given: object) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 from typer import Argument, Option, echo
 
 from mt.cli.logs import say
-from mt.cli.options import RUNS, check_at_most_one, check_needs, named_run
+from mt.cli.options import RUNS, check_excludes, check_needs, named_run
 from mt.cli.tables import FormatOption, JsonFlag, print_json, print_table
 from mt.errors import ConfigError
 
@@ -37,7 +37,7 @@ def runs(
     The best BLEU is that of validation, the test BLEU that of the newest mt evaluate. Tokens and speed are
     those of targets.
     """
-    check_at_most_one(json=json, format=table)
+    check_excludes("--json", json, format=table)
     check_needs("a table: add --format text", table is not None, scores=scores)
     from mt.reports.facts import RunFacts
     from mt.reports.runs import (

@@ -61,7 +61,7 @@ def serve(
     Requests that arrive at the same time are translated together. Needs the extra "serve".
     """
     show_logs()
-    options.check_at_most_one(demo=demo, run=run)
+    options.check_excludes("--demo", demo, run=run)
     # The threads of the service and its clients compete for the same cores.
     system.let_threads_look(0)
     with options.installed_with("mt-from-scratch[serve]"):

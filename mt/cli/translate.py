@@ -131,13 +131,10 @@ def translate(
     if processes.ARE_SEVERAL:
         raise ConfigError("mt translate uses all cores in one process: start it without torchrun.")
     options.check_sentences(sentences, file)
-    options.check_at_most_one(dictionary=dictionary, keep_unk=keep_unk)
-    options.check_at_most_one(sample=sample, beam=beam > 1)
-    options.check_at_most_one(sample=sample, n_best=n_best)
-    options.check_at_most_one(pairs=pairs, n_best=n_best)
-    for lines_only in {"n_best": n_best}, {"pairs": pairs}, {"prefix": prefix}, {"json": json}:
-        options.check_at_most_one(format=format != "text", **lines_only)
-    options.check_at_most_one(pairs=pairs, json=json)
+    options.check_excludes("--dictionary", dictionary, keep_unk=keep_unk)
+    options.check_excludes("--sample", sample, beam=beam > 1, n_best=n_best)
+    options.check_excludes("--pairs", pairs, n_best=n_best, json=json)
+    options.check_excludes("--format", format != "text", n_best=n_best, pairs=pairs, prefix=prefix, json=json)
     options.check_needs("--json", json, alignment=alignment)
     options.check_needs("lines to translate: add --file FILE", file is not None, pairs=pairs)
     drawn = {"temperature": temperature != 1.0, "top_k": top_k, "top_p": top_p != 1.0, "seed": seed != 1}

@@ -80,18 +80,23 @@ def runs_table(summaries: Facts, differing: Options, *, width: float) -> str:
     return "\n".join(lines)
 
 
-def _over_seeds(summaries: Facts) -> Iterator[str]:
-    """The mean scores and their standard deviations of runs that differ in the seed only."""
-    groups: dict[tuple[str, ...], list[str]] = {}
+def _settings(summaries: Facts) -> list[list[str]]:
+    """The names of the runs, those together that differ in the seed only; without damaged ones."""
+    settings: dict[tuple[str, ...], list[str]] = {}
     for name, facts in summaries.items():
         if facts.config is not None:
             options = all_options(facts.config) | dict.fromkeys((_SEED, _TRACKERS), "")
-            groups.setdefault(tuple(options.values()), []).append(name)
-    for names in groups.values():
+            settings.setdefault(tuple(options.values()), []).append(name)
+    return [*settings.values()]
+
+
+def _over_seeds(summaries: Facts) -> Iterator[str]:
+    """The mean scores and their standard deviations of runs that differ in the seed only."""
+    for names in _settings(summaries):
         means = []
-        for title, field, _ in _COLUMNS:
+        for title, field in (("best BLEU", "best_bleu"), ("test BLEU", "test_bleu")):
             values = [getattr(summaries[name], field) for name in names]
-            if title.endswith("BLEU") and len(values) > 1 and None not in values:
+            if len(values) > 1 and None not in values:
                 means.append(f"{title} {over_seeds(values)}")
         if means:
             yield f"{counted(len(names), 'seed')} ({', '.join(map(one_line, names))}): {', '.join(means)}"
@@ -105,26 +110,19 @@ def settings_table(
     ``files`` have scores of other programs, in each run, by the title of their column.
     """
     options = [option for option in differing if option != _SEED]
-    settings: dict[tuple[str, ...], list[str]] = {}
-    scores: dict[str, dict[str, float]] = {}
-    for name, facts in summaries.items():
-        if facts.config is None:
-            continue
-        values = [differing[option][name] for option in options]
-        settings.setdefault((*values,), []).append(name)
-        for title, score in _scores(facts, files).items():
-            scores.setdefault(title, {})[name] = score
-    head = [*_short_names(options), "n", *scores]
+    settings = _settings(summaries)
+    scores = {name: _scores(summaries[name], files) for name in chain(*settings)}
+    titles = dict.fromkeys(chain(*scores.values()))
     rows = []
-    for setting, names in settings.items():
-        row = [*setting, str(len(names))]
-        for title, by_run in scores.items():
-            of_seeds = [by_run[name] for name in names if name in by_run]
-            digits = 4 if title in files else 2
+    for names in settings:
+        row = [differing[option][names[0]] for option in options]
+        row.append(str(len(names)))
+        for title in titles:
+            of_seeds = [scores[name][title] for name in names if title in scores[name]]
             is_complete = len(of_seeds) == len(names)
-            row.append(over_seeds(of_seeds, digits) if is_complete else "-")
+            row.append(over_seeds(of_seeds, 4 if title in files else 2) if is_complete else "-")
         rows.append(row)
-    return head, rows
+    return [*_short_names(options), "n", *titles], rows
 
 
 def _scores(facts: RunFacts, files: Mapping[str, Path]) -> dict[str, float]:
@@ -226,9 +224,7 @@ def differing_options(summaries: Facts) -> dict[str, dict[str, str]]:
     # What belongs to a source or a stage is compared if all runs have it.
     for key in next(iter(options.values()), ()):
         values = {name: of_run[key] for name, of_run in options.items() if key in of_run}
-        if len(values) < len(options):
-            continue
-        if len({*values.values()}) > 1:
+        if len(values) == len(options) and len({*values.values()}) > 1:
             differing[key] = values
     differing.pop(_TRACKERS, None)
     # What follows from another option.
