@@ -11,6 +11,7 @@ import typer.main
 from typer.core import TyperCommand, TyperGroup
 
 import mt
+from mt.cli.logs import show_logs
 
 # Each is the function of this name in the module of this name; `import_` for import.
 COMMANDS = (
@@ -99,6 +100,7 @@ def options(
 
     To start: mt init --data FOLDER --src en --tgt de. Every command has --help.
     """
+    show_logs()
 
 
 @app.command(cls=_Command)

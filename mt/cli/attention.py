@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from typer import Argument, Option
 
 from mt.cli import options
-from mt.cli.logs import print_input_hint, say, show_logs
+from mt.cli.logs import print_input_hint, say
 from mt.data.sources.text import STDIN_NAME, lines_of
 from mt.display import counted
 from mt.errors import DataError
@@ -47,7 +47,6 @@ def attention(
 
     Writes a web page that needs no server, or with --format a picture or the alignments.
     """
-    show_logs()
     made = format or FORMATS.get(out.suffix if out else "", "html")
     if made in ("png", "svg"):
         with options.installed_with("mt-from-scratch[pictures]"):

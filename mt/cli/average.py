@@ -5,7 +5,7 @@ from typing import Annotated
 
 from typer import Option, echo
 
-from mt.cli.logs import say, show_logs
+from mt.cli.logs import say
 from mt.cli.options import RunOption, check_excludes, find_run
 
 
@@ -24,7 +24,6 @@ def average(
 
     The option checkpoint.keep of the config sets how many checkpoints there are to average.
     """
-    show_logs()
     check_excludes("--last", last, best=best)
     directory = find_run(run)
     from mt.training.average import average_checkpoints

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option, echo
 
 from mt.cli import options
-from mt.cli.logs import say, show_logs
+from mt.cli.logs import say
 from mt.cli.tables import FormatOption, print_table
 from mt.display import counted
 from mt.errors import ConfigError
@@ -54,7 +54,6 @@ def compare(
     A run translates the test sentences first; a file of translations in a run directory is scored against
     the references of that run.
     """
-    show_logs()
     others = [options.named_run(system) for system in against or []]
     first = [options.named_run(system) for system in systems]
     systems = [*first, *others]

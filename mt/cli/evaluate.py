@@ -10,14 +10,13 @@ from typer import Exit, Option, echo
 from mt import processes
 from mt.cli import options
 from mt.cli.behaviours import show_behaviours
-from mt.cli.logs import say, show_logs
+from mt.cli.logs import say
 from mt.cli.tables import FormatOption, TableForm, print_table
 from mt.display import counted
 from mt.errors import ConfigError, SplitError
 from mt.files import write_atomically
 
 if TYPE_CHECKING:
-    from mt.evaluation.analysis import Analysis
     from mt.evaluation.evaluate import Evaluation
 
 NUM_WORST_KEPT = 10
@@ -74,7 +73,6 @@ def evaluate(
     The translations are saved in the run directory. Scores of a single model, not of an ensemble,
     are also added to evaluations.jsonl.
     """
-    show_logs()
     directories = [options.find_run(path) for path in run or (None,)]
     if len(directories) > 1:
         if behaviours or processes.ARE_SEVERAL:
@@ -183,8 +181,14 @@ def _show(result: "Evaluation", worst: int) -> None:
     for score in result.scores.values():
         echo(str(score))
     echo(f"exact sentences {result.exact:.2f} %")
-    if result.analysis is not None:
-        _show_analysis(result.analysis)
+    if (analysis := result.analysis) is not None:
+        echo(f"length ratio {analysis.length_ratio:.3f} (words in the output / words in the references)")
+        echo("\nsource words  sentences    BLEU  chrF2++  length ratio")
+        for length in analysis.by_source_length:
+            echo(
+                f"{length.source_words:12}  {length.num_sentences:9,}  {length.bleu:6.2f}  "
+                f"{length.chrfpp:7.2f}  {length.length_ratio:12.3f}"
+            )
     for sentence in result.worst[:worst]:
         echo(f"\nsentence {sentence.number:,}, chrF2++ {sentence.chrfpp:.2f}")
         echo(f"  source       {sentence.source}")
@@ -194,13 +198,3 @@ def _show(result: "Evaluation", worst: int) -> None:
         say(f"scored in the form of the training text: {counted(result.num_rewritten, 'reference')} changed")
     say(f"{counted(result.num_sentences, 'translation')}: {result.hypotheses_file}")
     say(f"their references: {result.references_file}")
-
-
-def _show_analysis(analysis: "Analysis") -> None:
-    echo(f"length ratio {analysis.length_ratio:.3f} (words in the output / words in the references)")
-    echo("\nsource words  sentences    BLEU  chrF2++  length ratio")
-    for length in analysis.by_source_length:
-        echo(
-            f"{length.source_words:12}  {length.num_sentences:9,}  {length.bleu:6.2f}  {length.chrfpp:7.2f}  "
-            f"{length.length_ratio:12.3f}"
-        )

@@ -5,19 +5,17 @@ import sys
 from pathlib import Path
 from shlex import quote
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 from typer import Argument, Option, echo
 
 from mt.cli import options
-from mt.cli.logs import say, show_logs
+from mt.cli.logs import say
 from mt.display import aligned, size
 from mt.errors import ConfigError
 from mt.hub import HUB_ID
-
-if TYPE_CHECKING:
-    from mt.run_directory import RunDirectory
+from mt.run_directory import RunDirectory
 
 
 def export(
@@ -52,7 +50,6 @@ def export(
 
     To the hub goes a run of the checkpoint, for --run hub:org/name; what is sent is listed first.
     """
-    show_logs()
     options.check_needs("--to hub", to == "hub", private=private, license=license, yes=yes)
     directory = options.find_run(run)
     if to == "hub":
@@ -76,7 +73,7 @@ def export(
 
 
 def _publish(
-    run: "RunDirectory", hub_id: str, checkpoint: str, license: str, *, private: bool, yes: bool
+    run: RunDirectory, hub_id: str, checkpoint: str, license: str, *, private: bool, yes: bool
 ) -> None:
     """Publish a run on the Hub, once its files were listed and the user has agreed."""
     if not re.fullmatch(HUB_ID, hub_id, re.ASCII):

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option, echo
 
-from mt.cli.logs import say, show_logs
+from mt.cli.logs import say
 from mt.cli.options import check_excludes, parse_origin
 from mt.config.sources import Delimiter
 from mt.errors import ConfigError, MtError
 from mt.files import write_atomically
+from mt.run_directory import as_run
 
 if TYPE_CHECKING:
     from mt.config.data import DataConfig
@@ -75,7 +76,6 @@ def init(
 
     Or print one of the configs that come with mt: mt init --recipe quickstart > quickstart.yaml
     """
-    show_logs()
     options = {"path": data, "src": src, "tgt": tgt, "name": name, "columns": columns}
     options["delimiter"] = None if delimiter == "auto" else delimiter
     given = {key: value for key, value in options.items() if value is not None}
@@ -149,7 +149,6 @@ def _corpus(given: dict[str, str], origin: Path | None, *, both_ways: bool) -> "
     old = None
     if origin is not None:
         from mt.config.load import load_config
-        from mt.run_directory import as_run
 
         old = load_config(as_run(origin).require().config_file).data
         given = {"path": old.path, "src": old.src, "tgt": old.tgt} | given

@@ -16,14 +16,14 @@ from mt.cli.logs import say
 from mt.display import shown
 from mt.errors import ConfigError, DataError, RunError
 from mt.files import write_atomically
+from mt.run_directory import RunDirectory, as_run, newest_run
+from mt.search.strategy import Beam, LengthNormalization
 
 if TYPE_CHECKING:
     from mt.config.config import Config
     from mt.config.model import InitFromConfig
     from mt.device import PrecisionName
     from mt.inference.translator import EngineChoice, Translator
-    from mt.run_directory import RunDirectory
-    from mt.search.strategy import Beam, LengthNormalization
 
 RUNS = Path("runs")
 DEMO = Path(__file__).parents[1] / "builtin" / "demo"
@@ -67,7 +67,7 @@ LengthPenaltyOption = Annotated[
     float, beam_option(min=0.0, max=10.0, help="With --beam: higher values favour longer translations.")
 ]
 LengthNormalizationOption = Annotated[
-    Literal["gnmt", "mean"],
+    LengthNormalization,
     beam_option(help="Divide by ((5 + length) / 6) ** penalty (gnmt), or by length ** penalty (mean)."),
 ]
 TestSetOption = Annotated[
@@ -163,7 +163,6 @@ def load_config_and_run(
 ) -> "tuple[Config, RunDirectory]":
     """The config, and its run: by default the one it belongs to, or ``runs/NAME`` for NAME.yaml."""
     from mt.config.load import load_config
-    from mt.run_directory import RunDirectory
 
     is_of_run = file.name == "config.yaml" and (file.parent / "checkpoints").is_dir()
     directory = RunDirectory(run or (file.parent if is_of_run else RUNS / file.stem))
@@ -186,10 +185,8 @@ def parse_origin(text: str) -> "InitFromConfig":
     return InitFromConfig(run=str(named_run(Path(run))), checkpoint=checkpoint or "best")
 
 
-def find_run(path: Path | None) -> "RunDirectory":
+def find_run(path: Path | None) -> RunDirectory:
     """The run at ``path`` or of that name; by default the newest in ``runs/``, named on stderr."""
-    from mt.run_directory import as_run, newest_run
-
     if path is not None:
         return as_run(named_run(path)).require()
     run = newest_run(RUNS)
@@ -208,16 +205,6 @@ def find_run_or_demo() -> Path:
         f"no trained run in {RUNS}/: translating with the demonstration model, English to German, which "
         "knows the sentences of builtin:primer"
     )
-    return DEMO
-
-
-def find_demo() -> Path:
-    """The demonstration model, which must be there."""
-    if not DEMO.is_dir():
-        raise ConfigError(
-            "there is no demonstration model here: a wheel of mt has one, and scripts/demo makes one in a "
-            "checkout."
-        )
     return DEMO
 
 
@@ -278,9 +265,7 @@ def load_translator(
     return translator
 
 
-def choose_beam(
-    size: int, length_penalty: float, length_normalization: "LengthNormalization"
-) -> "Beam | None":
+def choose_beam(size: int, length_penalty: float, length_normalization: LengthNormalization) -> Beam | None:
     """The beam search that the options describe; None is greedy search."""
     check_needs(
         "beam search: add --beam 5",
@@ -290,6 +275,5 @@ def choose_beam(
     )
     if size == 1:
         return None
-    from mt.search.strategy import Beam
 
     return Beam(size, length_penalty, length_normalization)

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Option
 
-from mt.cli.logs import show_logs
 from mt.cli.options import CheckpointOption, DeviceOption, RunOption, check_output, find_run, write_output
 from mt.errors import MtError
+from mt.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     import torch
 
     from mt.reports.samples import RankedSamples
-    from mt.run_directory import RunDirectory
 
 LOG = logging.getLogger(__name__)
 NUM_MAPS = 3
@@ -41,7 +40,6 @@ def report(
 
     The page is one file that needs no network. With --format md it is a model card for the Hugging Face Hub.
     """
-    show_logs()
     directory = find_run(run)
     check_output(out)
     from mt.attention_maps.page import script_hash
@@ -71,7 +69,7 @@ def report(
 
 
 def _samples(
-    run: "RunDirectory", checkpoint: str, device: "torch.device", num_sentences: int, num_attention: int
+    run: RunDirectory, checkpoint: str, device: "torch.device", num_sentences: int, num_attention: int
 ) -> "tuple[RankedSamples, str]":
     """Ranked translations, and what the model attended to in the best of them, as HTML."""
     from mt.attention_maps.alignment import attention_maps

@@ -10,7 +10,7 @@ from typer import Option
 
 from mt.cli import options
 from mt.cli.lines import arriving
-from mt.cli.logs import print_input_hint, say, show_logs
+from mt.cli.logs import print_input_hint, say
 from mt.cli.tables import JsonFlag, print_json
 from mt.data.sources.text import STDIN_NAME, lines_of
 from mt.display import counted, in_precision
@@ -40,7 +40,6 @@ def score(
     The log-probability is a natural logarithm, summed over all tokens and the end-of-sentence token.
     A word that is not in the vocabulary is scored as <unk>.
     """
-    show_logs()
     translator = options.load_translator(
         run, checkpoint, device, precision, "auto", ensemble=ensemble, as_is=True, keep=()
     )

@@ -11,9 +11,9 @@ from typer import Option
 
 from mt import system
 from mt.cli import options
-from mt.cli.logs import show_logs
 from mt.display import visible
 from mt.errors import ConfigError, DataError
+from mt.run_directory import RunDirectory
 
 LOG = logging.getLogger(__name__)
 
@@ -60,7 +60,6 @@ def serve(
 
     Requests that arrive at the same time are translated together. Needs the extra "serve".
     """
-    show_logs()
     options.check_excludes("--demo", demo, run=run)
     # The threads of the service and its clients compete for the same cores.
     system.let_threads_look(0)
@@ -69,11 +68,15 @@ def serve(
         from mt.serving.app import serve as serve_app
         from mt.serving.batching import BatchedTranslator
         from mt.serving.log import LogHandler
-    from mt.run_directory import RunDirectory
 
     logging.getLogger("mt").handlers = [LogHandler(log_format)]
     token = None if token_file is None else _read_token(token_file)
-    paths = [options.find_demo()] if demo else run or [options.find_run(None).path]
+    if demo and not options.DEMO.is_dir():
+        raise ConfigError(
+            "there is no demonstration model here: a wheel of mt has one, and scripts/demo makes one in a "
+            "checkout."
+        )
+    paths = [options.DEMO] if demo else run or [options.find_run(None).path]
     names = [visible(RunDirectory(path).name) for path in paths]
     if len(set(names)) < len(names):
         raise ConfigError(

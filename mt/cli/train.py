@@ -3,7 +3,6 @@
 import operator
 import re
 import time
-from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
@@ -11,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Exit, Option
 
 from mt import processes
-from mt.cli.logs import say, show_logs
-from mt.cli.options import RUNS, OverridesOption, load_config_and_run, parse_origin
-from mt.errors import ConfigError, MtError
+from mt.cli.logs import say
+from mt.cli.options import OverridesOption, load_config_and_run, parse_origin
+from mt.errors import ConfigError
+from mt.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from mt.config.config import Config
-    from mt.run_directory import RunDirectory
     from mt.training.run import Outcome
 
 
@@ -49,15 +48,12 @@ def train(
     138  stopped by SIGUSR1, which SLURM can send before a time limit: saved.
     143  stopped by SIGTERM: saved.
     """
-    show_logs()
     if init_from is not None:
         origin = parse_origin(init_from)
         of_origin = [f"init_from.run={origin.run}", f"init_from.checkpoint={origin.checkpoint}"]
         overrides = [*(overrides or []), *of_origin]
     max_seconds = None if max_time is None else _seconds(max_time)
     loaded, directory = load_config_and_run(config, overrides, run)
-    if not directory.exists and (same := _run_with(loaded)):
-        say(f"{same} has the same settings, and is another run: to continue it, add --run {same}")
     if (restart or not directory.exists) and processes.IS_FIRST:
         from mt.data.sources.find import check_sources
 
@@ -72,19 +68,6 @@ def train(
     raise Exit(outcome.exit_code)
 
 
-def _run_with(config: "Config") -> Path | None:
-    """A run in ``runs/`` with the same settings."""
-    from mt.config.load import load_config
-    from mt.config.write import differences
-
-    for file in RUNS.glob("*/config.yaml"):
-        with suppress(MtError):
-            begun = load_config(file)
-            if begun.data.path == config.data.path and not differences(begun, config):
-                return file.parent
-    return None
-
-
 def _seconds(text: str) -> float:
     """The seconds of a duration such as 90s, 45m, 3h50m or 1d2h."""
     match = re.fullmatch(r"(?:(\d{1,5})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,6})s)?", text, re.ASCII)
@@ -95,7 +78,7 @@ def _seconds(text: str) -> float:
     return float(seconds)
 
 
-def _what_to_do_next(outcome: "Outcome", run: "RunDirectory", config: "Config", *, restarted: bool) -> str:
+def _what_to_do_next(outcome: "Outcome", run: RunDirectory, config: "Config", *, restarted: bool) -> str:
     """What to do next; ``restarted`` is whether the run began with an option that does not resume it."""
     from mt.training.schedule import has_ended
 

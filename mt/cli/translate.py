@@ -16,7 +16,7 @@ from typer import Argument, Option
 from mt import processes
 from mt.cli import options
 from mt.cli.lines import Block, Input, LineTranslator, read_dictionary
-from mt.cli.logs import say, show_logs
+from mt.cli.logs import say
 from mt.cli.prompt import prompt
 from mt.cli.tables import JsonFlag
 from mt.display import in_precision
@@ -127,7 +127,6 @@ def translate(
     Writes one line to stdout for each line it reads, in the same order; everything else goes to stderr. With
     --format html or markdown, what it reads is one page, whose tags come out where they belong.
     """
-    show_logs()
     if processes.ARE_SEVERAL:
         raise ConfigError("mt translate uses all cores in one process: start it without torchrun.")
     options.check_sentences(sentences, file)

@@ -15,12 +15,12 @@ from mt.config.load import load_config
 from mt.data.as_written import in_capitals, in_title_case, joined, with_typos, without_final_punctuation
 from mt.data.corpus import evenly_spaced
 from mt.data.sources.source import Split
-from mt.display import progress
 from mt.errors import DataError
 from mt.evaluation.analysis import words, worst_sentences
 from mt.evaluation.behaviours import Behaviour, Behaviours, Example, to_json
+from mt.evaluation.evaluate import translate_lines
 from mt.evaluation.record import Score
-from mt.evaluation.scores import in_form, on_one_line, score_with_confidence
+from mt.evaluation.scores import score_with_confidence
 from mt.evaluation.test_set import load_evaluation_set
 from mt.files import write_atomically
 from mt.inference.bleu import bleu_tokenizer
@@ -81,18 +81,10 @@ def run_behaviours(
     config = load_config(run.config_file)
     test_set = load_evaluation_set(config, split, path=data_path, name=data_name, direction=(src, tgt))
     translator = Translator.from_run(run, checkpoint=checkpoint, device=device, engine=engine)
-    if translator.facts.directions:
-        translator = translator.into(test_set.direction.tgt, test_set.direction.src)
     rows = evenly_spaced(len(test_set.sources), MOST_LINES).tolist()
     if len(rows) < LEAST_LINES:
         raise DataError(f"{test_set.where} has {len(rows)} lines, and behaviours need {LEAST_LINES} or more.")
     lines = Sides([test_set.sources[row] for row in rows], [test_set.references[row] for row in rows])
-
-    def translate(texts: Sequence[str]) -> list[str]:
-        with progress(len(texts), unit="sentences", description="translating") as advance:
-            found = translator.translate(texts, join_lines=True, advance=advance)
-        return in_form(test_set.form, [on_one_line(text) for text in found])
-
     direction = test_set.direction
     language = re.split("[-_]", direction.src.lower())[0]
     left_out = {}
@@ -100,7 +92,7 @@ def run_behaviours(
         left_out["a negation removed"] = f"there is no list of negations for {direction.src}"
     generator = np.random.default_rng(derived_seed("behaviours"))
     metrics = {"bleu": BLEU(tokenize=bleu_tokenizer(lines.tgt))}
-    clean = translate(lines.src)
+    clean = translate_lines(translator, test_set, lines.src)
     best = score_with_confidence(clean, lines.tgt, metrics)["bleu"]
     behaviours = [_by_score(_Kind(CLEAN, *lines), clean, best, best)]
     for kind in (*_scored(lines, direction, generator), *_checked(lines.src, clean, language, generator)):
@@ -109,7 +101,7 @@ def run_behaviours(
         elif kind.sources == lines.src:
             left_out[kind.name] = "it changes none of these lines"
         else:
-            translations = translate(kind.sources)
+            translations = translate_lines(translator, test_set, kind.sources)
             if kind.is_good:
                 behaviours.append(_by_share(kind, translations, kind.is_good))
                 continue

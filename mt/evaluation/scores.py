@@ -107,11 +107,6 @@ class Compared:
     p_value: float
     """The probability of a difference this large if the two were equally good; 1 for the first itself."""
 
-    @property
-    def is_significant(self) -> bool:
-        """Whether a difference this large is unlikely to be due to chance."""
-        return self.p_value < SIGNIFICANT
-
 
 def score_with_confidence(
     hypotheses: Texts, references: Texts, metrics: Mapping[str, Metric] | None = None

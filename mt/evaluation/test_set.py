@@ -213,10 +213,6 @@ def for_file_name(text: str) -> str:
     return short.strip("-.") or "data"
 
 
-def _stripped_lines(file: str) -> list[str]:
-    return [line.strip() for line in lines_of(Path(file))]
-
-
 def load_standard_set(name: str, data: DataConfig) -> datasets.Dataset:
     """Load the sources and references that ``sacrebleu -t NAME -l SRC-TGT`` scores against."""
     if name not in DATASETS:
@@ -232,7 +228,8 @@ def load_standard_set(name: str, data: DataConfig) -> datasets.Dataset:
     try:
         files = [dataset.get_source_file(languages), *dataset.get_reference_files(languages)]
         # As sacreBLEU reads them: a carriage return does not end a line.
-        sources, references, *others = map(_stripped_lines, files)
+        texts = [[line.strip() for line in lines_of(Path(file))] for file in files]
+        sources, references, *others = texts
         if len(sources) != len(references):
             raise EOFError
     # Servers, archives and locks fail in many ways; sacreBLEU reports a wrong checksum by SystemExit.

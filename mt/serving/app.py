@@ -23,7 +23,6 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 import mt
 from mt.display import one_line, visible
@@ -205,17 +204,6 @@ async def handle_error(request: Request, error: Exception) -> JSONResponse:
     return JSONResponse(ErrorResponse(error=sentence).model_dump(), status, headers)
 
 
-class _Protocol(H11Protocol):
-    """HTTP whose refusals are JSON like all others."""
-
-    def send_400_response(self, msg: str) -> None:
-        """Answer what is not HTTP, in its head or in a chunk of its body."""
-        body = ErrorResponse(error="this is not a valid HTTP request.").model_dump_json().encode()
-        head = "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nConnection: close\r\n"
-        self.transport.write(b"%sContent-Length: %d\r\n\r\n%s" % (head.encode(), len(body), body))
-        self.transport.close()
-
-
 def _explain(problem: Mapping[str, Any], *, is_json: bool) -> str:
     """The first complaint of pydantic about a body, in a sentence."""
     location = ".".join(map(str, problem["loc"]))
@@ -250,7 +238,7 @@ def serve(service: Service, listening: socket.socket) -> None:
     """
     config = uvicorn.Config(
         service.app(),
-        http=_Protocol,
+        http="h11",
         ws="none",
         lifespan="off",
         log_config=None,
