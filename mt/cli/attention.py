@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
-from typer import Argument, Option
+from typer import Option
 
 from mt.cli import options
 from mt.cli.logs import print_input_hint, say
@@ -17,9 +17,7 @@ FORMATS: dict[str, Format] = {".png": "png", ".svg": "svg"}
 
 
 def attention(
-    sentences: Annotated[
-        list[str] | None, Argument(metavar="SENTENCE", help="The sentences. Default: the lines of stdin.")
-    ] = None,
+    sentences: options.SentencesArgument = None,
     run: options.RunOption = None,
     to: options.ToOption = None,
     file: options.FileOption = None,
@@ -56,7 +54,15 @@ def attention(
     directory = options.find_run(run)
     options.check_output(out)
     pairs = _read(sentences, file, target_column)
-    _check_number(made, len(pairs[0]))
+    from mt.attention_maps.page import MOST_SENTENCES
+
+    num_sentences = len(pairs[0])
+    most = {"png": 1, "svg": 1, "html": MOST_SENTENCES}.get(made, num_sentences)
+    if num_sentences > most:
+        raise DataError(
+            f"--format {made} shows at most {counted(most, 'sentence')}, not {num_sentences:,}: give fewer, "
+            "or use --format pharaoh."
+        )
     from mt.attention_maps.alignment import AttentionMaps, aligning_heads, as_pharaoh, attention_line_by_line
     from mt.inference.model_translator import ModelTranslator
 
@@ -94,14 +100,3 @@ def _read(
     name = str(file or STDIN_NAME)
     pairs = [options.two_columns(line, name, number) for number, line in enumerate(lines, start=1)]
     return [source for source, _ in pairs], [translation for _, translation in pairs]
-
-
-def _check_number(made: Format, num_sentences: int) -> None:
-    from mt.attention_maps.page import MOST_SENTENCES
-
-    most = {"png": 1, "svg": 1, "html": MOST_SENTENCES}.get(made, num_sentences)
-    if num_sentences > most:
-        raise DataError(
-            f"--format {made} shows at most {counted(most, 'sentence')}, not {num_sentences:,}: give fewer, "
-            "or use --format pharaoh."
-        )

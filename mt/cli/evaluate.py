@@ -9,7 +9,6 @@ from typer import Exit, Option, echo
 
 from mt import processes
 from mt.cli import options
-from mt.cli.behaviours import show_behaviours
 from mt.cli.logs import say
 from mt.cli.tables import FormatOption, TableForm, print_table
 from mt.display import counted
@@ -17,6 +16,7 @@ from mt.errors import ConfigError, SplitError
 from mt.files import write_atomically
 
 if TYPE_CHECKING:
+    from mt.evaluation.behaviours import Behaviours
     from mt.evaluation.evaluate import Evaluation
 
 NUM_WORST_KEPT = 10
@@ -81,24 +81,29 @@ def evaluate(
     options.check_excludes("--worst", worst, format=table)
     options.check_output(json)
     strategy = options.choose_beam(beam, length_penalty, length_normalization)
-    what: dict[str, Any] = {"split": split, "data_path": data, "data_name": name}
-    what |= {"checkpoint": checkpoint, "device": device}
     if behaviours:
         others: dict[str, Any] = {"beam": strategy, "literature": literature, "outputs": outputs}
         others |= {"ensemble": ensemble, "format": table, "fail_under": fail_under}
         options.check_excludes("--behaviours", behaviours, **others)
-        from mt.evaluation.behaviours import to_json
-        from mt.evaluation.judge import run_behaviours
-
-        found = run_behaviours(directories[0], tgt=to, src=source, **what)
-        show_behaviours(found)
-        if json is not None:
-            write_atomically(json, to_json(found))
-        return
     from mt.config.load import load_config
+    from mt.evaluation.test_set import for_file_name, load_evaluation_set
+
+    if behaviours:
+        from mt.evaluation.behaviours import to_json
+        from mt.evaluation.judge import find_behaviours
+        from mt.inference.translator import Translator
+
+        config = load_config(directories[0].config_file)
+        test_set = load_evaluation_set(config, split, path=data, name=name, direction=(source, to))
+        translator = Translator.from_run(directories[0], checkpoint=checkpoint, device=device)
+        found = find_behaviours(translator, test_set)
+        _show_behaviours(found)
+        for file in (directories[0].behaviours_file, json):
+            if file is not None:
+                write_atomically(file, to_json(found))
+        return
     from mt.evaluation.evaluate import run_evaluation, write_json
     from mt.evaluation.record import mean_scores
-    from mt.evaluation.test_set import for_file_name
 
     if literature:
         # This import takes a second.
@@ -121,15 +126,19 @@ def evaluate(
                     directory,
                     tgt=tgt,
                     src=src,
+                    split=split,
+                    checkpoint=checkpoint,
+                    device=device,
                     precision=precision,
                     engine=engine,
+                    data_path=data,
+                    data_name=name,
                     beam=strategy,
                     literature=literature_score if literature else None,
                     analyse=not scores_only,
                     num_worst=max(worst, NUM_WORST_KEPT),
                     outputs=folder,
                     others=[options.find_run(path) for path in ensemble or []],
-                    **what,
                 )
             except SplitError as error:
                 if not results:
@@ -198,3 +207,24 @@ def _show(result: "Evaluation", worst: int) -> None:
         say(f"scored in the form of the training text: {counted(result.num_rewritten, 'reference')} changed")
     say(f"{counted(result.num_sentences, 'translation')}: {result.hypotheses_file}")
     say(f"their references: {result.references_file}")
+
+
+def _show_behaviours(found: "Behaviours") -> None:
+    """Print a table, the worst lines, and what helps where the model is poor."""
+    say(f"{found.checkpoint}, {found.data}: as mt translate, greedy, by {found.engine}")
+    rows = []
+    for each in found.behaviours:
+        score, interval = f"{each.value:.2f} {each.measure}", "{:.2f} to {:.2f}".format(*each.interval)
+        rows.append([each.name, f"{each.num_lines:,}", score, interval, f"{each.drop:.2f}"])
+    print_table(["", "lines", "score", "95 % interval", "lower by"], rows, "text")
+    for each in found.behaviours:
+        for example in each.examples:
+            echo(f"\n{each.name}")
+            echo(f"  source       {example.source}")
+            echo(f"  translation  {example.translation}")
+            echo(f"  wished       {example.reference}")
+    for name, why in found.left_out.items():
+        say(f"left out: {name}: {why}")
+    for cure in found.cures:
+        say(cure)
+    say(f"BLEU {found.signature}")

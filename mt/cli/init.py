@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option, echo
 
 from mt.cli.logs import say
-from mt.cli.options import check_excludes, parse_origin
+from mt.cli.options import InitFromOption, check_excludes, parse_origin
 from mt.config.sources import Delimiter
 from mt.errors import ConfigError, MtError
 from mt.files import write_atomically
@@ -60,12 +60,7 @@ def init(
     delimiter: Annotated[
         Delimiter, Option(help="The column separator, if the header line does not show it.")
     ] = "auto",
-    init_from: Annotated[
-        str | None,
-        Option(
-            help="Begin with the weights of RUN or RUN@CHECKPOINT: adapt it to --data, or train it further."
-        ),
-    ] = None,
+    init_from: InitFromOption = None,
     student_of: Annotated[
         str | None,
         Option(metavar="RUN[,RUN]", help="A small, fast model that learns what these runs write for --data."),

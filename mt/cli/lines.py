@@ -171,10 +171,11 @@ class LineTranslator:
     """The name of the input, for messages."""
     prefix: str = ""
     """The prefix of every translation."""
-    on_error: Literal["stop", "empty"] = "stop"
-    """For a bad line: leave it and what follows, or write an empty line in its place."""
-    refuses_losses: bool = False
-    """Whether a line is bad if something that must stay is not in its translation."""
+    on_error: Literal["stop", "empty"] | None = None
+    """For a bad line: write an empty line in its place, or leave it and what follows, as by default.
+
+    If stop is given, a line is also bad if something that must stay is not in its translation.
+    """
     as_json: bool = False
     """Whether the translations of a line are written as an object."""
     with_alignment: bool = False
@@ -203,7 +204,7 @@ class LineTranslator:
         reasons = {number: reason for number, reason in named if reason}
         end = len(lines)
         while True:
-            if self.on_error == "stop" and reasons:
+            if self.on_error != "empty" and reasons:
                 end = min(reasons) - first_line
             # A bad line is replaced with an empty one, so that the lines after it keep their numbers.
             sources = ["" if n in reasons else line for n, line in enumerate(lines[:end], first_line)]
@@ -220,7 +221,7 @@ class LineTranslator:
                 break
             except LinesError as error:
                 reasons |= {line: f"{self.name}, {reason}" for line, reason in error.reasons.items()}
-        losses = (n for n, (best, *_) in enumerate(translations) if best.lost and self.refuses_losses)
+        losses = (n for n, (best, *_) in enumerate(translations) if best.lost and self.on_error == "stop")
         if (first := next(losses, None)) is not None:
             number = first_line + first
             lost = _named(translations[first][0].lost)
@@ -270,7 +271,7 @@ class LineTranslator:
 
     def count(self, block: Block) -> None:
         """Count the bad lines, those with a sentence in parts, and the unknown words of a written block."""
-        if block.reasons and self.on_error != "stop":
+        if block.reasons and self.on_error == "empty":
             self.first_reason = self.first_reason or block.reasons[min(block.reasons)]
             self.num_bad += len(block.reasons)
         for best, *_ in block.translations:

@@ -10,12 +10,13 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from typer import Option
+from typer import Argument, Option
 
 from mt.cli.logs import say
 from mt.display import shown
 from mt.errors import ConfigError, DataError, RunError
 from mt.files import write_atomically
+from mt.inference.kept import DEFAULT
 from mt.run_directory import RunDirectory, as_run, newest_run
 from mt.search.strategy import Beam, LengthNormalization
 
@@ -41,6 +42,9 @@ def complete_runs() -> list[str]:
 
 run_option = partial(Option, autocompletion=complete_runs)
 
+SentencesArgument = Annotated[
+    list[str] | None, Argument(metavar="SENTENCE", help="The sentences. Default: the lines of stdin.")
+]
 RunOption = Annotated[
     Path | None, run_option(help="The run: its name, path or hub:org/name. Default: the newest in runs/.")
 ]
@@ -81,6 +85,9 @@ SplitOption = Annotated[
     Literal["train", "validation", "test"], Option(help="The split of the corpus of the run.")
 ]
 JsonOption = Annotated[Path | None, Option(help="Also write all results to this file.")]
+InitFromOption = Annotated[
+    str | None, Option(help="Begin with the weights of another run, RUN or RUN@CHECKPOINT; data may differ.")
+]
 OverridesOption = Annotated[
     list[str] | None,
     Option("--set", metavar="KEY=VALUE", help="Override an option: model.d_model=512; repeatable."),
@@ -228,14 +235,12 @@ def load_translator(
     ensemble: list[Path] | None = None,
     dictionary: Mapping[str, str] | None = None,
     as_is: bool = False,
-    keep: Sequence[str] | None = None,
+    keep: Sequence[str] = DEFAULT,
 ) -> "Translator":
     """Load a run, by default the newest one in ``runs/``, or an exported folder."""
     from mt.inference.exported_folder import RECORD
-    from mt.inference.kept import DEFAULT
     from mt.inference.translator import Translator
 
-    kept = DEFAULT if keep is None else keep
     path = path and named_run(path)
     if path is None or not (path / RECORD).is_file():
         return Translator.from_run(
@@ -247,7 +252,7 @@ def load_translator(
             precision=precision,
             engine=engine,
             as_is=as_is,
-            keep=kept,
+            keep=keep,
         )
     if checkpoint != "best" or ensemble or engine == "torch":
         raise ConfigError(
@@ -261,7 +266,7 @@ def load_translator(
         from mt.inference.engine.load import load_exported
 
         translator = load_exported(path, device=device, precision=precision, dictionary=dictionary)
-    translator.read_as_written(as_is=as_is, keep=kept)
+    translator.read_as_written(as_is=as_is, keep=keep)
     return translator
 
 

@@ -1,7 +1,6 @@
 """Tables for a terminal, a paper or a program, and JSON."""
 
 import json
-import re
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
@@ -14,6 +13,7 @@ TableForm = Literal["text", "md", "latex", "csv"]
 FormatOption = Annotated[TableForm | None, Option("--format", help="Print only a table, in this form.")]
 JsonFlag = Annotated[bool, Option("--json", help="Print JSON, and nothing else, on stdout.")]
 _LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$"}
+_LATEX |= {character: f"\\{character}" for character in "&%$#_{}"}
 Rows = Sequence[Sequence[str]]
 
 
@@ -54,16 +54,12 @@ def _print_latex(head: Sequence[str], rows: Rows) -> None:
     echo(f"\\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}")
     echo("\\toprule")
     for row in (head, *rows):
-        cells = map(_latex, row)
+        cells = ["".join(_LATEX.get(letter, letter) for letter in cell) for cell in row]
         echo(f"{' & '.join(cells)} \\\\")
         if row is head:
             echo("\\midrule")
     echo("\\bottomrule")
     echo("\\end{tabular}")
-
-
-def _latex(text: str) -> str:
-    return re.sub(r"[\\~^±&%$#_{}]", lambda found: _LATEX.get(found[0], f"\\{found[0]}"), text)
 
 
 def print_json(value: Any) -> None:

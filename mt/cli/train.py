@@ -11,7 +11,7 @@ from typer import Exit, Option
 
 from mt import processes
 from mt.cli.logs import say
-from mt.cli.options import OverridesOption, load_config_and_run, parse_origin
+from mt.cli.options import InitFromOption, OverridesOption, load_config_and_run, parse_origin
 from mt.errors import ConfigError
 from mt.run_directory import RunDirectory
 
@@ -28,10 +28,7 @@ def train(
         str | None, Option(help="Save and stop after 90s, 45m, 3h50m or 1d2h, with exit code 75.")
     ] = None,
     restart: Annotated[bool, Option("--restart", help="Move an existing run aside and start over.")] = False,
-    init_from: Annotated[
-        str | None,
-        Option(help="Begin a new run with the weights of another: RUN or RUN@CHECKPOINT. Data may differ."),
-    ] = None,
+    init_from: InitFromOption = None,
 ) -> None:
     """Train a model from a config file, into a run directory.
 

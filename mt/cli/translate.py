@@ -5,22 +5,21 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
-from contextlib import closing, nullcontext
+from contextlib import closing, nullcontext, suppress
 from functools import partial
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Literal
 
-from typer import Argument, Option
+from typer import Option
 
 from mt import processes
 from mt.cli import options
 from mt.cli.lines import Block, Input, LineTranslator, read_dictionary
 from mt.cli.logs import say
-from mt.cli.prompt import prompt
 from mt.cli.tables import JsonFlag
 from mt.display import in_precision
-from mt.errors import ConfigError, DataError
+from mt.errors import ConfigError, DataError, MtError
 from mt.files import new_file
 from mt.inference.kept import DEFAULT
 from mt.inference.markup.pieces import Format
@@ -35,9 +34,7 @@ output_option = partial(Option, rich_help_panel="Constraints and unknown words")
 
 
 def translate(
-    sentences: Annotated[
-        list[str] | None, Argument(metavar="SENTENCE", help="The sentences. Default: stdin, or a prompt.")
-    ] = None,
+    sentences: options.SentencesArgument = None,
     run: options.RunOption = None,
     to: options.ToOption = None,
     ensemble: options.EnsembleOption = None,
@@ -166,21 +163,50 @@ def translate(
         "max_length": max_length,
         "keep_unk": keep_unk,
     }
-    lines = LineTranslator(translator, search, source.name, prefix, on_error or "stop")
-    lines.refuses_losses = on_error == "stop"
-    lines.as_json = json
-    lines.with_alignment = alignment
+    lines = LineTranslator(translator, search, source.name, prefix, on_error, json, alignment)
     at_once = 2 if translator.engine.name == "ctranslate2" else 1
     if format != "text":
         _translate_page(source, lines, format, at_once)
         return
     if source.is_typed:
-        prompt(lines)
+        _prompt(lines)
         return
     with nullcontext() if pairs is None else new_file(pairs) as out:
         _translate_all(source, lines, at_once, out)
     if n_best is not None and translator.engine.precision != "float32":
         say(f"scores{in_precision(translator.engine.precision)}")
+
+
+def _prompt(lines: LineTranslator) -> None:
+    """Translate what is typed, line by line; an error in one is reported, and the next one is read."""
+    say("Type a sentence and press Enter. Ctrl-C discards it, or stops its translation. Ctrl-D ends.")
+    with suppress(ImportError):
+        import readline  # noqa: F401 - input() then edits the line and recalls earlier ones.
+    numbers = count(1)
+    while True:
+        try:
+            # Text that is pasted may have several lines.
+            for line in filter(str.strip, input("> ").split("\n")):
+                _answer(lines, line, next(numbers))
+        except KeyboardInterrupt:
+            print()
+        except EOFError:
+            print()
+            return
+
+
+def _answer(lines: LineTranslator, line: str, number: int) -> None:
+    try:
+        block = lines.translate([line], number)
+        if block.reasons:
+            raise DataError(block.reasons[number])
+    except MtError as error:
+        say(f"mt: {error}")
+        return
+    lines.write(block, number)
+    lines.count(block)
+    for warning in lines.warnings():
+        say(f"warning: {warning}")
 
 
 def _translate_page(source: Input, lines: LineTranslator, format: Format, at_once: int) -> None:
@@ -195,7 +221,7 @@ def _translate_page(source: Input, lines: LineTranslator, format: Format, at_onc
     translations: list[Translation] = []
     with source.progress(len(documents.texts), "texts") as advance:
         for block in _in_order(partial(lines.translate, advance=advance), blocks, at_once):
-            if block.reasons and lines.on_error == "stop":
+            if block.reasons and lines.on_error != "empty":
                 raise DataError(block.reasons[min(block.reasons)])
             translations += [best for best, *_ in block.translations]
             lines.count(block)
@@ -216,7 +242,7 @@ def _translate_all(source: Input, lines: LineTranslator, at_once: int, pairs: IO
                     lines.write(block, number, pairs)
                     number += len(block.translations)
                     lines.count(block)
-                    if block.reasons and lines.on_error == "stop":
+                    if block.reasons and lines.on_error != "empty":
                         raise DataError(block.reasons[number] + source.how_to_go_on(number))
     finally:
         # Where the bar was, which is gone.

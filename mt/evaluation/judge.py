@@ -5,27 +5,22 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from operator import contains, ne
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from sacrebleu.metrics.bleu import BLEU
 
-from mt.config.load import load_config
 from mt.data.as_written import in_capitals, in_title_case, joined, with_typos, without_final_punctuation
 from mt.data.corpus import evenly_spaced
-from mt.data.sources.source import Split
 from mt.errors import DataError
 from mt.evaluation.analysis import words, worst_sentences
-from mt.evaluation.behaviours import Behaviour, Behaviours, Example, to_json
+from mt.evaluation.behaviours import Behaviour, Behaviours, Example
 from mt.evaluation.evaluate import translate_lines
 from mt.evaluation.record import Score
 from mt.evaluation.scores import score_with_confidence
-from mt.evaluation.test_set import load_evaluation_set
-from mt.files import write_atomically
+from mt.evaluation.test_set import EvaluationSet
 from mt.inference.bleu import bleu_tokenizer
-from mt.inference.translator import EngineChoice, Translator
-from mt.run_directory import RunDirectory, as_run
+from mt.inference.translator import Translator
 from mt.seeding import derived_seed
 from mt.sides import Sides
 
@@ -61,26 +56,8 @@ class _Kind(NamedTuple):
     """Whether a translation and what is wished go together; None for BLEU."""
 
 
-def run_behaviours(
-    run: str | Path | RunDirectory,
-    *,
-    tgt: str | None = None,
-    src: str | None = None,
-    split: Split = "test",
-    checkpoint: str = "best",
-    data_path: str | None = None,
-    data_name: str | None = None,
-    device: str = "auto",
-    engine: EngineChoice = "auto",
-) -> Behaviours:
-    """Translate text as people write it as `mt translate` does, and write what is found into the run.
-
-    The arguments are those of `run_evaluation`. Of a test set, at most `MOST_LINES` are taken.
-    """
-    run = as_run(run).require()
-    config = load_config(run.config_file)
-    test_set = load_evaluation_set(config, split, path=data_path, name=data_name, direction=(src, tgt))
-    translator = Translator.from_run(run, checkpoint=checkpoint, device=device, engine=engine)
+def find_behaviours(translator: Translator, test_set: EvaluationSet) -> Behaviours:
+    """Translate text as people write it, greedily, made of at most `MOST_LINES` of a test set."""
     rows = evenly_spaced(len(test_set.sources), MOST_LINES).tolist()
     if len(rows) < LEAST_LINES:
         raise DataError(f"{test_set.where} has {len(rows)} lines, and behaviours need {LEAST_LINES} or more.")
@@ -112,7 +89,7 @@ def run_behaviours(
         if behaviour not in worst or behaviour.drop <= 0:
             behaviour.examples.clear()
     engine_and_precision = f"{translator.engine.name}, {translator.engine.precision}"
-    found = Behaviours(
+    return Behaviours(
         test_set.where,
         " to ".join(direction),
         translator.facts.checkpoint,
@@ -121,8 +98,6 @@ def run_behaviours(
         behaviours,
         left_out,
     )
-    write_atomically(run.behaviours_file, to_json(found))
-    return found
 
 
 def _scored(

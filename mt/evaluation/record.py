@@ -103,12 +103,11 @@ def read_evaluations(run: RunDirectory) -> list[RecordedEvaluation]:
             evaluation = _ADAPTER.validate_python(line)
             newest.pop(evaluation.setting, None)
             newest[evaluation.setting] = evaluation
-    return [evaluation for evaluation in newest.values() if not _is_replaced(run, evaluation)]
-
-
-def _is_replaced(run: RunDirectory, evaluation: RecordedEvaluation) -> bool:
-    """Whether another checkpoint now has the name of the one that was evaluated."""
-    with contextlib.suppress(CheckpointError):
-        saved = read_record(run.checkpoints_dir / evaluation.checkpoint)
-        return f".{name_in_setting(saved)}." not in evaluation.setting
-    return False
+    current = []
+    for evaluation in newest.values():
+        with contextlib.suppress(CheckpointError):
+            saved = read_record(run.checkpoints_dir / evaluation.checkpoint)
+            if f".{name_in_setting(saved)}." not in evaluation.setting:
+                continue
+        current.append(evaluation)
+    return current

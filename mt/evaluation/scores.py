@@ -66,7 +66,6 @@ def score_translations(
     hypotheses: Texts, references: Texts, form: TextForm = _AS_WRITTEN
 ) -> dict[str, Score]:
     """BLEU (Papineni et al. 2002) and chrF2 (Popović 2015) of whole texts in this form, for validation."""
-    check_lengths(hypotheses, references)
     hypotheses, references = in_form(form, hypotheses), in_form(form, references)
     bleu = BLEU(tokenize=bleu_tokenizer(references))
     return {
@@ -77,6 +76,7 @@ def score_translations(
 
 def score_by(metric: Metric, hypotheses: Texts, references: Texts) -> Score:
     """The score of whole texts by one metric."""
+    check_lengths(hypotheses, references)
     result = metric.corpus_score(list(hypotheses), [list(references)])
     return Score(result.name, result.score, str(metric.get_signature()))
 
@@ -117,7 +117,6 @@ def score_with_confidence(
     """
     metrics = metrics or metrics_of_evaluation(references)
     if len(references) > MAX_RESAMPLED_LINES:
-        check_lengths(hypotheses, references)
         return {key: score_by(metric, hypotheses, references) for key, metric in metrics.items()}
     compared = paired_bootstrap([hypotheses], references, metrics)
     return {key: single.score for key, [single] in compared.items()}

@@ -122,6 +122,14 @@ def export_model(
     if precision not in library.PRECISIONS:
         choices = " or ".join(library.PRECISIONS)
         raise ConfigError(f"a model for {library.NAME} is saved in {choices}, not in {precision}.")
+    ids = loaded.src_tokenizer.encode_batch([src for src, _ in pairs])
+    most = loaded.config.data.max_length - len(loaded.src_tokenizer.beginning(loaded.facts.tgt))
+    # Longer ones are split by mt alone.
+    short = [pair for pair, row in zip(pairs, ids, strict=True) if len(row) < most]
+    if not short:
+        raise EngineError(
+            "there are no validation sentences to verify the export with: name a corpus with --data PATH."
+        )
     target = folder.resolve()
     make_folder(target.parent)
     with new_folder(target, replaces=False) as partial:
@@ -132,22 +140,10 @@ def export_model(
         if precision == "float32":
             compare_scores(loaded, score)
         exact = library.EXACT if precision == "float32" else ()
-        agreements = verify(loaded, translate, _short(loaded, pairs), exact=exact)
+        agreements = verify(loaded, translate, short, exact=exact)
         (partial / EXAMPLE).write_text(library.EXAMPLE, encoding="utf-8")
         (partial / CARD).write_text(_model_card(record, library.DIFFERENCES, agreements), encoding="utf-8")
     return record, agreements
-
-
-def _short(loaded: LoadedModel, pairs: Pairs) -> list[tuple[str, str]]:
-    """The pairs without those that mt alone would split."""
-    ids = loaded.src_tokenizer.encode_batch([src for src, _ in pairs])
-    most = loaded.config.data.max_length - len(loaded.src_tokenizer.beginning(loaded.facts.tgt))
-    short = [pair for pair, row in zip(pairs, ids, strict=True) if len(row) < most]
-    if not short:
-        raise EngineError(
-            "there are no validation sentences to verify the export with: name a corpus with --data PATH."
-        )
-    return short
 
 
 def not_expressed(record: ExportRecord) -> list[str]:

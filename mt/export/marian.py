@@ -104,17 +104,27 @@ def import_marian(source: str, run: RunDirectory, *, src: str | None, tgt: str |
     folder = _find(source)
     with _explained(f"{folder / CONFIG}: this model cannot be imported", ValidationError):
         theirs = _Marian.model_validate(_read_json(folder / CONFIG))
-    languages = _languages(folder, src, tgt)
-    sides = _read_sides(folder, theirs)
+    named = _read_json(folder / TOKENIZER_CONFIG) if (folder / TOKENIZER_CONFIG).exists() else {}
+    src = src or named.get("source_lang")
+    tgt = tgt or named.get("target_lang")
+    if not (src and tgt):
+        raise DataError(f"{folder} does not name its languages: give them with --src and --tgt.")
+    if not (folder / VOCABULARY).exists():
+        raise DataError(f"{folder} has no {VOCABULARY}, so no text can be encoded.")
+    tgt_vocabulary = VOCABULARY if theirs.share_encoder_decoder_embeddings else TARGET_VOCABULARY
+    sides = {
+        "src": _read_side(folder / VOCABULARY, folder / "source.spm", theirs),
+        "tgt": _read_side(folder / tgt_vocabulary, folder / "target.spm", theirs),
+    }
     weights = _read_weights(folder)
     with _explained(f"the weights in {folder} are not those of its {CONFIG}", LookupError, ValueError):
         embeddings = _embeddings(weights, theirs)
-        config = _config(theirs, languages, shares_embeddings=embeddings[0] is embeddings[1])
+        config = _config(theirs, src, tgt, shares_embeddings=embeddings[0] is embeddings[1])
         with without_memory():
             model = build_model(config, sides["src"].tokenizer, sides["tgt"].tokenizer)
-        named = _our_weights(weights, embeddings, theirs, sides, layers(model))
+        ours = _our_weights(weights, embeddings, theirs, sides, layers(model))
         # Tied ones by their first names alone.
-        ours = {name: named[name] for name in model.weights()}
+        ours = {name: ours[name] for name in model.weights()}
         if odd := [name for name, weight in ours.items() if not weight.isfinite().all()]:
             raise ValueError(f"{odd[0]} contains NaN or infinite values")
     make_folder(run.path.absolute().parent)
@@ -169,16 +179,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-def _languages(folder: Path, src: str | None, tgt: str | None) -> tuple[str, str]:
-    path = folder / TOKENIZER_CONFIG
-    named = _read_json(path) if path.exists() else {}
-    src, tgt = src or named.get("source_lang"), tgt or named.get("target_lang")
-    if not (src and tgt):
-        raise DataError(f"{folder} does not name its languages: give them with --src and --tgt.")
-    return src, tgt
-
-
-def _config(theirs: _Marian, languages: tuple[str, str], *, shares_embeddings: bool) -> Config:
+def _config(theirs: _Marian, src: str, tgt: str, *, shares_embeddings: bool) -> Config:
     model = {
         **{ours: getattr(theirs, name) for name, ours in OPTIONS.items()},
         "activation": theirs.activation_function.replace("silu", "swish"),
@@ -188,7 +189,6 @@ def _config(theirs: _Marian, languages: tuple[str, str], *, shares_embeddings: b
         "tie_output": theirs.tie_word_embeddings and theirs.scale_embedding,
         "output_bias": True,
     }
-    src, tgt = languages
     is_shared = theirs.share_encoder_decoder_embeddings or shares_embeddings
     return Config.model_validate(
         {
@@ -201,16 +201,6 @@ def _config(theirs: _Marian, languages: tuple[str, str], *, shares_embeddings: b
             "training": {"max_steps": 1},
         }
     )
-
-
-def _read_sides(folder: Path, theirs: _Marian) -> dict[str, _Side]:
-    if not (folder / VOCABULARY).exists():
-        raise DataError(f"{folder} has no {VOCABULARY}, so no text can be encoded.")
-    tgt_vocabulary = VOCABULARY if theirs.share_encoder_decoder_embeddings else TARGET_VOCABULARY
-    return {
-        "src": _read_side(folder / VOCABULARY, folder / "source.spm", theirs),
-        "tgt": _read_side(folder / tgt_vocabulary, folder / "target.spm", theirs),
-    }
 
 
 def _read_side(path: Path, sentencepiece: Path, theirs: _Marian) -> _Side:

@@ -1,7 +1,7 @@
 """The folder that `transformers` loads: Marian for post-norm models, Pegasus for pre-norm ones."""
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +85,13 @@ def write(loaded: LoadedModel, folder: Path, precision: ExportPrecision) -> None
     model, max_length = loaded.model, loaded.config.data.max_length
     src_tokenizer, tgt_tokenizer = loaded.src_tokenizer, loaded.tgt_tokenizer
     theirs = _empty_model(loaded.config.model, src_tokenizer.size, tgt_tokenizer.size, max_length)
-    weights = _embeddings(model, theirs) | dict(_layers(model))
+    weights = _embeddings(model, theirs)
+    order = sines_first(model.output.in_features)
+    for name, (_, module) in layers(model).items():
+        weight = module.weight.detach()
+        # Zeros are equivalent to a layer without a bias.
+        bias = torch.zeros(len(weight)) if module.bias is None else module.bias.detach()
+        weights[f"{name}.weight"], weights[f"{name}.bias"] = permuted(name, weight, bias, order)
     missing, unexpected = theirs.load_state_dict(weights, strict=False)
     # Positions are computed by a formula.
     odd = [*unexpected, *(name for name in missing if "embed_positions" not in name)]
@@ -170,16 +176,6 @@ def _empty_model(config: ModelConfig, src_size: int, tgt_size: int, max_length: 
             tie_word_embeddings=config.tie_output,
         )
     )
-
-
-def _layers(model: Transformer) -> Iterator[tuple[str, Tensor]]:
-    """Yield the permuted weights of all layers and norms by their names in `transformers`."""
-    order = sines_first(model.output.in_features)
-    for name, (_, module) in layers(model).items():
-        weight = module.weight.detach()
-        # Zeros are equivalent to a layer without a bias.
-        bias = torch.zeros(len(weight)) if module.bias is None else module.bias.detach()
-        yield from zip((f"{name}.weight", f"{name}.bias"), permuted(name, weight, bias, order), strict=True)
 
 
 def _embeddings(model: Transformer, theirs: PreTrainedModel) -> dict[str, Tensor]:

@@ -4,12 +4,21 @@ from pathlib import Path
 
 import pytest
 
+from mt.config.load import load_config
 from mt.errors import DataError
 from mt.evaluation import judge
-from mt.evaluation.behaviours import Behaviour, Behaviours, read_behaviours
-from mt.evaluation.judge import CLEAN, run_behaviours
-from mt.inference.translator import Translator
+from mt.evaluation.behaviours import Behaviour, Behaviours, read_behaviours, to_json
+from mt.evaluation.judge import CLEAN, find_behaviours
+from mt.evaluation.test_set import load_evaluation_set
+from mt.inference.translator import EngineChoice, Translator
 from mt.run_directory import RunDirectory
+
+
+def behaviours_of(run: RunDirectory, data: Path, engine: EngineChoice = "auto") -> Behaviours:
+    test_set = load_evaluation_set(
+        load_config(run.config_file), "test", path=str(data), direction=(None, "de")
+    )
+    return find_behaviours(Translator.from_run(run, engine=engine), test_set)
 
 
 def of_name(found: Behaviours) -> dict[str, Behaviour]:
@@ -20,7 +29,7 @@ def test_each_behaviour_is_measured_where_there_are_enough_lines(
     several: RunDirectory, forty: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(judge, "LEAST_LINES", 20)
-    found = run_behaviours(several, tgt="de", data_path=str(forty / "test"), engine="ctranslate2")
+    found = behaviours_of(several, forty / "test", "ctranslate2")
     by_name = of_name(found)
     assert {
         "capitals",
@@ -40,11 +49,12 @@ def test_each_behaviour_is_measured_where_there_are_enough_lines(
     worst = sorted(found.behaviours, key=lambda each: -each.drop)
     assert [bool(each.examples) for each in worst] == [True] * 3 + [False] * (len(worst) - 3)
     assert found.engine.startswith("ctranslate2, ")
+    several.behaviours_file.write_text(to_json(found), encoding="utf-8")
     assert read_behaviours(several) == found
 
 
 def test_what_is_found_is_what_the_translator_writes(several: RunDirectory, forty: Path) -> None:
-    by_name = of_name(run_behaviours(several, tgt="de", data_path=str(forty / "test")))
+    by_name = of_name(behaviours_of(several, forty / "test"))
     # It knows these words, and is right about most. Capitals cost nothing: it reads words that it knows.
     assert by_name[CLEAN].value > 80
     assert by_name["capitals"].drop < 5
@@ -56,7 +66,7 @@ def test_what_is_found_is_what_the_translator_writes(several: RunDirectory, fort
 
 
 def test_what_has_too_few_lines_is_left_out_and_said(several: RunDirectory, forty: Path) -> None:
-    found = run_behaviours(several, tgt="de", data_path=str(forty / "test"))
+    found = behaviours_of(several, forty / "test")
     assert found.left_out["two lines joined"] == "only 20 lines"
     assert found.left_out["longest tenth"] == "only 4 lines"
     assert found.left_out["a negation removed"].startswith("only")
@@ -64,7 +74,7 @@ def test_what_has_too_few_lines_is_left_out_and_said(several: RunDirectory, fort
     for side in ("en", "de"):
         (forty / f"few.{side}").write_text("the dog sees milk.\n" * 29, encoding="utf-8")
     with pytest.raises(DataError, match=r"has 29 lines, and behaviours need 30 or more"):
-        run_behaviours(several, tgt="de", data_path=str(forty / "few"))
+        behaviours_of(several, forty / "few")
 
 
 def test_a_share_has_wilsons_interval() -> None:
