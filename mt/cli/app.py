@@ -25,6 +25,9 @@ class _Command(TyperCommand):
         paragraphs = inspect.cleandoc(help or "").split("\n\n")
         unwrapped = (text if "\n " in f"\n{text}" else text.replace("\n", " ") for text in paragraphs)
         super().__init__(*args, help="\n\n".join(unwrapped), **more)
+        for option in self.params:
+            # A flag is off unless it is given: it has no second name that begins with --no-.
+            option.secondary_opts = []
 
     def _with_all_values(self, args: list[str]) -> list[str]:
         """``--against A B`` as ``--against A --against B``: a shell writes a pattern out as its files."""

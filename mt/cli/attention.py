@@ -22,7 +22,7 @@ def attention(
     to: options.ToOption = None,
     file: options.FileOption = None,
     target_column: Annotated[
-        bool, Option("--target-column", help="Read lines of source<TAB>translation, not the model's own.")
+        bool, Option(help="Read lines of source<TAB>translation, not the model's own.")
     ] = False,
     out: Annotated[
         Path | None,

@@ -40,16 +40,12 @@ def evaluate(
     length_normalization: options.LengthNormalizationOption = "gnmt",
     checkpoint: options.CheckpointOption = "best",
     literature: Annotated[
-        bool, Option("--literature", help="Also report BLEU on lower-cased, Moses-tokenised text.")
+        bool, Option(help="Also report BLEU on lower-cased, Moses-tokenised text.")
     ] = False,
-    scores_only: Annotated[
-        bool, Option("--scores-only", help="Leave out the table of sentence lengths.")
-    ] = False,
+    scores_only: Annotated[bool, Option(help="Leave out the table of sentence lengths.")] = False,
     behaviours: Annotated[
         bool,
-        Option(
-            "--behaviours", help="Instead, show how it copes with capitals, typing errors, names and more."
-        ),
+        Option(help="Instead, show how it copes with capitals, typing errors, names and more."),
     ] = False,
     worst: Annotated[int, Option(min=0, metavar="N", help="Show the N worst sentences.")] = 0,
     json: options.JsonOption = None,

@@ -36,11 +36,11 @@ def export(
     data: Annotated[
         str | None, Option(help="Verify with this corpus's validation split. Default: what the run keeps.")
     ] = None,
-    private: Annotated[bool, Option("--private", help="On the hub: make a private repository.")] = False,
+    private: Annotated[bool, Option(help="On the hub: make a private repository.")] = False,
     license: Annotated[
         str | None, Option(help="On the hub: the licence of the model, such as cc-by-4.0.")
     ] = None,
-    yes: Annotated[bool, Option("--yes", help="On the hub: publish without asking.")] = False,
+    yes: Annotated[bool, Option(help="On the hub: publish without asking.")] = False,
 ) -> None:
     """Export a trained model to CTranslate2, transformers or the Hugging Face Hub, verified.
 

@@ -38,7 +38,7 @@ def init(
         str | None, Option(help="The language to translate to, such as de, or several, as in de,fr.")
     ] = None,
     both_ways: Annotated[
-        bool, Option("--both-ways", help="Learn the reversed directions as well, in the same model.")
+        bool, Option(help="Learn the reversed directions as well, in the same model.")
     ] = False,
     name: Annotated[str | None, Option(help="The configuration of a Hub corpus that has several.")] = None,
     recipe: Annotated[

@@ -180,17 +180,10 @@ class LineTranslator:
     """Whether the translations of a line are written as an object."""
     with_alignment: bool = False
     """Whether that has the pairs of words that belong together."""
-    num_bad: int = 0
-    first_reason: str = ""
-    num_cut: int = 0
-    num_unknown: int = 0
-    num_left_out: int = 0
-    """Unknown words that are not in the translation."""
-    unknown: list[str] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
-    num_lost: int = 0
-    """What must stay, but is not in the translation."""
-    lost: list[str] = field(default_factory=list)
+    _num: Counter[str] = field(default_factory=Counter)
+    """How many lines were bad or cut, and how many words were unknown, left out or lost."""
+    _first: dict[str, list[str]] = field(default_factory=dict)
+    """The first different ones of each, one more than are named; of bad lines, why."""
 
     def translate(
         self,
@@ -271,47 +264,40 @@ class LineTranslator:
 
     def count(self, block: Block) -> None:
         """Count the bad lines, those with a sentence in parts, and the unknown words of a written block."""
-        if block.reasons and self.on_error == "empty":
-            self.first_reason = self.first_reason or block.reasons[min(block.reasons)]
-            self.num_bad += len(block.reasons)
+        if self.on_error == "empty":
+            self._add("bad", [block.reasons[line] for line in sorted(block.reasons)])
         for best, *_ in block.translations:
-            self.num_cut += best.is_cut
-            left_out = [*(Counter(best.unknown) - Counter(best.copied)).elements()]
-            self.num_unknown += len(best.unknown)
-            self.num_left_out += len(left_out)
-            self.unknown = _first([*self.unknown, *best.unknown])
-            self.left_out = _first([*self.left_out, *left_out])
-            self.num_lost += len(best.lost)
-            self.lost = _first([*self.lost, *best.lost])
+            self._num["cut"] += best.is_cut
+            self._add("unknown", best.unknown)
+            self._add("left out", [*(Counter(best.unknown) - Counter(best.copied)).elements()])
+            self._add("lost", best.lost)
+
+    def _add(self, kind: str, found: Sequence[str]) -> None:
+        self._num[kind] += len(found)
+        known = self._first.get(kind, [])
+        self._first[kind] = [*dict.fromkeys([*known, *found])][: NUM_NAMED + 1]
 
     def warnings(self) -> Iterator[str]:
         """The warnings about what was counted, and begin to count from 0 again."""
-        if self.unknown:
+        num, first = self._num, self._first
+        self._num, self._first = Counter(), {}
+        if num["unknown"]:
             fate = "They are copied into the translation."
             if not self.translator.facts.copies_words or self.options["keep_unk"]:
                 fate = "Their translations are guesses."
-            elif self.left_out:
-                num_copied = self.num_unknown - self.num_left_out
-                fate = f"{num_copied:,} of them are copied into the translation, not {_named(self.left_out)}."
-            number = counted(self.num_unknown, "word")
-            yield f"the model does not know {number}: {_named(self.unknown)}. {fate}"
-        if self.lost:
-            number = counted(self.num_lost, "part")
-            yield f"lost, although it must stay: {number}, {_named(self.lost)}."
-        if self.num_cut:
-            yield self.translator.facts.cut_warning(self.num_cut)
-        if self.num_bad:
-            bad = counted(self.num_bad, "line")
-            yield f"{bad} could not be translated: left empty. The first: {self.first_reason}"
-        self.num_bad = self.num_cut = self.num_unknown = self.num_left_out = self.num_lost = 0
-        self.unknown = []
-        self.left_out = []
-        self.lost = []
-
-
-def _first(words: Sequence[str]) -> list[str]:
-    """The first different words, and one more than are named."""
-    return [*dict.fromkeys(words)][: NUM_NAMED + 1]
+            elif left_out := first["left out"]:
+                num_copied = num["unknown"] - num["left out"]
+                fate = f"{num_copied:,} of them are copied into the translation, not {_named(left_out)}."
+            number = counted(num["unknown"], "word")
+            yield f"the model does not know {number}: {_named(first['unknown'])}. {fate}"
+        if num["lost"]:
+            number = counted(num["lost"], "part")
+            yield f"lost, although it must stay: {number}, {_named(first['lost'])}."
+        if num["cut"]:
+            yield self.translator.facts.cut_warning(num["cut"])
+        if num["bad"]:
+            bad = counted(num["bad"], "line")
+            yield f"{bad} could not be translated: left empty. The first: {first['bad'][0]}"
 
 
 def _named(words: Sequence[str]) -> str:

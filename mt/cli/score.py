@@ -24,9 +24,7 @@ def score(
     run: options.RunOption = None,
     to: options.ToOption = None,
     ensemble: options.EnsembleOption = None,
-    tokens: Annotated[
-        bool, Option("--tokens", help="Add a column with each token and its log-probability.")
-    ] = False,
+    tokens: Annotated[bool, Option(help="Add a column with each token and its log-probability.")] = False,
     checkpoint: options.CheckpointOption = "best",
     device: options.DeviceOption = "auto",
     precision: options.PrecisionOption = "float32",

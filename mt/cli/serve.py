@@ -25,7 +25,7 @@ def serve(
     ] = None,
     demo: Annotated[
         bool,
-        Option("--demo", help="Serve the demonstration model that a wheel of mt has, English to German."),
+        Option(help="Serve the demonstration model that a wheel of mt has, English to German."),
     ] = False,
     host: Annotated[str, Option(help="The address; 0.0.0.0 lets other machines connect.")] = "127.0.0.1",
     port: Annotated[int, Option(min=0, max=65535, help="The port; 0 chooses a free one.")] = 8000,
@@ -47,9 +47,7 @@ def serve(
     log_format: Annotated[
         Literal["text", "json"], Option(help="Log lines to read, or JSON objects for programs.")
     ] = "text",
-    log_texts: Annotated[
-        bool, Option("--log-texts", help="Also log the texts and their translations.")
-    ] = False,
+    log_texts: Annotated[bool, Option(help="Also log the texts and their translations.")] = False,
     checkpoint: options.CheckpointOption = "best",
     device: options.DeviceOption = "auto",
     precision: options.PrecisionOption = "auto",

@@ -27,7 +27,7 @@ def train(
     max_time: Annotated[
         str | None, Option(help="Save and stop after 90s, 45m, 3h50m or 1d2h, with exit code 75.")
     ] = None,
-    restart: Annotated[bool, Option("--restart", help="Move an existing run aside and start over.")] = False,
+    restart: Annotated[bool, Option(help="Move an existing run aside and start over.")] = False,
     init_from: InitFromOption = None,
 ) -> None:
     """Train a model from a config file, into a run directory.

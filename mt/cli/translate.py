@@ -63,7 +63,7 @@ def translate(
         ),
     ] = None,
     sample: Annotated[
-        bool, sampling_option("--sample", help="Sample at random instead of searching for the best.")
+        bool, sampling_option(help="Sample at random instead of searching for the best.")
     ] = False,
     temperature: Annotated[
         float, sampling_option(min=0.01, max=100.0, help="Divides the logits; below 1, likely tokens gain.")
@@ -86,13 +86,11 @@ def translate(
     ] = 0,
     prefix: Annotated[str, output_option(help="Begin each translation with this text.")] = "",
     keep_unk: Annotated[
-        bool, output_option("--keep-unk", help="Allow <unk> for words that the model does not know.")
+        bool, output_option(help="Allow <unk> for words that the model does not know.")
     ] = False,
     as_is: Annotated[
         bool,
-        output_option(
-            "--as-is", help="Copy unknown words also where one in other capitals or nearly is known."
-        ),
+        output_option(help="Copy unknown words also where one in other capitals or nearly is known."),
     ] = False,
     keep: Annotated[
         list[str] | None,
@@ -102,9 +100,7 @@ def translate(
     ] = None,
     keep_none: Annotated[
         bool,
-        output_option(
-            "--keep-none", help="Translate {name}, %s, $NAME, <0>, addresses, paths and #tags, too."
-        ),
+        output_option(help="Translate {name}, %s, $NAME, <0>, addresses, paths and #tags, too."),
     ] = False,
     dictionary: Annotated[
         Path | None, output_option(help="Translate words as in this file of source<TAB>target.")
@@ -115,9 +111,7 @@ def translate(
     engine: options.EngineOption = "auto",
     verbose: options.VerboseOption = False,
     json: JsonFlag = False,
-    alignment: Annotated[
-        bool, Option("--alignment", help="With --json: also align the words of both sides.")
-    ] = False,
+    alignment: Annotated[bool, Option(help="With --json: also align the words of both sides.")] = False,
 ) -> None:
     """Translate sentences, a file, or standard input with a trained model.
 
