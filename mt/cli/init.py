@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option, echo
 
 from mt.cli.logs import say
-from mt.cli.options import InitFromOption, check_excludes, parse_origin
+from mt.cli.options import InitFromOption, check_excludes, check_output, parse_origin
 from mt.config.sources import Delimiter
 from mt.errors import ConfigError, MtError
 from mt.files import write_atomically
@@ -100,8 +100,7 @@ def init(
     file = output or Path(f"{usual}.yaml")
     if file.exists():
         raise ConfigError(f"{file} exists already. Choose another file with --output.")
-    if not (file.parent.is_dir() and os.access(file.parent, os.W_OK)):
-        raise ConfigError(f"{file} cannot be written: choose a file in a folder of yours with --output.")
+    check_output(file)
     from mt.data.sources.find import check_sources
 
     with _in_words_of_options():

@@ -115,13 +115,11 @@ class Input(NamedTuple):
     def page(self) -> str:
         """All of the file, or of standard input."""
         raw = sys.stdin.buffer.read() if self.file is None else self.file.read_bytes()
-        try:
-            return raw.decode()
-        except UnicodeDecodeError as error:
-            raise DataError(
-                f"{self.name} is not UTF-8 ({error.reason} at byte {error.start}). Convert it, for example "
-                "with iconv -f latin1 -t utf-8."
-            ) from error
+        text = raw.decode(errors="surrogateescape")
+        for number, line in enumerate(text.split("\n"), start=1):
+            if reason := why_not_text(line, self.name, number):
+                raise DataError(reason)
+        return text
 
     def progress(
         self, total: int | None = None, unit: str = "lines"

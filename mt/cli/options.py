@@ -150,8 +150,9 @@ def two_columns(line: str, name: str, number: int) -> tuple[str, str]:
 
 def check_output(out: Path | None) -> None:
     """Check before the work begins that ``out`` can be written."""
-    if out is not None and (out.is_dir() or not out.parent.is_dir()):
-        raise ConfigError(f"{shown(out)} cannot be written: it must be a file, and its folder must exist.")
+    if out is not None and (out.is_dir() or not os.access(out.parent, os.W_OK | os.X_OK)):
+        remedy = "it must be a file, and its folder must exist and be writable"
+        raise ConfigError(f"{shown(out)} cannot be written: {remedy}.")
 
 
 def write_output(content: bytes | Iterable[str], out: Path | None) -> None:

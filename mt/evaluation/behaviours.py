@@ -47,14 +47,6 @@ class Behaviour:
     examples: list[Example] = field(default_factory=list)
     """The worst lines, of the worst behaviours."""
 
-    @property
-    def cure(self) -> str:
-        """The option that helps, where a model is poor; else nothing."""
-        most, cure = _CURES.get(self.name, (math.inf, ""))
-        # Of a weak model, a few points are most of what it has.
-        most = min(most, (self.value + self.drop) / 4)
-        return cure if self.drop > most else ""
-
 
 @dataclass(frozen=True)
 class Behaviours:
@@ -73,9 +65,14 @@ class Behaviours:
 
     @property
     def cures(self) -> list[str]:
-        """A sentence for each behaviour that is poor."""
-        poor = [behaviour for behaviour in self.behaviours if behaviour.cure]
-        return [f"{each.name}: {each.drop:.1f} points lower. What helps: {each.cure}." for each in poor]
+        """The option that helps, in a sentence for each behaviour that is poor."""
+        sentences = []
+        for found in self.behaviours:
+            most, cure = _CURES.get(found.name, (math.inf, ""))
+            # Of a weak model, a few points are most of what it has.
+            if cure and found.drop > min(most, (found.value + found.drop) / 4):
+                sentences.append(f"{found.name}: {found.drop:.1f} points lower. What helps: {cure}.")
+        return sentences
 
 
 _ADAPTER = TypeAdapter(Behaviours)

@@ -81,23 +81,34 @@ def run_comparison(
             "--against needs two systems or more on each side, because the scores of one say nothing about "
             "other seeds. Train each setting with several values of training.seed."
         )
-    paths, device = [Path(system) for system in (*systems, *against)], choose_device(device)
-    runs, models = _runs_of(paths), dict[Path, tuple[RunDirectory, LoadedModel]]()
-    config = load_config(runs[0].config_file)
-    # They are opened before reading the corpus, because training may remove a checkpoint at any time.
-    for system in filter(Path.is_dir, paths):
+    device = choose_device(device)
+    paths = [Path(system) for system in (*systems, *against)]
+    runs: dict[Path, RunDirectory] = {}
+    models: dict[Path, tuple[RunDirectory, LoadedModel]] = {}
+    # Runs are opened before reading the corpus, because training may remove a checkpoint at any time.
+    for system in sorted(paths, key=lambda path: not path.is_dir()):
         run, name = _run_of(system)
-        models[system] = run, load_model(run, name or checkpoint)
+        if system.is_dir():
+            models[system] = run.require(), load_model(run, name or checkpoint)
+        if run.exists:
+            runs.setdefault(run.path, run)
+    if not runs:
+        raise ConfigError(
+            f"none of {', '.join(map(str, systems))} is in a run, so there is nothing to compare them with: "
+            "sacrebleu compares other files."
+        )
+    first_run = next(iter(runs.values()))
+    config = load_config(first_run.config_file)
     test_set = load_evaluation_set(config, split, path=data_path, name=data_name, direction=(src, tgt))
     for run, loaded in models.values():
         known = loaded.config.data.directions
         if test_set.direction not in known and len(known) + len(config.data.directions) > 2:
             languages = " to ".join(test_set.direction)
             raise ConfigError(f"{run.path} does not translate {languages}, only {loaded.facts.known}.")
-    for run in runs:
+    for run in runs.values():
         warn_of_other_split(run, test_set)
     if data_path is not None:
-        warn_of_leaks(test_set, config, runs[0].written_dir)
+        warn_of_leaks(test_set, config, first_run.written_dir)
     count = len(test_set.references)
     if count > MAX_RESAMPLED_LINES:
         raise DataError(
@@ -130,21 +141,6 @@ def _read(file: Path, test_set: EvaluationSet) -> list[str]:
             f"{counted(count, 'reference')}: they do not belong together."
         )
     return in_form(test_set.form, lines)
-
-
-def _runs_of(systems: Sequence[Path]) -> list[RunDirectory]:
-    """The systems that are runs, then those that are in one."""
-    runs: dict[Path, RunDirectory] = {}
-    for system in sorted(systems, key=lambda system: not system.is_dir()):
-        run, _ = _run_of(system)
-        if system.is_dir() or run.exists:
-            runs[run.path] = run.require()
-    if not runs:
-        raise ConfigError(
-            f"none of {', '.join(map(str, systems))} is in a run, so there is nothing to compare them with: "
-            "sacrebleu compares other files."
-        )
-    return list(runs.values())
 
 
 def _run_of(system: Path) -> tuple[RunDirectory, str | None]:

@@ -87,9 +87,9 @@ def test_a_share_has_wilsons_interval() -> None:
 def test_a_sentence_names_the_cure_where_a_model_is_poor() -> None:
     poor = Behaviour("two lines joined", 100, "BLEU", 10.0, (9.0, 11.0), 15.0)
     good = Behaviour("capitals", 100, "BLEU", 24.0, (23.0, 25.0), 1.0)
-    found = Behaviours("data", "en to de", "step_1", "ctranslate2", "signature", [poor, good], {})
-    weak = Behaviour("capitals", 100, "BLEU", 0.1, (0.0, 0.2), 3.0)
-    assert weak.cure == "as_written.upper, such as 0.07"
+    weak = Behaviour("title case", 100, "BLEU", 0.1, (0.0, 0.2), 3.0)
+    found = Behaviours("data", "en to de", "step_1", "ctranslate2", "signature", [poor, good, weak], {})
     assert found.cures == [
-        "two lines joined: 15.0 points lower. What helps: as_written.joined, such as 0.05."
+        "two lines joined: 15.0 points lower. What helps: as_written.joined, such as 0.05.",
+        "title case: 3.0 points lower. What helps: as_written.title, such as 0.05.",
     ]
