@@ -200,7 +200,6 @@ def test_every_room_has_its_floor() -> None:
 IMPORTED_WHERE_NEEDED = {
     "mt.data.sources.find": {"mt.data.sources.hub"},
     "mt.data.sources.read": {"pyarrow.parquet"},
-    "mt.export.export": {"mt.export"},
     "mt.hub": {"huggingface_hub"},
     "mt.inference.engine.load": {"mt.inference.engine.convert"},
     "mt.inference.translator": {"mt.inference.model_translator", "mt.inference.engine.load"},

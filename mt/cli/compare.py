@@ -82,16 +82,30 @@ def compare(
         beam=strategy,
         num_shown=show,
     )
+    letters = [*ascii_uppercase[: len(systems)]]
+    names = [str(system) for system in systems]
+    if others:
+        letters = ["A"] * len(first) + ["B"] * len(others)
+        names = [_common(names[: len(first)]), _common(names[len(first) :])]
     if table is None:
-        _show(result, len(first))
-    else:
-        names = [str(system) for system in systems]
-        if others:
-            names = [_common(names[: len(first)]), _common(names[len(first) :])]
-        head, rows, notes = _table(result, names, len(first))
-        print_table(head, rows, table)
-        for note in notes:
-            say(note)
+        for letter, file in zip(letters, result.systems, strict=True):
+            echo(f"{letter}  {file}")
+        echo(f"{counted(result.num_sentences, 'sentence')} of {result.data}\n")
+        if result.num_rewritten:
+            changed = counted(result.num_rewritten, "reference")
+            say(f"scored in the form of the training text: {changed} changed")
+        names = [*dict.fromkeys(letters)]
+    head, rows, notes = _table(result, names, len(first))
+    print_table(head, rows, table or "text")
+    for note in notes:
+        (echo if table is None else say)(note)
+    for sentence in result.sentences if table is None else ():
+        scores = ", ".join(f"{score:.2f}" for score in sentence.chrfpp)
+        echo(f"\nsentence {sentence.number:,}, chrF2++ {scores}")
+        echo(f"  source     {sentence.source}")
+        for letter, translation in zip(letters, sentence.translations, strict=True):
+            echo(f"  {letter}          {translation}")
+        echo(f"  reference  {sentence.reference}")
     if json is not None:
         write_json([result], json)
 
@@ -131,26 +145,3 @@ def _table(
             notes.append(f"not significant by {metric}: {', '.join(equal)}")
         signatures.append(f"{metric} signature: {compared[0].score.signature}")
     return head, rows, notes + signatures
-
-
-def _show(result: "Comparison", num_first: int) -> None:
-    letters = names = [*ascii_uppercase[: len(result.systems)]]
-    if result.groups:
-        letters = ["A"] * num_first + ["B"] * (len(names) - num_first)
-        names = ["A", "B"]
-    for letter, system in zip(letters, result.systems, strict=True):
-        echo(f"{letter}  {system}")
-    echo(f"{counted(result.num_sentences, 'sentence')} of {result.data}\n")
-    if result.num_rewritten:
-        say(f"scored in the form of the training text: {counted(result.num_rewritten, 'reference')} changed")
-    head, rows, notes = _table(result, names, num_first)
-    print_table(head, rows, "text")
-    for note in notes:
-        echo(note)
-    for sentence in result.sentences:
-        scores = ", ".join(f"{score:.2f}" for score in sentence.chrfpp)
-        echo(f"\nsentence {sentence.number:,}, chrF2++ {scores}")
-        echo(f"  source     {sentence.source}")
-        for letter, translation in zip(letters, sentence.translations, strict=True):
-            echo(f"  {letter}          {translation}")
-        echo(f"  reference  {sentence.reference}")

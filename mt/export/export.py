@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
@@ -85,14 +86,7 @@ def export_run(
         MtError: If the run or the folder cannot be used, or the models do not translate alike.
     """
     run, folder = as_run(run).require(), Path(folder)
-    if to == "ctranslate2":
-        from mt.export import ctranslate2_model
-
-        library: ModuleType = ctranslate2_model
-    else:
-        from mt.export import transformers_model
-
-        library = transformers_model
+    library = import_module(f"mt.export.{to}_model")
     if folder.exists():
         raise ConfigError(f"{folder} exists, and nothing is replaced: name another folder, or remove it.")
     loaded = load_model(run, checkpoint)

@@ -9,7 +9,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, InvalidStateError, ThreadPoolExecutor
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
@@ -31,10 +31,6 @@ LOG = logging.getLogger(__name__)
 _TURN_SECONDS = 0.5
 # Of a sentence: a batch has as many as the engine likes, and CTranslate2 searches as many before it stops.
 _CHARACTERS, _TOKENS = 64, 16
-
-
-class _AbandonedError(Exception):
-    """Nobody is waiting for the batch any more."""
 
 
 def _search_in_turns(
@@ -167,7 +163,7 @@ class BatchedTranslator:
         def check() -> None:
             nonlocal turn_began
             if all(job.results.done() for job in jobs):
-                raise _AbandonedError
+                raise CancelledError
             if time.monotonic() - turn_began > _TURN_SECONDS:
                 self._work(sum(job.size for job in jobs) / 2)
                 turn_began = time.monotonic()
