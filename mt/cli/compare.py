@@ -123,8 +123,10 @@ def _table(
     from mt.evaluation.scores import SIGNIFICANT
     from mt.reports.runs import over_seeds
 
-    head, rows = [""], [[name] for name in names]
-    notes, signatures = [], []
+    head = [""]
+    rows = [[name] for name in names]
+    notes = []
+    signatures = []
     for key, compared in result.scores.items():
         metric = compared[0].score.name
         head += [metric, "- A", "p"]

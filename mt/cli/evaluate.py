@@ -210,7 +210,8 @@ def _show_behaviours(found: "Behaviours") -> None:
     say(f"{found.checkpoint}, {found.data}: as mt translate, greedy, by {found.engine}")
     rows = []
     for each in found.behaviours:
-        score, interval = f"{each.value:.2f} {each.measure}", "{:.2f} to {:.2f}".format(*each.interval)
+        score = f"{each.value:.2f} {each.measure}"
+        interval = "{:.2f} to {:.2f}".format(*each.interval)
         rows.append([each.name, f"{each.num_lines:,}", score, interval, f"{each.drop:.2f}"])
     print_table(["", "lines", "score", "95 % interval", "lower by"], rows, "text")
     for each in found.behaviours:

@@ -61,7 +61,7 @@ def analyse_lengths(sources: Texts, hypotheses: Texts, references: Texts) -> Ana
     metrics = metrics_of_evaluation(references)
     length_groups = []
     for group, pairs in sorted(groups.items()):
-        texts = [text for text, _ in pairs], [reference for _, reference in pairs]
+        texts = [*zip(*pairs, strict=True)]
         bleu, chrfpp = (score_by(metrics[key], *texts).value for key in ("bleu", "chrfpp"))
         length_groups.append(LengthGroup(_LENGTHS[group], len(pairs), bleu, chrfpp, length_ratio(*texts)))
     return Analysis(length_ratio(hypotheses, references), length_groups)

@@ -134,7 +134,8 @@ def run_comparison(
 
 
 def _read(file: Path, test_set: EvaluationSet) -> list[str]:
-    lines, count = [*lines_of(file)], len(test_set.references)
+    lines = [*lines_of(file)]
+    count = len(test_set.references)
     if len(lines) != count:
         raise DataError(
             f"{file} has {counted(len(lines), 'line')}, but {test_set.where} has "

@@ -92,7 +92,8 @@ def run_evaluation(
         MtError: If the run, the checkpoint or the corpus cannot be used, or a reference is empty.
         SystemExit: In all processes except the first, once the sentences are translated.
     """
-    run, other_runs = as_run(run).require(), [as_run(other) for other in others]
+    run = as_run(run).require()
+    other_runs = [as_run(other) for other in others]
     if engine != "torch" and other_runs:
         raise ConfigError("only torch translates as an ensemble: leave the engine out.")
     config = load_config(run.config_file)

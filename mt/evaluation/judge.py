@@ -2,8 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterator
 from operator import contains, ne
 from typing import NamedTuple
 
@@ -36,12 +35,13 @@ _NEGATIONS = {
     "pt": r"\b(?:não|nunca|jamais|sem)\b",
     "nl": r"\b(?:niet|nooit|geen|zonder)\b",
 }
-_PUT_IN: dict[str, Sequence[str]] = {
-    "names": ("Okonkwo", "Wojciechowska", "Nakamura", "Lindqvist", "Abernathy", "Quispe", "Yildirim"),
-    "numbers": ("{}",),
-    "emoji": "😀😂👍🎉🔥🚀🌍🐈",
-    "web addresses": ("https://www.example.com/{}",),
-    "e-mail addresses": ("anna{}@example.org",),
+# What is put into lines, where {} is a number.
+_PUT_IN = {
+    "names": "Okonkwo Wojciechowska Nakamura Lindqvist Abernathy Quispe Szymborska Yildirim",
+    "numbers": "{}",
+    "emoji": "😀 😂 👍 🎉 🔥 🚀 🌍 🐈",
+    "web addresses": "https://www.example.com/{}",
+    "e-mail addresses": "anna{}@example.org",
 }
 
 
@@ -49,9 +49,8 @@ class _Kind(NamedTuple):
     """Lines of one kind of text."""
 
     name: str
-    sources: list[str]
-    wished: list[str]
-    """Their references, or what is compared with each translation."""
+    pairs: list[tuple[str, str]]
+    """Each line with its reference, or with what is compared with its translation."""
     is_good: Callable[[str, str], bool] | None = None
     """Whether a translation and what is wished go together; None for BLEU."""
 
@@ -61,28 +60,31 @@ def find_behaviours(translator: Translator, test_set: EvaluationSet) -> Behaviou
     rows = evenly_spaced(len(test_set.sources), MOST_LINES).tolist()
     if len(rows) < LEAST_LINES:
         raise DataError(f"{test_set.where} has {len(rows)} lines, and behaviours need {LEAST_LINES} or more.")
-    lines = Sides([test_set.sources[row] for row in rows], [test_set.references[row] for row in rows])
+    pairs = [(test_set.sources[row], test_set.references[row]) for row in rows]
+    src, tgt = (list(lines) for lines in zip(*pairs, strict=True))
     direction = test_set.direction
     language = re.split("[-_]", direction.src.lower())[0]
     left_out = {}
     if language not in _NEGATIONS:
         left_out["a negation removed"] = f"there is no list of negations for {direction.src}"
     generator = np.random.default_rng(derived_seed("behaviours"))
-    metrics = {"bleu": BLEU(tokenize=bleu_tokenizer(lines.tgt))}
-    clean = translate_lines(translator, test_set, lines.src)
-    best = score_with_confidence(clean, lines.tgt, metrics)["bleu"]
-    behaviours = [_by_score(_Kind(CLEAN, *lines), clean, best, best)]
-    for kind in (*_scored(lines, direction, generator), *_checked(lines.src, clean, language, generator)):
-        if len(kind.sources) < LEAST_LINES:
-            left_out[kind.name] = f"only {len(kind.sources)} lines"
-        elif kind.sources == lines.src:
+    metrics = {"bleu": BLEU(tokenize=bleu_tokenizer(tgt))}
+    clean = translate_lines(translator, test_set, src)
+    best = score_with_confidence(clean, tgt, metrics)["bleu"]
+    behaviours = [_by_score(_Kind(CLEAN, pairs), clean, best, best)]
+    for kind in (*_scored(pairs, direction, generator), *_checked(src, clean, language, generator)):
+        sources = [source for source, _ in kind.pairs]
+        if len(sources) < LEAST_LINES:
+            left_out[kind.name] = f"only {len(sources)} lines"
+        elif sources == src:
             left_out[kind.name] = "it changes none of these lines"
         else:
-            translations = translate_lines(translator, test_set, kind.sources)
+            translations = translate_lines(translator, test_set, sources)
             if kind.is_good:
                 behaviours.append(_by_share(kind, translations, kind.is_good))
                 continue
-            score = score_with_confidence(translations, kind.wished, metrics)["bleu"]
+            references = [reference for _, reference in kind.pairs]
+            score = score_with_confidence(translations, references, metrics)["bleu"]
             behaviours.append(_by_score(kind, translations, score, best))
     worst = sorted(behaviours, key=lambda each: -each.drop)[:NUM_WORST]
     for behaviour in behaviours:
@@ -101,21 +103,20 @@ def find_behaviours(translator: Translator, test_set: EvaluationSet) -> Behaviou
 
 
 def _scored(
-    lines: Sides[list[str]], direction: Sides[str], generator: np.random.Generator
+    pairs: list[tuple[str, str]], direction: Sides[str], generator: np.random.Generator
 ) -> Iterator[_Kind]:
     """The kinds of text that have references."""
-    src, tgt = lines
     for name, change in (("capitals", in_capitals), ("title case", in_title_case)):
-        sources = [change(line, direction.src) for line in src]
-        yield _Kind(name, sources, [change(line, direction.tgt) for line in tgt])
-    sources = [*map(without_final_punctuation, src)]
-    yield _Kind("no final punctuation", sources, [*map(without_final_punctuation, tgt)])
-    yield _Kind("typing errors", [with_typos(line, generator) for line in src], tgt)
-    starts = range(0, len(src) - 1, 2)
-    sources = [joined(src[start : start + 2]) for start in starts]
-    yield _Kind("two lines joined", sources, [joined(tgt[start : start + 2]) for start in starts])
-    longest = sorted(range(len(src)), key=lambda row: -len(words(src[row])))[: len(src) // 10]
-    yield _Kind("longest tenth", [src[row] for row in longest], [tgt[row] for row in longest])
+        yield _Kind(name, [(change(src, direction.src), change(tgt, direction.tgt)) for src, tgt in pairs])
+    without = without_final_punctuation
+    yield _Kind("no final punctuation", [(without(src), without(tgt)) for src, tgt in pairs])
+    yield _Kind("typing errors", [(with_typos(src, generator), tgt) for src, tgt in pairs])
+    two = []
+    for one, other in zip(pairs[::2], pairs[1::2], strict=False):
+        two.append((joined([one[0], other[0]]), joined([one[1], other[1]])))
+    yield _Kind("two lines joined", two)
+    by_length = sorted(pairs, key=lambda pair: -len(words(pair[0])))
+    yield _Kind("longest tenth", by_length[: len(pairs) // 10])
 
 
 def _checked(
@@ -123,43 +124,44 @@ def _checked(
 ) -> Iterator[_Kind]:
     """The kinds of text whose translations are as wished, or not."""
     for name, choices in _PUT_IN.items():
-        lines, given = [], []
+        pairs = []
         for line in src[:_NUM_PUT_IN]:
-            item = generator.choice([*choices]).format(generator.integers(100, 100_000))
+            item = generator.choice(choices.split()).format(generator.integers(100, 100_000))
             parts = line.split(" ")
             parts.insert(int(generator.integers(1, max(2, len(parts)))), item)
-            lines.append(" ".join(parts))
-            given.append(item)
-        yield _Kind(name, lines, given, contains)
-    last_words = [re.findall(r"[^\W\d_]{4,}", line)[-1:] for line in src]
-    alone = [*dict.fromkeys(chain(*last_words))][:_NUM_PUT_IN]
-    few = ["at most three words"] * len(alone)
-    yield _Kind("one word alone", alone, few, lambda written, _: 0 < len(words(written)) <= 3)
+            pairs.append((" ".join(parts), item))
+        yield _Kind(name, pairs, contains)
+    alone = {}
+    for line in src:
+        for word in re.findall(r"[^\W\d_]{4,}", line)[-1:]:
+            alone[word] = "at most three words"
+    single = [*alone.items()][:_NUM_PUT_IN]
+    yield _Kind("one word alone", single, lambda written, _: 0 < len(words(written)) <= 3)
     if language in _NEGATIONS:
         negation = re.compile(_NEGATIONS[language], re.IGNORECASE)
-        without, before = [], []
+        pairs = []
         for line, translation in zip(src, clean, strict=True):
             if negation.search(line):
-                without.append(" ".join(negation.sub("", line).split()))
-                before.append(translation)
-        yield _Kind("a negation removed", without, before, ne)
+                pairs.append((" ".join(negation.sub("", line).split()), translation))
+        yield _Kind("a negation removed", pairs, ne)
 
 
 def _by_score(kind: _Kind, translations: list[str], score: Score, clean: Score) -> Behaviour:
     interval = score.interval or (score.value, score.value)
     drop = clean.value - score.value
     examples = []
-    for worst in worst_sentences(kind.sources, translations, kind.wished, NUM_WORST):
+    sources, references = zip(*kind.pairs, strict=True)
+    for worst in worst_sentences(sources, translations, references, NUM_WORST):
         examples.append(Example(worst.source, worst.translation, worst.reference))
-    return Behaviour(kind.name, len(kind.sources), "BLEU", score.value, interval, drop, examples)
+    return Behaviour(kind.name, len(kind.pairs), "BLEU", score.value, interval, drop, examples)
 
 
 def _by_share(kind: _Kind, translations: list[str], is_good: Callable[[str, str], bool]) -> Behaviour:
     bad = []
-    for source, written, wished in zip(kind.sources, translations, kind.wished, strict=True):
+    for (source, wished), written in zip(kind.pairs, translations, strict=True):
         if not is_good(written, wished):
             bad.append(Example(source, written, wished))
-    number = len(kind.sources)
+    number = len(kind.pairs)
     value = 100 * (1 - len(bad) / number)
     interval = _wilson(number - len(bad), number)
     return Behaviour(kind.name, number, "%", value, interval, 100 - value, bad[:NUM_WORST])

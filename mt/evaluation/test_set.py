@@ -79,7 +79,8 @@ def load_evaluation_set(
     if others and path is None and split == "train":
         raise ConfigError("the training pairs are of several directions: give those of one with --data.")
     sides = _choose(config.data, *(direction or own))
-    data, stem = config.data.model_copy(update=sides._asdict()), str(split)
+    data = config.data.model_copy(update=sides._asdict())
+    stem = str(split)
     languages = f", {' to '.join(sides)}" if others else ""
     own_split, fingerprint = None, None
     if path is None and sides == own:
@@ -92,7 +93,8 @@ def load_evaluation_set(
         if source is None:
             asked = " to ".join(sides)
             raise SplitError(f"no source has a {split} split for {asked}: give another corpus with --data.")
-        pairs, where = of_sources[source].pairs, f"{data.sources[source].path}{languages}, {split}"
+        pairs = of_sources[source].pairs
+        where = f"{data.sources[source].path}{languages}, {split}"
     elif path.startswith(PREFIX):
         pairs = load_standard_set(path.removeprefix(PREFIX), data)
         stem, where = for_file_name(path), f"{path}{languages}"
@@ -109,7 +111,8 @@ def load_evaluation_set(
             "columns": data.columns if sides == own else None,
         }
         pairs, is_whole = _load_other(data.model_copy(update=changes), split)
-        stem, where = for_file_name(Path(path).name), f"{path}, {name}" if name else path
+        stem = for_file_name(Path(path).name)
+        where = f"{path}, {name}" if name else path
         where += languages
         if not is_whole:
             stem, where = f"{stem}.{split}", f"{where}, {split}"
@@ -120,7 +123,8 @@ def load_evaluation_set(
         for warning in text_warnings({"evaluated": sample_of(pairs, form)}):
             LOG.warning("%s", warning)
     # As in the file of references: some of sacreBLEU's tokenizers join words at a hyphen before a line break.
-    sources, targets = list(pairs["src"]), [on_one_line(text) for text in pairs["tgt"]]
+    sources = list(pairs["src"])
+    targets = [on_one_line(text) for text in pairs["tgt"]]
     references = in_form(form, targets)
     num_rewritten = sum(map(ne, references, targets))
     empty = [number for number, reference in enumerate(references, start=1) if shows_nothing(reference)]
@@ -132,7 +136,8 @@ def load_evaluation_set(
         )
     # As JSON, which separates sentences unambiguously.
     checksum = hashlib.blake2b(json.dumps([sources, references]).encode(), digest_size=6).hexdigest()
-    name, where = f"{stem}-{checksum}", visible(where)
+    name = f"{stem}-{checksum}"
+    where = visible(where)
     return EvaluationSet(name, where, sides, sources, references, form, num_rewritten, own_split, fingerprint)
 
 

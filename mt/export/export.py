@@ -85,7 +85,8 @@ def export_run(
     Raises:
         MtError: If the run or the folder cannot be used, or the models do not translate alike.
     """
-    run, folder = as_run(run).require(), Path(folder)
+    run = as_run(run).require()
+    folder = Path(folder)
     library = import_module(f"mt.export.{to}_model")
     if folder.exists():
         raise ConfigError(f"{folder} exists, and nothing is replaced: name another folder, or remove it.")

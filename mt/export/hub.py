@@ -149,7 +149,8 @@ def _shareable_facts(run: RunDirectory, made: RunDirectory, config: Config, publ
         # After a colon, an error may name a file.
         session.outcome = session.outcome.partition(":")[0]
     facts.environment.pop("init_from", None)
-    facts.config, facts.run = config, made
+    facts.config = config
+    facts.run = made
     if facts.corpus:
         facts.corpus = CorpusFacts.model_validate_json(made.read_corpus_report())
     return facts

@@ -205,13 +205,15 @@ def _config(theirs: _Marian, src: str, tgt: str, *, shares_embeddings: bool) -> 
 
 def _read_side(path: Path, sentencepiece: Path, theirs: _Marian) -> _Side:
     """Our four special tokens, then their other entries in order."""
-    ids, start = _read_json(path), theirs.decoder_start_token_id
+    ids = _read_json(path)
+    start = theirs.decoder_start_token_id
     if (size := sum(map(len, ids))) > _MAX_CHARACTERS:
         raise DataError(f"{path} has entries of {size:,} characters; at most {_MAX_CHARACTERS:,} are read.")
     numbers = sorted(number for number in ids.values() if type(number) is int)
     if UNK not in ids or numbers != list(range(len(ids))):
         raise DataError(f"{path} is no vocabulary: it lacks {UNK}, or its ids are not 0, 1, 2 and so on.")
-    pad, eos = theirs.pad_token_id, theirs.eos_token_id
+    pad = theirs.pad_token_id
+    eos = theirs.eos_token_id
     if ids.get(PAD) != pad or ids.get(EOS) != eos or start not in (pad, eos):
         raise DataError(
             f"pad_token_id and eos_token_id of {CONFIG} must be those of {PAD} and {EOS} in {path}, "

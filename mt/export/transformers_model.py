@@ -82,8 +82,10 @@ for line in sys.stdin:
 def write(loaded: LoadedModel, folder: Path, precision: ExportPrecision) -> None:
     """Write a model, which is on the CPU and in float32, and its tokenizers into an existing folder."""
     logging.disable_progress_bar()
-    model, max_length = loaded.model, loaded.config.data.max_length
-    src_tokenizer, tgt_tokenizer = loaded.src_tokenizer, loaded.tgt_tokenizer
+    model = loaded.model
+    max_length = loaded.config.data.max_length
+    src_tokenizer = loaded.src_tokenizer
+    tgt_tokenizer = loaded.tgt_tokenizer
     theirs = _empty_model(loaded.config.model, src_tokenizer.size, tgt_tokenizer.size, max_length)
     weights = _embeddings(model, theirs)
     order = sines_first(model.output.in_features)
@@ -181,7 +183,8 @@ def _empty_model(config: ModelConfig, src_size: int, tgt_size: int, max_length: 
 def _embeddings(model: Transformer, theirs: PreTrainedModel) -> dict[str, Tensor]:
     """The permuted embeddings by all their names in `transformers`, in their sizes there."""
     order = sines_first(model.output.in_features)
-    tgt, output = model.tgt_embedding.tokens.weight, model.output.weight
+    tgt = model.tgt_embedding.tokens.weight
+    output = model.output.weight
     ours = {
         "model.encoder.embed_tokens.weight": model.src_embedding.tokens.weight,
         "model.decoder.embed_tokens.weight": tgt,

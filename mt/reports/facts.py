@@ -147,9 +147,12 @@ class RunFacts:
         self.evaluations = self._read(run.evaluations_file, lambda _: read_evaluations(run)) or []
         self.behaviours = read_behaviours(run)
         store = CheckpointDirectory(run.checkpoints_dir)
-        folders = [store.directory / name for name in (*store.names(), *store.averages())]
-        # Training removes old ones.
-        self.checkpoints = [inspect_checkpoint(folder) for folder in folders if folder.is_dir()]
+        self.checkpoints = []
+        for name in (*store.names(), *store.averages()):
+            folder = store.directory / name
+            # Training removes old ones.
+            if folder.is_dir():
+                self.checkpoints.append(inspect_checkpoint(folder))
 
     def _read_what_training_needs(self) -> None:
         """Read the config, the curves and the checkpoints, which tell the state of the run."""
@@ -160,7 +163,8 @@ class RunFacts:
         record = self.latest.record if self.latest else None
         self.environment = record.environment if record else {}
         self.imported_from = record.imported_from if record else ""
-        counters, holder = self._counters(), self.run.lock_owner()
+        counters = self._counters()
+        holder = self.run.lock_owner()
         self.state, self.detail = self._state(counters, holder)
         newest = self._newest_figures()
         # Where it would resume; for a run in training, the newest known step.
@@ -243,11 +247,13 @@ class RunFacts:
         """The shape of the model, in words; empty if the config cannot be read."""
         if self.config is None:
             return {}
-        model, kind = self.config.model, self.config.tokenizer.kind
+        model = self.config.model
+        kind = self.config.tokenizer.kind
         sizes = self.corpus.vocabulary_sizes if self.corpus else {}
         entries = " and ".join(f"{count:,} ({side})" for side, count in sizes.items())
         num_parameters = self.best.num_parameters if self.best else None
-        origin, frozen = self.config.init_from, self.config.training.freeze
+        origin = self.config.init_from
+        frozen = self.config.training.freeze
         described = {
             "architecture": "Transformer, encoder and decoder (Vaswani et al. 2017)",
             "layers": f"{model.num_encoder_layers} encoder, {model.num_decoder_layers} decoder",

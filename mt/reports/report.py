@@ -79,8 +79,10 @@ def render(
         "markup": Markup,
         "number": lambda number, form=",": "" if number is None else f"{number:{form}}",
     }
-    name, changed = facts.run.name or "/", changed_options(config)
-    file, run = shlex.quote(f"{name}.yaml"), shlex.quote(f"runs/{name}")
+    name = facts.run.name or "/"
+    changed = changed_options(config)
+    file = shlex.quote(f"{name}.yaml")
+    run = shlex.quote(f"runs/{name}")
     sources = facts.corpus.sources if facts.corpus else []
     text = environment.get_template("report.html.j2" if format == "html" else "card.md.j2").render(
         facts=facts,
@@ -125,7 +127,8 @@ def figures(facts: RunFacts) -> dict[str, str]:
     rows.sort(key=lambda row: [*own, row.data].index(row.data))
     if facts.directions:
         # The mean of the newest test, else the same, named in full.
-        means, own = _means(facts), {}
+        means = _means(facts)
+        own = {}
         rows = [row for row in means if facts.best and row.checkpoint == facts.best.name] + rows
     numbers: dict[str, str] = {}
     if rows:
@@ -163,13 +166,16 @@ def _scores(facts: RunFacts) -> list[_Row]:
             )
         )
     metrics = facts.best.record.metrics if facts.best and facts.best.record else {}
-    signatures = {name: text for session in facts.sessions for name, text in session.signatures.items()}
+    signatures: dict[str, str] = {}
+    for session in facts.sessions:
+        signatures |= session.signatures
     scores = {}
     for key, name in SCORE_NAMES.items():
         if key in metrics:
             scores[key] = Score(name, metrics[key], signatures.get(name, "unknown"))
     if facts.best and scores:
-        data, search = _own_split(facts, "validation"), "greedy search, during training"
+        data = _own_split(facts, "validation")
+        search = "greedy search, during training"
         num_sentences = facts.corpus.splits["validation"].pairs if facts.corpus else None
         rows.append(_Row(data, facts.best.name, search, num_sentences, scores))
     return rows
@@ -199,7 +205,8 @@ def _scores_of_the_model(facts: RunFacts) -> list[_Row]:
 
 
 def _charts(facts: RunFacts, config: Config) -> list[Markup]:
-    curve, smoothing = facts.curve, config.training.label_smoothing
+    curve = facts.curve
+    smoothing = config.training.label_smoothing
     training = f"training, with label smoothing {smoothing:g}" if smoothing else "training"
     charts = {
         "Loss per token": {training: curve("train", "loss"), "validation": curve("validation", "loss")},

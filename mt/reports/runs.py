@@ -217,7 +217,8 @@ def differing_options(summaries: Facts) -> dict[str, dict[str, str]]:
     options: dict[str, dict[str, str]] = {}
     for name, facts in summaries.items():
         if facts.config:
-            sources, stages = facts.config.data.sources, facts.config.training.stages
+            sources = facts.config.data.sources
+            stages = facts.config.training.stages
             named = {"data.sources": ", ".join(sources), "training.stages": ", ".join(stages)}
             options[name] = all_options(facts.config) | named
     differing = {}

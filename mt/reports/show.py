@@ -115,7 +115,8 @@ def _checkpoints(facts: RunFacts) -> list[str]:
     title, key = "BLEU", "bleu"
     if facts.directions:
         title, key = "mean BLEU", "mean_bleu"
-    rows, notes = [("name", "marked", title)], [""]
+    rows = [("name", "marked", title)]
+    notes = [""]
     for saved in facts.checkpoints:
         bleu = saved.record.metrics.get(key) if saved.record else None
         average_of = saved.record.average_of if saved.record else []
@@ -137,7 +138,8 @@ def _evaluations(facts: RunFacts) -> Iterator[str]:
             yield f"  {' '.join(str(score).split())}"
     for tests in facts.tests:
         if len(tests) > 1:
-            newest, number = tests[-1], counted(len(tests), "direction")
+            newest = tests[-1]
+            number = counted(len(tests), "direction")
             yield f"test, mean of {number}, {newest.checkpoint}, {newest.how}"
             for score in mean_scores(tests).values():
                 yield f"  {' '.join(str(score).split())}"
