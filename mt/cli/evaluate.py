@@ -16,8 +16,8 @@ from mt.errors import ConfigError, SplitError
 from mt.files import write_atomically
 
 if TYPE_CHECKING:
-    from mt.evaluation.behaviours import Behaviours
     from mt.evaluation.evaluate import Evaluation
+    from mt.evaluation.record import Behaviours
 
 NUM_WORST_KEPT = 10
 
@@ -85,8 +85,8 @@ def evaluate(
     from mt.evaluation.test_set import for_file_name, load_evaluation_set
 
     if behaviours:
-        from mt.evaluation.behaviours import to_json
         from mt.evaluation.judge import find_behaviours
+        from mt.evaluation.record import to_json
         from mt.inference.translator import Translator
 
         config = load_config(directories[0].config_file)

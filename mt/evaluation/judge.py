@@ -13,9 +13,8 @@ from mt.data.as_written import in_capitals, in_title_case, joined, with_typos, w
 from mt.data.corpus import evenly_spaced
 from mt.errors import DataError
 from mt.evaluation.analysis import words, worst_sentences
-from mt.evaluation.behaviours import Behaviour, Behaviours, Example
 from mt.evaluation.evaluate import translate_lines
-from mt.evaluation.record import Score
+from mt.evaluation.record import Behaviour, Behaviours, Example, Score
 from mt.evaluation.scores import score_with_confidence
 from mt.evaluation.test_set import EvaluationSet
 from mt.inference.bleu import bleu_tokenizer

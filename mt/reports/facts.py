@@ -28,8 +28,13 @@ from mt.config.load import load_config
 from mt.data.corpus_report import CorpusReport
 from mt.display import counted
 from mt.errors import CheckpointError, ConfigError
-from mt.evaluation.behaviours import read_behaviours
-from mt.evaluation.record import RecordedEvaluation, Score, mean_scores, read_evaluations
+from mt.evaluation.record import (
+    RecordedEvaluation,
+    Score,
+    mean_scores,
+    read_behaviours,
+    read_evaluations,
+)
 from mt.files import read_json_lines
 from mt.run_directory import RunDirectory
 from mt.sides import Sides

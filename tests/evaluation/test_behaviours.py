@@ -7,8 +7,8 @@ import pytest
 from mt.config.load import load_config
 from mt.errors import DataError
 from mt.evaluation import judge
-from mt.evaluation.behaviours import Behaviour, Behaviours, read_behaviours, to_json
 from mt.evaluation.judge import CLEAN, find_behaviours
+from mt.evaluation.record import Behaviour, Behaviours, read_behaviours, to_json
 from mt.evaluation.test_set import load_evaluation_set
 from mt.inference.translator import EngineChoice, Translator
 from mt.run_directory import RunDirectory
