@@ -1,6 +1,7 @@
 """The `mt` program: its list of commands, which are imported when called, and `mt config` and `mt schema`."""
 
 import inspect
+import json
 import math
 from importlib import import_module
 from keyword import iskeyword
@@ -132,8 +133,6 @@ def schema() -> None:
 
     Save it beside your configs: mt schema > mt.schema.json. Configs that mt init writes there refer to it.
     """
-    import json
-
     from mt.config.config import Config
 
     typer.echo(json.dumps(Config.model_json_schema(), indent=2, ensure_ascii=False))

@@ -137,15 +137,6 @@ class Input(NamedTuple):
             print_input_hint("Type a sentence and press Enter;")
         return arriving(lines_of(self.file, keep_bad=True))
 
-    def how_to_go_on(self, line: int) -> str:
-        """Say how to continue after translating has stopped at this line."""
-        if self.sentences:
-            return ""
-        return (
-            f" All lines before it are translated. Continue after it with tail -n +{line + 1}, or do not "
-            "stop at such lines with --on-error empty."
-        )
-
 
 class Block(NamedTuple):
     """Lines that were translated together."""

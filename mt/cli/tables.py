@@ -1,5 +1,6 @@
 """Tables for a terminal, a paper or a program, and JSON."""
 
+import csv
 import json
 import sys
 from collections.abc import Sequence
@@ -20,8 +21,6 @@ Rows = Sequence[Sequence[str]]
 def print_table(head: Sequence[str], rows: Rows, form: TableForm) -> None:
     """Print a table whose first column is text."""
     if form == "csv":
-        import csv
-
         table = [head, *rows]
         csv.writer(sys.stdout, lineterminator="\n").writerows(_with_deviations(table))
     elif form == "md":

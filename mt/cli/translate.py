@@ -237,7 +237,13 @@ def _translate_all(source: Input, lines: LineTranslator, at_once: int, pairs: IO
                     number += len(block.translations)
                     lines.count(block)
                     if block.reasons and lines.on_error != "empty":
-                        raise DataError(block.reasons[number] + source.how_to_go_on(number))
+                        reason = block.reasons[number]
+                        if not source.sentences:
+                            reason += (
+                                f" All lines before it are translated. Continue after it with tail -n "
+                                f"+{number + 1}, or do not stop at such lines with --on-error empty."
+                            )
+                        raise DataError(reason)
     finally:
         # Where the bar was, which is gone.
         for warning in lines.warnings():

@@ -171,7 +171,11 @@ class RunFacts:
         counters = self._counters()
         holder = self.run.lock_owner()
         self.state, self.detail = self._state(counters, holder)
-        newest = self._newest_figures()
+        # The newest finite value of each metric, and the newest step.
+        newest: dict[str, float] = {}
+        for point in self.points:
+            finite = {name: value for name, value in point.figures.items() if math.isfinite(value)}
+            newest |= finite | {"step": max(point.step, newest.get("step", 0))}
         # Where it would resume; for a run in training, the newest known step.
         figures = vars(counters) if counters and not holder else newest
         counts = {name: int(number) for name, number in figures.items() if name in _COUNTS}
@@ -180,14 +184,6 @@ class RunFacts:
         self.num_target_tokens = counts.get("num_target_tokens")
         # Of training and validation, up to the newest point.
         self.seconds = newest.get("minutes", 0.0) * 60 if newest else None
-
-    def _newest_figures(self) -> dict[str, float]:
-        """The newest finite value of each metric, and the newest step; empty if there is no point."""
-        newest: dict[str, float] = {}
-        for point in self.points:
-            finite = {name: value for name, value in point.figures.items() if math.isfinite(value)}
-            newest |= finite | {"step": max(point.step, newest.get("step", 0))}
-        return newest
 
     @property
     def tokens_per_second(self) -> float | None:
