@@ -22,7 +22,9 @@ from mt.inference.translator import Translator
 from mt.seeding import derived_seed
 from mt.sides import Sides
 
-MOST_LINES, LEAST_LINES, NUM_WORST = 1000, 30, 3
+MOST_LINES = 1000
+LEAST_LINES = 30
+NUM_WORST = 3
 _NUM_PUT_IN = 100
 CLEAN = "as it is"
 _NEGATIONS = {

@@ -84,9 +84,9 @@ def mean_scores(evaluations: Sequence[RecordedEvaluation]) -> dict[str, Score]:
     means = {}
     directions = ", ".join(evaluation.direction for evaluation in evaluations)
     for key, score in evaluations[0].scores.items():
-        if all(key in evaluation.scores for evaluation in evaluations):
-            mean = statistics.fmean(evaluation.scores[key].value for evaluation in evaluations)
-            means[key] = Score(score.name, mean, f"mean of {directions}")
+        values = [evaluation.scores[key].value for evaluation in evaluations if key in evaluation.scores]
+        if len(values) == len(evaluations):
+            means[key] = Score(score.name, statistics.fmean(values), f"mean of {directions}")
     return means
 
 

@@ -35,8 +35,11 @@ from mt.transformer.weights import without_memory
 
 LOG = logging.getLogger(__name__)
 
-CONFIG, SAFE, PICKLED = "config.json", "model.safetensors", "pytorch_model.bin"
-VOCABULARY, TARGET_VOCABULARY = "vocab.json", "target_vocab.json"
+CONFIG = "config.json"
+SAFE = "model.safetensors"
+PICKLED = "pytorch_model.bin"
+VOCABULARY = "vocab.json"
+TARGET_VOCABULARY = "target_vocab.json"
 TOKENIZER_CONFIG = "tokenizer_config.json"
 _WANTED = [SAFE, PICKLED, "*.spm", "*.json"]
 _MAX_BYTES, _MAX_CHARACTERS = 2**23, 2_000_000

@@ -3,12 +3,14 @@
 import math
 import os
 import statistics
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
@@ -58,8 +60,8 @@ class CorpusFacts(CorpusReport):
     @property
     def dropped(self) -> dict[str, int]:
         """All training pairs dropped, by reason, the most frequent first."""
-        counts = (self.splits["train"].dropped | self.dropped_in_training).items()
-        return {reason: count for reason, count in sorted(counts, key=lambda item: -item[1]) if count}
+        counts = Counter(self.splits["train"].dropped | self.dropped_in_training)
+        return dict((+counts).most_common())
 
 
 @dataclass(frozen=True)
@@ -168,8 +170,7 @@ class RunFacts:
         record = self.latest.record if self.latest else None
         self.environment = record.environment if record else {}
         self.imported_from = record.imported_from if record else ""
-        counters = self._counters()
-        holder = self.run.lock_owner()
+        counters, holder = self._counters(), self.run.lock_owner()
         self.state, self.detail = self._state(counters, holder)
         # The newest finite value of each metric, and the newest step.
         newest: dict[str, float] = {}
@@ -215,20 +216,14 @@ class RunFacts:
         return max((bleu for _, bleu in points), default=None)
 
     @property
-    def test_bleu(self) -> float | None:
-        """BLEU of the newest test, of whatever checkpoint and search; of several directions, the mean."""
-        bleu = self.test_scores.get("bleu")
-        return bleu.value if bleu else None
-
-    @property
     def test_scores(self) -> dict[str, Score]:
-        """All scores of that test, by key."""
+        """The scores of the newest test, whatever its search; of several directions, the means."""
         return mean_scores(self.tests[-1]) if self.tests else {}
 
-    @property
-    def summary(self) -> dict[str, object]:
-        """How far the run has got, and its scores, for programs."""
-        values: dict[str, object] = {"best_bleu": self.best_bleu}
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """How far the run has got, and its scores."""
+        values: dict[str, Any] = {"best_bleu": self.best_bleu}
         for name in _PROGRESS:
             values[name] = getattr(self, name)
         for key, score in self.test_scores.items():
@@ -239,9 +234,9 @@ class RunFacts:
         """Steps and finite values of a metric of training (``train``) or ``validation``, by step."""
         values = {}
         for point in self.points:
-            if point.kind == kind and name in point.figures:
+            if point.kind == kind and math.isfinite(point.figures.get(name, math.nan)):
                 values[point.step] = point.figures[name]
-        return sorted((step, value) for step, value in values.items() if math.isfinite(value))
+        return sorted(values.items())
 
     @property
     def model(self) -> dict[str, str]:

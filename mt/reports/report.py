@@ -19,7 +19,7 @@ from mt.config.config import Config
 from mt.config.write import all_options, changed_options, config_to_yaml
 from mt.display import counted, markdown_text, visible
 from mt.errors import RunError
-from mt.evaluation.record import Score, mean_scores
+from mt.evaluation.record import RecordedEvaluation, Score, mean_scores
 from mt.evaluation.scores import SCORE_NAMES
 from mt.reports.charts import line_chart
 from mt.reports.facts import RunFacts, short_count, short_duration
@@ -31,11 +31,11 @@ _METRICS = {"bleu": "bleu", "chrf": "chrf", "chrfpp": "chrf", "ter": "ter"}
 
 
 class _Row(NamedTuple):
-    """The scores of one evaluation, and what was evaluated."""
+    """Scores that were not recorded as an evaluation, and what was evaluated."""
 
     data: str
     checkpoint: str
-    search: str
+    how: str
     num_sentences: int | None
     scores: dict[str, Score]
 
@@ -129,7 +129,7 @@ def figures(facts: RunFacts) -> dict[str, str]:
         # The mean of the newest test, else the same, named in full.
         means = _means(facts)
         own = {}
-        rows = [row for row in means if facts.best and row.checkpoint == facts.best.name] + rows
+        rows[:0] = [row for row in means if facts.best and row.checkpoint == facts.best.name]
     numbers: dict[str, str] = {}
     if rows:
         best = rows[0]
@@ -152,19 +152,9 @@ def _own_split(facts: RunFacts, split: str) -> str:
     return visible(f"{facts.config.data.path}{languages}, {split}") if facts.config else ""
 
 
-def _scores(facts: RunFacts) -> list[_Row]:
+def _scores(facts: RunFacts) -> list[_Row | RecordedEvaluation]:
     """The scores of all evaluations, the newest first, then those of validation."""
-    rows = []
-    for evaluation in reversed(facts.evaluations):
-        rows.append(
-            _Row(
-                evaluation.data,
-                evaluation.checkpoint,
-                evaluation.how,
-                evaluation.num_sentences,
-                evaluation.scores,
-            )
-        )
+    rows: list[_Row | RecordedEvaluation] = [*reversed(facts.evaluations)]
     metrics = facts.best.record.metrics if facts.best and facts.best.record else {}
     signatures: dict[str, str] = {}
     for session in facts.sessions:
@@ -174,10 +164,9 @@ def _scores(facts: RunFacts) -> list[_Row]:
         if key in metrics:
             scores[key] = Score(name, metrics[key], signatures.get(name, "unknown"))
     if facts.best and scores:
-        data = _own_split(facts, "validation")
-        search = "greedy search, during training"
+        data, how = _own_split(facts, "validation"), "greedy search, during training"
         num_sentences = facts.corpus.splits["validation"].pairs if facts.corpus else None
-        rows.append(_Row(data, facts.best.name, search, num_sentences, scores))
+        rows.append(_Row(data, facts.best.name, how, num_sentences, scores))
     return rows
 
 
@@ -191,16 +180,16 @@ def _means(facts: RunFacts) -> list[_Row]:
     return rows
 
 
-def _scores_of_the_model(facts: RunFacts) -> list[_Row]:
+def _scores_of_the_model(facts: RunFacts) -> list[_Row | RecordedEvaluation]:
     """The scores that say how good the model is: by the best checkpoint, and not on training data.
 
     Of several with the same data and search only the newest counts: the files behind a name may have changed
     in between.
     """
-    newest: dict[tuple[str, str], _Row] = {}
+    newest: dict[tuple[str, str], _Row | RecordedEvaluation] = {}
     for row in _scores(facts):
         if facts.best and row.checkpoint == facts.best.name and not row.data.endswith(", train"):
-            newest.setdefault((row.data, row.search), row)
+            newest.setdefault((row.data, row.how), row)
     return list(newest.values())
 
 

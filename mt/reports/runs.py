@@ -16,7 +16,7 @@ from mt.files import read_text
 from mt.reports.facts import RunFacts, short_count
 from mt.run_directory import RunDirectory, runs_in
 
-# The title of each column, the field of the facts, and how it is written; the most important ones first.
+# The title of each column, its key in the summary, and how it is written; the most important ones first.
 _COLUMNS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("state", "state", str),
     ("step", "step", "{:,}".format),
@@ -52,7 +52,7 @@ def runs_table(summaries: Facts, differing: Options, *, width: float) -> str:
     """
     columns = [["name", *map(one_line, summaries)]]
     for title, field, form in _COLUMNS:
-        values = [getattr(facts, field) for facts in summaries.values()]
+        values = [facts.summary.get(field) for facts in summaries.values()]
         columns.append([title, *("-" if value is None else form(value) for value in values)])
     options = []
     in_order = dict(sorted(differing.items(), key=lambda item: -len({*item[1].values()})))
@@ -95,7 +95,7 @@ def _over_seeds(summaries: Facts) -> Iterator[str]:
     for names in _settings(summaries):
         means = []
         for title, field in (("best BLEU", "best_bleu"), ("test BLEU", "test_bleu")):
-            values = [getattr(summaries[name], field) for name in names]
+            values: list[Any] = [summaries[name].summary.get(field) for name in names]
             if len(values) > 1 and None not in values:
                 means.append(f"{title} {over_seeds(values)}")
         if means:
@@ -196,10 +196,7 @@ def sorted_by(column: str, summaries: Facts, differing: Options) -> dict[str, Ru
     for option, of_runs in differing.items():
         values |= {option: of_runs, option.partition(".")[2]: of_runs}
     for title, field, _ in _COLUMNS:
-        of_runs = {}
-        for run, facts in summaries.items():
-            of_runs[run] = getattr(facts, field)
-        values[title.lower()] = of_runs
+        values[title.lower()] = {run: facts.summary.get(field) for run, facts in summaries.items()}
     if column.lower() not in values:
         raise ConfigError(f"--sort: there is no column {column!r}, only {', '.join(values)}.")
 

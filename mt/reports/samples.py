@@ -41,11 +41,10 @@ def rank_samples(
         )
     count = len(validation.sources)
     indices = evenly_spaced(count, num_sentences).tolist()
-    sources = [validation.sources[index] for index in indices]
-    references = [validation.references[index] for index in indices]
+    texts = [(index + 1, validation.sources[index], validation.references[index]) for index in indices]
+    numbers, sources, references = zip(*texts, strict=True)
     translations = translate_lines(translator, validation, sources)
     scores = sentence_scores(translations, references)
-    numbers = [index + 1 for index in indices]
     samples = map(ScoredSentence, numbers, sources, translations, references, scores)
     ranked = sorted(samples, key=lambda sample: (-sample.chrfpp, -len(sample.reference), sample.number))
     wrong = [sample for sample in reversed(ranked) if sample.translation != sample.reference]
