@@ -77,10 +77,9 @@ def evaluate(
     options.check_excludes("--worst", worst, format=table)
     options.check_output(json)
     strategy = options.choose_beam(beam, length_penalty, length_normalization)
-    if behaviours:
-        others: dict[str, Any] = {"beam": strategy, "literature": literature, "outputs": outputs}
-        others |= {"ensemble": ensemble, "format": table, "fail_under": fail_under}
-        options.check_excludes("--behaviours", behaviours, **others)
+    others: dict[str, Any] = {"beam": strategy, "literature": literature, "outputs": outputs}
+    others |= {"ensemble": ensemble, "format": table, "fail_under": fail_under}
+    options.check_excludes("--behaviours", behaviours, **others)
     from mt.config.load import load_config
     from mt.evaluation.test_set import for_file_name, load_evaluation_set
 

@@ -2,8 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
@@ -95,7 +94,7 @@ def init(
             "give --data, --src and --tgt, such as: mt init --data my-corpus --src en --tgt de, "
             "or --recipe list, for the configs that come with mt."
         )
-    languages = dict.fromkeys(language for direction in directions for language in direction)
+    languages = dict.fromkeys(chain(*directions))
     usual = "adapted" if init_from else "student" if student_of else "-".join(languages)
     file = output or Path(f"{usual}.yaml")
     if file.exists():
@@ -103,7 +102,7 @@ def init(
     check_output(file)
     from mt.data.sources.find import check_sources
 
-    with _in_words_of_options():
+    try:
         origin = None if init_from is None else parse_origin(init_from)
         of_run = student_of.split(",")[0].strip() if student_of else origin and origin.run
         corpus = _corpus(given, Path(of_run) if of_run else None, both_ways=both_ways)
@@ -121,6 +120,9 @@ def init(
             from mt.preflight.adapt import propose_adaptation
 
             proposal = propose_adaptation(origin, corpus, minutes)
+    except MtError as error:
+        error.args = (_KEY.sub(_option, str(error)),)
+        raise
     yaml = proposal.yaml
     if Path(SCHEMA_FILE).is_file():
         yaml = f"# yaml-language-server: $schema={os.path.relpath(SCHEMA_FILE, file.parent)}\n{yaml}"
@@ -128,6 +130,11 @@ def init(
     for line in proposal.summary:
         say(line)
     say(f"Wrote {file}. Train with it:  mt train --config {quote(str(file))}")
+
+
+def _option(key: re.Match[str]) -> str:
+    """The option of this command for one of the config, which errors name."""
+    return f"--{key[1].replace('path', 'data')}{' ' if key[2] else ''}"
 
 
 def _corpus(given: dict[str, str], origin: Path | None, *, both_ways: bool) -> "DataConfig":
@@ -150,17 +157,3 @@ def _corpus(given: dict[str, str], origin: Path | None, *, both_ways: bool) -> "
     if old and Path(given["path"]).resolve() == Path(old.path).resolve() and directions == old.directions[:1]:
         return old.model_copy(update=given)
     return DataConfig.model_validate(data_of_directions(given, directions))
-
-
-@contextmanager
-def _in_words_of_options() -> Iterator[None]:
-    """Let errors name the options of this command instead of those of the config."""
-    try:
-        yield
-    except MtError as error:
-
-        def option(key: re.Match[str]) -> str:
-            return f"--{key[1].replace('path', 'data')}{' ' if key[2] else ''}"
-
-        error.args = (_KEY.sub(option, str(error)),)
-        raise

@@ -10,7 +10,8 @@ from typing import Any
 from mt import display, processes
 from mt.display import visible
 
-STDIN, STDERR = 0, 2
+STDIN = 0
+STDERR = 2
 
 
 def survive_losing_stderr() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import closing, nullcontext, suppress
 from functools import partial
-from itertools import chain, count
+from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Literal
 
@@ -176,31 +176,29 @@ def _prompt(lines: LineTranslator) -> None:
     say("Type a sentence and press Enter. Ctrl-C discards it, or stops its translation. Ctrl-D ends.")
     with suppress(ImportError):
         import readline  # noqa: F401 - input() then edits the line and recalls earlier ones.
-    numbers = count(1)
+    number = 0
     while True:
         try:
             # Text that is pasted may have several lines.
             for line in filter(str.strip, input("> ").split("\n")):
-                _answer(lines, line, next(numbers))
+                number += 1
+                try:
+                    block = lines.translate([line], number)
+                except MtError as error:
+                    say(f"mt: {error}")
+                    continue
+                if block.reasons:
+                    say(f"mt: {block.reasons[number]}")
+                    continue
+                lines.write(block, number)
+                lines.count(block)
+                for warning in lines.warnings():
+                    say(f"warning: {warning}")
         except KeyboardInterrupt:
             print()
         except EOFError:
             print()
             return
-
-
-def _answer(lines: LineTranslator, line: str, number: int) -> None:
-    try:
-        block = lines.translate([line], number)
-        if block.reasons:
-            raise DataError(block.reasons[number])
-    except MtError as error:
-        say(f"mt: {error}")
-        return
-    lines.write(block, number)
-    lines.count(block)
-    for warning in lines.warnings():
-        say(f"warning: {warning}")
 
 
 def _translate_page(source: Input, lines: LineTranslator, format: Format, at_once: int) -> None:

@@ -20,7 +20,8 @@ from mt.run_directory import RunDirectory, as_run
 
 LOG = logging.getLogger(__name__)
 
-EXAMPLE, CARD = "example.py", "README.md"
+EXAMPLE = "example.py"
+CARD = "README.md"
 _CARD = """\
 ---
 library_name: {target}

@@ -30,7 +30,8 @@ LOG = logging.getLogger(__name__)
 
 _TURN_SECONDS = 0.5
 # Of a sentence: a batch has as many as the engine likes, and CTranslate2 searches as many before it stops.
-_CHARACTERS, _TOKENS = 64, 16
+_CHARACTERS = 64
+_TOKENS = 16
 
 
 def _search_in_turns(

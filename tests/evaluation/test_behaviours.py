@@ -15,9 +15,8 @@ from mt.run_directory import RunDirectory
 
 
 def behaviours_of(run: RunDirectory, data: Path, engine: EngineChoice = "auto") -> Behaviours:
-    test_set = load_evaluation_set(
-        load_config(run.config_file), "test", path=str(data), direction=(None, "de")
-    )
+    config = load_config(run.config_file)
+    test_set = load_evaluation_set(config, "test", path=str(data), direction=(None, "de"))
     return find_behaviours(Translator.from_run(run, engine=engine), test_set)
 
 
@@ -31,13 +30,8 @@ def test_each_behaviour_is_measured_where_there_are_enough_lines(
     monkeypatch.setattr(judge, "LEAST_LINES", 20)
     found = behaviours_of(several, forty / "test", "ctranslate2")
     by_name = of_name(found)
-    assert {
-        "capitals",
-        "title case",
-        "no final punctuation",
-        "typing errors",
-        "two lines joined",
-    } < by_name.keys()
+    changed = ["capitals", "title case", "no final punctuation", "typing errors", "two lines joined"]
+    assert {*changed} < by_name.keys()
     clean = by_name[CLEAN]
     for behaviour in found.behaviours:
         assert behaviour.num_lines >= judge.LEAST_LINES
