@@ -86,7 +86,11 @@ def compare(
     names = [str(system) for system in systems]
     if others:
         letters = ["A"] * len(first) + ["B"] * len(others)
-        names = [_common(names[: len(first)]), _common(names[len(first) :])]
+        names = []
+        for group in (first, others):
+            # What their names begin with, also within a part of a path, and how many they are.
+            beginning = commonprefix([str(system) for system in group])  # noqa: RUF071
+            names.append(f"{beginning.rstrip('-_.')} ({len(group)})")
     if table is None:
         for letter, file in zip(letters, result.systems, strict=True):
             echo(f"{letter}  {file}")
@@ -108,12 +112,6 @@ def compare(
         echo(f"  reference  {sentence.reference}")
     if json is not None:
         write_json([result], json)
-
-
-def _common(names: Sequence[str]) -> str:
-    """What the names of a group begin with, and how many they are."""
-    beginning = commonprefix(names)  # noqa: RUF071 - of names, also within a part of a path.
-    return f"{beginning.rstrip('-_.')} ({len(names)})"
 
 
 def _table(

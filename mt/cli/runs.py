@@ -63,20 +63,15 @@ def runs(
             rows.append({"name": name, **facts.summary, "options": options})
         print_json(rows)
     elif table is not None:
-        print_table(*settings_table(summaries, differing, _files(scores or [])), table)
+        files = {}
+        for text in scores or []:
+            title, _, file = text.partition("=")
+            if not (title and file):
+                raise ConfigError(f"--scores {text}: the form is COLUMN=FILE, such as COMET=comet.json.")
+            files[title] = Path(file)
+        print_table(*settings_table(summaries, differing, files), table)
         for note in notes_on_tests(summaries.values()):
             say(note)
     else:
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else math.inf
         echo(runs_table(summaries, differing, width=width))
-
-
-def _files(columns: list[str]) -> dict[str, Path]:
-    """The files of scores, by the title of their column."""
-    files = {}
-    for text in columns:
-        title, _, file = text.partition("=")
-        if not (title and file):
-            raise ConfigError(f"--scores {text}: the form is COLUMN=FILE, such as COMET=comet.json.")
-        files[title] = Path(file)
-    return files

@@ -19,46 +19,38 @@ Rows = Sequence[Sequence[str]]
 
 
 def print_table(head: Sequence[str], rows: Rows, form: TableForm) -> None:
-    """Print a table whose first column is text."""
-    if form == "csv":
-        table = [head, *rows]
-        csv.writer(sys.stdout, lineterminator="\n").writerows(_with_deviations(table))
+    """Print a table whose first column is text: for a terminal, in Markdown, for LaTeX's booktabs, or as CSV.
+
+    In CSV, a column with standard deviations, as in ``33.10 ± 0.20``, is two.
+    """
+    if form == "text":
+        for line in aligned([head, *rows], num_texts=1):
+            echo(line)
     elif form == "md":
         echo(markdown_table(head, rows))
     elif form == "latex":
-        _print_latex(head, rows)
+        echo(f"\\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}")
+        echo("\\toprule")
+        for row in (head, *rows):
+            cells = ["".join(_LATEX.get(letter, letter) for letter in cell) for cell in row]
+            echo(f"{' & '.join(cells)} \\\\")
+            if row is head:
+                echo("\\midrule")
+        echo("\\bottomrule")
+        echo("\\end{tabular}")
     else:
-        for line in aligned([head, *rows], num_texts=1):
-            echo(line)
-
-
-def _with_deviations(table: Rows) -> Rows:
-    """A table with a column more for each that has standard deviations, as in ``33.10 ± 0.20``."""
-    columns: list[list[str]] = []
-    for title, *cells in zip(*table, strict=True):
-        means = [title]
-        deviations = [f"{title} sd"]
-        for cell in cells:
-            mean, _, deviation = cell.partition(" ± ")
-            means.append(mean)
-            deviations.append(deviation)
-        columns.append(means)
-        if any(deviations[1:]):
-            columns.append(deviations)
-    return [*zip(*columns, strict=True)]
-
-
-def _print_latex(head: Sequence[str], rows: Rows) -> None:
-    """Print a table for LaTeX's package booktabs."""
-    echo(f"\\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}")
-    echo("\\toprule")
-    for row in (head, *rows):
-        cells = ["".join(_LATEX.get(letter, letter) for letter in cell) for cell in row]
-        echo(f"{' & '.join(cells)} \\\\")
-        if row is head:
-            echo("\\midrule")
-    echo("\\bottomrule")
-    echo("\\end{tabular}")
+        columns: list[list[str]] = []
+        for title, *cells in zip(head, *rows, strict=True):
+            means = [title]
+            deviations = [f"{title} sd"]
+            for cell in cells:
+                mean, _, deviation = cell.partition(" ± ")
+                means.append(mean)
+                deviations.append(deviation)
+            columns.append(means)
+            if any(deviations[1:]):
+                columns.append(deviations)
+        csv.writer(sys.stdout, lineterminator="\n").writerows(zip(*columns, strict=True))
 
 
 def print_json(value: Any) -> None:

@@ -3,6 +3,7 @@
 import operator
 import re
 import time
+from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
@@ -11,8 +12,8 @@ from typer import Exit, Option
 
 from mt import processes
 from mt.cli.logs import say
-from mt.cli.options import InitFromOption, OverridesOption, load_config_and_run, parse_origin
-from mt.errors import ConfigError
+from mt.cli.options import RUNS, InitFromOption, OverridesOption, load_config_and_run, parse_origin
+from mt.errors import ConfigError, MtError
 from mt.run_directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -51,6 +52,15 @@ def train(
         overrides = [*(overrides or []), *of_origin]
     max_seconds = None if max_time is None else _seconds(max_time)
     loaded, directory = load_config_and_run(config, overrides, run)
+    from mt.config.load import load_config
+    from mt.config.write import differences
+
+    for file in () if directory.exists else RUNS.glob("*/config.yaml"):
+        with suppress(MtError):
+            begun = load_config(file)
+            same = file.parent
+            if begun.data.path == loaded.data.path and not differences(begun, loaded):
+                say(f"{same} has the same settings, and is another run: to continue it, add --run {same}")
     if (restart or not directory.exists) and processes.IS_FIRST:
         from mt.data.sources.find import check_sources
 

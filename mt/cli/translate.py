@@ -9,7 +9,7 @@ from contextlib import closing, nullcontext, suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Literal
+from typing import IO, Annotated, Literal
 
 from typer import Option
 
@@ -24,9 +24,6 @@ from mt.files import new_file
 from mt.inference.kept import DEFAULT
 from mt.inference.markup.pieces import Format
 from mt.search.strategy import LARGEST_SEED, Constraints, Sampling
-
-if TYPE_CHECKING:
-    from mt.inference.segments import Translation
 
 _TEXTS_AT_ONCE = 1000
 sampling_option = partial(Option, rich_help_panel="Sampling")
@@ -210,14 +207,14 @@ def _translate_page(source: Input, lines: LineTranslator, format: Format, at_onc
     lines.options["with_attention"] = True
     starts = range(0, len(documents.texts), _TEXTS_AT_ONCE)
     blocks = (documents.texts[start : start + _TEXTS_AT_ONCE] for start in starts)
-    translations: list[Translation] = []
+    done: list[Block] = []
     with source.progress(len(documents.texts), "texts") as advance:
         for block in _in_order(partial(lines.translate, advance=advance), blocks, at_once):
             if block.reasons and lines.on_error != "empty":
                 raise DataError(block.reasons[min(block.reasons)])
-            translations += [best for best, *_ in block.translations]
+            done.append(block)
             lines.count(block)
-    written = documents.translated(translations)
+    written = documents.translated([best for block in done for best, *_ in block.translations])
     sys.stdout.write("\n".join(written) + ("\n" if source.sentences else ""))
     for warning in lines.warnings():
         say(f"warning: {warning}")

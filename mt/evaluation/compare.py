@@ -204,13 +204,9 @@ def group_p_value(stats: Sequence[Any], num_first: int, compute: Callable[[Any],
         return float(not gains[0])
     # Satterthwaite (1946).
     freedom = total**2 / np.sum(np.square(variances) / freedoms)
-    return _two_sided(abs(gains[0]) / math.sqrt(total), freedom)
-
-
-def _two_sided(t: float, freedom: float) -> float:
-    """The probability that Student's t is at least as far from 0."""
-    # With t = sqrt(freedom) * tan(angle), its density is a power of the cosine.
+    # The probability that Student's t is at least as far from 0. With t = sqrt(freedom) * tan(angle), its
+    # density is a power of the cosine.
     angles = np.linspace(0, math.pi / 2, 100_001)
     density = np.cos(angles) ** (freedom - 1)
-    beyond = angles >= math.atan(t / math.sqrt(freedom))
+    beyond = angles >= math.atan(abs(gains[0]) / math.sqrt(total * freedom))
     return float(density[beyond].sum() / density.sum())

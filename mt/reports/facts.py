@@ -141,7 +141,29 @@ class RunFacts:
     def __init__(self, run: RunDirectory) -> None:
         self.run = run
         self.problems: list[str] = []
-        self._read_what_training_needs()
+        # What training needs, which tells the state of the run.
+        self.config = self._read(run.config_file, load_config)
+        self.points = self._read(run.metrics_file, read_points) or []
+        # What to resume from, and what to translate with: until a validation has marked one, the latest.
+        self.latest, self.best = self._pointed_at()
+        record = self.latest.record if self.latest else None
+        self.environment = record.environment if record else {}
+        self.imported_from = record.imported_from if record else ""
+        counters, holder = self._counters(), run.lock_owner()
+        self.state, self.detail = self._state(counters, holder)
+        # The newest finite value of each metric, and the newest step.
+        newest: dict[str, float] = {}
+        for point in self.points:
+            finite = {name: value for name, value in point.figures.items() if math.isfinite(value)}
+            newest |= finite | {"step": max(point.step, newest.get("step", 0))}
+        # Where it would resume; for a run in training, the newest known step.
+        figures = vars(counters) if counters and not holder else newest
+        counts = {name: int(number) for name, number in figures.items() if name in _COUNTS}
+        self.step = counts.get("step")
+        self.epochs = counts.get("epoch")
+        self.num_target_tokens = counts.get("num_target_tokens")
+        # Of training and validation, up to the newest point.
+        self.seconds = newest.get("minutes", 0.0) * 60 if newest else None
         # What is read from here on is for reports: problems with it do not make the run a damaged one.
         self.corpus: CorpusFacts | None = None
         if not self.imported_from or run.corpus_file.exists():
@@ -160,31 +182,6 @@ class RunFacts:
             # Training removes old ones.
             if folder.is_dir():
                 self.checkpoints.append(inspect_checkpoint(folder))
-
-    def _read_what_training_needs(self) -> None:
-        """Read the config, the curves and the checkpoints, which tell the state of the run."""
-        self.config = self._read(self.run.config_file, load_config)
-        self.points = self._read(self.run.metrics_file, read_points) or []
-        # What to resume from, and what to translate with: until a validation has marked one, the latest.
-        self.latest, self.best = self._pointed_at()
-        record = self.latest.record if self.latest else None
-        self.environment = record.environment if record else {}
-        self.imported_from = record.imported_from if record else ""
-        counters, holder = self._counters(), self.run.lock_owner()
-        self.state, self.detail = self._state(counters, holder)
-        # The newest finite value of each metric, and the newest step.
-        newest: dict[str, float] = {}
-        for point in self.points:
-            finite = {name: value for name, value in point.figures.items() if math.isfinite(value)}
-            newest |= finite | {"step": max(point.step, newest.get("step", 0))}
-        # Where it would resume; for a run in training, the newest known step.
-        figures = vars(counters) if counters and not holder else newest
-        counts = {name: int(number) for name, number in figures.items() if name in _COUNTS}
-        self.step = counts.get("step")
-        self.epochs = counts.get("epoch")
-        self.num_target_tokens = counts.get("num_target_tokens")
-        # Of training and validation, up to the newest point.
-        self.seconds = newest.get("minutes", 0.0) * 60 if newest else None
 
     @property
     def tokens_per_second(self) -> float | None:

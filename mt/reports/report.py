@@ -62,7 +62,11 @@ def render(
         """Escape whatever a template inserts."""
         if isinstance(value, Markup):
             return value
-        return escape(visible(str(value))) if format == "html" else Markup(_markdown(str(value)))
+        if format == "html":
+            return escape(visible(str(value)))
+        # Beyond what TensorBoard supports: strike-through, formulas, and mentions of people.
+        text = markdown_text(str(value)).replace("~", "&#126;").replace("$", "&#36;")
+        return Markup(text.replace("@", "&#64;"))
 
     environment = Environment(
         loader=FileSystemLoader(_FOLDER),
@@ -208,12 +212,6 @@ def _charts(facts: RunFacts, config: Config) -> list[Markup]:
         "Target tokens per second": {"": curve("train", "tokens_per_second")},
     }
     return [Markup(line_chart(title, curves)) for title, curves in charts.items()]
-
-
-def _markdown(text: str) -> str:
-    """Text that is safe in Markdown, on one line."""
-    # Beyond what TensorBoard supports: strike-through, formulas, and mentions of people.
-    return markdown_text(text).replace("~", "&#126;").replace("$", "&#36;").replace("@", "&#64;")
 
 
 def _fenced(text: str, language: str) -> Markup:

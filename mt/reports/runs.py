@@ -73,7 +73,15 @@ def runs_table(summaries: Facts, differing: Options, *, width: float) -> str:
             notes.append(f"{one_line(name)}: BLEU is the mean of those that mt show lists by direction")
     if left_out := [title for title, *_ in columns[len(fitting) :]]:
         notes.append(f"no room for {', '.join(left_out)}; all columns: mt runs | less -S")
-    notes += _over_seeds(summaries)
+    for names in _settings(summaries):
+        means = []
+        for title, field in (("best BLEU", "best_bleu"), ("test BLEU", "test_bleu")):
+            bleu: list[Any] = [summaries[name].summary.get(field) for name in names]
+            if len(bleu) > 1 and None not in bleu:
+                means.append(f"{title} {over_seeds(bleu)}")
+        if means:
+            seeds = f"{counted(len(names), 'seed')} ({', '.join(map(one_line, names))})"
+            notes.append(f"{seeds}: {', '.join(means)}")
     lines = aligned(list(zip(*fitting, strict=True)), num_texts=2)
     if notes:
         lines += ["", *notes]
@@ -88,18 +96,6 @@ def _settings(summaries: Facts) -> list[list[str]]:
             options = all_options(facts.config) | dict.fromkeys((_SEED, _TRACKERS), "")
             settings.setdefault(tuple(options.values()), []).append(name)
     return [*settings.values()]
-
-
-def _over_seeds(summaries: Facts) -> Iterator[str]:
-    """The mean scores and their standard deviations of runs that differ in the seed only."""
-    for names in _settings(summaries):
-        means = []
-        for title, field in (("best BLEU", "best_bleu"), ("test BLEU", "test_bleu")):
-            values: list[Any] = [summaries[name].summary.get(field) for name in names]
-            if len(values) > 1 and None not in values:
-                means.append(f"{title} {over_seeds(values)}")
-        if means:
-            yield f"{counted(len(names), 'seed')} ({', '.join(map(one_line, names))}): {', '.join(means)}"
 
 
 def settings_table(

@@ -7,11 +7,11 @@ import os
 import signal
 import socket
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import uvicorn
 from fastapi import Depends, FastAPI, Request, Response
@@ -190,8 +190,15 @@ async def handle_error(request: Request, error: Exception) -> JSONResponse:
             if status == 413:
                 sentence = "the body is too large: send fewer texts at once."
         case RequestValidationError():
-            is_json = "json" in request.headers.get("content-type", "")
-            sentence = _explain(error.errors()[0], is_json=is_json)
+            problem = error.errors()[0]
+            location = ".".join(map(str, problem["loc"]))
+            what = problem["msg"].removeprefix("Value error, ")
+            if "json" not in request.headers.get("content-type", ""):
+                what = "send JSON, with the header Content-Type: application/json"
+            elif problem["type"] == "extra_forbidden":
+                location = one_line(location, 100)
+                what = f"there is no such key. The keys are {', '.join(TranslateRequest.model_fields)}"
+            sentence = one_line(f"{location}: {what}.", 250)
         case DataError():
             sentence = str(error)
         case _:
@@ -202,18 +209,6 @@ async def handle_error(request: Request, error: Exception) -> JSONResponse:
             LOG.error("internal error, %s:\n%s", message, "".join(traceback.format_tb(error.__traceback__)))
     request.scope[LOG_FIELDS]["reason"] = sentence
     return JSONResponse(ErrorResponse(error=sentence).model_dump(), status, headers)
-
-
-def _explain(problem: Mapping[str, Any], *, is_json: bool) -> str:
-    """The first complaint of pydantic about a body, in a sentence."""
-    location = ".".join(map(str, problem["loc"]))
-    what = problem["msg"].removeprefix("Value error, ")
-    if not is_json:
-        what = "send JSON, with the header Content-Type: application/json"
-    elif problem["type"] == "extra_forbidden":
-        location = one_line(location, 100)
-        what = f"there is no such key. The keys are {', '.join(TranslateRequest.model_fields)}"
-    return one_line(f"{location}: {what}.", 250)
 
 
 def listen(host: str, port: int) -> socket.socket:
