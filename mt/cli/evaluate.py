@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Exit, Option, echo
 
@@ -18,8 +18,6 @@ from mt.files import write_atomically
 if TYPE_CHECKING:
     from mt.evaluation.evaluate import Evaluation
     from mt.evaluation.record import Behaviours
-
-NUM_WORST_KEPT = 10
 
 
 def evaluate(
@@ -77,9 +75,8 @@ def evaluate(
     options.check_excludes("--worst", worst, format=table)
     options.check_output(json)
     strategy = options.choose_beam(beam, length_penalty, length_normalization)
-    others: dict[str, Any] = {"beam": strategy, "literature": literature, "outputs": outputs}
-    others |= {"ensemble": ensemble, "format": table, "fail_under": fail_under}
-    options.check_excludes("--behaviours", behaviours, **others)
+    options.check_excludes("--behaviours", behaviours, beam=strategy, literature=literature, outputs=outputs)
+    options.check_excludes("--behaviours", behaviours, ensemble=ensemble, format=table, fail_under=fail_under)
     from mt.config.load import load_config
     from mt.evaluation.test_set import for_file_name, load_evaluation_set
 
@@ -131,7 +128,7 @@ def evaluate(
                     beam=strategy,
                     literature=literature_score if literature else None,
                     analyse=not scores_only,
-                    num_worst=max(worst, NUM_WORST_KEPT),
+                    num_worst=max(worst, 10),
                     outputs=folder,
                     others=[options.find_run(path) for path in ensemble or []],
                 )

@@ -157,9 +157,8 @@ class LineTranslator:
     options: dict[str, Any]
     """The arguments of `Translator.n_best` that are the same for all lines."""
     name: str
-    """The name of the input, for messages."""
+    """That of the input, for messages."""
     prefix: str = ""
-    """The prefix of every translation."""
     on_error: Literal["stop", "empty"] | None = None
     """For a bad line: write an empty line in its place, or leave it and what follows, as by default.
 
@@ -212,7 +211,7 @@ class LineTranslator:
         return Block(translations, reasons, sources)
 
     def write(self, block: Block, first_line: int, pairs: IO[bytes] | None = None) -> None:
-        """Write the best translation of each line; for n-best lists all of them, numbered and scored.
+        """Write the best translation of each line; for n-best lists all, numbered and scored, or as JSON.
 
         If there is a file of ``pairs``, they go there with their sources, if both sides have text.
         """
@@ -225,31 +224,23 @@ class LineTranslator:
             return
         for line, best_first in enumerate(block.translations, first_line):
             if self.as_json:
-                print_json(self._in_json(line, block.sources[line - first_line], best_first))
+                source = block.sources[line - first_line]
+                engine = self.translator.engine_for(self.options["strategy"])
+                translations: list[dict[str, object]] = []
+                for best in best_first:
+                    translations.append({name: getattr(best, name) for name in _WRITTEN})
+                if self.with_alignment:
+                    alignments = self.translator.align(source, best_first)
+                    for fields, alignment in zip(translations, alignments, strict=True):
+                        fields["alignment"] = alignment
+                about = {"line": line, "source": source, "engine": engine.name, "precision": engine.precision}
+                print_json({**about, "translations": translations})
             elif self.options["with_scores"]:
                 for best in best_first:
                     sys.stdout.write(f"{line}\t{best.score:.4f}\t{best.log_prob:.4f}\t{best.text}\n")
             else:
                 sys.stdout.write(f"{best_first[0].text}\n")
         sys.stdout.flush()
-
-    def _in_json(self, line: int, source: str, best_first: "list[Translation]") -> dict[str, object]:
-        """A line with its translations, as the service has them, and what translated it."""
-        translations: list[dict[str, object]] = []
-        for best in best_first:
-            translations.append({name: getattr(best, name) for name in _WRITTEN})
-        if self.with_alignment:
-            alignments = self.translator.align(source, best_first)
-            for fields, alignment in zip(translations, alignments, strict=True):
-                fields["alignment"] = alignment
-        engine = self.translator.engine_for(self.options["strategy"])
-        return {
-            "line": line,
-            "source": source,
-            "engine": engine.name,
-            "precision": engine.precision,
-            "translations": translations,
-        }
 
     def count(self, block: Block) -> None:
         """Count the bad lines, those with a sentence in parts, and the unknown words of a written block."""

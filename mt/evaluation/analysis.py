@@ -84,7 +84,6 @@ class ComparedSentence:
     """A sentence with the translations of several systems and their scores."""
 
     number: int
-    """Its position in the test set, counted from 1."""
     source: str
     translations: tuple[str, ...]
     reference: str

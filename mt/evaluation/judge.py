@@ -82,7 +82,7 @@ def find_behaviours(translator: Translator, test_set: EvaluationSet) -> Behaviou
         else:
             translations = translate_lines(translator, test_set, sources)
             if kind.is_good:
-                behaviours.append(_by_share(kind, translations, kind.is_good))
+                behaviours.append(_by_share(kind, translations))
                 continue
             references = [reference for _, reference in kind.pairs]
             score = score_with_confidence(translations, references, metrics)["bleu"]
@@ -113,8 +113,9 @@ def _scored(
     yield _Kind("no final punctuation", [(without(src), without(tgt)) for src, tgt in pairs])
     yield _Kind("typing errors", [(with_typos(src, generator), tgt) for src, tgt in pairs])
     two = []
-    for one, other in zip(pairs[::2], pairs[1::2], strict=False):
-        two.append((joined([one[0], other[0]]), joined([one[1], other[1]])))
+    for both in zip(pairs[::2], pairs[1::2], strict=False):
+        sources, references = zip(*both, strict=True)
+        two.append((joined(sources), joined(references)))
     yield _Kind("two lines joined", two)
     by_length = sorted(pairs, key=lambda pair: -len(words(pair[0])))
     yield _Kind("longest tenth", by_length[: len(pairs) // 10])
@@ -157,10 +158,10 @@ def _by_score(kind: _Kind, translations: list[str], score: Score, clean: Score) 
     return Behaviour(kind.name, len(kind.pairs), "BLEU", score.value, interval, drop, examples)
 
 
-def _by_share(kind: _Kind, translations: list[str], is_good: Callable[[str, str], bool]) -> Behaviour:
+def _by_share(kind: _Kind, translations: list[str]) -> Behaviour:
     bad = []
     for (source, wished), written in zip(kind.pairs, translations, strict=True):
-        if not is_good(written, wished):
+        if not (kind.is_good and kind.is_good(written, wished)):
             bad.append(Example(source, written, wished))
     number = len(kind.pairs)
     value = 100 * (1 - len(bad) / number)

@@ -156,7 +156,7 @@ class Behaviour:
 
 @dataclass(frozen=True)
 class Behaviours:
-    """What `mt evaluate --behaviours` finds."""
+    """What `mt evaluate --behaviours` finds, with the signature of BLEU."""
 
     data: str
     direction: str
@@ -164,7 +164,6 @@ class Behaviours:
     engine: str
     """What searched, in which precision."""
     signature: str
-    """That of BLEU."""
     behaviours: list[Behaviour]
     left_out: dict[str, str]
     """Why some could not be measured, by their names."""

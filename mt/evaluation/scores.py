@@ -92,9 +92,10 @@ def check_lengths(hypotheses: Texts, references: Texts) -> None:
 
 def exact_match(hypotheses: Texts, references: Texts) -> float:
     """The percentage of translations that equal their reference, ignoring differences in spacing."""
-    pairs = list(zip(hypotheses, references, strict=True))
-    num_equal = sum(normalise_spacing(one) == normalise_spacing(other) for one, other in pairs)
-    return 100.0 * num_equal / len(pairs)
+    num_equal = 0
+    for hypothesis, reference in zip(hypotheses, references, strict=True):
+        num_equal += normalise_spacing(hypothesis) == normalise_spacing(reference)
+    return 100.0 * num_equal / len(references)
 
 
 @dataclass(frozen=True)

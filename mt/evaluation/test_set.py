@@ -155,8 +155,7 @@ def _choose(data: DataConfig, src: str | None, tgt: str | None) -> Sides[str]:
 def _load_other(other: DataConfig, split: Split) -> tuple[datasets.Dataset, bool]:
     """A split of another corpus, or all of a corpus without splits, and whether it is all.
 
-    If it cannot be read with ``data.columns`` and ``data.delimiter``, which are those of the run's corpus,
-    the columns that are named like the languages are read.
+    If ``data.columns`` and ``data.delimiter`` do not fit it, its columns named like the languages are read.
     """
     try:
         source = find_source(other)
@@ -233,8 +232,7 @@ def load_standard_set(name: str, data: DataConfig) -> datasets.Dataset:
     try:
         files = [dataset.get_source_file(languages), *dataset.get_reference_files(languages)]
         # As sacreBLEU reads them: a carriage return does not end a line.
-        texts = [[line.strip() for line in lines_of(Path(file))] for file in files]
-        sources, references, *others = texts
+        sources, references, *others = [[line.strip() for line in lines_of(Path(file))] for file in files]
         if len(sources) != len(references):
             raise EOFError
     # Servers, archives and locks fail in many ways; sacreBLEU reports a wrong checksum by SystemExit.

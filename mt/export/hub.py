@@ -139,12 +139,9 @@ def _shareable_config(config: Config, public: set[str]) -> Config:
 def _shareable_facts(run: RunDirectory, made: RunDirectory, config: Config, public: set[str]) -> RunFacts:
     """The facts of a run for its card, of what is published."""
     facts = RunFacts(run)
-    for number, evaluation in enumerate(facts.evaluations):
-        data = _shareable(evaluation.data, public)
-        facts.evaluations[number] = replace(evaluation, data=data)
-    if facts.behaviours:
-        data = _shareable(facts.behaviours.data, public)
-        facts.behaviours = replace(facts.behaviours, data=data)
+    facts.evaluations = [replace(each, data=_shareable(each.data, public)) for each in facts.evaluations]
+    if found := facts.behaviours:
+        facts.behaviours = replace(found, data=_shareable(found.data, public))
     for session in facts.sessions:
         # After a colon, an error may name a file.
         session.outcome = session.outcome.partition(":")[0]

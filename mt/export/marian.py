@@ -35,11 +35,8 @@ from mt.transformer.weights import without_memory
 
 LOG = logging.getLogger(__name__)
 
-CONFIG = "config.json"
-SAFE = "model.safetensors"
-PICKLED = "pytorch_model.bin"
-VOCABULARY = "vocab.json"
-TARGET_VOCABULARY = "target_vocab.json"
+CONFIG, SAFE, PICKLED = "config.json", "model.safetensors", "pytorch_model.bin"
+VOCABULARY, TARGET_VOCABULARY = "vocab.json", "target_vocab.json"
 TOKENIZER_CONFIG = "tokenizer_config.json"
 _WANTED = [SAFE, PICKLED, "*.spm", "*.json"]
 _MAX_BYTES, _MAX_CHARACTERS = 2**23, 2_000_000
@@ -104,7 +101,16 @@ def import_marian(source: str, run: RunDirectory, *, src: str | None, tgt: str |
     """Make a run of the model in a folder, or on the Hub; it appears whole, or not at all."""
     if run.path.exists():
         raise RunError(f"{run.path} exists: name another run with --run PATH.")
-    folder = _find(source)
+    folder = Path(source).expanduser()
+    if not folder.is_dir():
+        if not HUB_ID.fullmatch(source):
+            what = "neither a folder nor a Hub id such as Helsinki-NLP/opus-mt-en-de"
+            raise DataError(f"{source!r} is {what}.")
+        with hub(source, _HUB_SECONDS):
+            folder = Path(snapshot_download(source, allow_patterns=_WANTED))
+        LOG.info("%s, at commit %s", source, folder.name)
+    elif not (folder / CONFIG).is_file():
+        raise DataError(f"{folder} has no {CONFIG}: it is no model in the layout of transformers.")
     with _explained(f"{folder / CONFIG}: this model cannot be imported", ValidationError):
         theirs = _Marian.model_validate(_read_json(folder / CONFIG))
     named = _read_json(folder / TOKENIZER_CONFIG) if (folder / TOKENIZER_CONFIG).exists() else {}
@@ -158,20 +164,6 @@ def _explained(problem: str, *errors: type[Exception]) -> Iterator[None]:
             raise
         reason = first_complaint(error) if isinstance(error, ValidationError) else error_text(error)
         raise DataError(f"{problem}: {getattr(error, 'strerror', None) or reason}.") from error
-
-
-def _find(source: str) -> Path:
-    folder = Path(source).expanduser()
-    if folder.is_dir():
-        if not (folder / CONFIG).is_file():
-            raise DataError(f"{folder} has no {CONFIG}: it is no model in the layout of transformers.")
-        return folder
-    if not HUB_ID.fullmatch(source):
-        raise DataError(f"{source!r} is neither a folder nor a Hub id such as Helsinki-NLP/opus-mt-en-de.")
-    with hub(source, _HUB_SECONDS):
-        snapshot = Path(snapshot_download(source, allow_patterns=_WANTED))
-    LOG.info("%s, at commit %s", source, snapshot.name)
-    return snapshot
 
 
 def _read_json(path: Path) -> dict[str, Any]:

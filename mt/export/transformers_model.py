@@ -25,7 +25,7 @@ from transformers.utils import logging
 
 from mt.config.model import ModelConfig
 from mt.data.batches.batch import collate
-from mt.data.tokenizers.tokenizer import Tokenizer, direction_name, normalise_spacing
+from mt.data.tokenizers.tokenizer import direction_name, normalise_spacing
 from mt.export.marian_layout import OPTIONS, layers, permuted, sines_first
 from mt.inference.engines import Sentences
 from mt.inference.exported_folder import ExportPrecision, Target, read_export_record
@@ -111,7 +111,20 @@ def write(loaded: LoadedModel, folder: Path, precision: ExportPrecision) -> None
     shutil.copymode(folder / "config.json", folder / "model.safetensors")
     is_shared = src_tokenizer.to_json() == tgt_tokenizer.to_json()
     for tokenizer, side in zip((src_tokenizer, tgt_tokenizer), SIDES, strict=True):
-        _write_tokenizer(tokenizer, folder if is_shared else folder / side, max_length)
+        ours = tokenizers.Tokenizer.from_str(tokenizer.to_json())
+        ours.post_processor = TemplateProcessing(single=f"$A {EOS}", special_tokens=[(EOS, EOS_ID)])
+        PreTrainedTokenizerFast(
+            tokenizer_object=ours,
+            pad_token=PAD,
+            unk_token=UNK,
+            bos_token=BOS,
+            eos_token=EOS,
+            model_max_length=max_length,
+            # Text that looks like a special token stays text.
+            split_special_tokens=True,
+            clean_up_tokenization_spaces=False,
+            model_input_names=["input_ids", "attention_mask"],
+        ).save_pretrained(folder if is_shared else folder / side)
 
 
 def load(folder: Path) -> tuple[Translate, Score]:
@@ -204,20 +217,3 @@ def _embeddings(model: Transformer, theirs: PreTrainedModel) -> dict[str, Tensor
         num_rows = len(names[name]) - len(weight)
         padded[name] = pad(weight.detach()[:, order], (0, 0, 0, num_rows))
     return padded
-
-
-def _write_tokenizer(tokenizer: Tokenizer, folder: Path, max_length: int) -> None:
-    ours = tokenizers.Tokenizer.from_str(tokenizer.to_json())
-    ours.post_processor = TemplateProcessing(single=f"$A {EOS}", special_tokens=[(EOS, EOS_ID)])
-    PreTrainedTokenizerFast(
-        tokenizer_object=ours,
-        pad_token=PAD,
-        unk_token=UNK,
-        bos_token=BOS,
-        eos_token=EOS,
-        model_max_length=max_length,
-        # Text that looks like a special token stays text.
-        split_special_tokens=True,
-        clean_up_tokenization_spaces=False,
-        model_input_names=["input_ids", "attention_mask"],
-    ).save_pretrained(folder)

@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 _STILL_RUNNING = "still running"
 _PROGRESS = ("state", "detail", "step", "epochs", "num_target_tokens", "seconds", "tokens_per_second")
-_COUNTS = {"step", "epoch", "num_target_tokens"}
+_COUNTS = ("step", "epoch", "num_target_tokens")
 
 
 class CorpusFacts(CorpusReport):
@@ -159,9 +159,7 @@ class RunFacts:
         # Where it would resume; for a run in training, the newest known step.
         figures = vars(counters) if counters and not holder else newest
         counts = {name: int(number) for name, number in figures.items() if name in _COUNTS}
-        self.step = counts.get("step")
-        self.epochs = counts.get("epoch")
-        self.num_target_tokens = counts.get("num_target_tokens")
+        self.step, self.epochs, self.num_target_tokens = map(counts.get, _COUNTS)
         # Of training and validation, up to the newest point.
         self.seconds = newest.get("minutes", 0.0) * 60 if newest else None
         # What is read from here on is for reports: problems with it do not make the run a damaged one.
@@ -172,7 +170,6 @@ class RunFacts:
         self.sessions = self._read(run.sessions_file, lambda _: read_sessions(run)) or []
         if self.sessions and self.state == "running":
             self.sessions[-1].outcome = _STILL_RUNNING
-        # From the oldest to the newest.
         self.evaluations = self._read(run.evaluations_file, lambda _: read_evaluations(run)) or []
         self.behaviours = read_behaviours(run)
         store = CheckpointDirectory(run.checkpoints_dir)
@@ -264,9 +261,7 @@ class RunFacts:
     def progress(self) -> dict[str, str]:
         """How long it was trained, and why it ended."""
         stages = self.config.training.stages if self.config else {}
-        named = []
-        for name, stage in stages.items():
-            named.append(f"{name}, {stage.steps:,}")
+        named = [f"{name}, {stage.steps:,}" for name, stage in stages.items()]
         return {
             "state": f"{self.state}: {self.detail}" if self.detail else self.state,
             "steps": written(self.step, "{:,}"),

@@ -1,6 +1,6 @@
 """`mt show`: one run, described in the terminal."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 
 from mt.display import aligned, counted, visible
@@ -13,7 +13,6 @@ _MAX_ROWS = 20
 
 def describe(facts: RunFacts) -> str:
     """Titled sections, as text for a terminal, in which control characters of the run are escaped."""
-    environment = {name: str(value) for name, value in facts.environment.items()}
     sections = {
         str(facts.run.path): _pairs(facts.progress),
         "problems": [problem for problem in facts.problems if problem not in (facts.detail or "")],
@@ -23,7 +22,7 @@ def describe(facts: RunFacts) -> str:
         "sessions": _sessions(facts),
         "checkpoints": _checkpoints(facts) if facts.checkpoints else (),
         "evaluations": _evaluations(facts),
-        "versions": _pairs(environment),
+        "versions": _pairs(facts.environment),
     }
     blocks = []
     for title, lines in sections.items():
@@ -67,8 +66,8 @@ def _printable(line: str) -> str:
     return visible(line.replace("\n", " ").replace("\t", " ")).rstrip()
 
 
-def _pairs(rows: dict[str, str]) -> list[str]:
-    return aligned(list(rows.items()))
+def _pairs(rows: Mapping[str, object]) -> list[str]:
+    return aligned([(name, str(value)) for name, value in rows.items()])
 
 
 def _corpus(corpus: CorpusFacts) -> Iterator[str]:

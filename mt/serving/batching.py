@@ -193,21 +193,17 @@ class BatchedTranslator:
                 page = next(page_of_text)
                 if page is None:
                     results.append(_result(translator, text, next(translations), job.request))
-                else:
-                    results.append(_result_of_page(text, page, [*islice(translations, len(page.texts))]))
+                    continue
+                best = [first for first, *_ in islice(translations, len(page.texts))]
+                answer = TranslationAnswer(
+                    text=page.translated(best)[0],
+                    score=math.fsum(first.score for first in best),
+                    log_prob=math.fsum(first.log_prob for first in best),
+                    unknown=[word for first in best for word in first.unknown],
+                    copied=[word for first in best for word in first.copied],
+                )
+                results.append(Result(source=text, translations=[answer]))
             yield job, results
-
-
-def _result_of_page(source: str, page: Documents, translations: Sequence[Sequence[Translation]]) -> Result:
-    best = [first for first, *_ in translations]
-    answer = TranslationAnswer(
-        text=page.translated(best)[0],
-        score=math.fsum(first.score for first in best),
-        log_prob=math.fsum(first.log_prob for first in best),
-        unknown=[word for first in best for word in first.unknown],
-        copied=[word for first in best for word in first.copied],
-    )
-    return Result(source=source, translations=[answer])
 
 
 def _result(
