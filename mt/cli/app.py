@@ -1,6 +1,7 @@
 """The `mt` program: its list of commands, which are imported when called, and `mt config` and `mt schema`."""
 
 import inspect
+import json
 import math
 from importlib import import_module
 from keyword import iskeyword
@@ -11,6 +12,7 @@ import typer.main
 from typer.core import TyperCommand, TyperGroup
 
 import mt
+from mt.cli.logs import show_logs
 
 # Each is the function of this name in the module of this name; `import_` for import.
 COMMANDS = (
@@ -24,6 +26,9 @@ class _Command(TyperCommand):
         paragraphs = inspect.cleandoc(help or "").split("\n\n")
         unwrapped = (text if "\n " in f"\n{text}" else text.replace("\n", " ") for text in paragraphs)
         super().__init__(*args, help="\n\n".join(unwrapped), **more)
+        for option in self.params:
+            # A flag is off unless it is given: it has no second name that begins with --no-.
+            option.secondary_opts = []
 
     def _with_all_values(self, args: list[str]) -> list[str]:
         """``--against A B`` as ``--against A --against B``: a shell writes a pattern out as its files."""
@@ -99,6 +104,7 @@ def options(
 
     To start: mt init --data FOLDER --src en --tgt de. Every command has --help.
     """
+    show_logs()
 
 
 @app.command(cls=_Command)
@@ -127,8 +133,6 @@ def schema() -> None:
 
     Save it beside your configs: mt schema > mt.schema.json. Configs that mt init writes there refer to it.
     """
-    import json
-
     from mt.config.config import Config
 
     typer.echo(json.dumps(Config.model_json_schema(), indent=2, ensure_ascii=False))

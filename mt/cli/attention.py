@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
-from typer import Argument, Option
+from typer import Option
 
 from mt.cli import options
-from mt.cli.logs import print_input_hint, say, show_logs
+from mt.cli.logs import print_input_hint, say
 from mt.data.sources.text import STDIN_NAME, lines_of
 from mt.display import counted
 from mt.errors import DataError
@@ -17,14 +17,12 @@ FORMATS: dict[str, Format] = {".png": "png", ".svg": "svg"}
 
 
 def attention(
-    sentences: Annotated[
-        list[str] | None, Argument(metavar="SENTENCE", help="The sentences. Default: the lines of stdin.")
-    ] = None,
+    sentences: options.SentencesArgument = None,
     run: options.RunOption = None,
     to: options.ToOption = None,
     file: options.FileOption = None,
     target_column: Annotated[
-        bool, Option("--target-column", help="Read lines of source<TAB>translation, not the model's own.")
+        bool, Option(help="Read lines of source<TAB>translation, not the model's own.")
     ] = False,
     out: Annotated[
         Path | None,
@@ -47,7 +45,6 @@ def attention(
 
     Writes a web page that needs no server, or with --format a picture or the alignments.
     """
-    show_logs()
     made = format or FORMATS.get(out.suffix if out else "", "html")
     if made in ("png", "svg"):
         with options.installed_with("mt-from-scratch[pictures]"):
@@ -57,7 +54,15 @@ def attention(
     directory = options.find_run(run)
     options.check_output(out)
     pairs = _read(sentences, file, target_column)
-    _check_number(made, len(pairs[0]))
+    from mt.attention_maps.page import MOST_SENTENCES
+
+    num_sentences = len(pairs[0])
+    most = {"png": 1, "svg": 1, "html": MOST_SENTENCES}.get(made, num_sentences)
+    if num_sentences > most:
+        raise DataError(
+            f"--format {made} shows at most {counted(most, 'sentence')}, not {num_sentences:,}: give fewer, "
+            "or use --format pharaoh."
+        )
     from mt.attention_maps.alignment import AttentionMaps, aligning_heads, as_pharaoh, attention_line_by_line
     from mt.inference.model_translator import ModelTranslator
 
@@ -95,14 +100,3 @@ def _read(
     name = str(file or STDIN_NAME)
     pairs = [options.two_columns(line, name, number) for number, line in enumerate(lines, start=1)]
     return [source for source, _ in pairs], [translation for _, translation in pairs]
-
-
-def _check_number(made: Format, num_sentences: int) -> None:
-    from mt.attention_maps.page import MOST_SENTENCES
-
-    most = {"png": 1, "svg": 1, "html": MOST_SENTENCES}.get(made, num_sentences)
-    if num_sentences > most:
-        raise DataError(
-            f"--format {made} shows at most {counted(most, 'sentence')}, not {num_sentences:,}: give fewer, "
-            "or use --format pharaoh."
-        )

@@ -5,8 +5,8 @@ from typing import Annotated
 
 from typer import Option, echo
 
-from mt.cli.logs import say, show_logs
-from mt.cli.options import RunOption, check_at_most_one, find_run
+from mt.cli.logs import say
+from mt.cli.options import RunOption, check_excludes, find_run
 
 
 def average(
@@ -24,8 +24,7 @@ def average(
 
     The option checkpoint.keep of the config sets how many checkpoints there are to average.
     """
-    show_logs()
-    check_at_most_one(last=last, best=best)
+    check_excludes("--last", last, best=best)
     directory = find_run(run)
     from mt.training.average import average_checkpoints
 

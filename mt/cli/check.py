@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Option, echo
 
-from mt.cli.logs import show_logs
 from mt.cli.options import OverridesOption, load_config_and_run
 from mt.cli.tables import JsonFlag, print_json
 from mt.display import aligned
@@ -34,7 +33,6 @@ def check(
       2  it cannot; the reason is printed.
     130  stopped by Ctrl-C.
     """
-    show_logs()
     loaded, directory = load_config_and_run(config, overrides, run)
     if not directory.exists:
         from mt.data.sources.find import check_sources

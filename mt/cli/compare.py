@@ -5,12 +5,12 @@ from os.path import commonprefix
 from pathlib import Path
 from statistics import fmean
 from string import ascii_uppercase
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option, echo
 
 from mt.cli import options
-from mt.cli.logs import say, show_logs
+from mt.cli.logs import say
 from mt.cli.tables import FormatOption, print_table
 from mt.display import counted
 from mt.errors import ConfigError
@@ -26,9 +26,7 @@ def compare(
     ],
     to: options.ToOption = None,
     source: options.FromOption = None,
-    split: Annotated[
-        Literal["train", "validation", "test"], Option(help="The split of the first run's corpus.")
-    ] = "test",
+    split: options.SplitOption = "test",
     data: options.TestSetOption = None,
     name: options.TestSetNameOption = None,
     beam: options.BeamOption = 1,
@@ -56,7 +54,6 @@ def compare(
     A run translates the test sentences first; a file of translations in a run directory is scored against
     the references of that run.
     """
-    show_logs()
     others = [options.named_run(system) for system in against or []]
     first = [options.named_run(system) for system in systems]
     systems = [*first, *others]
@@ -85,24 +82,36 @@ def compare(
         beam=strategy,
         num_shown=show,
     )
+    letters = [*ascii_uppercase[: len(systems)]]
+    names = [str(system) for system in systems]
+    if others:
+        letters = ["A"] * len(first) + ["B"] * len(others)
+        names = []
+        for group in (first, others):
+            # What their names begin with, also within a part of a path, and how many they are.
+            beginning = commonprefix([str(system) for system in group])  # noqa: RUF071
+            names.append(f"{beginning.rstrip('-_.')} ({len(group)})")
     if table is None:
-        _show(result, len(first))
-    else:
-        names = [str(system) for system in systems]
-        if others:
-            names = [_common(names[: len(first)]), _common(names[len(first) :])]
-        head, rows, notes = _table(result, names, len(first))
-        print_table(head, rows, table)
-        for note in notes:
-            say(note)
+        for letter, file in zip(letters, result.systems, strict=True):
+            echo(f"{letter}  {file}")
+        echo(f"{counted(result.num_sentences, 'sentence')} of {result.data}\n")
+        if result.num_rewritten:
+            changed = counted(result.num_rewritten, "reference")
+            say(f"scored in the form of the training text: {changed} changed")
+        names = [*dict.fromkeys(letters)]
+    head, rows, notes = _table(result, names, len(first))
+    print_table(head, rows, table or "text")
+    for note in notes:
+        (echo if table is None else say)(note)
+    for sentence in result.sentences if table is None else ():
+        scores = ", ".join(f"{score:.2f}" for score in sentence.chrfpp)
+        echo(f"\nsentence {sentence.number:,}, chrF2++ {scores}")
+        echo(f"  source     {sentence.source}")
+        for letter, translation in zip(letters, sentence.translations, strict=True):
+            echo(f"  {letter}          {translation}")
+        echo(f"  reference  {sentence.reference}")
     if json is not None:
         write_json([result], json)
-
-
-def _common(names: Sequence[str]) -> str:
-    """What the names of a group begin with, and how many they are."""
-    beginning = commonprefix(names)  # noqa: RUF071 - of names, also within a part of a path.
-    return f"{beginning.rstrip('-_.')} ({len(names)})"
 
 
 def _table(
@@ -112,8 +121,10 @@ def _table(
     from mt.evaluation.scores import SIGNIFICANT
     from mt.reports.runs import over_seeds
 
-    head, rows = [""], [[name] for name in names]
-    notes, signatures = [], []
+    head = [""]
+    rows = [[name] for name in names]
+    notes = []
+    signatures = []
     for key, compared in result.scores.items():
         metric = compared[0].score.name
         head += [metric, "- A", "p"]
@@ -134,26 +145,3 @@ def _table(
             notes.append(f"not significant by {metric}: {', '.join(equal)}")
         signatures.append(f"{metric} signature: {compared[0].score.signature}")
     return head, rows, notes + signatures
-
-
-def _show(result: "Comparison", num_first: int) -> None:
-    letters = names = [*ascii_uppercase[: len(result.systems)]]
-    if result.groups:
-        letters = ["A"] * num_first + ["B"] * (len(names) - num_first)
-        names = ["A", "B"]
-    for letter, system in zip(letters, result.systems, strict=True):
-        echo(f"{letter}  {system}")
-    echo(f"{counted(result.num_sentences, 'sentence')} of {result.data}\n")
-    if result.num_rewritten:
-        say(f"scored in the form of the training text: {counted(result.num_rewritten, 'reference')} changed")
-    head, rows, notes = _table(result, names, num_first)
-    print_table(head, rows, "text")
-    for note in notes:
-        echo(note)
-    for sentence in result.sentences:
-        scores = ", ".join(f"{score:.2f}" for score in sentence.chrfpp)
-        echo(f"\nsentence {sentence.number:,}, chrF2++ {scores}")
-        echo(f"  source     {sentence.source}")
-        for letter, translation in zip(letters, sentence.translations, strict=True):
-            echo(f"  {letter}          {translation}")
-        echo(f"  reference  {sentence.reference}")

@@ -1,26 +1,23 @@
 """`mt evaluate`: score the translations of a run, and show what it translates badly."""
 
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Exit, Option, echo
 
 from mt import processes
 from mt.cli import options
-from mt.cli.behaviours import show_behaviours
-from mt.cli.logs import say, show_logs
+from mt.cli.logs import say
 from mt.cli.tables import FormatOption, TableForm, print_table
 from mt.display import counted
 from mt.errors import ConfigError, SplitError
 from mt.files import write_atomically
 
 if TYPE_CHECKING:
-    from mt.evaluation.analysis import Analysis
     from mt.evaluation.evaluate import Evaluation
-    from mt.run_directory import RunDirectory
-
-NUM_WORST_KEPT = 10
+    from mt.evaluation.record import Behaviours
 
 
 def evaluate(
@@ -33,9 +30,7 @@ def evaluate(
     to: options.ToOption = None,
     source: options.FromOption = None,
     ensemble: options.EnsembleOption = None,
-    split: Annotated[
-        Literal["train", "validation", "test"], Option(help="The split of the corpus.")
-    ] = "test",
+    split: options.SplitOption = "test",
     data: options.TestSetOption = None,
     name: options.TestSetNameOption = None,
     beam: options.BeamOption = 1,
@@ -43,16 +38,12 @@ def evaluate(
     length_normalization: options.LengthNormalizationOption = "gnmt",
     checkpoint: options.CheckpointOption = "best",
     literature: Annotated[
-        bool, Option("--literature", help="Also report BLEU on lower-cased, Moses-tokenised text.")
+        bool, Option(help="Also report BLEU on lower-cased, Moses-tokenised text.")
     ] = False,
-    scores_only: Annotated[
-        bool, Option("--scores-only", help="Leave out the table of sentence lengths.")
-    ] = False,
+    scores_only: Annotated[bool, Option(help="Leave out the table of sentence lengths.")] = False,
     behaviours: Annotated[
         bool,
-        Option(
-            "--behaviours", help="Instead, show how it copes with capitals, typing errors, names and more."
-        ),
+        Option(help="Instead, show how it copes with capitals, typing errors, names and more."),
     ] = False,
     worst: Annotated[int, Option(min=0, metavar="N", help="Show the N worst sentences.")] = 0,
     json: options.JsonOption = None,
@@ -76,96 +67,85 @@ def evaluate(
     The translations are saved in the run directory. Scores of a single model, not of an ensemble,
     are also added to evaluations.jsonl.
     """
-    show_logs()
-    directories = [options.find_run(path) for path in run or ()] or [options.find_run(None)]
-    directory = directories[0]
-    if len(directories) > 1 and (behaviours or processes.ARE_SEVERAL):
-        raise ConfigError("--behaviours, or torchrun, is for one run: give one.")
+    directories = [options.find_run(path) for path in run or (None,)]
     if len(directories) > 1:
+        if behaviours or processes.ARE_SEVERAL:
+            raise ConfigError("--behaviours, or torchrun, is for one run: give one.")
         table = table or "text"
-    options.check_at_most_one(worst=worst, format=table)
+    options.check_excludes("--worst", worst, format=table)
     options.check_output(json)
     strategy = options.choose_beam(beam, length_penalty, length_normalization)
-    if behaviours:
-        from mt.evaluation.behaviours import to_json
-        from mt.evaluation.judge import run_behaviours
-
-        others: dict[str, Any] = {"beam": strategy, "literature": literature, "outputs": outputs}
-        others |= {"ensemble": ensemble, "format": table, "fail_under": fail_under}
-        for option, value in others.items():
-            options.check_at_most_one(behaviours=True, **{option: value})
-        found = run_behaviours(
-            directory,
-            tgt=to,
-            src=source,
-            split=split,
-            checkpoint=checkpoint,
-            data_path=data,
-            data_name=name,
-            device=device,
-        )
-        show_behaviours(found)
-        if json is not None:
-            write_atomically(json, to_json(found))
-        return
+    options.check_excludes("--behaviours", behaviours, beam=strategy, literature=literature, outputs=outputs)
+    options.check_excludes("--behaviours", behaviours, ensemble=ensemble, format=table, fail_under=fail_under)
     from mt.config.load import load_config
+    from mt.evaluation.test_set import for_file_name, load_evaluation_set
+
+    if behaviours:
+        from mt.evaluation.judge import find_behaviours
+        from mt.evaluation.record import to_json
+        from mt.inference.translator import Translator
+
+        config = load_config(directories[0].config_file)
+        test_set = load_evaluation_set(config, split, path=data, name=name, direction=(source, to))
+        translator = Translator.from_run(directories[0], checkpoint=checkpoint, device=device)
+        found = find_behaviours(translator, test_set)
+        _show_behaviours(found)
+        for file in (directories[0].behaviours_file, json):
+            if file is not None:
+                write_atomically(file, to_json(found))
+        return
     from mt.evaluation.evaluate import run_evaluation, write_json
     from mt.evaluation.record import mean_scores
-    from mt.evaluation.test_set import for_file_name
 
     if literature:
         # This import takes a second.
         from mt.evaluation.literature import literature_score
-    jobs: list[tuple[RunDirectory, str | None, str | None]] = []
-    for directory in directories:
-        # With torchrun, all processes but the first end with a translation.
-        if (source, to, data) != (None, None, None) or processes.ARE_SEVERAL:
-            jobs.append((directory, source, to))
-        else:
-            directions = load_config(directory.config_file).data.directions
-            jobs += [(directory, *direction) for direction in directions]
-    have_directions = len(jobs) > len(directories)
     of_runs: dict[str, list[Evaluation]] = {}
-    for directory, src, tgt in jobs:
-        results = of_runs.setdefault(str(directory.path), [])
-        folder = outputs
-        if outputs and len(directories) > 1:
-            folder = outputs / directory.name
-        if folder and have_directions:
-            folder /= for_file_name(f"{src}-{tgt}")
-        try:
-            result = run_evaluation(
-                directory,
-                tgt=tgt,
-                src=src,
-                split=split,
-                checkpoint=checkpoint,
-                device=device,
-                precision=precision,
-                engine=engine,
-                data_path=data,
-                data_name=name,
-                beam=strategy,
-                literature=literature_score if literature else None,
-                analyse=not scores_only,
-                num_worst=max(worst, NUM_WORST_KEPT),
-                outputs=folder,
-                others=[options.find_run(path) for path in ensemble or []],
-            )
-        except SplitError as error:
-            if not results:
-                raise
-            say(f"left out: {error}")
-            continue
-        results.append(result)
-        models = " + ".join([f"{directory.path}, {result.checkpoint}", *result.ensemble])
-        say(f"{models}, {result.data}: {result.search}, by {result.engine} in {result.precision}")
-        if table is None:
-            if have_directions:
-                echo(f"\n{result.direction}")
-            _show(result, worst)
-        if folder is not None:
-            say(f"for other tools: {folder}/sources.txt, hypotheses.txt, references.txt")
+    for directory in directories:
+        results = of_runs[str(directory.path)] = []
+        directions: Sequence[tuple[str | None, str | None]] = [(source, to)]
+        # With torchrun, all processes but the first end with a translation.
+        if not (source or to or data or processes.ARE_SEVERAL):
+            directions = load_config(directory.config_file).data.directions
+        for src, tgt in directions:
+            folder = outputs
+            if folder and len(directories) > 1:
+                folder /= directory.name
+            if folder and len(directions) > 1:
+                folder /= for_file_name(f"{src}-{tgt}")
+            try:
+                result = run_evaluation(
+                    directory,
+                    tgt=tgt,
+                    src=src,
+                    split=split,
+                    checkpoint=checkpoint,
+                    device=device,
+                    precision=precision,
+                    engine=engine,
+                    data_path=data,
+                    data_name=name,
+                    beam=strategy,
+                    literature=literature_score if literature else None,
+                    analyse=not scores_only,
+                    num_worst=max(worst, 10),
+                    outputs=folder,
+                    others=[options.find_run(path) for path in ensemble or []],
+                )
+            except SplitError as error:
+                if not results:
+                    raise
+                say(f"left out: {error}")
+                continue
+            results.append(result)
+            models = " + ".join([f"{directory.path}, {result.checkpoint}", *result.ensemble])
+            say(f"{models}, {result.data}: {result.search}, by {result.engine} in {result.precision}")
+            if table is None:
+                if len(directions) > 1:
+                    echo(f"\n{result.direction}")
+                _show(result, worst)
+            if folder is not None:
+                say(f"for other tools: {folder}/sources.txt, hypotheses.txt, references.txt")
     if table is not None:
         _show_table(of_runs, table)
     elif len(results) > 1:
@@ -202,8 +182,14 @@ def _show(result: "Evaluation", worst: int) -> None:
     for score in result.scores.values():
         echo(str(score))
     echo(f"exact sentences {result.exact:.2f} %")
-    if result.analysis is not None:
-        _show_analysis(result.analysis)
+    if (analysis := result.analysis) is not None:
+        echo(f"length ratio {analysis.length_ratio:.3f} (words in the output / words in the references)")
+        echo("\nsource words  sentences    BLEU  chrF2++  length ratio")
+        for length in analysis.by_source_length:
+            echo(
+                f"{length.source_words:12}  {length.num_sentences:9,}  {length.bleu:6.2f}  "
+                f"{length.chrfpp:7.2f}  {length.length_ratio:12.3f}"
+            )
     for sentence in result.worst[:worst]:
         echo(f"\nsentence {sentence.number:,}, chrF2++ {sentence.chrfpp:.2f}")
         echo(f"  source       {sentence.source}")
@@ -215,11 +201,23 @@ def _show(result: "Evaluation", worst: int) -> None:
     say(f"their references: {result.references_file}")
 
 
-def _show_analysis(analysis: "Analysis") -> None:
-    echo(f"length ratio {analysis.length_ratio:.3f} (words in the output / words in the references)")
-    echo("\nsource words  sentences    BLEU  chrF2++  length ratio")
-    for length in analysis.by_source_length:
-        echo(
-            f"{length.source_words:12}  {length.num_sentences:9,}  {length.bleu:6.2f}  {length.chrfpp:7.2f}  "
-            f"{length.length_ratio:12.3f}"
-        )
+def _show_behaviours(found: "Behaviours") -> None:
+    """Print a table, the worst lines, and what helps where the model is poor."""
+    say(f"{found.checkpoint}, {found.data}: as mt translate, greedy, by {found.engine}")
+    rows = []
+    for each in found.behaviours:
+        score = f"{each.value:.2f} {each.measure}"
+        interval = "{:.2f} to {:.2f}".format(*each.interval)
+        rows.append([each.name, f"{each.num_lines:,}", score, interval, f"{each.drop:.2f}"])
+    print_table(["", "lines", "score", "95 % interval", "lower by"], rows, "text")
+    for each in found.behaviours:
+        for example in each.examples:
+            echo(f"\n{each.name}")
+            echo(f"  source       {example.source}")
+            echo(f"  translation  {example.translation}")
+            echo(f"  wished       {example.reference}")
+    for name, why in found.left_out.items():
+        say(f"left out: {name}: {why}")
+    for cure in found.cures:
+        say(cure)
+    say(f"BLEU {found.signature}")

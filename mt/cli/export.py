@@ -5,19 +5,17 @@ import sys
 from pathlib import Path
 from shlex import quote
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 from typer import Argument, Option, echo
 
 from mt.cli import options
-from mt.cli.logs import say, show_logs
+from mt.cli.logs import say
 from mt.display import aligned, size
 from mt.errors import ConfigError
 from mt.hub import HUB_ID
-
-if TYPE_CHECKING:
-    from mt.run_directory import RunDirectory
+from mt.run_directory import RunDirectory
 
 
 def export(
@@ -38,11 +36,11 @@ def export(
     data: Annotated[
         str | None, Option(help="Verify with this corpus's validation split. Default: what the run keeps.")
     ] = None,
-    private: Annotated[bool, Option("--private", help="On the hub: make a private repository.")] = False,
+    private: Annotated[bool, Option(help="On the hub: make a private repository.")] = False,
     license: Annotated[
         str | None, Option(help="On the hub: the licence of the model, such as cc-by-4.0.")
     ] = None,
-    yes: Annotated[bool, Option("--yes", help="On the hub: publish without asking.")] = False,
+    yes: Annotated[bool, Option(help="On the hub: publish without asking.")] = False,
 ) -> None:
     """Export a trained model to CTranslate2, transformers or the Hugging Face Hub, verified.
 
@@ -52,12 +50,10 @@ def export(
 
     To the hub goes a run of the checkpoint, for --run hub:org/name; what is sent is listed first.
     """
-    show_logs()
     options.check_needs("--to hub", to == "hub", private=private, license=license, yes=yes)
     directory = options.find_run(run)
     if to == "hub":
-        options.check_at_most_one(to_hub=True, precision=precision != "float32")
-        options.check_at_most_one(to_hub=True, data=data)
+        options.check_excludes("--to hub", True, precision=precision != "float32", data=data)
         _publish(directory, str(folder), checkpoint, license or "unknown", private=private, yes=yes)
         return
     with options.installed_with("mt-from-scratch[transformers]" if to == "transformers" else to):
@@ -77,7 +73,7 @@ def export(
 
 
 def _publish(
-    run: "RunDirectory", hub_id: str, checkpoint: str, license: str, *, private: bool, yes: bool
+    run: RunDirectory, hub_id: str, checkpoint: str, license: str, *, private: bool, yes: bool
 ) -> None:
     """Publish a run on the Hub, once its files were listed and the user has agreed."""
     if not re.fullmatch(HUB_ID, hub_id, re.ASCII):

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from typer import Argument, Option, echo
 
-from mt.cli.logs import say, show_logs
+from mt.cli.logs import say
 from mt.cli.options import installed_with
 from mt.run_directory import RunDirectory
 
@@ -22,7 +22,6 @@ def import_(
     It translates, is scored, exported and adapted (mt init --init-from) like any other run, but has no
     training to continue. Needs the package sentencepiece.
     """
-    show_logs()
     with installed_with("mt-from-scratch[opus]"):
         from mt.export.marian import import_marian
 

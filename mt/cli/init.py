@@ -2,19 +2,19 @@
 
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Option, echo
 
-from mt.cli.logs import say, show_logs
-from mt.cli.options import check_at_most_one, parse_origin
+from mt.cli.logs import say
+from mt.cli.options import InitFromOption, check_excludes, check_output, parse_origin
 from mt.config.sources import Delimiter
 from mt.errors import ConfigError, MtError
 from mt.files import write_atomically
+from mt.run_directory import as_run
 
 if TYPE_CHECKING:
     from mt.config.data import DataConfig
@@ -37,7 +37,7 @@ def init(
         str | None, Option(help="The language to translate to, such as de, or several, as in de,fr.")
     ] = None,
     both_ways: Annotated[
-        bool, Option("--both-ways", help="Learn the reversed directions as well, in the same model.")
+        bool, Option(help="Learn the reversed directions as well, in the same model.")
     ] = False,
     name: Annotated[str | None, Option(help="The configuration of a Hub corpus that has several.")] = None,
     recipe: Annotated[
@@ -59,12 +59,7 @@ def init(
     delimiter: Annotated[
         Delimiter, Option(help="The column separator, if the header line does not show it.")
     ] = "auto",
-    init_from: Annotated[
-        str | None,
-        Option(
-            help="Begin with the weights of RUN or RUN@CHECKPOINT: adapt it to --data, or train it further."
-        ),
-    ] = None,
+    init_from: InitFromOption = None,
     student_of: Annotated[
         str | None,
         Option(metavar="RUN[,RUN]", help="A small, fast model that learns what these runs write for --data."),
@@ -75,7 +70,6 @@ def init(
 
     Or print one of the configs that come with mt: mt init --recipe quickstart > quickstart.yaml
     """
-    show_logs()
     options = {"path": data, "src": src, "tgt": tgt, "name": name, "columns": columns}
     options["delimiter"] = None if delimiter == "auto" else delimiter
     given = {key: value for key, value in options.items() if value is not None}
@@ -88,7 +82,7 @@ def init(
         return
     from mt.preflight.directions import asked_directions
 
-    check_at_most_one(student_of=student_of, init_from=init_from)
+    check_excludes("--student-of", student_of, init_from=init_from)
     directions = asked_directions(data, src, tgt, both_ways=both_ways)
     if init_from is None and student_of is None and not (data and directions):
         if data and not (src or tgt):
@@ -100,16 +94,15 @@ def init(
             "give --data, --src and --tgt, such as: mt init --data my-corpus --src en --tgt de, "
             "or --recipe list, for the configs that come with mt."
         )
-    languages = dict.fromkeys(language for direction in directions for language in direction)
+    languages = dict.fromkeys(chain(*directions))
     usual = "adapted" if init_from else "student" if student_of else "-".join(languages)
     file = output or Path(f"{usual}.yaml")
     if file.exists():
         raise ConfigError(f"{file} exists already. Choose another file with --output.")
-    if not (file.parent.is_dir() and os.access(file.parent, os.W_OK)):
-        raise ConfigError(f"{file} cannot be written: choose a file in a folder of yours with --output.")
+    check_output(file)
     from mt.data.sources.find import check_sources
 
-    with _in_words_of_options():
+    try:
         origin = None if init_from is None else parse_origin(init_from)
         of_run = student_of.split(",")[0].strip() if student_of else origin and origin.run
         corpus = _corpus(given, Path(of_run) if of_run else None, both_ways=both_ways)
@@ -127,6 +120,9 @@ def init(
             from mt.preflight.adapt import propose_adaptation
 
             proposal = propose_adaptation(origin, corpus, minutes)
+    except MtError as error:
+        error.args = (_KEY.sub(_option, str(error)),)
+        raise
     yaml = proposal.yaml
     if Path(SCHEMA_FILE).is_file():
         yaml = f"# yaml-language-server: $schema={os.path.relpath(SCHEMA_FILE, file.parent)}\n{yaml}"
@@ -134,6 +130,11 @@ def init(
     for line in proposal.summary:
         say(line)
     say(f"Wrote {file}. Train with it:  mt train --config {quote(str(file))}")
+
+
+def _option(key: re.Match[str]) -> str:
+    """The option of this command for one of the config, which errors name."""
+    return f"--{key[1].replace('path', 'data')}{' ' if key[2] else ''}"
 
 
 def _corpus(given: dict[str, str], origin: Path | None, *, both_ways: bool) -> "DataConfig":
@@ -149,7 +150,6 @@ def _corpus(given: dict[str, str], origin: Path | None, *, both_ways: bool) -> "
     old = None
     if origin is not None:
         from mt.config.load import load_config
-        from mt.run_directory import as_run
 
         old = load_config(as_run(origin).require().config_file).data
         given = {"path": old.path, "src": old.src, "tgt": old.tgt} | given
@@ -157,17 +157,3 @@ def _corpus(given: dict[str, str], origin: Path | None, *, both_ways: bool) -> "
     if old and Path(given["path"]).resolve() == Path(old.path).resolve() and directions == old.directions[:1]:
         return old.model_copy(update=given)
     return DataConfig.model_validate(data_of_directions(given, directions))
-
-
-@contextmanager
-def _in_words_of_options() -> Iterator[None]:
-    """Let errors name the options of this command instead of those of the config."""
-    try:
-        yield
-    except MtError as error:
-
-        def option(key: re.Match[str]) -> str:
-            return f"--{key[1].replace('path', 'data')}{' ' if key[2] else ''}"
-
-        error.args = (_KEY.sub(option, str(error)),)
-        raise

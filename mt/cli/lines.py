@@ -115,13 +115,11 @@ class Input(NamedTuple):
     def page(self) -> str:
         """All of the file, or of standard input."""
         raw = sys.stdin.buffer.read() if self.file is None else self.file.read_bytes()
-        try:
-            return raw.decode()
-        except UnicodeDecodeError as error:
-            raise DataError(
-                f"{self.name} is not UTF-8 ({error.reason} at byte {error.start}). Convert it, for example "
-                "with iconv -f latin1 -t utf-8."
-            ) from error
+        text = raw.decode(errors="surrogateescape")
+        for number, line in enumerate(text.split("\n"), start=1):
+            if reason := why_not_text(line, self.name, number):
+                raise DataError(reason)
+        return text
 
     def progress(
         self, total: int | None = None, unit: str = "lines"
@@ -138,15 +136,6 @@ class Input(NamedTuple):
         if self.file is None:
             print_input_hint("Type a sentence and press Enter;")
         return arriving(lines_of(self.file, keep_bad=True))
-
-    def how_to_go_on(self, line: int) -> str:
-        """Say how to continue after translating has stopped at this line."""
-        if self.sentences:
-            return ""
-        return (
-            f" All lines before it are translated. Continue after it with tail -n +{line + 1}, or do not "
-            "stop at such lines with --on-error empty."
-        )
 
 
 class Block(NamedTuple):
@@ -168,28 +157,21 @@ class LineTranslator:
     options: dict[str, Any]
     """The arguments of `Translator.n_best` that are the same for all lines."""
     name: str
-    """The name of the input, for messages."""
+    """That of the input, for messages."""
     prefix: str = ""
-    """The prefix of every translation."""
-    on_error: Literal["stop", "empty"] = "stop"
-    """For a bad line: leave it and what follows, or write an empty line in its place."""
-    refuses_losses: bool = False
-    """Whether a line is bad if something that must stay is not in its translation."""
+    on_error: Literal["stop", "empty"] | None = None
+    """For a bad line: write an empty line in its place, or leave it and what follows, as by default.
+
+    If stop is given, a line is also bad if something that must stay is not in its translation.
+    """
     as_json: bool = False
     """Whether the translations of a line are written as an object."""
     with_alignment: bool = False
     """Whether that has the pairs of words that belong together."""
-    num_bad: int = 0
-    first_reason: str = ""
-    num_cut: int = 0
-    num_unknown: int = 0
-    num_left_out: int = 0
-    """Unknown words that are not in the translation."""
-    unknown: list[str] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
-    num_lost: int = 0
-    """What must stay, but is not in the translation."""
-    lost: list[str] = field(default_factory=list)
+    _num: Counter[str] = field(default_factory=Counter)
+    """How many lines were bad or cut, and how many words were unknown, left out or lost."""
+    _first: dict[str, list[str]] = field(default_factory=dict)
+    """The first different ones of each, one more than are named; of bad lines, why."""
 
     def translate(
         self,
@@ -203,7 +185,7 @@ class LineTranslator:
         reasons = {number: reason for number, reason in named if reason}
         end = len(lines)
         while True:
-            if self.on_error == "stop" and reasons:
+            if self.on_error != "empty" and reasons:
                 end = min(reasons) - first_line
             # A bad line is replaced with an empty one, so that the lines after it keep their numbers.
             sources = ["" if n in reasons else line for n, line in enumerate(lines[:end], first_line)]
@@ -220,7 +202,7 @@ class LineTranslator:
                 break
             except LinesError as error:
                 reasons |= {line: f"{self.name}, {reason}" for line, reason in error.reasons.items()}
-        losses = (n for n, (best, *_) in enumerate(translations) if best.lost and self.refuses_losses)
+        losses = (n for n, (best, *_) in enumerate(translations) if best.lost and self.on_error == "stop")
         if (first := next(losses, None)) is not None:
             number = first_line + first
             lost = _named(translations[first][0].lost)
@@ -229,7 +211,7 @@ class LineTranslator:
         return Block(translations, reasons, sources)
 
     def write(self, block: Block, first_line: int, pairs: IO[bytes] | None = None) -> None:
-        """Write the best translation of each line; for n-best lists all of them, numbered and scored.
+        """Write the best translation of each line; for n-best lists all, numbered and scored, or as JSON.
 
         If there is a file of ``pairs``, they go there with their sources, if both sides have text.
         """
@@ -242,7 +224,17 @@ class LineTranslator:
             return
         for line, best_first in enumerate(block.translations, first_line):
             if self.as_json:
-                print_json(self._in_json(line, block.sources[line - first_line], best_first))
+                source = block.sources[line - first_line]
+                engine = self.translator.engine_for(self.options["strategy"])
+                translations: list[dict[str, object]] = []
+                for best in best_first:
+                    translations.append({name: getattr(best, name) for name in _WRITTEN})
+                if self.with_alignment:
+                    alignments = self.translator.align(source, best_first)
+                    for fields, alignment in zip(translations, alignments, strict=True):
+                        fields["alignment"] = alignment
+                about = {"line": line, "source": source, "engine": engine.name, "precision": engine.precision}
+                print_json({**about, "translations": translations})
             elif self.options["with_scores"]:
                 for best in best_first:
                     sys.stdout.write(f"{line}\t{best.score:.4f}\t{best.log_prob:.4f}\t{best.text}\n")
@@ -250,67 +242,42 @@ class LineTranslator:
                 sys.stdout.write(f"{best_first[0].text}\n")
         sys.stdout.flush()
 
-    def _in_json(self, line: int, source: str, best_first: "list[Translation]") -> dict[str, object]:
-        """A line with its translations, as the service has them, and what translated it."""
-        translations: list[dict[str, object]] = []
-        for best in best_first:
-            translations.append({name: getattr(best, name) for name in _WRITTEN})
-        if self.with_alignment:
-            alignments = self.translator.align(source, best_first)
-            for fields, alignment in zip(translations, alignments, strict=True):
-                fields["alignment"] = alignment
-        engine = self.translator.engine_for(self.options["strategy"])
-        return {
-            "line": line,
-            "source": source,
-            "engine": engine.name,
-            "precision": engine.precision,
-            "translations": translations,
-        }
-
     def count(self, block: Block) -> None:
         """Count the bad lines, those with a sentence in parts, and the unknown words of a written block."""
-        if block.reasons and self.on_error != "stop":
-            self.first_reason = self.first_reason or block.reasons[min(block.reasons)]
-            self.num_bad += len(block.reasons)
+        if self.on_error == "empty":
+            self._add("bad", [block.reasons[line] for line in sorted(block.reasons)])
         for best, *_ in block.translations:
-            self.num_cut += best.is_cut
-            left_out = [*(Counter(best.unknown) - Counter(best.copied)).elements()]
-            self.num_unknown += len(best.unknown)
-            self.num_left_out += len(left_out)
-            self.unknown = _first([*self.unknown, *best.unknown])
-            self.left_out = _first([*self.left_out, *left_out])
-            self.num_lost += len(best.lost)
-            self.lost = _first([*self.lost, *best.lost])
+            self._num["cut"] += best.is_cut
+            self._add("unknown", best.unknown)
+            self._add("left out", [*(Counter(best.unknown) - Counter(best.copied)).elements()])
+            self._add("lost", best.lost)
+
+    def _add(self, kind: str, found: Sequence[str]) -> None:
+        self._num[kind] += len(found)
+        known = self._first.get(kind, [])
+        self._first[kind] = [*dict.fromkeys([*known, *found])][: NUM_NAMED + 1]
 
     def warnings(self) -> Iterator[str]:
         """The warnings about what was counted, and begin to count from 0 again."""
-        if self.unknown:
+        num, first = self._num, self._first
+        self._num, self._first = Counter(), {}
+        if num["unknown"]:
             fate = "They are copied into the translation."
             if not self.translator.facts.copies_words or self.options["keep_unk"]:
                 fate = "Their translations are guesses."
-            elif self.left_out:
-                num_copied = self.num_unknown - self.num_left_out
-                fate = f"{num_copied:,} of them are copied into the translation, not {_named(self.left_out)}."
-            number = counted(self.num_unknown, "word")
-            yield f"the model does not know {number}: {_named(self.unknown)}. {fate}"
-        if self.lost:
-            number = counted(self.num_lost, "part")
-            yield f"lost, although it must stay: {number}, {_named(self.lost)}."
-        if self.num_cut:
-            yield self.translator.facts.cut_warning(self.num_cut)
-        if self.num_bad:
-            bad = counted(self.num_bad, "line")
-            yield f"{bad} could not be translated: left empty. The first: {self.first_reason}"
-        self.num_bad = self.num_cut = self.num_unknown = self.num_left_out = self.num_lost = 0
-        self.unknown = []
-        self.left_out = []
-        self.lost = []
-
-
-def _first(words: Sequence[str]) -> list[str]:
-    """The first different words, and one more than are named."""
-    return [*dict.fromkeys(words)][: NUM_NAMED + 1]
+            elif left_out := first["left out"]:
+                num_copied = num["unknown"] - num["left out"]
+                fate = f"{num_copied:,} of them are copied into the translation, not {_named(left_out)}."
+            number = counted(num["unknown"], "word")
+            yield f"the model does not know {number}: {_named(first['unknown'])}. {fate}"
+        if num["lost"]:
+            number = counted(num["lost"], "part")
+            yield f"lost, although it must stay: {number}, {_named(first['lost'])}."
+        if num["cut"]:
+            yield self.translator.facts.cut_warning(num["cut"])
+        if num["bad"]:
+            bad = counted(num["bad"], "line")
+            yield f"{bad} could not be translated: left empty. The first: {first['bad'][0]}"
 
 
 def _named(words: Sequence[str]) -> str:

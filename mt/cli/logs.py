@@ -10,7 +10,8 @@ from typing import Any
 from mt import display, processes
 from mt.display import visible
 
-STDIN, STDERR = 0, 2
+STDIN = 0
+STDERR = 2
 
 
 def survive_losing_stderr() -> None:
@@ -56,12 +57,9 @@ class _BesideProgressBar(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a log line above the progress bars, if any was drawn."""
-        if "tqdm" not in sys.modules:
-            print(self.format(record), file=sys.stderr)
-            return
-        from tqdm import tqdm
-
-        tqdm.write(self.format(record), file=sys.stderr)
+        tqdm = sys.modules.get("tqdm")
+        write = print if tqdm is None else tqdm.tqdm.write
+        write(self.format(record), file=sys.stderr)
 
 
 class _Forgiving(io.FileIO):

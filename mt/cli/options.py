@@ -10,20 +10,21 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from typer import Option
+from typer import Argument, Option
 
 from mt.cli.logs import say
 from mt.display import shown
 from mt.errors import ConfigError, DataError, RunError
 from mt.files import write_atomically
+from mt.inference.kept import DEFAULT
+from mt.run_directory import RunDirectory, as_run, newest_run
+from mt.search.strategy import Beam, LengthNormalization
 
 if TYPE_CHECKING:
     from mt.config.config import Config
     from mt.config.model import InitFromConfig
     from mt.device import PrecisionName
     from mt.inference.translator import EngineChoice, Translator
-    from mt.run_directory import RunDirectory
-    from mt.search.strategy import Beam, LengthNormalization
 
 RUNS = Path("runs")
 DEMO = Path(__file__).parents[1] / "builtin" / "demo"
@@ -41,6 +42,9 @@ def complete_runs() -> list[str]:
 
 run_option = partial(Option, autocompletion=complete_runs)
 
+SentencesArgument = Annotated[
+    list[str] | None, Argument(metavar="SENTENCE", help="The sentences. Default: the lines of stdin.")
+]
 RunOption = Annotated[
     Path | None, run_option(help="The run: its name, path or hub:org/name. Default: the newest in runs/.")
 ]
@@ -67,7 +71,7 @@ LengthPenaltyOption = Annotated[
     float, beam_option(min=0.0, max=10.0, help="With --beam: higher values favour longer translations.")
 ]
 LengthNormalizationOption = Annotated[
-    Literal["gnmt", "mean"],
+    LengthNormalization,
     beam_option(help="Divide by ((5 + length) / 6) ** penalty (gnmt), or by length ** penalty (mean)."),
 ]
 TestSetOption = Annotated[
@@ -77,7 +81,13 @@ TestSetOption = Annotated[
 TestSetNameOption = Annotated[
     str | None, Option(help="With --data: the configuration of a Hub corpus that has several.")
 ]
+SplitOption = Annotated[
+    Literal["train", "validation", "test"], Option(help="The split of the corpus of the run.")
+]
 JsonOption = Annotated[Path | None, Option(help="Also write all results to this file.")]
+InitFromOption = Annotated[
+    str | None, Option(help="Begin with the weights of another run, RUN or RUN@CHECKPOINT; data may differ.")
+]
 OverridesOption = Annotated[
     list[str] | None,
     Option("--set", metavar="KEY=VALUE", help="Override an option: model.d_model=512; repeatable."),
@@ -94,11 +104,10 @@ EngineOption = Annotated[
 VerboseOption = Annotated[bool, Option("--verbose", "-v", help="Also say which engine translates, and why.")]
 
 
-def check_at_most_one(**given: object) -> None:
-    """Check that at most one of these options is given; their names are those of the parameters."""
-    flags = _flags(given)
-    if len(flags) > 1:
-        raise ConfigError(f"{flags[0]} and {flags[1]} are mutually exclusive: give one of them.")
+def check_excludes(flag: str, is_given: object, **others: object) -> None:
+    """Check that none of the others, which are named after their parameters, is given beside this option."""
+    if is_given and (flags := _flags(others)):
+        raise ConfigError(f"{flag} and {flags[0]} are mutually exclusive: give one of them.")
 
 
 def check_needs(what: str, is_met: bool, **given: object) -> None:
@@ -141,8 +150,9 @@ def two_columns(line: str, name: str, number: int) -> tuple[str, str]:
 
 def check_output(out: Path | None) -> None:
     """Check before the work begins that ``out`` can be written."""
-    if out is not None and (out.is_dir() or not out.parent.is_dir()):
-        raise ConfigError(f"{shown(out)} cannot be written: it must be a file, and its folder must exist.")
+    if out is not None and (out.is_dir() or not os.access(out.parent, os.W_OK | os.X_OK)):
+        remedy = "it must be a file, and its folder must exist and be writable"
+        raise ConfigError(f"{shown(out)} cannot be written: {remedy}.")
 
 
 def write_output(content: bytes | Iterable[str], out: Path | None) -> None:
@@ -161,7 +171,6 @@ def load_config_and_run(
 ) -> "tuple[Config, RunDirectory]":
     """The config, and its run: by default the one it belongs to, or ``runs/NAME`` for NAME.yaml."""
     from mt.config.load import load_config
-    from mt.run_directory import RunDirectory
 
     is_of_run = file.name == "config.yaml" and (file.parent / "checkpoints").is_dir()
     directory = RunDirectory(run or (file.parent if is_of_run else RUNS / file.stem))
@@ -184,10 +193,8 @@ def parse_origin(text: str) -> "InitFromConfig":
     return InitFromConfig(run=str(named_run(Path(run))), checkpoint=checkpoint or "best")
 
 
-def find_run(path: Path | None) -> "RunDirectory":
+def find_run(path: Path | None) -> RunDirectory:
     """The run at ``path`` or of that name; by default the newest in ``runs/``, named on stderr."""
-    from mt.run_directory import as_run, newest_run
-
     if path is not None:
         return as_run(named_run(path)).require()
     run = newest_run(RUNS)
@@ -206,16 +213,6 @@ def find_run_or_demo() -> Path:
         f"no trained run in {RUNS}/: translating with the demonstration model, English to German, which "
         "knows the sentences of builtin:primer"
     )
-    return DEMO
-
-
-def find_demo() -> Path:
-    """The demonstration model, which must be there."""
-    if not DEMO.is_dir():
-        raise ConfigError(
-            "there is no demonstration model here: a wheel of mt has one, and scripts/demo makes one in a "
-            "checkout."
-        )
     return DEMO
 
 
@@ -239,14 +236,12 @@ def load_translator(
     ensemble: list[Path] | None = None,
     dictionary: Mapping[str, str] | None = None,
     as_is: bool = False,
-    keep: Sequence[str] | None = None,
+    keep: Sequence[str] = DEFAULT,
 ) -> "Translator":
     """Load a run, by default the newest one in ``runs/``, or an exported folder."""
     from mt.inference.exported_folder import RECORD
-    from mt.inference.kept import DEFAULT
     from mt.inference.translator import Translator
 
-    kept = DEFAULT if keep is None else keep
     path = path and named_run(path)
     if path is None or not (path / RECORD).is_file():
         return Translator.from_run(
@@ -258,7 +253,7 @@ def load_translator(
             precision=precision,
             engine=engine,
             as_is=as_is,
-            keep=kept,
+            keep=keep,
         )
     if checkpoint != "best" or ensemble or engine == "torch":
         raise ConfigError(
@@ -272,13 +267,11 @@ def load_translator(
         from mt.inference.engine.load import load_exported
 
         translator = load_exported(path, device=device, precision=precision, dictionary=dictionary)
-    translator.read_as_written(as_is=as_is, keep=kept)
+    translator.read_as_written(as_is=as_is, keep=keep)
     return translator
 
 
-def choose_beam(
-    size: int, length_penalty: float, length_normalization: "LengthNormalization"
-) -> "Beam | None":
+def choose_beam(size: int, length_penalty: float, length_normalization: LengthNormalization) -> Beam | None:
     """The beam search that the options describe; None is greedy search."""
     check_needs(
         "beam search: add --beam 5",
@@ -288,6 +281,5 @@ def choose_beam(
     )
     if size == 1:
         return None
-    from mt.search.strategy import Beam
 
     return Beam(size, length_penalty, length_normalization)

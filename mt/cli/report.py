@@ -7,15 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Option
 
-from mt.cli.logs import show_logs
 from mt.cli.options import CheckpointOption, DeviceOption, RunOption, check_output, find_run, write_output
 from mt.errors import MtError
+from mt.run_directory import RunDirectory
 
 if TYPE_CHECKING:
-    import torch
-
     from mt.reports.samples import RankedSamples
-    from mt.run_directory import RunDirectory
 
 LOG = logging.getLogger(__name__)
 NUM_MAPS = 3
@@ -41,7 +38,6 @@ def report(
 
     The page is one file that needs no network. With --format md it is a model card for the Hugging Face Hub.
     """
-    show_logs()
     directory = find_run(run)
     check_output(out)
     from mt.attention_maps.page import script_hash
@@ -50,7 +46,7 @@ def report(
     from mt.reports.facts import RunFacts
     from mt.reports.report import render
 
-    chosen_device = choose_device(device)
+    choose_device(device)
     # Without the best one there is still a report, but one that was named must be there.
     if checkpoint != "best":
         CheckpointStore(directory.checkpoints_dir).require(checkpoint)
@@ -61,7 +57,7 @@ def report(
     try:
         if sentences:
             num_maps = NUM_MAPS if format == "html" else 0
-            samples, maps = _samples(directory, checkpoint, chosen_device, sentences, num_maps)
+            samples, maps = _samples(directory, checkpoint, device, sentences, num_maps)
     except MtError as error:
         left_out.append(f"Translations and attention are left out: {error}")
     for reason in left_out:
@@ -71,17 +67,19 @@ def report(
 
 
 def _samples(
-    run: "RunDirectory", checkpoint: str, device: "torch.device", num_sentences: int, num_attention: int
+    run: RunDirectory, checkpoint: str, device: str, num_sentences: int, num_attention: int
 ) -> "tuple[RankedSamples, str]":
     """Ranked translations, and what the model attended to in the best of them, as HTML."""
     from mt.attention_maps.alignment import attention_maps
     from mt.attention_maps.page import attention_html
+    from mt.device import choose_device
     from mt.inference.loaded_model import load_model
     from mt.inference.model_translator import ModelTranslator
     from mt.reports.samples import rank_samples
 
     loaded = load_model(run, checkpoint)
-    translator = ModelTranslator(loaded, device=device).into(loaded.facts.tgt, loaded.facts.src)
+    model = ModelTranslator(loaded, device=choose_device(device))
+    translator = model.into(loaded.facts.tgt, loaded.facts.src)
     samples = rank_samples(run, loaded, translator, num_sentences=num_sentences)
     in_turn = chain.from_iterable(zip_longest(samples.worst, samples.best))
     # Sentences that were translated in parts, or cut off, have no single attention map.

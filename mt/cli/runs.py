@@ -9,7 +9,7 @@ from typing import Annotated
 from typer import Argument, Option, echo
 
 from mt.cli.logs import say
-from mt.cli.options import RUNS, check_at_most_one, check_needs, named_run
+from mt.cli.options import RUNS, check_excludes, check_needs, named_run
 from mt.cli.tables import FormatOption, JsonFlag, print_json, print_table
 from mt.errors import ConfigError
 
@@ -37,7 +37,7 @@ def runs(
     The best BLEU is that of validation, the test BLEU that of the newest mt evaluate. Tokens and speed are
     those of targets.
     """
-    check_at_most_one(json=json, format=table)
+    check_excludes("--json", json, format=table)
     check_needs("a table: add --format text", table is not None, scores=scores)
     from mt.reports.facts import RunFacts
     from mt.reports.runs import (
@@ -63,20 +63,15 @@ def runs(
             rows.append({"name": name, **facts.summary, "options": options})
         print_json(rows)
     elif table is not None:
-        print_table(*settings_table(summaries, differing, _files(scores or [])), table)
+        files = {}
+        for text in scores or []:
+            title, _, file = text.partition("=")
+            if not (title and file):
+                raise ConfigError(f"--scores {text}: the form is COLUMN=FILE, such as COMET=comet.json.")
+            files[title] = Path(file)
+        print_table(*settings_table(summaries, differing, files), table)
         for note in notes_on_tests(summaries.values()):
             say(note)
     else:
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else math.inf
         echo(runs_table(summaries, differing, width=width))
-
-
-def _files(columns: list[str]) -> dict[str, Path]:
-    """The files of scores, by the title of their column."""
-    files = {}
-    for text in columns:
-        title, _, file = text.partition("=")
-        if not (title and file):
-            raise ConfigError(f"--scores {text}: the form is COLUMN=FILE, such as COMET=comet.json.")
-        files[title] = Path(file)
-    return files

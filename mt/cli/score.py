@@ -2,31 +2,25 @@
 
 import math
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Option
 
 from mt.cli import options
 from mt.cli.lines import arriving
-from mt.cli.logs import print_input_hint, say, show_logs
+from mt.cli.logs import print_input_hint, say
 from mt.cli.tables import JsonFlag, print_json
 from mt.data.sources.text import STDIN_NAME, lines_of
 from mt.display import counted, in_precision
 from mt.errors import LinesError
-
-if TYPE_CHECKING:
-    from mt.inference.translator import ScoredPair, Translator
 
 
 def score(
     run: options.RunOption = None,
     to: options.ToOption = None,
     ensemble: options.EnsembleOption = None,
-    tokens: Annotated[
-        bool, Option("--tokens", help="Add a column with each token and its log-probability.")
-    ] = False,
+    tokens: Annotated[bool, Option(help="Add a column with each token and its log-probability.")] = False,
     checkpoint: options.CheckpointOption = "best",
     device: options.DeviceOption = "auto",
     precision: options.PrecisionOption = "float32",
@@ -40,7 +34,6 @@ def score(
     The log-probability is a natural logarithm, summed over all tokens and the end-of-sentence token.
     A word that is not in the vocabulary is scored as <unk>.
     """
-    show_logs()
     translator = options.load_translator(
         run, checkpoint, device, precision, "auto", ensemble=ensemble, as_is=True, keep=()
     )
@@ -50,7 +43,13 @@ def score(
     print_input_hint("Type a sentence, a tab and its translation, and press Enter;")
     numbered = enumerate(lines_of(None, "pairs"), start=1)
     for pairs in arriving(options.two_columns(line, STDIN_NAME, number) for number, line in numbered):
-        scored, stopped_by = _score(translator, pairs, num_pairs + 1)
+        first_line = num_pairs + 1
+        stopped_by = None
+        try:
+            scored = translator.score(pairs, first_line=first_line)
+        except LinesError as error:
+            stopped_by = error
+            scored = translator.score(pairs[: min(error.reasons) - first_line], first_line=first_line)
         for pair in scored:
             num_pairs += 1
             num_tokens += len(pair.tokens)
@@ -79,16 +78,3 @@ def score(
 def perplexity(log_prob: float, num_tokens: int) -> float:
     """``exp(-log_prob / num_tokens)``."""
     return math.exp(min(-log_prob / num_tokens, 700.0))
-
-
-def _score(
-    translator: "Translator", pairs: Sequence[tuple[str, str]], first_line: int
-) -> "tuple[list[ScoredPair], LinesError | None]":
-    """Score all pairs, or those before the first that cannot be scored; also return why not."""
-    stopped_by = None
-    while True:
-        try:
-            return translator.score(pairs, first_line=first_line), stopped_by
-        except LinesError as error:
-            stopped_by = error
-            pairs = pairs[: min(error.reasons) - first_line]

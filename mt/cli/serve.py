@@ -11,9 +11,9 @@ from typer import Option
 
 from mt import system
 from mt.cli import options
-from mt.cli.logs import show_logs
 from mt.display import visible
 from mt.errors import ConfigError, DataError
+from mt.run_directory import RunDirectory
 
 LOG = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ def serve(
     ] = None,
     demo: Annotated[
         bool,
-        Option("--demo", help="Serve the demonstration model that a wheel of mt has, English to German."),
+        Option(help="Serve the demonstration model that a wheel of mt has, English to German."),
     ] = False,
     host: Annotated[str, Option(help="The address; 0.0.0.0 lets other machines connect.")] = "127.0.0.1",
     port: Annotated[int, Option(min=0, max=65535, help="The port; 0 chooses a free one.")] = 8000,
@@ -47,9 +47,7 @@ def serve(
     log_format: Annotated[
         Literal["text", "json"], Option(help="Log lines to read, or JSON objects for programs.")
     ] = "text",
-    log_texts: Annotated[
-        bool, Option("--log-texts", help="Also log the texts and their translations.")
-    ] = False,
+    log_texts: Annotated[bool, Option(help="Also log the texts and their translations.")] = False,
     checkpoint: options.CheckpointOption = "best",
     device: options.DeviceOption = "auto",
     precision: options.PrecisionOption = "auto",
@@ -60,8 +58,7 @@ def serve(
 
     Requests that arrive at the same time are translated together. Needs the extra "serve".
     """
-    show_logs()
-    options.check_at_most_one(demo=demo, run=run)
+    options.check_excludes("--demo", demo, run=run)
     # The threads of the service and its clients compete for the same cores.
     system.let_threads_look(0)
     with options.installed_with("mt-from-scratch[serve]"):
@@ -69,11 +66,15 @@ def serve(
         from mt.serving.app import serve as serve_app
         from mt.serving.batching import BatchedTranslator
         from mt.serving.log import LogHandler
-    from mt.run_directory import RunDirectory
 
     logging.getLogger("mt").handlers = [LogHandler(log_format)]
     token = None if token_file is None else _read_token(token_file)
-    paths = [options.find_demo()] if demo else run or [options.find_run(None).path]
+    if demo and not options.DEMO.is_dir():
+        raise ConfigError(
+            "there is no demonstration model here: a wheel of mt has one, and scripts/demo makes one in a "
+            "checkout."
+        )
+    paths = [options.DEMO] if demo else run or [options.find_run(None).path]
     names = [visible(RunDirectory(path).name) for path in paths]
     if len(set(names)) < len(names):
         raise ConfigError(

@@ -7,6 +7,7 @@ from typer import Argument, echo
 
 from mt.cli.options import RUNS, complete_runs, named_run
 from mt.cli.tables import JsonFlag, print_json
+from mt.run_directory import as_run, newest_run
 
 
 def show(
@@ -24,8 +25,6 @@ def show(
 
     Also lists the checkpoints, and the results of mt evaluate with signatures and intervals.
     """
-    from mt.run_directory import as_run, newest_run
-
     directory = newest_run(RUNS, with_checkpoint=False) if run is None else as_run(named_run(run)).require()
     from mt.reports.facts import RunFacts
     from mt.reports.show import describe, to_json

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Exit, Option
 
 from mt import processes
-from mt.cli.logs import say, show_logs
-from mt.cli.options import RUNS, OverridesOption, load_config_and_run, parse_origin
+from mt.cli.logs import say
+from mt.cli.options import RUNS, InitFromOption, OverridesOption, load_config_and_run, parse_origin
 from mt.errors import ConfigError, MtError
+from mt.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from mt.config.config import Config
-    from mt.run_directory import RunDirectory
     from mt.training.run import Outcome
 
 
@@ -28,11 +28,8 @@ def train(
     max_time: Annotated[
         str | None, Option(help="Save and stop after 90s, 45m, 3h50m or 1d2h, with exit code 75.")
     ] = None,
-    restart: Annotated[bool, Option("--restart", help="Move an existing run aside and start over.")] = False,
-    init_from: Annotated[
-        str | None,
-        Option(help="Begin a new run with the weights of another: RUN or RUN@CHECKPOINT. Data may differ."),
-    ] = None,
+    restart: Annotated[bool, Option(help="Move an existing run aside and start over.")] = False,
+    init_from: InitFromOption = None,
 ) -> None:
     """Train a model from a config file, into a run directory.
 
@@ -49,15 +46,21 @@ def train(
     138  stopped by SIGUSR1, which SLURM can send before a time limit: saved.
     143  stopped by SIGTERM: saved.
     """
-    show_logs()
     if init_from is not None:
         origin = parse_origin(init_from)
         of_origin = [f"init_from.run={origin.run}", f"init_from.checkpoint={origin.checkpoint}"]
         overrides = [*(overrides or []), *of_origin]
     max_seconds = None if max_time is None else _seconds(max_time)
     loaded, directory = load_config_and_run(config, overrides, run)
-    if not directory.exists and (same := _run_with(loaded)):
-        say(f"{same} has the same settings, and is another run: to continue it, add --run {same}")
+    from mt.config.load import load_config
+    from mt.config.write import differences
+
+    for file in () if directory.exists else RUNS.glob("*/config.yaml"):
+        with suppress(MtError):
+            begun = load_config(file)
+            same = file.parent
+            if begun.data.path == loaded.data.path and not differences(begun, loaded):
+                say(f"{same} has the same settings, and is another run: to continue it, add --run {same}")
     if (restart or not directory.exists) and processes.IS_FIRST:
         from mt.data.sources.find import check_sources
 
@@ -72,19 +75,6 @@ def train(
     raise Exit(outcome.exit_code)
 
 
-def _run_with(config: "Config") -> Path | None:
-    """A run in ``runs/`` with the same settings."""
-    from mt.config.load import load_config
-    from mt.config.write import differences
-
-    for file in RUNS.glob("*/config.yaml"):
-        with suppress(MtError):
-            begun = load_config(file)
-            if begun.data.path == config.data.path and not differences(begun, config):
-                return file.parent
-    return None
-
-
 def _seconds(text: str) -> float:
     """The seconds of a duration such as 90s, 45m, 3h50m or 1d2h."""
     match = re.fullmatch(r"(?:(\d{1,5})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,6})s)?", text, re.ASCII)
@@ -95,7 +85,7 @@ def _seconds(text: str) -> float:
     return float(seconds)
 
 
-def _what_to_do_next(outcome: "Outcome", run: "RunDirectory", config: "Config", *, restarted: bool) -> str:
+def _what_to_do_next(outcome: "Outcome", run: RunDirectory, config: "Config", *, restarted: bool) -> str:
     """What to do next; ``restarted`` is whether the run began with an option that does not resume it."""
     from mt.training.schedule import has_ended
 

@@ -5,29 +5,25 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
-from contextlib import closing, nullcontext
+from contextlib import closing, nullcontext, suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Literal
+from typing import IO, Annotated, Literal
 
-from typer import Argument, Option
+from typer import Option
 
 from mt import processes
 from mt.cli import options
 from mt.cli.lines import Block, Input, LineTranslator, read_dictionary
-from mt.cli.logs import say, show_logs
-from mt.cli.prompt import prompt
+from mt.cli.logs import say
 from mt.cli.tables import JsonFlag
 from mt.display import in_precision
-from mt.errors import ConfigError, DataError
+from mt.errors import ConfigError, DataError, MtError
 from mt.files import new_file
 from mt.inference.kept import DEFAULT
 from mt.inference.markup.pieces import Format
 from mt.search.strategy import LARGEST_SEED, Constraints, Sampling
-
-if TYPE_CHECKING:
-    from mt.inference.segments import Translation
 
 _TEXTS_AT_ONCE = 1000
 sampling_option = partial(Option, rich_help_panel="Sampling")
@@ -35,9 +31,7 @@ output_option = partial(Option, rich_help_panel="Constraints and unknown words")
 
 
 def translate(
-    sentences: Annotated[
-        list[str] | None, Argument(metavar="SENTENCE", help="The sentences. Default: stdin, or a prompt.")
-    ] = None,
+    sentences: options.SentencesArgument = None,
     run: options.RunOption = None,
     to: options.ToOption = None,
     ensemble: options.EnsembleOption = None,
@@ -66,7 +60,7 @@ def translate(
         ),
     ] = None,
     sample: Annotated[
-        bool, sampling_option("--sample", help="Sample at random instead of searching for the best.")
+        bool, sampling_option(help="Sample at random instead of searching for the best.")
     ] = False,
     temperature: Annotated[
         float, sampling_option(min=0.01, max=100.0, help="Divides the logits; below 1, likely tokens gain.")
@@ -89,13 +83,11 @@ def translate(
     ] = 0,
     prefix: Annotated[str, output_option(help="Begin each translation with this text.")] = "",
     keep_unk: Annotated[
-        bool, output_option("--keep-unk", help="Allow <unk> for words that the model does not know.")
+        bool, output_option(help="Allow <unk> for words that the model does not know.")
     ] = False,
     as_is: Annotated[
         bool,
-        output_option(
-            "--as-is", help="Copy unknown words also where one in other capitals or nearly is known."
-        ),
+        output_option(help="Copy unknown words also where one in other capitals or nearly is known."),
     ] = False,
     keep: Annotated[
         list[str] | None,
@@ -105,9 +97,7 @@ def translate(
     ] = None,
     keep_none: Annotated[
         bool,
-        output_option(
-            "--keep-none", help="Translate {name}, %s, $NAME, <0>, addresses, paths and #tags, too."
-        ),
+        output_option(help="Translate {name}, %s, $NAME, <0>, addresses, paths and #tags, too."),
     ] = False,
     dictionary: Annotated[
         Path | None, output_option(help="Translate words as in this file of source<TAB>target.")
@@ -118,26 +108,20 @@ def translate(
     engine: options.EngineOption = "auto",
     verbose: options.VerboseOption = False,
     json: JsonFlag = False,
-    alignment: Annotated[
-        bool, Option("--alignment", help="With --json: also align the words of both sides.")
-    ] = False,
+    alignment: Annotated[bool, Option(help="With --json: also align the words of both sides.")] = False,
 ) -> None:
     """Translate sentences, a file, or standard input with a trained model.
 
     Writes one line to stdout for each line it reads, in the same order; everything else goes to stderr. With
     --format html or markdown, what it reads is one page, whose tags come out where they belong.
     """
-    show_logs()
     if processes.ARE_SEVERAL:
         raise ConfigError("mt translate uses all cores in one process: start it without torchrun.")
     options.check_sentences(sentences, file)
-    options.check_at_most_one(dictionary=dictionary, keep_unk=keep_unk)
-    options.check_at_most_one(sample=sample, beam=beam > 1)
-    options.check_at_most_one(sample=sample, n_best=n_best)
-    options.check_at_most_one(pairs=pairs, n_best=n_best)
-    for lines_only in {"n_best": n_best}, {"pairs": pairs}, {"prefix": prefix}, {"json": json}:
-        options.check_at_most_one(format=format != "text", **lines_only)
-    options.check_at_most_one(pairs=pairs, json=json)
+    options.check_excludes("--dictionary", dictionary, keep_unk=keep_unk)
+    options.check_excludes("--sample", sample, beam=beam > 1, n_best=n_best)
+    options.check_excludes("--pairs", pairs, n_best=n_best, json=json)
+    options.check_excludes("--format", format != "text", n_best=n_best, pairs=pairs, prefix=prefix, json=json)
     options.check_needs("--json", json, alignment=alignment)
     options.check_needs("lines to translate: add --file FILE", file is not None, pairs=pairs)
     drawn = {"temperature": temperature != 1.0, "top_k": top_k, "top_p": top_p != 1.0, "seed": seed != 1}
@@ -170,21 +154,48 @@ def translate(
         "max_length": max_length,
         "keep_unk": keep_unk,
     }
-    lines = LineTranslator(translator, search, source.name, prefix, on_error or "stop")
-    lines.refuses_losses = on_error == "stop"
-    lines.as_json = json
-    lines.with_alignment = alignment
+    lines = LineTranslator(translator, search, source.name, prefix, on_error, json, alignment)
     at_once = 2 if translator.engine.name == "ctranslate2" else 1
     if format != "text":
         _translate_page(source, lines, format, at_once)
         return
     if source.is_typed:
-        prompt(lines)
+        _prompt(lines)
         return
     with nullcontext() if pairs is None else new_file(pairs) as out:
         _translate_all(source, lines, at_once, out)
     if n_best is not None and translator.engine.precision != "float32":
         say(f"scores{in_precision(translator.engine.precision)}")
+
+
+def _prompt(lines: LineTranslator) -> None:
+    """Translate what is typed, line by line; an error in one is reported, and the next one is read."""
+    say("Type a sentence and press Enter. Ctrl-C discards it, or stops its translation. Ctrl-D ends.")
+    with suppress(ImportError):
+        import readline  # noqa: F401 - input() then edits the line and recalls earlier ones.
+    number = 0
+    while True:
+        try:
+            # Text that is pasted may have several lines.
+            for line in filter(str.strip, input("> ").split("\n")):
+                number += 1
+                try:
+                    block = lines.translate([line], number)
+                except MtError as error:
+                    say(f"mt: {error}")
+                    continue
+                if block.reasons:
+                    say(f"mt: {block.reasons[number]}")
+                    continue
+                lines.write(block, number)
+                lines.count(block)
+                for warning in lines.warnings():
+                    say(f"warning: {warning}")
+        except KeyboardInterrupt:
+            print()
+        except EOFError:
+            print()
+            return
 
 
 def _translate_page(source: Input, lines: LineTranslator, format: Format, at_once: int) -> None:
@@ -196,14 +207,14 @@ def _translate_page(source: Input, lines: LineTranslator, format: Format, at_onc
     lines.options["with_attention"] = True
     starts = range(0, len(documents.texts), _TEXTS_AT_ONCE)
     blocks = (documents.texts[start : start + _TEXTS_AT_ONCE] for start in starts)
-    translations: list[Translation] = []
+    done: list[Block] = []
     with source.progress(len(documents.texts), "texts") as advance:
         for block in _in_order(partial(lines.translate, advance=advance), blocks, at_once):
-            if block.reasons and lines.on_error == "stop":
+            if block.reasons and lines.on_error != "empty":
                 raise DataError(block.reasons[min(block.reasons)])
-            translations += [best for best, *_ in block.translations]
+            done.append(block)
             lines.count(block)
-    written = documents.translated(translations)
+    written = documents.translated([best for block in done for best, *_ in block.translations])
     sys.stdout.write("\n".join(written) + ("\n" if source.sentences else ""))
     for warning in lines.warnings():
         say(f"warning: {warning}")
@@ -220,8 +231,14 @@ def _translate_all(source: Input, lines: LineTranslator, at_once: int, pairs: IO
                     lines.write(block, number, pairs)
                     number += len(block.translations)
                     lines.count(block)
-                    if block.reasons and lines.on_error == "stop":
-                        raise DataError(block.reasons[number] + source.how_to_go_on(number))
+                    if block.reasons and lines.on_error != "empty":
+                        reason = block.reasons[number]
+                        if not source.sentences:
+                            reason += (
+                                f" All lines before it are translated. Continue after it with tail -n "
+                                f"+{number + 1}, or do not stop at such lines with --on-error empty."
+                            )
+                        raise DataError(reason)
     finally:
         # Where the bar was, which is gone.
         for warning in lines.warnings():

@@ -36,13 +36,8 @@ class Analysis:
     """How long the translations are, and how well short and long sentences are translated."""
 
     length_ratio: float
-    """Words of the translations divided by words of the references."""
     by_source_length: list[LengthGroup]
-
-
-def analyse_lengths(sources: Texts, hypotheses: Texts, references: Texts) -> Analysis:
-    """Compare the lengths of translations and references, and score by the length of the sources."""
-    return Analysis(length_ratio(hypotheses, references), by_source_length(sources, hypotheses, references))
+    """Groups without a sentence are left out."""
 
 
 def words(line: str) -> list[str]:
@@ -56,8 +51,8 @@ def length_ratio(hypotheses: Texts, references: Texts) -> float:
     return num_words / max(1, sum(len(words(line)) for line in references))
 
 
-def by_source_length(sources: Texts, hypotheses: Texts, references: Texts) -> list[LengthGroup]:
-    """Separate scores of short and long sentences; groups without a sentence are left out."""
+def analyse_lengths(sources: Texts, hypotheses: Texts, references: Texts) -> Analysis:
+    """Compare the lengths of translations and references, and score by the length of the sources."""
     groups: dict[int, list[tuple[str, str]]] = {}
     for source, hypothesis, reference in zip(sources, hypotheses, references, strict=True):
         num_words = len(words(source))
@@ -66,10 +61,10 @@ def by_source_length(sources: Texts, hypotheses: Texts, references: Texts) -> li
     metrics = metrics_of_evaluation(references)
     length_groups = []
     for group, pairs in sorted(groups.items()):
-        texts = [text for text, _ in pairs], [reference for _, reference in pairs]
+        texts = [*zip(*pairs, strict=True)]
         bleu, chrfpp = (score_by(metrics[key], *texts).value for key in ("bleu", "chrfpp"))
         length_groups.append(LengthGroup(_LENGTHS[group], len(pairs), bleu, chrfpp, length_ratio(*texts)))
-    return length_groups
+    return Analysis(length_ratio(hypotheses, references), length_groups)
 
 
 @dataclass(frozen=True)
@@ -89,7 +84,6 @@ class ComparedSentence:
     """A sentence with the translations of several systems and their scores."""
 
     number: int
-    """Its position in the test set, counted from 1."""
     source: str
     translations: tuple[str, ...]
     reference: str

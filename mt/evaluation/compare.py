@@ -1,9 +1,12 @@
 """Comparing systems on the same sentences, with the significance of the differences (`mt compare`)."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 
 from mt.config.load import load_config
@@ -14,8 +17,15 @@ from mt.display import counted, visible
 from mt.errors import ConfigError, DataError
 from mt.evaluation.analysis import ComparedSentence, most_different_sentences
 from mt.evaluation.evaluate import translate_set
-from mt.evaluation.groups import compare_groups
-from mt.evaluation.scores import MAX_RESAMPLED_LINES, Compared, in_form, paired_bootstrap
+from mt.evaluation.scores import (
+    MAX_RESAMPLED_LINES,
+    NUM_RESAMPLES,
+    Compared,
+    Texts,
+    in_form,
+    metrics_of_evaluation,
+    paired_bootstrap,
+)
 from mt.evaluation.test_set import EvaluationSet, load_evaluation_set, warn_of_leaks, warn_of_other_split
 from mt.inference.loaded_model import LoadedModel, load_model
 from mt.inference.model_translator import ModelTranslator
@@ -71,23 +81,34 @@ def run_comparison(
             "--against needs two systems or more on each side, because the scores of one say nothing about "
             "other seeds. Train each setting with several values of training.seed."
         )
-    paths, device = [Path(system) for system in (*systems, *against)], choose_device(device)
-    runs, models = _runs_of(paths), dict[Path, tuple[RunDirectory, LoadedModel]]()
-    config = load_config(runs[0].config_file)
-    # They are opened before reading the corpus, because training may remove a checkpoint at any time.
-    for system in filter(Path.is_dir, paths):
+    device = choose_device(device)
+    paths = [Path(system) for system in (*systems, *against)]
+    runs: dict[Path, RunDirectory] = {}
+    models: dict[Path, tuple[RunDirectory, LoadedModel]] = {}
+    # Runs are opened before reading the corpus, because training may remove a checkpoint at any time.
+    for system in sorted(paths, key=lambda path: not path.is_dir()):
         run, name = _run_of(system)
-        models[system] = run, load_model(run, name or checkpoint)
+        if system.is_dir():
+            models[system] = run.require(), load_model(run, name or checkpoint)
+        if run.exists:
+            runs.setdefault(run.path, run)
+    if not runs:
+        raise ConfigError(
+            f"none of {', '.join(map(str, systems))} is in a run, so there is nothing to compare them with: "
+            "sacrebleu compares other files."
+        )
+    first_run = next(iter(runs.values()))
+    config = load_config(first_run.config_file)
     test_set = load_evaluation_set(config, split, path=data_path, name=data_name, direction=(src, tgt))
     for run, loaded in models.values():
         known = loaded.config.data.directions
         if test_set.direction not in known and len(known) + len(config.data.directions) > 2:
             languages = " to ".join(test_set.direction)
             raise ConfigError(f"{run.path} does not translate {languages}, only {loaded.facts.known}.")
-    for run in runs:
+    for run in runs.values():
         warn_of_other_split(run, test_set)
     if data_path is not None:
-        warn_of_leaks(test_set, config, runs[0].written_dir)
+        warn_of_leaks(test_set, config, first_run.written_dir)
     count = len(test_set.references)
     if count > MAX_RESAMPLED_LINES:
         raise DataError(
@@ -113,28 +134,14 @@ def run_comparison(
 
 
 def _read(file: Path, test_set: EvaluationSet) -> list[str]:
-    lines, count = [*lines_of(file)], len(test_set.references)
+    lines = [*lines_of(file)]
+    count = len(test_set.references)
     if len(lines) != count:
         raise DataError(
             f"{file} has {counted(len(lines), 'line')}, but {test_set.where} has "
             f"{counted(count, 'reference')}: they do not belong together."
         )
     return in_form(test_set.form, lines)
-
-
-def _runs_of(systems: Sequence[Path]) -> list[RunDirectory]:
-    """The systems that are runs, then those that are in one."""
-    runs: dict[Path, RunDirectory] = {}
-    for system in sorted(systems, key=lambda system: not system.is_dir()):
-        run, _ = _run_of(system)
-        if system.is_dir() or run.exists:
-            runs[run.path] = run.require()
-    if not runs:
-        raise ConfigError(
-            f"none of {', '.join(map(str, systems))} is in a run, so there is nothing to compare them with: "
-            "sacrebleu compares other files."
-        )
-    return list(runs.values())
 
 
 def _run_of(system: Path) -> tuple[RunDirectory, str | None]:
@@ -147,3 +154,59 @@ def _run_of(system: Path) -> tuple[RunDirectory, str | None]:
     if checkpoint.parent == run.checkpoints_dir and run.exists:
         return run, checkpoint.name
     return RunDirectory(system), None
+
+
+def compare_groups(first: Sequence[Texts], second: Sequence[Texts], references: Texts) -> dict[str, float]:
+    """The p-value of `group_p_value` for two groups of translations, by each metric of `mt evaluate`."""
+    p_values = {}
+    for key, metric in metrics_of_evaluation(references).items():
+        stats = []
+        for hypotheses in (*first, *second):
+            of_sentences = metric._extract_corpus_statistics(list(hypotheses), [list(references)])
+            stats.append(np.array(of_sentences, dtype=np.float64))
+        p_values[key] = group_p_value(stats, len(first), metric._compute_score_from_stats)
+    return p_values
+
+
+def group_p_value(stats: Sequence[Any], num_first: int, compute: Callable[[Any], Any]) -> float:
+    """The probability of such a difference between equal settings, with other seeds and other sentences.
+
+    This is min F' (Clark 1973, "The language-as-fixed-effect fallacy") as a t-test: the variance of the
+    difference is that over seeds (Welch 1947) plus that over sentences. The latter is found by bootstrap
+    resampling (Koehn 2004), because ``compute`` scores whole test sets. Resampling so few seeds as well would
+    underestimate their variance, and call equal settings different.
+
+    Args:
+        stats: Of each system, the statistics of the same N sentences, ``(N, K)``.
+        num_first: How many systems are in the first group.
+        compute: The score of statistics that were summed over sentences, ``(K,)``.
+    """
+    num_sentences = len(stats[0])
+    chances = np.full(num_sentences, 1 / num_sentences)
+    generator = np.random.default_rng(12345)
+    draws = generator.multinomial(num_sentences, chances, NUM_RESAMPLES)
+    # The test set itself comes first.
+    weights = np.vstack([np.ones(num_sentences), draws])
+    scores = []
+    for system in stats:
+        summed = weights @ system
+        scores.append([compute(row).score for row in summed])
+    first = np.array(scores[:num_first])
+    second = np.array(scores[num_first:])
+    gains = second.mean(axis=0) - first.mean(axis=0)
+    variances = [gains[1:].var()]
+    freedoms = [num_sentences]
+    for group in (first, second):
+        variances.append(group[:, 0].var(ddof=1) / len(group))
+        freedoms.append(len(group) - 1)
+    total = sum(variances)
+    if not total or not gains[0]:
+        return float(not gains[0])
+    # Satterthwaite (1946).
+    freedom = total**2 / np.sum(np.square(variances) / freedoms)
+    # The probability that Student's t is at least as far from 0. With t = sqrt(freedom) * tan(angle), its
+    # density is a power of the cosine.
+    angles = np.linspace(0, math.pi / 2, 100_001)
+    density = np.cos(angles) ** (freedom - 1)
+    beyond = angles >= math.atan(abs(gains[0]) / math.sqrt(total * freedom))
+    return float(density[beyond].sum() / density.sum())

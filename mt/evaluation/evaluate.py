@@ -92,12 +92,14 @@ def run_evaluation(
         MtError: If the run, the checkpoint or the corpus cannot be used, or a reference is empty.
         SystemExit: In all processes except the first, once the sentences are translated.
     """
-    run, other_runs = as_run(run).require(), [as_run(other) for other in others]
+    run = as_run(run).require()
+    other_runs = [as_run(other) for other in others]
     if engine != "torch" and other_runs:
         raise ConfigError("only torch translates as an ensemble: leave the engine out.")
     config = load_config(run.config_file)
     # Before reading the corpus, which may take long: training may remove this checkpoint at any time.
     models = load_ensemble([run, *other_runs], checkpoint)
+    loaded, *rest = models
     written = run.written_dir
     test_set = load_evaluation_set(
         config, split, path=data_path, name=data_name, direction=(src, tgt), written=written
@@ -107,10 +109,17 @@ def run_evaluation(
     device = choose_device(device)
     with distributed.connected(device.type):
         options: dict[str, Any] = {"device": device, "precision": precision}
-        translator = _translator(run, models, engine, options)
+        if engine == "torch":
+            translator: Translator = ModelTranslator(loaded, others=rest, **options)
+        else:
+            options |= {"checkpoint": loaded.checkpoint.name, "engine": engine}
+            translator = Translator.from_run(run, as_is=True, keep=(), **options)
         setting, hypotheses, file = translate_set(run, translator, models, test_set, beam)
     if outputs is not None:
-        _write_outputs(outputs, test_set, hypotheses)
+        outputs.mkdir(parents=True, exist_ok=True)
+        write_lines(outputs / "sources.txt", test_set.sources)
+        write_lines(outputs / "hypotheses.txt", hypotheses)
+        write_lines(outputs / "references.txt", test_set.references)
     LOG.info("scoring %s", counted(len(hypotheses), "sentence"))
     scores = score_with_confidence(hypotheses, test_set.references)
     if literature:
@@ -118,7 +127,6 @@ def run_evaluation(
     if analyse:
         warn_of_leaks(test_set, config, written)
     texts = test_set.sources, hypotheses, test_set.references
-    loaded, *rest = models
     evaluation = Evaluation(
         time=datetime.now(UTC).replace(microsecond=0),
         mt_version=mt.__version__,
@@ -145,24 +153,6 @@ def run_evaluation(
     return evaluation
 
 
-def _translator(
-    run: RunDirectory, models: Sequence[LoadedModel], engine: EngineChoice, options: dict[str, Any]
-) -> Translator:
-    loaded, *rest = models
-    if engine == "torch":
-        return ModelTranslator(loaded, others=rest, **options)
-    return Translator.from_run(
-        run, checkpoint=loaded.checkpoint.name, engine=engine, as_is=True, keep=(), **options
-    )
-
-
-def _write_outputs(folder: Path, test_set: EvaluationSet, hypotheses: Texts) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    write_lines(folder / "sources.txt", test_set.sources)
-    write_lines(folder / "hypotheses.txt", hypotheses)
-    write_lines(folder / "references.txt", test_set.references)
-
-
 def _references_file(run: RunDirectory, test_set: EvaluationSet) -> Path:
     return run.path / f"references.{test_set.name}.txt"
 
@@ -177,24 +167,31 @@ def translate_set(
     """Write translations of a test set and its references into the run; return setting, lines and file."""
     if not os.access(run.path, os.W_OK):
         raise RunError(f"{shown(run.path)} is read-only, but the translations are saved there: copy the run.")
-    if translator.facts.directions:
-        translator = translator.into(test_set.direction.tgt, test_set.direction.src)
-    setting = setting_name(models, test_set, beam, translator.engine)
-    with progress(len(test_set.sources), unit="sentences", description="translating") as advance:
-        n_best = translator.n_best(
-            test_set.sources, strategy=beam, join_lines=True, with_scores=False, advance=advance
-        )
+    lines = translate_lines(translator, test_set, test_set.sources, beam)
     if not processes.IS_FIRST:
         # The others have nothing more to do.
         raise SystemExit(0)
-    if num_cut := sum(best.is_cut for best, *_ in n_best):
-        LOG.warning("%s", translator.facts.cut_warning(num_cut))
-    # Each on one line, which does not change any score.
-    lines = in_form(test_set.form, [on_one_line(best.text) for best, *_ in n_best])
+    setting = setting_name(models, test_set, beam, translator.engine)
     file = run.path / f"hypotheses.{setting}.txt"
     write_lines(_references_file(run, test_set), test_set.references)
     write_lines(file, lines)
     return setting, lines, file
+
+
+def translate_lines(
+    translator: Translator, test_set: EvaluationSet, sources: Texts, strategy: Beam | None = None
+) -> list[str]:
+    """Translations as they are scored: each on one line, in the form of the run's training text."""
+    if translator.facts.directions:
+        translator = translator.into(test_set.direction.tgt, test_set.direction.src)
+    with progress(len(sources), unit="sentences", description="translating") as advance:
+        n_best = translator.n_best(
+            sources, strategy=strategy, join_lines=True, with_scores=False, advance=advance
+        )
+    if num_cut := sum(best.is_cut for best, *_ in n_best):
+        LOG.warning("%s", translator.facts.cut_warning(num_cut))
+    # On one line, which does not change any score.
+    return in_form(test_set.form, [on_one_line(best.text) for best, *_ in n_best])
 
 
 def setting_name(

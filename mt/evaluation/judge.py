@@ -2,31 +2,29 @@
 
 import math
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from operator import contains, ne
+from typing import NamedTuple
 
 import numpy as np
 from sacrebleu.metrics.bleu import BLEU
 
-from mt.config.load import load_config
 from mt.data.as_written import in_capitals, in_title_case, joined, with_typos, without_final_punctuation
 from mt.data.corpus import evenly_spaced
-from mt.data.sources.source import Split
-from mt.display import progress
 from mt.errors import DataError
 from mt.evaluation.analysis import words, worst_sentences
-from mt.evaluation.behaviours import Behaviour, Behaviours, Example, to_json
-from mt.evaluation.scores import in_form, on_one_line, score_with_confidence
-from mt.evaluation.test_set import load_evaluation_set
-from mt.files import write_atomically
+from mt.evaluation.evaluate import translate_lines
+from mt.evaluation.record import Behaviour, Behaviours, Example, Score
+from mt.evaluation.scores import score_with_confidence
+from mt.evaluation.test_set import EvaluationSet
 from mt.inference.bleu import bleu_tokenizer
-from mt.inference.translator import EngineChoice, Translator
-from mt.run_directory import RunDirectory, as_run
+from mt.inference.translator import Translator
 from mt.seeding import derived_seed
 from mt.sides import Sides
 
-MOST_LINES, LEAST_LINES, NUM_WORST = 1000, 30, 3
+MOST_LINES = 1000
+LEAST_LINES = 30
+NUM_WORST = 3
 _NUM_PUT_IN = 100
 CLEAN = "as it is"
 _NEGATIONS = {
@@ -38,188 +36,137 @@ _NEGATIONS = {
     "pt": r"\b(?:não|nunca|jamais|sem)\b",
     "nl": r"\b(?:niet|nooit|geen|zonder)\b",
 }
-_NAMES = (
-    "Okonkwo",
-    "Wojciechowska",
-    "Nakamura",
-    "Lindqvist",
-    "Abernathy",
-    "Quispe",
-    "Szymborska",
-    "Yildirim",
-)
-_PUT_IN: dict[str, Callable[[np.random.Generator], str]] = {
-    "names": lambda generator: _NAMES[generator.integers(len(_NAMES))],
-    "numbers": lambda generator: str(generator.integers(100, 100_000)),
-    "emoji": lambda generator: "😀😂👍🎉🔥🚀🌍🐈"[generator.integers(8)],
-    "web addresses": lambda generator: f"https://www.example.com/{generator.integers(10_000)}",
-    "e-mail addresses": lambda generator: f"anna{generator.integers(10_000)}@example.org",
+# What is put into lines, where {} is a number.
+_PUT_IN = {
+    "names": "Okonkwo Wojciechowska Nakamura Lindqvist Abernathy Quispe Szymborska Yildirim",
+    "numbers": "{}",
+    "emoji": "😀 😂 👍 🎉 🔥 🚀 🌍 🐈",
+    "web addresses": "https://www.example.com/{}",
+    "e-mail addresses": "anna{}@example.org",
 }
 
 
-def run_behaviours(
-    run: str | Path | RunDirectory,
-    *,
-    tgt: str | None = None,
-    src: str | None = None,
-    split: Split = "test",
-    checkpoint: str = "best",
-    data_path: str | None = None,
-    data_name: str | None = None,
-    device: str = "auto",
-    engine: EngineChoice = "auto",
-) -> Behaviours:
-    """Translate text as people write it as `mt translate` does, and write what is found into the run.
+class _Kind(NamedTuple):
+    """Lines of one kind of text."""
 
-    The arguments are those of `run_evaluation`. Of a test set, at most `MOST_LINES` are taken.
-    """
-    run = as_run(run).require()
-    config = load_config(run.config_file)
-    test_set = load_evaluation_set(config, split, path=data_path, name=data_name, direction=(src, tgt))
-    translator = Translator.from_run(run, checkpoint=checkpoint, device=device, engine=engine)
-    if translator.facts.directions:
-        translator = translator.into(test_set.direction.tgt, test_set.direction.src)
+    name: str
+    pairs: list[tuple[str, str]]
+    """Each line with its reference, or with what is compared with its translation."""
+    is_good: Callable[[str, str], bool] | None = None
+    """Whether a translation and what is wished go together; None for BLEU."""
+
+
+def find_behaviours(translator: Translator, test_set: EvaluationSet) -> Behaviours:
+    """Translate text as people write it, greedily, made of at most `MOST_LINES` of a test set."""
     rows = evenly_spaced(len(test_set.sources), MOST_LINES).tolist()
     if len(rows) < LEAST_LINES:
         raise DataError(f"{test_set.where} has {len(rows)} lines, and behaviours need {LEAST_LINES} or more.")
-    lines = Sides([test_set.sources[row] for row in rows], [test_set.references[row] for row in rows])
-
-    def translate(texts: Sequence[str]) -> list[str]:
-        with progress(len(texts), unit="sentences", description="translating") as advance:
-            found = translator.translate(texts, join_lines=True, advance=advance)
-        return in_form(test_set.form, [on_one_line(text) for text in found])
-
-    judge = _Judge(lines, test_set.direction, translate)
-    judge.scores()
-    judge.shares()
-    found = Behaviours(
-        test_set.where,
-        " to ".join(test_set.direction),
-        translator.facts.checkpoint,
-        f"{translator.engine.name}, {translator.engine.precision}",
-        judge.signature,
-        _with_examples(judge),
-        judge.left_out,
-    )
-    write_atomically(run.behaviours_file, to_json(found))
-    return found
-
-
-def _with_examples(judge: "_Judge") -> list[Behaviour]:
-    """The behaviours, the worst of them with examples."""
-    worst = sorted(judge.behaviours, key=lambda each: -each.drop)[:NUM_WORST]
-    behaviours = []
-    for behaviour in judge.behaviours:
-        examples = judge.worst_lines[behaviour.name] if behaviour in worst and behaviour.drop > 0 else []
-        behaviours.append(replace(behaviour, examples=examples))
-    return behaviours
-
-
-class _Judge:
-    """Changes lines, has them translated, and keeps what it finds."""
-
-    def __init__(
-        self, lines: Sides[list[str]], direction: Sides[str], translate: Callable[[Sequence[str]], list[str]]
-    ) -> None:
-        self._lines = lines
-        self._direction = direction
-        self._translate = translate
-        self._generator = np.random.default_rng(derived_seed("behaviours"))
-        self._metric = BLEU(tokenize=bleu_tokenizer(lines.tgt))
-        self._clean: dict[str, str] = {}
-        self._clean_score = 0.0
-        self.signature = ""
-        self.behaviours: list[Behaviour] = []
-        self.left_out: dict[str, str] = {}
-        self.worst_lines: dict[str, list[Example]] = {}
-
-    def scores(self) -> None:
-        """The behaviours that have references."""
-        (src, tgt), of = self._lines, self._direction
-        self._score(CLEAN, src, tgt)
-        if in_capitals("".join(src), of.src) == "".join(src).lower():
-            self.left_out["capitals, title case"] = "the script of the source has no capitals"
-        else:
-            for name, change in (("capitals", in_capitals), ("title case", in_title_case)):
-                sources = [change(line, of.src) for line in src]
-                references = [change(line, of.tgt) for line in tgt]
-                self._score(name, sources, references)
-        sources = [*map(without_final_punctuation, src)]
-        references = [*map(without_final_punctuation, tgt)]
-        self._score("no final punctuation", sources, references)
-        sources = [with_typos(line, self._generator) for line in src]
-        self._score("typing errors", sources, tgt)
-        starts = range(0, len(src) - 1, 2)
-        sources = [joined(src[start : start + 2]) for start in starts]
-        references = [joined(tgt[start : start + 2]) for start in starts]
-        self._score("two lines joined", sources, references)
-        by_length = sorted(range(len(src)), key=lambda row: -len(words(src[row])))
-        longest = by_length[: len(src) // 10]
-        self._score("longest tenth", [src[row] for row in longest], [tgt[row] for row in longest])
-
-    def _score(self, name: str, sources: list[str], references: list[str]) -> None:
+    pairs = [(test_set.sources[row], test_set.references[row]) for row in rows]
+    src, tgt = (list(lines) for lines in zip(*pairs, strict=True))
+    direction = test_set.direction
+    language = re.split("[-_]", direction.src.lower())[0]
+    left_out = {}
+    if language not in _NEGATIONS:
+        left_out["a negation removed"] = f"there is no list of negations for {direction.src}"
+    generator = np.random.default_rng(derived_seed("behaviours"))
+    metrics = {"bleu": BLEU(tokenize=bleu_tokenizer(tgt))}
+    clean = translate_lines(translator, test_set, src)
+    best = score_with_confidence(clean, tgt, metrics)["bleu"]
+    behaviours = [_by_score(_Kind(CLEAN, pairs), clean, best, best)]
+    for kind in (*_scored(pairs, direction, generator), *_checked(src, clean, language, generator)):
+        sources = [source for source, _ in kind.pairs]
         if len(sources) < LEAST_LINES:
-            self.left_out[name] = f"only {len(sources)} lines"
-            return
-        translations = self._translate(sources)
-        score = score_with_confidence(translations, references, {"bleu": self._metric})["bleu"]
-        if name == CLEAN:
-            self._clean = dict(zip(sources, translations, strict=True))
-            self._clean_score = score.value
-            self.signature = score.signature
-        interval = score.interval or (score.value, score.value)
-        drop = self._clean_score - score.value
-        self.behaviours.append(Behaviour(name, len(sources), "BLEU", score.value, interval, drop))
-        self.worst_lines[name] = []
-        for worst in worst_sentences(sources, translations, references, NUM_WORST):
-            self.worst_lines[name].append(Example(worst.source, worst.translation, worst.reference))
+            left_out[kind.name] = f"only {len(sources)} lines"
+        elif sources == src:
+            left_out[kind.name] = "it changes none of these lines"
+        else:
+            translations = translate_lines(translator, test_set, sources)
+            if kind.is_good:
+                behaviours.append(_by_share(kind, translations))
+                continue
+            references = [reference for _, reference in kind.pairs]
+            score = score_with_confidence(translations, references, metrics)["bleu"]
+            behaviours.append(_by_score(kind, translations, score, best))
+    worst = sorted(behaviours, key=lambda each: -each.drop)[:NUM_WORST]
+    for behaviour in behaviours:
+        if behaviour not in worst or behaviour.drop <= 0:
+            behaviour.examples.clear()
+    engine_and_precision = f"{translator.engine.name}, {translator.engine.precision}"
+    return Behaviours(
+        test_set.where,
+        " to ".join(direction),
+        translator.facts.checkpoint,
+        engine_and_precision,
+        best.signature,
+        behaviours,
+        left_out,
+    )
 
-    def shares(self) -> None:
-        """The behaviours whose outputs are as wished, or not."""
-        src = self._lines.src
-        for name, draw in _PUT_IN.items():
-            given = [draw(self._generator) for _ in src[:_NUM_PUT_IN]]
-            lines = [self._with(item, line) for item, line in zip(given, src, strict=False)]
-            self._share(name, lines, given, lambda item, _, written: item in written)
-        alone = [re.findall(r"[^\W\d_]{4,}", line) for line in src]
-        single = [*dict.fromkeys(found[-1] for found in alone if found)][:_NUM_PUT_IN]
-        self._share(
-            "one word alone",
-            single,
-            ["at most three words"] * len(single),
-            lambda *of: 0 < len(words(of[2])) <= 3,
-        )
-        pattern = _NEGATIONS.get(re.split("[-_]", self._direction.src.lower())[0])
-        if pattern is None:
-            self.left_out["a negation removed"] = f"there is no list of negations for {self._direction.src}"
-            return
-        negation = re.compile(pattern, re.IGNORECASE)
-        negated = [line for line in src if negation.search(line)]
-        without = [" ".join(negation.sub("", line).split()) for line in negated]
-        before = [self._clean[line] for line in negated]
-        self._share("a negation removed", without, before, lambda item, _, written: item != written)
 
-    def _with(self, item: str, line: str) -> str:
-        """A line with something put between two of its words."""
-        parts = line.split(" ")
-        at = int(self._generator.integers(1, max(2, len(parts))))
-        return " ".join([*parts[:at], item, *parts[at:]])
+def _scored(
+    pairs: list[tuple[str, str]], direction: Sides[str], generator: np.random.Generator
+) -> Iterator[_Kind]:
+    """The kinds of text that have references."""
+    for name, change in (("capitals", in_capitals), ("title case", in_title_case)):
+        yield _Kind(name, [(change(src, direction.src), change(tgt, direction.tgt)) for src, tgt in pairs])
+    without = without_final_punctuation
+    yield _Kind("no final punctuation", [(without(src), without(tgt)) for src, tgt in pairs])
+    yield _Kind("typing errors", [(with_typos(src, generator), tgt) for src, tgt in pairs])
+    two = []
+    for both in zip(pairs[::2], pairs[1::2], strict=False):
+        sources, references = zip(*both, strict=True)
+        two.append((joined(sources), joined(references)))
+    yield _Kind("two lines joined", two)
+    by_length = sorted(pairs, key=lambda pair: -len(words(pair[0])))
+    yield _Kind("longest tenth", by_length[: len(pairs) // 10])
 
-    def _share(
-        self, name: str, lines: list[str], wished: list[str], is_good: Callable[[str, str, str], bool]
-    ) -> None:
-        if len(lines) < LEAST_LINES:
-            self.left_out[name] = f"only {len(lines)} lines"
-            return
-        translations = self._translate(lines)
-        bad = []
-        for line, wish, written in zip(lines, wished, translations, strict=True):
-            if not is_good(wish, line, written):
-                bad.append(Example(line, written, wish))
-        value = 100 * (1 - len(bad) / len(lines))
-        interval = _wilson(len(lines) - len(bad), len(lines))
-        self.behaviours.append(Behaviour(name, len(lines), "%", value, interval, 100 - value))
-        self.worst_lines[name] = bad[:NUM_WORST]
+
+def _checked(
+    src: list[str], clean: list[str], language: str, generator: np.random.Generator
+) -> Iterator[_Kind]:
+    """The kinds of text whose translations are as wished, or not."""
+    for name, choices in _PUT_IN.items():
+        pairs = []
+        for line in src[:_NUM_PUT_IN]:
+            item = generator.choice(choices.split()).format(generator.integers(100, 100_000))
+            parts = line.split(" ")
+            parts.insert(int(generator.integers(1, max(2, len(parts)))), item)
+            pairs.append((" ".join(parts), item))
+        yield _Kind(name, pairs, contains)
+    alone = {}
+    for line in src:
+        for word in re.findall(r"[^\W\d_]{4,}", line)[-1:]:
+            alone[word] = "at most three words"
+    single = [*alone.items()][:_NUM_PUT_IN]
+    yield _Kind("one word alone", single, lambda written, _: 0 < len(words(written)) <= 3)
+    if language in _NEGATIONS:
+        negation = re.compile(_NEGATIONS[language], re.IGNORECASE)
+        pairs = []
+        for line, translation in zip(src, clean, strict=True):
+            if negation.search(line):
+                pairs.append((" ".join(negation.sub("", line).split()), translation))
+        yield _Kind("a negation removed", pairs, ne)
+
+
+def _by_score(kind: _Kind, translations: list[str], score: Score, clean: Score) -> Behaviour:
+    interval = score.interval or (score.value, score.value)
+    drop = clean.value - score.value
+    examples = []
+    sources, references = zip(*kind.pairs, strict=True)
+    for worst in worst_sentences(sources, translations, references, NUM_WORST):
+        examples.append(Example(worst.source, worst.translation, worst.reference))
+    return Behaviour(kind.name, len(kind.pairs), "BLEU", score.value, interval, drop, examples)
+
+
+def _by_share(kind: _Kind, translations: list[str]) -> Behaviour:
+    bad = []
+    for (source, wished), written in zip(kind.pairs, translations, strict=True):
+        if not (kind.is_good and kind.is_good(written, wished)):
+            bad.append(Example(source, written, wished))
+    number = len(kind.pairs)
+    value = 100 * (1 - len(bad) / number)
+    interval = _wilson(number - len(bad), number)
+    return Behaviour(kind.name, number, "%", value, interval, 100 - value, bad[:NUM_WORST])
 
 
 def _wilson(good: int, number: int) -> tuple[float, float]:

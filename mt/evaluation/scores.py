@@ -66,7 +66,6 @@ def score_translations(
     hypotheses: Texts, references: Texts, form: TextForm = _AS_WRITTEN
 ) -> dict[str, Score]:
     """BLEU (Papineni et al. 2002) and chrF2 (Popović 2015) of whole texts in this form, for validation."""
-    check_lengths(hypotheses, references)
     hypotheses, references = in_form(form, hypotheses), in_form(form, references)
     bleu = BLEU(tokenize=bleu_tokenizer(references))
     return {
@@ -77,6 +76,7 @@ def score_translations(
 
 def score_by(metric: Metric, hypotheses: Texts, references: Texts) -> Score:
     """The score of whole texts by one metric."""
+    check_lengths(hypotheses, references)
     result = metric.corpus_score(list(hypotheses), [list(references)])
     return Score(result.name, result.score, str(metric.get_signature()))
 
@@ -92,9 +92,10 @@ def check_lengths(hypotheses: Texts, references: Texts) -> None:
 
 def exact_match(hypotheses: Texts, references: Texts) -> float:
     """The percentage of translations that equal their reference, ignoring differences in spacing."""
-    pairs = list(zip(hypotheses, references, strict=True))
-    num_equal = sum(normalise_spacing(one) == normalise_spacing(other) for one, other in pairs)
-    return 100.0 * num_equal / len(pairs)
+    num_equal = 0
+    for hypothesis, reference in zip(hypotheses, references, strict=True):
+        num_equal += normalise_spacing(hypothesis) == normalise_spacing(reference)
+    return 100.0 * num_equal / len(references)
 
 
 @dataclass(frozen=True)
@@ -107,11 +108,6 @@ class Compared:
     p_value: float
     """The probability of a difference this large if the two were equally good; 1 for the first itself."""
 
-    @property
-    def is_significant(self) -> bool:
-        """Whether a difference this large is unlikely to be due to chance."""
-        return self.p_value < SIGNIFICANT
-
 
 def score_with_confidence(
     hypotheses: Texts, references: Texts, metrics: Mapping[str, Metric] | None = None
@@ -122,7 +118,6 @@ def score_with_confidence(
     """
     metrics = metrics or metrics_of_evaluation(references)
     if len(references) > MAX_RESAMPLED_LINES:
-        check_lengths(hypotheses, references)
         return {key: score_by(metric, hypotheses, references) for key, metric in metrics.items()}
     compared = paired_bootstrap([hypotheses], references, metrics)
     return {key: single.score for key, [single] in compared.items()}

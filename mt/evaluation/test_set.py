@@ -79,7 +79,8 @@ def load_evaluation_set(
     if others and path is None and split == "train":
         raise ConfigError("the training pairs are of several directions: give those of one with --data.")
     sides = _choose(config.data, *(direction or own))
-    data, stem = config.data.model_copy(update=sides._asdict()), str(split)
+    data = config.data.model_copy(update=sides._asdict())
+    stem = str(split)
     languages = f", {' to '.join(sides)}" if others else ""
     own_split, fingerprint = None, None
     if path is None and sides == own:
@@ -92,7 +93,8 @@ def load_evaluation_set(
         if source is None:
             asked = " to ".join(sides)
             raise SplitError(f"no source has a {split} split for {asked}: give another corpus with --data.")
-        pairs, where = of_sources[source].pairs, f"{data.sources[source].path}{languages}, {split}"
+        pairs = of_sources[source].pairs
+        where = f"{data.sources[source].path}{languages}, {split}"
     elif path.startswith(PREFIX):
         pairs = load_standard_set(path.removeprefix(PREFIX), data)
         stem, where = for_file_name(path), f"{path}{languages}"
@@ -109,7 +111,8 @@ def load_evaluation_set(
             "columns": data.columns if sides == own else None,
         }
         pairs, is_whole = _load_other(data.model_copy(update=changes), split)
-        stem, where = for_file_name(Path(path).name), f"{path}, {name}" if name else path
+        stem = for_file_name(Path(path).name)
+        where = f"{path}, {name}" if name else path
         where += languages
         if not is_whole:
             stem, where = f"{stem}.{split}", f"{where}, {split}"
@@ -120,7 +123,8 @@ def load_evaluation_set(
         for warning in text_warnings({"evaluated": sample_of(pairs, form)}):
             LOG.warning("%s", warning)
     # As in the file of references: some of sacreBLEU's tokenizers join words at a hyphen before a line break.
-    sources, targets = list(pairs["src"]), [on_one_line(text) for text in pairs["tgt"]]
+    sources = list(pairs["src"])
+    targets = [on_one_line(text) for text in pairs["tgt"]]
     references = in_form(form, targets)
     num_rewritten = sum(map(ne, references, targets))
     empty = [number for number, reference in enumerate(references, start=1) if shows_nothing(reference)]
@@ -132,7 +136,8 @@ def load_evaluation_set(
         )
     # As JSON, which separates sentences unambiguously.
     checksum = hashlib.blake2b(json.dumps([sources, references]).encode(), digest_size=6).hexdigest()
-    name, where = f"{stem}-{checksum}", visible(where)
+    name = f"{stem}-{checksum}"
+    where = visible(where)
     return EvaluationSet(name, where, sides, sources, references, form, num_rewritten, own_split, fingerprint)
 
 
@@ -150,8 +155,7 @@ def _choose(data: DataConfig, src: str | None, tgt: str | None) -> Sides[str]:
 def _load_other(other: DataConfig, split: Split) -> tuple[datasets.Dataset, bool]:
     """A split of another corpus, or all of a corpus without splits, and whether it is all.
 
-    If it cannot be read with ``data.columns`` and ``data.delimiter``, which are those of the run's corpus,
-    the columns that are named like the languages are read.
+    If ``data.columns`` and ``data.delimiter`` do not fit it, its columns named like the languages are read.
     """
     try:
         source = find_source(other)
@@ -213,10 +217,6 @@ def for_file_name(text: str) -> str:
     return short.strip("-.") or "data"
 
 
-def _stripped_lines(file: str) -> list[str]:
-    return [line.strip() for line in lines_of(Path(file))]
-
-
 def load_standard_set(name: str, data: DataConfig) -> datasets.Dataset:
     """Load the sources and references that ``sacrebleu -t NAME -l SRC-TGT`` scores against."""
     if name not in DATASETS:
@@ -232,7 +232,7 @@ def load_standard_set(name: str, data: DataConfig) -> datasets.Dataset:
     try:
         files = [dataset.get_source_file(languages), *dataset.get_reference_files(languages)]
         # As sacreBLEU reads them: a carriage return does not end a line.
-        sources, references, *others = map(_stripped_lines, files)
+        sources, references, *others = [[line.strip() for line in lines_of(Path(file))] for file in files]
         if len(sources) != len(references):
             raise EOFError
     # Servers, archives and locks fail in many ways; sacreBLEU reports a wrong checksum by SystemExit.

@@ -9,7 +9,9 @@ from mt.inference.exported_folder import Target
 from mt.inference.verify import STRATEGIES, Score, Translate
 
 NAME: Target = "ctranslate2"
-PRECISIONS, EXACT, write = QUANTIZATIONS, STRATEGIES, write_ctranslate2
+PRECISIONS = QUANTIZATIONS
+EXACT = STRATEGIES
+write = write_ctranslate2
 DIFFERENCES = [
     "The example copies no unknown words and has no dictionary; `mt translate` with this folder does."
 ]

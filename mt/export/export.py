@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
@@ -19,7 +20,8 @@ from mt.run_directory import RunDirectory, as_run
 
 LOG = logging.getLogger(__name__)
 
-EXAMPLE, CARD = "example.py", "README.md"
+EXAMPLE = "example.py"
+CARD = "README.md"
 _CARD = """\
 ---
 library_name: {target}
@@ -84,15 +86,9 @@ def export_run(
     Raises:
         MtError: If the run or the folder cannot be used, or the models do not translate alike.
     """
-    run, folder = as_run(run).require(), Path(folder)
-    if to == "ctranslate2":
-        from mt.export import ctranslate2_model
-
-        library: ModuleType = ctranslate2_model
-    else:
-        from mt.export import transformers_model
-
-        library = transformers_model
+    run = as_run(run).require()
+    folder = Path(folder)
+    library = import_module(f"mt.export.{to}_model")
     if folder.exists():
         raise ConfigError(f"{folder} exists, and nothing is replaced: name another folder, or remove it.")
     loaded = load_model(run, checkpoint)
@@ -122,6 +118,14 @@ def export_model(
     if precision not in library.PRECISIONS:
         choices = " or ".join(library.PRECISIONS)
         raise ConfigError(f"a model for {library.NAME} is saved in {choices}, not in {precision}.")
+    ids = loaded.src_tokenizer.encode_batch([src for src, _ in pairs])
+    most = loaded.config.data.max_length - len(loaded.src_tokenizer.beginning(loaded.facts.tgt))
+    # Longer ones are split by mt alone.
+    short = [pair for pair, row in zip(pairs, ids, strict=True) if len(row) < most]
+    if not short:
+        raise EngineError(
+            "there are no validation sentences to verify the export with: name a corpus with --data PATH."
+        )
     target = folder.resolve()
     make_folder(target.parent)
     with new_folder(target, replaces=False) as partial:
@@ -132,22 +136,10 @@ def export_model(
         if precision == "float32":
             compare_scores(loaded, score)
         exact = library.EXACT if precision == "float32" else ()
-        agreements = verify(loaded, translate, _short(loaded, pairs), exact=exact)
+        agreements = verify(loaded, translate, short, exact=exact)
         (partial / EXAMPLE).write_text(library.EXAMPLE, encoding="utf-8")
         (partial / CARD).write_text(_model_card(record, library.DIFFERENCES, agreements), encoding="utf-8")
     return record, agreements
-
-
-def _short(loaded: LoadedModel, pairs: Pairs) -> list[tuple[str, str]]:
-    """The pairs without those that mt alone would split."""
-    ids = loaded.src_tokenizer.encode_batch([src for src, _ in pairs])
-    most = loaded.config.data.max_length - len(loaded.src_tokenizer.beginning(loaded.facts.tgt))
-    short = [pair for pair, row in zip(pairs, ids, strict=True) if len(row) < most]
-    if not short:
-        raise EngineError(
-            "there are no validation sentences to verify the export with: name a corpus with --data PATH."
-        )
-    return short
 
 
 def not_expressed(record: ExportRecord) -> list[str]:

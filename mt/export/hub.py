@@ -23,6 +23,7 @@ from mt.reports.report import render
 from mt.run_directory import RunDirectory
 
 CARD = "README.md"
+_PUBLIC = ("hub", "builtin")
 # What a corpus report says without showing text; names of corpora become shareable below.
 _OF_CORPUS = (
     "sources temperature splits leaks leaks_removed dropped_in_training target_ratio vocabulary_sizes "
@@ -42,7 +43,8 @@ def write_publication(
     loaded = load_model(run, checkpoint)
     report = _shareable_report(run)
     made = RunDirectory(folder)
-    public = _public_paths(report)
+    # The corpora that others can name as well.
+    public = {source["path"] for source in report.get("sources", ()) if source["kind"] in _PUBLIC}
     config = _shareable_config(loaded.config, public)
     made.config_file.write_text(config_to_yaml(config, comments=False), encoding="utf-8")
     if report:
@@ -108,22 +110,13 @@ def _shareable_report(run: RunDirectory) -> dict[str, Any]:
     splits = [*report["splits"].values()]
     for source in report["sources"]:
         splits += source.get("held_out", {}).values()
-        if source["kind"] not in ("hub", "builtin"):
+        if source["kind"] not in _PUBLIC:
             source["path"] = _names(source["path"])
         if source.get("written"):
             source["written"]["runs"] = _names(source["written"]["runs"])
     for split in splits:
         split |= {"from": [], "examples": {}}
     return report
-
-
-def _public_paths(report: Mapping[str, Any]) -> set[str]:
-    """The corpora that others can name as well."""
-    paths = set()
-    for source in report.get("sources", ()):
-        if source["kind"] in ("hub", "builtin"):
-            paths.add(source["path"])
-    return paths
 
 
 def _shareable_config(config: Config, public: set[str]) -> Config:
@@ -146,17 +139,15 @@ def _shareable_config(config: Config, public: set[str]) -> Config:
 def _shareable_facts(run: RunDirectory, made: RunDirectory, config: Config, public: set[str]) -> RunFacts:
     """The facts of a run for its card, of what is published."""
     facts = RunFacts(run)
-    for number, evaluation in enumerate(facts.evaluations):
-        data = _shareable(evaluation.data, public)
-        facts.evaluations[number] = replace(evaluation, data=data)
-    if facts.behaviours:
-        data = _shareable(facts.behaviours.data, public)
-        facts.behaviours = replace(facts.behaviours, data=data)
+    facts.evaluations = [replace(each, data=_shareable(each.data, public)) for each in facts.evaluations]
+    if found := facts.behaviours:
+        facts.behaviours = replace(found, data=_shareable(found.data, public))
     for session in facts.sessions:
         # After a colon, an error may name a file.
         session.outcome = session.outcome.partition(":")[0]
     facts.environment.pop("init_from", None)
-    facts.config, facts.run = config, made
+    facts.config = config
+    facts.run = made
     if facts.corpus:
         facts.corpus = CorpusFacts.model_validate_json(made.read_corpus_report())
     return facts

@@ -101,20 +101,39 @@ def import_marian(source: str, run: RunDirectory, *, src: str | None, tgt: str |
     """Make a run of the model in a folder, or on the Hub; it appears whole, or not at all."""
     if run.path.exists():
         raise RunError(f"{run.path} exists: name another run with --run PATH.")
-    folder = _find(source)
+    folder = Path(source).expanduser()
+    if not folder.is_dir():
+        if not HUB_ID.fullmatch(source):
+            what = "neither a folder nor a Hub id such as Helsinki-NLP/opus-mt-en-de"
+            raise DataError(f"{source!r} is {what}.")
+        with hub(source, _HUB_SECONDS):
+            folder = Path(snapshot_download(source, allow_patterns=_WANTED))
+        LOG.info("%s, at commit %s", source, folder.name)
+    elif not (folder / CONFIG).is_file():
+        raise DataError(f"{folder} has no {CONFIG}: it is no model in the layout of transformers.")
     with _explained(f"{folder / CONFIG}: this model cannot be imported", ValidationError):
         theirs = _Marian.model_validate(_read_json(folder / CONFIG))
-    languages = _languages(folder, src, tgt)
-    sides = _read_sides(folder, theirs)
+    named = _read_json(folder / TOKENIZER_CONFIG) if (folder / TOKENIZER_CONFIG).exists() else {}
+    src = src or named.get("source_lang")
+    tgt = tgt or named.get("target_lang")
+    if not (src and tgt):
+        raise DataError(f"{folder} does not name its languages: give them with --src and --tgt.")
+    if not (folder / VOCABULARY).exists():
+        raise DataError(f"{folder} has no {VOCABULARY}, so no text can be encoded.")
+    tgt_vocabulary = VOCABULARY if theirs.share_encoder_decoder_embeddings else TARGET_VOCABULARY
+    sides = {
+        "src": _read_side(folder / VOCABULARY, folder / "source.spm", theirs),
+        "tgt": _read_side(folder / tgt_vocabulary, folder / "target.spm", theirs),
+    }
     weights = _read_weights(folder)
     with _explained(f"the weights in {folder} are not those of its {CONFIG}", LookupError, ValueError):
         embeddings = _embeddings(weights, theirs)
-        config = _config(theirs, languages, shares_embeddings=embeddings[0] is embeddings[1])
+        config = _config(theirs, src, tgt, shares_embeddings=embeddings[0] is embeddings[1])
         with without_memory():
             model = build_model(config, sides["src"].tokenizer, sides["tgt"].tokenizer)
-        named = _our_weights(weights, embeddings, theirs, sides, layers(model))
+        ours = _our_weights(weights, embeddings, theirs, sides, layers(model))
         # Tied ones by their first names alone.
-        ours = {name: named[name] for name in model.weights()}
+        ours = {name: ours[name] for name in model.weights()}
         if odd := [name for name, weight in ours.items() if not weight.isfinite().all()]:
             raise ValueError(f"{odd[0]} contains NaN or infinite values")
     make_folder(run.path.absolute().parent)
@@ -147,20 +166,6 @@ def _explained(problem: str, *errors: type[Exception]) -> Iterator[None]:
         raise DataError(f"{problem}: {getattr(error, 'strerror', None) or reason}.") from error
 
 
-def _find(source: str) -> Path:
-    folder = Path(source).expanduser()
-    if folder.is_dir():
-        if not (folder / CONFIG).is_file():
-            raise DataError(f"{folder} has no {CONFIG}: it is no model in the layout of transformers.")
-        return folder
-    if not HUB_ID.fullmatch(source):
-        raise DataError(f"{source!r} is neither a folder nor a Hub id such as Helsinki-NLP/opus-mt-en-de.")
-    with hub(source, _HUB_SECONDS):
-        snapshot = Path(snapshot_download(source, allow_patterns=_WANTED))
-    LOG.info("%s, at commit %s", source, snapshot.name)
-    return snapshot
-
-
 def _read_json(path: Path) -> dict[str, Any]:
     with _explained(f"cannot read {path}", OSError, ValueError, RecursionError):
         content = json.loads(read_text(path, max_bytes=_MAX_BYTES))
@@ -169,16 +174,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-def _languages(folder: Path, src: str | None, tgt: str | None) -> tuple[str, str]:
-    path = folder / TOKENIZER_CONFIG
-    named = _read_json(path) if path.exists() else {}
-    src, tgt = src or named.get("source_lang"), tgt or named.get("target_lang")
-    if not (src and tgt):
-        raise DataError(f"{folder} does not name its languages: give them with --src and --tgt.")
-    return src, tgt
-
-
-def _config(theirs: _Marian, languages: tuple[str, str], *, shares_embeddings: bool) -> Config:
+def _config(theirs: _Marian, src: str, tgt: str, *, shares_embeddings: bool) -> Config:
     model = {
         **{ours: getattr(theirs, name) for name, ours in OPTIONS.items()},
         "activation": theirs.activation_function.replace("silu", "swish"),
@@ -188,7 +184,6 @@ def _config(theirs: _Marian, languages: tuple[str, str], *, shares_embeddings: b
         "tie_output": theirs.tie_word_embeddings and theirs.scale_embedding,
         "output_bias": True,
     }
-    src, tgt = languages
     is_shared = theirs.share_encoder_decoder_embeddings or shares_embeddings
     return Config.model_validate(
         {
@@ -203,25 +198,17 @@ def _config(theirs: _Marian, languages: tuple[str, str], *, shares_embeddings: b
     )
 
 
-def _read_sides(folder: Path, theirs: _Marian) -> dict[str, _Side]:
-    if not (folder / VOCABULARY).exists():
-        raise DataError(f"{folder} has no {VOCABULARY}, so no text can be encoded.")
-    tgt_vocabulary = VOCABULARY if theirs.share_encoder_decoder_embeddings else TARGET_VOCABULARY
-    return {
-        "src": _read_side(folder / VOCABULARY, folder / "source.spm", theirs),
-        "tgt": _read_side(folder / tgt_vocabulary, folder / "target.spm", theirs),
-    }
-
-
 def _read_side(path: Path, sentencepiece: Path, theirs: _Marian) -> _Side:
     """Our four special tokens, then their other entries in order."""
-    ids, start = _read_json(path), theirs.decoder_start_token_id
+    ids = _read_json(path)
+    start = theirs.decoder_start_token_id
     if (size := sum(map(len, ids))) > _MAX_CHARACTERS:
         raise DataError(f"{path} has entries of {size:,} characters; at most {_MAX_CHARACTERS:,} are read.")
     numbers = sorted(number for number in ids.values() if type(number) is int)
     if UNK not in ids or numbers != list(range(len(ids))):
         raise DataError(f"{path} is no vocabulary: it lacks {UNK}, or its ids are not 0, 1, 2 and so on.")
-    pad, eos = theirs.pad_token_id, theirs.eos_token_id
+    pad = theirs.pad_token_id
+    eos = theirs.eos_token_id
     if ids.get(PAD) != pad or ids.get(EOS) != eos or start not in (pad, eos):
         raise DataError(
             f"pad_token_id and eos_token_id of {CONFIG} must be those of {PAD} and {EOS} in {path}, "

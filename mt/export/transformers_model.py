@@ -1,7 +1,7 @@
 """The folder that `transformers` loads: Marian for post-norm models, Pegasus for pre-norm ones."""
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from transformers.utils import logging
 
 from mt.config.model import ModelConfig
 from mt.data.batches.batch import collate
-from mt.data.tokenizers.tokenizer import Tokenizer, direction_name, normalise_spacing
+from mt.data.tokenizers.tokenizer import direction_name, normalise_spacing
 from mt.export.marian_layout import OPTIONS, layers, permuted, sines_first
 from mt.inference.engines import Sentences
 from mt.inference.exported_folder import ExportPrecision, Target, read_export_record
@@ -82,10 +82,18 @@ for line in sys.stdin:
 def write(loaded: LoadedModel, folder: Path, precision: ExportPrecision) -> None:
     """Write a model, which is on the CPU and in float32, and its tokenizers into an existing folder."""
     logging.disable_progress_bar()
-    model, max_length = loaded.model, loaded.config.data.max_length
-    src_tokenizer, tgt_tokenizer = loaded.src_tokenizer, loaded.tgt_tokenizer
+    model = loaded.model
+    max_length = loaded.config.data.max_length
+    src_tokenizer = loaded.src_tokenizer
+    tgt_tokenizer = loaded.tgt_tokenizer
     theirs = _empty_model(loaded.config.model, src_tokenizer.size, tgt_tokenizer.size, max_length)
-    weights = _embeddings(model, theirs) | dict(_layers(model))
+    weights = _embeddings(model, theirs)
+    order = sines_first(model.output.in_features)
+    for name, (_, module) in layers(model).items():
+        weight = module.weight.detach()
+        # Zeros are equivalent to a layer without a bias.
+        bias = torch.zeros(len(weight)) if module.bias is None else module.bias.detach()
+        weights[f"{name}.weight"], weights[f"{name}.bias"] = permuted(name, weight, bias, order)
     missing, unexpected = theirs.load_state_dict(weights, strict=False)
     # Positions are computed by a formula.
     odd = [*unexpected, *(name for name in missing if "embed_positions" not in name)]
@@ -103,7 +111,20 @@ def write(loaded: LoadedModel, folder: Path, precision: ExportPrecision) -> None
     shutil.copymode(folder / "config.json", folder / "model.safetensors")
     is_shared = src_tokenizer.to_json() == tgt_tokenizer.to_json()
     for tokenizer, side in zip((src_tokenizer, tgt_tokenizer), SIDES, strict=True):
-        _write_tokenizer(tokenizer, folder if is_shared else folder / side, max_length)
+        ours = tokenizers.Tokenizer.from_str(tokenizer.to_json())
+        ours.post_processor = TemplateProcessing(single=f"$A {EOS}", special_tokens=[(EOS, EOS_ID)])
+        PreTrainedTokenizerFast(
+            tokenizer_object=ours,
+            pad_token=PAD,
+            unk_token=UNK,
+            bos_token=BOS,
+            eos_token=EOS,
+            model_max_length=max_length,
+            # Text that looks like a special token stays text.
+            split_special_tokens=True,
+            clean_up_tokenization_spaces=False,
+            model_input_names=["input_ids", "attention_mask"],
+        ).save_pretrained(folder if is_shared else folder / side)
 
 
 def load(folder: Path) -> tuple[Translate, Score]:
@@ -172,20 +193,11 @@ def _empty_model(config: ModelConfig, src_size: int, tgt_size: int, max_length: 
     )
 
 
-def _layers(model: Transformer) -> Iterator[tuple[str, Tensor]]:
-    """Yield the permuted weights of all layers and norms by their names in `transformers`."""
-    order = sines_first(model.output.in_features)
-    for name, (_, module) in layers(model).items():
-        weight = module.weight.detach()
-        # Zeros are equivalent to a layer without a bias.
-        bias = torch.zeros(len(weight)) if module.bias is None else module.bias.detach()
-        yield from zip((f"{name}.weight", f"{name}.bias"), permuted(name, weight, bias, order), strict=True)
-
-
 def _embeddings(model: Transformer, theirs: PreTrainedModel) -> dict[str, Tensor]:
     """The permuted embeddings by all their names in `transformers`, in their sizes there."""
     order = sines_first(model.output.in_features)
-    tgt, output = model.tgt_embedding.tokens.weight, model.output.weight
+    tgt = model.tgt_embedding.tokens.weight
+    output = model.output.weight
     ours = {
         "model.encoder.embed_tokens.weight": model.src_embedding.tokens.weight,
         "model.decoder.embed_tokens.weight": tgt,
@@ -205,20 +217,3 @@ def _embeddings(model: Transformer, theirs: PreTrainedModel) -> dict[str, Tensor
         num_rows = len(names[name]) - len(weight)
         padded[name] = pad(weight.detach()[:, order], (0, 0, 0, num_rows))
     return padded
-
-
-def _write_tokenizer(tokenizer: Tokenizer, folder: Path, max_length: int) -> None:
-    ours = tokenizers.Tokenizer.from_str(tokenizer.to_json())
-    ours.post_processor = TemplateProcessing(single=f"$A {EOS}", special_tokens=[(EOS, EOS_ID)])
-    PreTrainedTokenizerFast(
-        tokenizer_object=ours,
-        pad_token=PAD,
-        unk_token=UNK,
-        bos_token=BOS,
-        eos_token=EOS,
-        model_max_length=max_length,
-        # Text that looks like a special token stays text.
-        split_special_tokens=True,
-        clean_up_tokenization_spaces=False,
-        model_input_names=["input_ids", "attention_mask"],
-    ).save_pretrained(folder)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from html import escape
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from mt.reports.facts import short_count
 
@@ -34,7 +34,7 @@ def line_chart(title: str, curves: Mapping[str, Points]) -> str:
     lines = {label: _thinned(points, _MAX_POINTS) for label, points in curves.items() if points}
     if not lines:
         return ""
-    steps, values = zip(*(point for points in lines.values() for point in points), strict=True)
+    steps, values = zip(*chain(*lines.values()), strict=True)
     last_step = float(max(steps)) or 1.0
     low, high = min(values), max(values)
     # A flat line is drawn in the middle, and so is one that differs only by rounding.

@@ -3,12 +3,14 @@
 import math
 import os
 import statistics
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
@@ -28,8 +30,13 @@ from mt.config.load import load_config
 from mt.data.corpus_report import CorpusReport
 from mt.display import counted
 from mt.errors import CheckpointError, ConfigError
-from mt.evaluation.behaviours import read_behaviours
-from mt.evaluation.record import RecordedEvaluation, Score, mean_scores, read_evaluations
+from mt.evaluation.record import (
+    RecordedEvaluation,
+    Score,
+    mean_scores,
+    read_behaviours,
+    read_evaluations,
+)
 from mt.files import read_json_lines
 from mt.run_directory import RunDirectory
 from mt.sides import Sides
@@ -40,7 +47,7 @@ T = TypeVar("T")
 
 _STILL_RUNNING = "still running"
 _PROGRESS = ("state", "detail", "step", "epochs", "num_target_tokens", "seconds", "tokens_per_second")
-_COUNTS = {"step", "epoch", "num_target_tokens"}
+_COUNTS = ("step", "epoch", "num_target_tokens")
 
 
 class CorpusFacts(CorpusReport):
@@ -53,8 +60,8 @@ class CorpusFacts(CorpusReport):
     @property
     def dropped(self) -> dict[str, int]:
         """All training pairs dropped, by reason, the most frequent first."""
-        counts = (self.splits["train"].dropped | self.dropped_in_training).items()
-        return {reason: count for reason, count in sorted(counts, key=lambda item: -item[1]) if count}
+        counts = Counter(self.splits["train"].dropped | self.dropped_in_training)
+        return dict((+counts).most_common())
 
 
 @dataclass(frozen=True)
@@ -134,7 +141,27 @@ class RunFacts:
     def __init__(self, run: RunDirectory) -> None:
         self.run = run
         self.problems: list[str] = []
-        self._read_what_training_needs()
+        # What training needs, which tells the state of the run.
+        self.config = self._read(run.config_file, load_config)
+        self.points = self._read(run.metrics_file, read_points) or []
+        # What to resume from, and what to translate with: until a validation has marked one, the latest.
+        self.latest, self.best = self._pointed_at()
+        record = self.latest.record if self.latest else None
+        self.environment = record.environment if record else {}
+        self.imported_from = record.imported_from if record else ""
+        counters, holder = self._counters(), run.lock_owner()
+        self.state, self.detail = self._state(counters, holder)
+        # The newest finite value of each metric, and the newest step.
+        newest: dict[str, float] = {}
+        for point in self.points:
+            finite = {name: value for name, value in point.figures.items() if math.isfinite(value)}
+            newest |= finite | {"step": max(point.step, newest.get("step", 0))}
+        # Where it would resume; for a run in training, the newest known step.
+        figures = vars(counters) if counters and not holder else newest
+        counts = {name: int(number) for name, number in figures.items() if name in _COUNTS}
+        self.step, self.epochs, self.num_target_tokens = map(counts.get, _COUNTS)
+        # Of training and validation, up to the newest point.
+        self.seconds = newest.get("minutes", 0.0) * 60 if newest else None
         # What is read from here on is for reports: problems with it do not make the run a damaged one.
         self.corpus: CorpusFacts | None = None
         if not self.imported_from or run.corpus_file.exists():
@@ -143,42 +170,15 @@ class RunFacts:
         self.sessions = self._read(run.sessions_file, lambda _: read_sessions(run)) or []
         if self.sessions and self.state == "running":
             self.sessions[-1].outcome = _STILL_RUNNING
-        # From the oldest to the newest.
         self.evaluations = self._read(run.evaluations_file, lambda _: read_evaluations(run)) or []
         self.behaviours = read_behaviours(run)
         store = CheckpointDirectory(run.checkpoints_dir)
-        folders = [store.directory / name for name in (*store.names(), *store.averages())]
-        # Training removes old ones.
-        self.checkpoints = [inspect_checkpoint(folder) for folder in folders if folder.is_dir()]
-
-    def _read_what_training_needs(self) -> None:
-        """Read the config, the curves and the checkpoints, which tell the state of the run."""
-        self.config = self._read(self.run.config_file, load_config)
-        self.points = self._read(self.run.metrics_file, read_points) or []
-        # What to resume from, and what to translate with: until a validation has marked one, the latest.
-        self.latest, self.best = self._pointed_at()
-        record = self.latest.record if self.latest else None
-        self.environment = record.environment if record else {}
-        self.imported_from = record.imported_from if record else ""
-        counters, holder = self._counters(), self.run.lock_owner()
-        self.state, self.detail = self._state(counters, holder)
-        newest = self._newest_figures()
-        # Where it would resume; for a run in training, the newest known step.
-        figures = vars(counters) if counters and not holder else newest
-        counts = {name: int(number) for name, number in figures.items() if name in _COUNTS}
-        self.step = counts.get("step")
-        self.epochs = counts.get("epoch")
-        self.num_target_tokens = counts.get("num_target_tokens")
-        # Of training and validation, up to the newest point.
-        self.seconds = newest.get("minutes", 0.0) * 60 if newest else None
-
-    def _newest_figures(self) -> dict[str, float]:
-        """The newest finite value of each metric, and the newest step; empty if there is no point."""
-        newest: dict[str, float] = {}
-        for point in self.points:
-            finite = {name: value for name, value in point.figures.items() if math.isfinite(value)}
-            newest |= finite | {"step": max(point.step, newest.get("step", 0))}
-        return newest
+        self.checkpoints = []
+        for name in (*store.names(), *store.averages()):
+            folder = store.directory / name
+            # Training removes old ones.
+            if folder.is_dir():
+                self.checkpoints.append(inspect_checkpoint(folder))
 
     @property
     def tokens_per_second(self) -> float | None:
@@ -210,20 +210,14 @@ class RunFacts:
         return max((bleu for _, bleu in points), default=None)
 
     @property
-    def test_bleu(self) -> float | None:
-        """BLEU of the newest test, of whatever checkpoint and search; of several directions, the mean."""
-        bleu = self.test_scores.get("bleu")
-        return bleu.value if bleu else None
-
-    @property
     def test_scores(self) -> dict[str, Score]:
-        """All scores of that test, by key."""
+        """The scores of the newest test, whatever its search; of several directions, the means."""
         return mean_scores(self.tests[-1]) if self.tests else {}
 
-    @property
-    def summary(self) -> dict[str, object]:
-        """How far the run has got, and its scores, for programs."""
-        values: dict[str, object] = {"best_bleu": self.best_bleu}
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """How far the run has got, and its scores."""
+        values: dict[str, Any] = {"best_bleu": self.best_bleu}
         for name in _PROGRESS:
             values[name] = getattr(self, name)
         for key, score in self.test_scores.items():
@@ -234,20 +228,22 @@ class RunFacts:
         """Steps and finite values of a metric of training (``train``) or ``validation``, by step."""
         values = {}
         for point in self.points:
-            if point.kind == kind and name in point.figures:
+            if point.kind == kind and math.isfinite(point.figures.get(name, math.nan)):
                 values[point.step] = point.figures[name]
-        return sorted((step, value) for step, value in values.items() if math.isfinite(value))
+        return sorted(values.items())
 
     @property
     def model(self) -> dict[str, str]:
         """The shape of the model, in words; empty if the config cannot be read."""
         if self.config is None:
             return {}
-        model, kind = self.config.model, self.config.tokenizer.kind
+        model = self.config.model
+        kind = self.config.tokenizer.kind
         sizes = self.corpus.vocabulary_sizes if self.corpus else {}
         entries = " and ".join(f"{count:,} ({side})" for side, count in sizes.items())
         num_parameters = self.best.num_parameters if self.best else None
-        origin, frozen = self.config.init_from, self.config.training.freeze
+        origin = self.config.init_from
+        frozen = self.config.training.freeze
         described = {
             "architecture": "Transformer, encoder and decoder (Vaswani et al. 2017)",
             "layers": f"{model.num_encoder_layers} encoder, {model.num_decoder_layers} decoder",
@@ -265,9 +261,7 @@ class RunFacts:
     def progress(self) -> dict[str, str]:
         """How long it was trained, and why it ended."""
         stages = self.config.training.stages if self.config else {}
-        named = []
-        for name, stage in stages.items():
-            named.append(f"{name}, {stage.steps:,}")
+        named = [f"{name}, {stage.steps:,}" for name, stage in stages.items()]
         return {
             "state": f"{self.state}: {self.detail}" if self.detail else self.state,
             "steps": written(self.step, "{:,}"),

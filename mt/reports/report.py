@@ -19,7 +19,7 @@ from mt.config.config import Config
 from mt.config.write import all_options, changed_options, config_to_yaml
 from mt.display import counted, markdown_text, visible
 from mt.errors import RunError
-from mt.evaluation.record import Score, mean_scores
+from mt.evaluation.record import RecordedEvaluation, Score, mean_scores
 from mt.evaluation.scores import SCORE_NAMES
 from mt.reports.charts import line_chart
 from mt.reports.facts import RunFacts, short_count, short_duration
@@ -31,11 +31,11 @@ _METRICS = {"bleu": "bleu", "chrf": "chrf", "chrfpp": "chrf", "ter": "ter"}
 
 
 class _Row(NamedTuple):
-    """The scores of one evaluation, and what was evaluated."""
+    """Scores that were not recorded as an evaluation, and what was evaluated."""
 
     data: str
     checkpoint: str
-    search: str
+    how: str
     num_sentences: int | None
     scores: dict[str, Score]
 
@@ -62,7 +62,11 @@ def render(
         """Escape whatever a template inserts."""
         if isinstance(value, Markup):
             return value
-        return escape(visible(str(value))) if format == "html" else Markup(_markdown(str(value)))
+        if format == "html":
+            return escape(visible(str(value)))
+        # Beyond what TensorBoard supports: strike-through, formulas, and mentions of people.
+        text = markdown_text(str(value)).replace("~", "&#126;").replace("$", "&#36;")
+        return Markup(text.replace("@", "&#64;"))
 
     environment = Environment(
         loader=FileSystemLoader(_FOLDER),
@@ -79,8 +83,10 @@ def render(
         "markup": Markup,
         "number": lambda number, form=",": "" if number is None else f"{number:{form}}",
     }
-    name, changed = facts.run.name or "/", changed_options(config)
-    file, run = shlex.quote(f"{name}.yaml"), shlex.quote(f"runs/{name}")
+    name = facts.run.name or "/"
+    changed = changed_options(config)
+    file = shlex.quote(f"{name}.yaml")
+    run = shlex.quote(f"runs/{name}")
     sources = facts.corpus.sources if facts.corpus else []
     text = environment.get_template("report.html.j2" if format == "html" else "card.md.j2").render(
         facts=facts,
@@ -125,8 +131,9 @@ def figures(facts: RunFacts) -> dict[str, str]:
     rows.sort(key=lambda row: [*own, row.data].index(row.data))
     if facts.directions:
         # The mean of the newest test, else the same, named in full.
-        means, own = _means(facts), {}
-        rows = [row for row in means if facts.best and row.checkpoint == facts.best.name] + rows
+        means = _means(facts)
+        own = {}
+        rows[:0] = [row for row in means if facts.best and row.checkpoint == facts.best.name]
     numbers: dict[str, str] = {}
     if rows:
         best = rows[0]
@@ -149,29 +156,21 @@ def _own_split(facts: RunFacts, split: str) -> str:
     return visible(f"{facts.config.data.path}{languages}, {split}") if facts.config else ""
 
 
-def _scores(facts: RunFacts) -> list[_Row]:
+def _scores(facts: RunFacts) -> list[_Row | RecordedEvaluation]:
     """The scores of all evaluations, the newest first, then those of validation."""
-    rows = []
-    for evaluation in reversed(facts.evaluations):
-        rows.append(
-            _Row(
-                evaluation.data,
-                evaluation.checkpoint,
-                evaluation.how,
-                evaluation.num_sentences,
-                evaluation.scores,
-            )
-        )
+    rows: list[_Row | RecordedEvaluation] = [*reversed(facts.evaluations)]
     metrics = facts.best.record.metrics if facts.best and facts.best.record else {}
-    signatures = {name: text for session in facts.sessions for name, text in session.signatures.items()}
+    signatures: dict[str, str] = {}
+    for session in facts.sessions:
+        signatures |= session.signatures
     scores = {}
     for key, name in SCORE_NAMES.items():
         if key in metrics:
             scores[key] = Score(name, metrics[key], signatures.get(name, "unknown"))
     if facts.best and scores:
-        data, search = _own_split(facts, "validation"), "greedy search, during training"
+        data, how = _own_split(facts, "validation"), "greedy search, during training"
         num_sentences = facts.corpus.splits["validation"].pairs if facts.corpus else None
-        rows.append(_Row(data, facts.best.name, search, num_sentences, scores))
+        rows.append(_Row(data, facts.best.name, how, num_sentences, scores))
     return rows
 
 
@@ -185,21 +184,22 @@ def _means(facts: RunFacts) -> list[_Row]:
     return rows
 
 
-def _scores_of_the_model(facts: RunFacts) -> list[_Row]:
+def _scores_of_the_model(facts: RunFacts) -> list[_Row | RecordedEvaluation]:
     """The scores that say how good the model is: by the best checkpoint, and not on training data.
 
     Of several with the same data and search only the newest counts: the files behind a name may have changed
     in between.
     """
-    newest: dict[tuple[str, str], _Row] = {}
+    newest: dict[tuple[str, str], _Row | RecordedEvaluation] = {}
     for row in _scores(facts):
         if facts.best and row.checkpoint == facts.best.name and not row.data.endswith(", train"):
-            newest.setdefault((row.data, row.search), row)
+            newest.setdefault((row.data, row.how), row)
     return list(newest.values())
 
 
 def _charts(facts: RunFacts, config: Config) -> list[Markup]:
-    curve, smoothing = facts.curve, config.training.label_smoothing
+    curve = facts.curve
+    smoothing = config.training.label_smoothing
     training = f"training, with label smoothing {smoothing:g}" if smoothing else "training"
     charts = {
         "Loss per token": {training: curve("train", "loss"), "validation": curve("validation", "loss")},
@@ -212,12 +212,6 @@ def _charts(facts: RunFacts, config: Config) -> list[Markup]:
         "Target tokens per second": {"": curve("train", "tokens_per_second")},
     }
     return [Markup(line_chart(title, curves)) for title, curves in charts.items()]
-
-
-def _markdown(text: str) -> str:
-    """Text that is safe in Markdown, on one line."""
-    # Beyond what TensorBoard supports: strike-through, formulas, and mentions of people.
-    return markdown_text(text).replace("~", "&#126;").replace("$", "&#36;").replace("@", "&#64;")
 
 
 def _fenced(text: str, language: str) -> Markup:

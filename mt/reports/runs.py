@@ -16,7 +16,7 @@ from mt.files import read_text
 from mt.reports.facts import RunFacts, short_count
 from mt.run_directory import RunDirectory, runs_in
 
-# The title of each column, the field of the facts, and how it is written; the most important ones first.
+# The title of each column, its key in the summary, and how it is written; the most important ones first.
 _COLUMNS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("state", "state", str),
     ("step", "step", "{:,}".format),
@@ -52,7 +52,7 @@ def runs_table(summaries: Facts, differing: Options, *, width: float) -> str:
     """
     columns = [["name", *map(one_line, summaries)]]
     for title, field, form in _COLUMNS:
-        values = [getattr(facts, field) for facts in summaries.values()]
+        values = [facts.summary.get(field) for facts in summaries.values()]
         columns.append([title, *("-" if value is None else form(value) for value in values)])
     options = []
     in_order = dict(sorted(differing.items(), key=lambda item: -len({*item[1].values()})))
@@ -73,28 +73,29 @@ def runs_table(summaries: Facts, differing: Options, *, width: float) -> str:
             notes.append(f"{one_line(name)}: BLEU is the mean of those that mt show lists by direction")
     if left_out := [title for title, *_ in columns[len(fitting) :]]:
         notes.append(f"no room for {', '.join(left_out)}; all columns: mt runs | less -S")
-    notes += _over_seeds(summaries)
+    for names in _settings(summaries):
+        means = []
+        for title, field in (("best BLEU", "best_bleu"), ("test BLEU", "test_bleu")):
+            bleu: list[Any] = [summaries[name].summary.get(field) for name in names]
+            if len(bleu) > 1 and None not in bleu:
+                means.append(f"{title} {over_seeds(bleu)}")
+        if means:
+            seeds = f"{counted(len(names), 'seed')} ({', '.join(map(one_line, names))})"
+            notes.append(f"{seeds}: {', '.join(means)}")
     lines = aligned(list(zip(*fitting, strict=True)), num_texts=2)
     if notes:
         lines += ["", *notes]
     return "\n".join(lines)
 
 
-def _over_seeds(summaries: Facts) -> Iterator[str]:
-    """The mean scores and their standard deviations of runs that differ in the seed only."""
-    groups: dict[tuple[str, ...], list[str]] = {}
+def _settings(summaries: Facts) -> list[list[str]]:
+    """The names of the runs, those together that differ in the seed only; without damaged ones."""
+    settings: dict[tuple[str, ...], list[str]] = {}
     for name, facts in summaries.items():
         if facts.config is not None:
             options = all_options(facts.config) | dict.fromkeys((_SEED, _TRACKERS), "")
-            groups.setdefault(tuple(options.values()), []).append(name)
-    for names in groups.values():
-        means = []
-        for title, field, _ in _COLUMNS:
-            values = [getattr(summaries[name], field) for name in names]
-            if title.endswith("BLEU") and len(values) > 1 and None not in values:
-                means.append(f"{title} {over_seeds(values)}")
-        if means:
-            yield f"{counted(len(names), 'seed')} ({', '.join(map(one_line, names))}): {', '.join(means)}"
+            settings.setdefault(tuple(options.values()), []).append(name)
+    return [*settings.values()]
 
 
 def settings_table(
@@ -105,26 +106,19 @@ def settings_table(
     ``files`` have scores of other programs, in each run, by the title of their column.
     """
     options = [option for option in differing if option != _SEED]
-    settings: dict[tuple[str, ...], list[str]] = {}
-    scores: dict[str, dict[str, float]] = {}
-    for name, facts in summaries.items():
-        if facts.config is None:
-            continue
-        values = [differing[option][name] for option in options]
-        settings.setdefault((*values,), []).append(name)
-        for title, score in _scores(facts, files).items():
-            scores.setdefault(title, {})[name] = score
-    head = [*_short_names(options), "n", *scores]
+    settings = _settings(summaries)
+    scores = {name: _scores(summaries[name], files) for name in chain(*settings)}
+    titles = dict.fromkeys(chain(*scores.values()))
     rows = []
-    for setting, names in settings.items():
-        row = [*setting, str(len(names))]
-        for title, by_run in scores.items():
-            of_seeds = [by_run[name] for name in names if name in by_run]
-            digits = 4 if title in files else 2
+    for names in settings:
+        row = [differing[option][names[0]] for option in options]
+        row.append(str(len(names)))
+        for title in titles:
+            of_seeds = [scores[name][title] for name in names if title in scores[name]]
             is_complete = len(of_seeds) == len(names)
-            row.append(over_seeds(of_seeds, digits) if is_complete else "-")
+            row.append(over_seeds(of_seeds, 4 if title in files else 2) if is_complete else "-")
         rows.append(row)
-    return head, rows
+    return [*_short_names(options), "n", *titles], rows
 
 
 def _scores(facts: RunFacts, files: Mapping[str, Path]) -> dict[str, float]:
@@ -198,10 +192,7 @@ def sorted_by(column: str, summaries: Facts, differing: Options) -> dict[str, Ru
     for option, of_runs in differing.items():
         values |= {option: of_runs, option.partition(".")[2]: of_runs}
     for title, field, _ in _COLUMNS:
-        of_runs = {}
-        for run, facts in summaries.items():
-            of_runs[run] = getattr(facts, field)
-        values[title.lower()] = of_runs
+        values[title.lower()] = {run: facts.summary.get(field) for run, facts in summaries.items()}
     if column.lower() not in values:
         raise ConfigError(f"--sort: there is no column {column!r}, only {', '.join(values)}.")
 
@@ -219,16 +210,15 @@ def differing_options(summaries: Facts) -> dict[str, dict[str, str]]:
     options: dict[str, dict[str, str]] = {}
     for name, facts in summaries.items():
         if facts.config:
-            sources, stages = facts.config.data.sources, facts.config.training.stages
+            sources = facts.config.data.sources
+            stages = facts.config.training.stages
             named = {"data.sources": ", ".join(sources), "training.stages": ", ".join(stages)}
             options[name] = all_options(facts.config) | named
     differing = {}
     # What belongs to a source or a stage is compared if all runs have it.
     for key in next(iter(options.values()), ()):
         values = {name: of_run[key] for name, of_run in options.items() if key in of_run}
-        if len(values) < len(options):
-            continue
-        if len({*values.values()}) > 1:
+        if len(values) == len(options) and len({*values.values()}) > 1:
             differing[key] = values
     differing.pop(_TRACKERS, None)
     # What follows from another option.

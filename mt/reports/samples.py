@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 
 from mt.data.corpus import evenly_spaced
-from mt.display import progress
 from mt.errors import DataError
 from mt.evaluation.analysis import ScoredSentence, sentence_scores
-from mt.evaluation.scores import in_form
+from mt.evaluation.evaluate import translate_lines
 from mt.evaluation.test_set import load_evaluation_set, was_trained_with_another
 from mt.inference.loaded_model import LoadedModel
 from mt.inference.model_translator import ModelTranslator
@@ -42,13 +41,10 @@ def rank_samples(
         )
     count = len(validation.sources)
     indices = evenly_spaced(count, num_sentences).tolist()
-    sources = [validation.sources[index] for index in indices]
-    references = [validation.references[index] for index in indices]
-    with progress(len(indices), unit="sentences", description="translating") as advance:
-        translated = translator.translate(sources, join_lines=True, advance=advance)
-    translations = in_form(validation.form, translated)
+    texts = [(index + 1, validation.sources[index], validation.references[index]) for index in indices]
+    numbers, sources, references = zip(*texts, strict=True)
+    translations = translate_lines(translator, validation, sources)
     scores = sentence_scores(translations, references)
-    numbers = [index + 1 for index in indices]
     samples = map(ScoredSentence, numbers, sources, translations, references, scores)
     ranked = sorted(samples, key=lambda sample: (-sample.chrfpp, -len(sample.reference), sample.number))
     wrong = [sample for sample in reversed(ranked) if sample.translation != sample.reference]

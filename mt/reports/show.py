@@ -1,6 +1,6 @@
 """`mt show`: one run, described in the terminal."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 
 from mt.display import aligned, counted, visible
@@ -13,7 +13,6 @@ _MAX_ROWS = 20
 
 def describe(facts: RunFacts) -> str:
     """Titled sections, as text for a terminal, in which control characters of the run are escaped."""
-    environment = {name: str(value) for name, value in facts.environment.items()}
     sections = {
         str(facts.run.path): _pairs(facts.progress),
         "problems": [problem for problem in facts.problems if problem not in (facts.detail or "")],
@@ -23,7 +22,7 @@ def describe(facts: RunFacts) -> str:
         "sessions": _sessions(facts),
         "checkpoints": _checkpoints(facts) if facts.checkpoints else (),
         "evaluations": _evaluations(facts),
-        "versions": _pairs(environment),
+        "versions": _pairs(facts.environment),
     }
     blocks = []
     for title, lines in sections.items():
@@ -67,8 +66,8 @@ def _printable(line: str) -> str:
     return visible(line.replace("\n", " ").replace("\t", " ")).rstrip()
 
 
-def _pairs(rows: dict[str, str]) -> list[str]:
-    return aligned(list(rows.items()))
+def _pairs(rows: Mapping[str, object]) -> list[str]:
+    return aligned([(name, str(value)) for name, value in rows.items()])
 
 
 def _corpus(corpus: CorpusFacts) -> Iterator[str]:
@@ -115,7 +114,8 @@ def _checkpoints(facts: RunFacts) -> list[str]:
     title, key = "BLEU", "bleu"
     if facts.directions:
         title, key = "mean BLEU", "mean_bleu"
-    rows, notes = [("name", "marked", title)], [""]
+    rows = [("name", "marked", title)]
+    notes = [""]
     for saved in facts.checkpoints:
         bleu = saved.record.metrics.get(key) if saved.record else None
         average_of = saved.record.average_of if saved.record else []
@@ -137,7 +137,8 @@ def _evaluations(facts: RunFacts) -> Iterator[str]:
             yield f"  {' '.join(str(score).split())}"
     for tests in facts.tests:
         if len(tests) > 1:
-            newest, number = tests[-1], counted(len(tests), "direction")
+            newest = tests[-1]
+            number = counted(len(tests), "direction")
             yield f"test, mean of {number}, {newest.checkpoint}, {newest.how}"
             for score in mean_scores(tests).values():
                 yield f"  {' '.join(str(score).split())}"

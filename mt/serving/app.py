@@ -7,11 +7,11 @@ import os
 import signal
 import socket
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import uvicorn
 from fastapi import Depends, FastAPI, Request, Response
@@ -23,7 +23,6 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 import mt
 from mt.display import one_line, visible
@@ -191,8 +190,15 @@ async def handle_error(request: Request, error: Exception) -> JSONResponse:
             if status == 413:
                 sentence = "the body is too large: send fewer texts at once."
         case RequestValidationError():
-            is_json = "json" in request.headers.get("content-type", "")
-            sentence = _explain(error.errors()[0], is_json=is_json)
+            problem = error.errors()[0]
+            location = ".".join(map(str, problem["loc"]))
+            what = problem["msg"].removeprefix("Value error, ")
+            if "json" not in request.headers.get("content-type", ""):
+                what = "send JSON, with the header Content-Type: application/json"
+            elif problem["type"] == "extra_forbidden":
+                location = one_line(location, 100)
+                what = f"there is no such key. The keys are {', '.join(TranslateRequest.model_fields)}"
+            sentence = one_line(f"{location}: {what}.", 250)
         case DataError():
             sentence = str(error)
         case _:
@@ -203,29 +209,6 @@ async def handle_error(request: Request, error: Exception) -> JSONResponse:
             LOG.error("internal error, %s:\n%s", message, "".join(traceback.format_tb(error.__traceback__)))
     request.scope[LOG_FIELDS]["reason"] = sentence
     return JSONResponse(ErrorResponse(error=sentence).model_dump(), status, headers)
-
-
-class _Protocol(H11Protocol):
-    """HTTP whose refusals are JSON like all others."""
-
-    def send_400_response(self, msg: str) -> None:
-        """Answer what is not HTTP, in its head or in a chunk of its body."""
-        body = ErrorResponse(error="this is not a valid HTTP request.").model_dump_json().encode()
-        head = "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nConnection: close\r\n"
-        self.transport.write(b"%sContent-Length: %d\r\n\r\n%s" % (head.encode(), len(body), body))
-        self.transport.close()
-
-
-def _explain(problem: Mapping[str, Any], *, is_json: bool) -> str:
-    """The first complaint of pydantic about a body, in a sentence."""
-    location = ".".join(map(str, problem["loc"]))
-    what = problem["msg"].removeprefix("Value error, ")
-    if not is_json:
-        what = "send JSON, with the header Content-Type: application/json"
-    elif problem["type"] == "extra_forbidden":
-        location = one_line(location, 100)
-        what = f"there is no such key. The keys are {', '.join(TranslateRequest.model_fields)}"
-    return one_line(f"{location}: {what}.", 250)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -250,7 +233,7 @@ def serve(service: Service, listening: socket.socket) -> None:
     """
     config = uvicorn.Config(
         service.app(),
-        http=_Protocol,
+        http="h11",
         ws="none",
         lifespan="off",
         log_config=None,

@@ -9,7 +9,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, InvalidStateError, ThreadPoolExecutor
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
@@ -30,11 +30,8 @@ LOG = logging.getLogger(__name__)
 
 _TURN_SECONDS = 0.5
 # Of a sentence: a batch has as many as the engine likes, and CTranslate2 searches as many before it stops.
-_CHARACTERS, _TOKENS = 64, 16
-
-
-class _AbandonedError(Exception):
-    """Nobody is waiting for the batch any more."""
+_CHARACTERS = 64
+_TOKENS = 16
 
 
 def _search_in_turns(
@@ -167,7 +164,7 @@ class BatchedTranslator:
         def check() -> None:
             nonlocal turn_began
             if all(job.results.done() for job in jobs):
-                raise _AbandonedError
+                raise CancelledError
             if time.monotonic() - turn_began > _TURN_SECONDS:
                 self._work(sum(job.size for job in jobs) / 2)
                 turn_began = time.monotonic()
@@ -196,21 +193,17 @@ class BatchedTranslator:
                 page = next(page_of_text)
                 if page is None:
                     results.append(_result(translator, text, next(translations), job.request))
-                else:
-                    results.append(_result_of_page(text, page, [*islice(translations, len(page.texts))]))
+                    continue
+                best = [first for first, *_ in islice(translations, len(page.texts))]
+                answer = TranslationAnswer(
+                    text=page.translated(best)[0],
+                    score=math.fsum(first.score for first in best),
+                    log_prob=math.fsum(first.log_prob for first in best),
+                    unknown=[word for first in best for word in first.unknown],
+                    copied=[word for first in best for word in first.copied],
+                )
+                results.append(Result(source=text, translations=[answer]))
             yield job, results
-
-
-def _result_of_page(source: str, page: Documents, translations: Sequence[Sequence[Translation]]) -> Result:
-    best = [first for first, *_ in translations]
-    answer = TranslationAnswer(
-        text=page.translated(best)[0],
-        score=math.fsum(first.score for first in best),
-        log_prob=math.fsum(first.log_prob for first in best),
-        unknown=[word for first in best for word in first.unknown],
-        copied=[word for first in best for word in first.copied],
-    )
-    return Result(source=source, translations=[answer])
 
 
 def _result(

@@ -21,7 +21,6 @@ _QUIET = {"/health", "/metrics"}
 LOG_FIELDS = "mt.log_fields"
 """The key of an ASGI scope under which a request has what its line tells besides."""
 
-
 # What Prometheus reads at ``/metrics``.
 _REQUESTS = Counter("mt_requests", "Requests to translate, by status.", ["status"])
 _SECONDS = Histogram("mt_request_seconds", "Seconds until a request was answered.")

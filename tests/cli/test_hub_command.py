@@ -333,7 +333,7 @@ def test_what_is_no_sound_run_leaves_nothing_behind(
     ("options", "reason"),
     [
         (["org/tiny"], "add --yes"),
-        (["org/tiny", "--yes", "--precision", "int8"], "--to-hub and --precision are mutually exclusive"),
+        (["org/tiny", "--yes", "--precision", "int8"], "--to hub and --precision are mutually exclusive"),
         (["tiny", "--yes"], "write org/name"),
     ],
 )

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from mt.errors import ConfigError
-from mt.evaluation.compare import run_comparison
-from mt.evaluation.groups import compare_groups, group_p_value
+from mt.evaluation.compare import compare_groups, group_p_value, run_comparison
 
 NUM_SENTENCES = 200
 
@@ -16,7 +15,7 @@ NUM_SENTENCES = 200
 @pytest.fixture(autouse=True)
 def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
     """Enough for a variance."""
-    monkeypatch.setattr("mt.evaluation.groups.NUM_RESAMPLES", 200)
+    monkeypatch.setattr("mt.evaluation.compare.NUM_RESAMPLES", 200)
 
 
 class Mean:

@@ -5,7 +5,7 @@ import random
 import sacrebleu
 
 from mt.evaluation.analysis import (
-    by_source_length,
+    analyse_lengths,
     length_ratio,
     most_different_sentences,
     sentence_scores,
@@ -38,7 +38,7 @@ def test_the_length_ratio_is_that_of_bleu() -> None:
 def test_groups_by_length_hold_every_sentence_once_and_score_as_sacrebleu_does() -> None:
     sources = [" ".join(WORDS[:1] * (number % 75)) for number in range(200)]
     hypotheses, references = random_lines(4), random_lines(5)
-    groups = by_source_length(sources, hypotheses, references)
+    groups = analyse_lengths(sources, hypotheses, references).by_source_length
     bounds = (0, 10, 20, 30, 40, 60, 75)
     assert [group.source_words for group in groups] == ["0-9", "10-19", "20-29", "30-39", "40-59", "60+"]
     for group, least, end in zip(groups, bounds[:-1], bounds[1:], strict=True):

@@ -93,7 +93,7 @@ def test_the_newest_figures_are_shown_and_the_best(run: RunDirectory) -> None:
     run.sessions_file.write_text("".join(START.replace("00:00:00", f"00:{n:02}:00") for n in range(25)))
     facts = RunFacts(run)
     # The median of the last 20 speeds, 31 to 50.
-    assert (facts.best_bleu, facts.tokens_per_second, facts.test_bleu) == (30.0, 40.5, 61.25)
+    assert (facts.best_bleu, facts.tokens_per_second, facts.summary["test_bleu"]) == (30.0, 40.5, 61.25)
     shown = describe(facts)
     assert "20.00 at step 1 to 10.00 at step 3; best 30.00 at step 2" in shown
     assert "2.000 at step 1 to 1.000 at step 3; best 1.000 at step 3" in shown

@@ -257,7 +257,8 @@ def test_what_equals_its_reference_is_not_among_the_worst(trained: RunDirectory,
     order = [(-sample.chrfpp, -len(sample.reference)) for sample in ranked.best]
     assert order == sorted(order)
     # If all are wrong, each is among the best or the worst.
-    wrong: Any = SimpleNamespace(translate=lambda sources, **_: ["Milch"] * len(sources))
+    facts, milk = SimpleNamespace(directions=[]), SimpleNamespace(text="Milch", is_cut=False)
+    wrong: Any = SimpleNamespace(facts=facts, n_best=lambda sources, **_: [[milk]] * len(sources))
     for number, shown in ((12, (5, 5)), (3, (1, 2))):
         few = rank_samples(trained, loaded, wrong, num_sentences=number)
         assert (len(few.best), len(few.worst), few.num_sentences, few.num_in_split) == (*shown, number, 12)

@@ -36,9 +36,7 @@ def test_a_signal_ends_it_at_the_next_step_of_a_search(
             # Not HTTP, a body that never ends, and one that takes minutes.
             with socket.create_connection(("127.0.0.1", port)) as client:
                 client.sendall(b"No colon\r\n\r\n")
-                status, _, refusal = client.makefile("rb").read().partition(b"\r\n\r\n")
-                assert status.startswith(b"HTTP/1.1 400")
-                assert json.loads(refusal) == {"error": "this is not a valid HTTP request."}
+                assert client.makefile("rb").read().startswith(b"HTTP/1.1 400")
             # A chunk whose size is no number.
             with socket.create_connection(("127.0.0.1", port)) as client:
                 chunks = 'Transfer-Encoding: chunked\r\n\r\n5\r\n{"tex\r\nzz\r\n'
