@@ -54,12 +54,9 @@ def compare(
     A run translates the test sentences first; a file of translations in a run directory is scored against
     the references of that run.
     """
-    others = [options.named_run(system) for system in against or []]
-    first = [options.named_run(system) for system in systems]
+    others = [_find_system(system) for system in against or []]
+    first = [_find_system(system) for system in systems]
     systems = [*first, *others]
-    for system in systems:
-        if not system.exists() and not system.suffix:
-            options.find_run(system)
     if not 2 <= len(systems) <= len(ascii_uppercase):
         raise ConfigError(f"give 2 to {len(ascii_uppercase)} systems to compare, not {len(systems)}.")
     options.check_output(json)
@@ -112,6 +109,12 @@ def compare(
         echo(f"  reference  {sentence.reference}")
     if json is not None:
         write_json([result], json)
+
+
+def _find_system(path: Path) -> Path:
+    """A file of translations, or the folder of a run."""
+    path = options.named_run(path)
+    return path if path.exists() or path.suffix else options.find_run(path).path
 
 
 def _table(

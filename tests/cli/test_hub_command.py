@@ -234,6 +234,8 @@ def test_what_is_exported_translates_the_same_elsewhere_and_offline(
     assert "best latest" in succeed("show", "hub:org/tiny").out
     Path("pairs.jsonl").write_text('{"en": "Anna buys milk.", "de": "Anna kauft Milch."}\n')
     assert succeed("evaluate", *HUB_RUN, "--data", "pairs.jsonl").out.startswith("BLEU")
+    both = succeed("compare", converted, "hub:org/tiny", "--data", "pairs.jsonl").out
+    assert "not significant by BLEU" in both
     assert "did not answer" in refuse("translate", "--run", "hub:org/tiny#v1", "a")
 
 
