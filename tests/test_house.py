@@ -46,7 +46,7 @@ LINES = {
     "transformer": 1383,
     "checkpoint": 489,
     "search": 833,
-    "inference": 3499,
+    "inference": 3488,
     "evaluation": 1360,
     "training": 2980,
     "preflight": 1808,
@@ -54,11 +54,11 @@ LINES = {
     "reports": 1096,
     "export": 987,
     "serving": 626,
-    "cli": 2487,
+    "cli": 2490,
     "other text in mt": 1208,
     "scripts": 4183,
-    "tests": 29866,
-    "documents": 3060,
+    "tests": 29854,
+    "documents": 3061,
     "spine": 1597,
 }
 # More than this below its bound, and the bound is to be lowered.

@@ -12,6 +12,8 @@ from mt.special_tokens import EOS, UNK_ID
 
 Words = Sequence[int | None]
 """The word of each token; None for one that is no part of any."""
+WordAttention = Sequence[tuple[Words, Words, Attention]]
+"""For each part of a text: the words of its tokens, those of its translation, and how these attend to it."""
 
 
 @dataclass(frozen=True)
@@ -70,10 +72,13 @@ def aligned_words(
 
     The result is pairs of a source and a target word, counted from 0, in the order of the target.
     """
+    sums: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    for target, row in zip(tgt_tokens, weights, strict=False):
+        for source, weight in zip(src_tokens, row, strict=False):
+            if target.word is not None and source.word is not None:
+                sums[target.word][source.word] += weight
     pairs = []
-    src_words = [token.word for token in src_tokens]
-    tgt_words = [token.word for token in tgt_tokens]
-    for word, weight_of in sorted(weights_of_words(src_words, tgt_words, weights).items()):
+    for word, weight_of in sorted(sums.items()):
         # Of equal sums, the first.
         best = max(weight_of, key=weight_of.__getitem__)
         if weight_of[best] > 0:
@@ -81,27 +86,26 @@ def aligned_words(
     return pairs
 
 
-def weights_of_words(src_words: Words, tgt_words: Words, weights: Attention) -> dict[int, dict[int, float]]:
-    """How much each target word attends to source words, by the sum of its tokens' weights."""
-    sums: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
-    for target, row in zip(tgt_words, weights, strict=False):
-        if target is None:
-            continue
-        of_word = sums[target]
-        for word, weight in zip(src_words, row, strict=False):
-            if word is not None:
-                of_word[word] += weight
-    return sums
+def in_proportion(num_read: int, num_written: int) -> WordAttention:
+    """Each word of a translation attends to the word at the same part of the length of the text."""
+    return [([word * num_read // num_written], [word], [[1.0]]) for word in range(num_written)]
 
 
-def words_of_tokens(lengths: Sequence[int], words: Sequence[str]) -> list[int | None] | None:
-    """The word of each token, by the number of its characters; None if these are not those of words."""
+def words_of_tokens(lengths: Sequence[Sequence[int]], words: Sequence[str]) -> tuple[list[Words], bool]:
+    """The word of each token of each part of a text, by the number of its characters.
+
+    Also whether there are as many of these as in the words; if not, words are assigned in proportion.
+    """
     word_of_character = [number for number, word in enumerate(words) for _ in word]
-    if sum(lengths) != len(word_of_character):
-        return None
-    found: list[int | None] = []
+    num_characters = len(word_of_character)
+    total = sum(map(sum, lengths))
+    found: list[Words] = []
     position = 0
-    for length in lengths:
-        found.append(word_of_character[position] if length else None)
-        position += length
-    return found
+    for part in lengths:
+        numbers: list[int | None] = []
+        for length in part:
+            is_read = length and num_characters
+            numbers.append(word_of_character[position * num_characters // total] if is_read else None)
+            position += length
+        found.append(numbers)
+    return found, total == num_characters

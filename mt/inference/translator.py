@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache
@@ -17,7 +17,15 @@ from mt.inference.engines import Attention, Engine, Rules, Sentence, in_halves
 from mt.inference.exported_folder import ModelFacts
 from mt.inference.kept import DEFAULT, KeptParts
 from mt.inference.known_forms import KnownForms
-from mt.inference.labels import Labelled, Words, aligned_words, label_read, weights_of_words, words_of_tokens
+from mt.inference.labels import (
+    Labelled,
+    WordAttention,
+    Words,
+    aligned_words,
+    in_proportion,
+    label_read,
+    words_of_tokens,
+)
 from mt.inference.markup.documents import Documents
 from mt.inference.markup.pieces import Format
 from mt.inference.put_back import lost_positions, put_back
@@ -407,28 +415,36 @@ class Translator:
 
     def attention_of_words(
         self, pairs: Sequence[tuple[str, Translation]], split: Callable[[str], list[str]]
-    ) -> list[dict[int, dict[int, float]]]:
+    ) -> Iterator[WordAttention]:
         """How much the words of translations, which ``split`` gives, attend to those of their sources."""
-        words: list[tuple[Words, Words]] = []
+        words: list[list[tuple[Words, Words]]] = []
         of_tokens: list[tuple[Sequence[int], Hypothesis]] = []
         for source, translation in pairs:
-            [(segment, hypothesis)] = translation.parts
-            ids: Sequence[int] = [token.id for token in segment.tokens]
-            src = words_of_tokens(segment.lengths(self.src_tokenizer), split(source))
-            lengths = segment.lengths_written(hypothesis, self.tgt_tokenizer)
-            tgt = words_of_tokens(lengths, split(translation.text))
-            if src is None or tgt is None:
+            lengths = []
+            lengths_written = []
+            ids: list[Sequence[int]] = []
+            hypotheses = []
+            for segment, hypothesis in translation.parts:
+                lengths.append(segment.lengths(self.src_tokenizer))
+                lengths_written.append(segment.lengths_written(hypothesis, self.tgt_tokenizer))
+                ids.append([token.id for token in segment.tokens])
+                hypotheses.append(hypothesis)
+            src, is_read = words_of_tokens(lengths, split(source))
+            tgt, is_written = words_of_tokens(lengths_written, split(translation.text))
+            if len(translation.parts) == 1 and not (is_read and is_written):
                 # A character of several tokens, for example.
                 read = label_read(self.reader, source, split=split)
                 written = label_read(self._tgt_reader, translation.text, split=split)
-                src = [token.word for token in read.tokens]
-                tgt = [token.word for token in written.tokens]
-                ids = read.ids
-                hypothesis = Hypothesis(written.ids, math.nan, finished=True)
-            words.append((src, tgt))
-            of_tokens.append((ids, hypothesis))
-        found = zip(words, self._attention(of_tokens), strict=True)
-        return [weights_of_words(src, tgt, rows) for (src, tgt), rows in found]
+                src = [[token.word for token in read.tokens]]
+                tgt = [[token.word for token in written.tokens]]
+                ids = [read.ids]
+                hypotheses = [Hypothesis(written.ids, math.nan, finished=True)]
+            words.append([*zip(src, tgt, strict=True)])
+            of_tokens.extend(zip(ids, hypotheses, strict=True))
+        attention = iter(self._attention(of_tokens))
+        for (source, translation), parts in zip(pairs, words, strict=True):
+            found = [(src_words, tgt_words, next(attention)) for src_words, tgt_words in parts]
+            yield found or in_proportion(len(split(source)), len(split(translation.text)))
 
     def _attention(self, pairs: Sequence[tuple[Sequence[int], Hypothesis]]) -> list[Attention]:
         """How much each token of a translation attends to each of the source, if need be by reading both."""

@@ -191,6 +191,15 @@ def test_pages_are_translated_as_their_text_with_the_tags_around_its_words(
     [plain] = translator.translate(lines[1:])
     assert re.sub("<[^>]*>", "", translated).splitlines()[1] == plain
     assert translator.translate([f"- {lines[1]}"], format="markdown") == [f"- {plain}"]
+    # Of a long text, the tags are in the translations of their own sentences.
+    num_sentences = translator.facts.max_length // 2
+    sentences = [lines[1]] * num_sentences
+    [[parted]] = translator.n_best([" ".join(sentences)])
+    assert len(parted.parts) > 1
+    sentences[3] = "a <b>child</b> buys milk."
+    translated = translator.translate(" ".join(sentences), format="html")
+    assert re.sub("<[^>]*>", "", translated) == parted.text
+    assert translated.index("<b>") * num_sentences // len(parted.text) == 3
 
 
 def test_a_model_that_has_not_learnt_it_translates_what_is_around(trained: RunDirectory) -> None:

@@ -3,7 +3,7 @@
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mt.errors import DataError
+from mt.inference.labels import WordAttention, in_proportion
 from mt.inference.markup.documents import Documents
 from mt.inference.markup.html_pieces import html_pieces
 from mt.inference.markup.markdown_pieces import markdown_pieces
@@ -19,38 +20,24 @@ from mt.inference.markup.pieces import Format
 from mt.inference.markup.placing import WORD
 from mt.inference.segments import Translation
 
-# A translation in one part.
-WHOLE: Any = [(None, None)]
 
-
-def words_of(texts: Sequence[str]) -> list[list[str]]:
-    return [text.split() for text in texts]
-
-
-def backwards(
-    page: str, markup: Format = "html", *, keeps: bool = True, max_length: int = 1000, lost: str = "no"
-) -> str:
+def backwards(page: str, markup: Format = "html", *, keeps: bool = True, lost: str = "no") -> str:
     """The page translated by a model that writes words in upper case, the last one first."""
 
     def attention_of_words(
         pairs: Sequence[tuple[str, Translation]], split: Callable[[str], list[str]]
-    ) -> list[dict[int, dict[int, float]]]:
-        counts = [len(split(source)) for source, _ in pairs]
-        return [{word: {count - 1 - word: 1.0} for word in range(count)} for count in counts]
+    ) -> Iterator[WordAttention]:
+        for source, _ in pairs:
+            count = len(split(source))
+            yield [([count - 1 - word], [word], [[1.0]]) for word in range(count)]
 
     translator: Any = SimpleNamespace(
-        reader=SimpleNamespace(
-            keeps_parts=keeps, direction=[], tokenizer=SimpleNamespace(encode_batch=words_of)
-        ),
-        facts=SimpleNamespace(max_length=max_length, src="en", abbreviations=[]),
-        attention_of_words=attention_of_words,
+        reader=SimpleNamespace(keeps_parts=keeps), attention_of_words=attention_of_words
     )
     documents = Documents(translator, [page], markup)
     assert not any("\n" in text or text != text.strip() for text in documents.texts)
     words = [[word.upper() for word in WORD.findall(text) if lost not in word] for text in documents.texts]
-    [translated] = documents.translated(
-        [Translation(" ".join(reversed(text)), 0.0, 0.0, WHOLE) for text in words]
-    )
+    [translated] = documents.translated([Translation(" ".join(reversed(text)), 0.0, 0.0) for text in words])
     return translated
 
 
@@ -107,23 +94,13 @@ def test_what_stays_of_a_model_that_does_not_keep_or_loses_it_is_beside_a_word()
     assert backwards("a <code>b</code> c", lost="\U000f0000") == "C  <code>b</code> A"
 
 
-def test_a_long_text_with_tags_is_translated_by_sentences() -> None:
-    page = "<p>A <b>dog</b> runs. It <i>sees</i> a cat.</p>"
-    assert backwards(page, max_length=6) == "<p>. RUNS <b>DOG</b> A . CAT A <i>SEES</i> IT</p>"
-    assert backwards(page.replace("<i>sees</i>", "sees")).endswith(". RUNS <b>DOG</b> A</p>")
-
-
 def test_a_text_that_was_cut_has_its_tags_at_the_same_part_of_its_length() -> None:
     translator: Any = SimpleNamespace(
-        reader=SimpleNamespace(
-            keeps_parts=True, direction=[], tokenizer=SimpleNamespace(encode_batch=words_of)
-        ),
-        facts=SimpleNamespace(max_length=100),
-        attention_of_words=lambda pairs, split: [],
+        reader=SimpleNamespace(keeps_parts=True),
+        attention_of_words=lambda pairs, split: iter([in_proportion(4, 4)]),
     )
     documents = Documents(translator, ["a b <i>c</i> d"], "html")
-    cut = Translation("A B C D", 0.0, 0.0, [*WHOLE, *WHOLE])
-    assert documents.translated([cut]) == ["A B <i>C</i> D"]
+    assert documents.translated([Translation("A B C D", 0.0, 0.0)]) == ["A B <i>C</i> D"]
 
 
 @pytest.mark.parametrize(

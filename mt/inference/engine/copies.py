@@ -13,12 +13,15 @@ Candidate = tuple[Hypothesis, Attention]
 
 
 def check_rules(
-    candidates: Sequence[Candidate], sentence: Sentence, beam: Beam
+    candidates: Sequence[Candidate], sentence: Sentence, beam: Beam, *, copies: bool
 ) -> list[Hypothesis] | Sentence:
-    """The hypotheses that copy by the rule, the best first; or what to search for if the first does not."""
+    """The hypotheses that copy by the rule, the best first; or what to search for if the first does not.
+
+    Without ``copies``, there is nothing to copy, whatever the head that aligns attends to.
+    """
     kept: list[Hypothesis] = []
     for hypothesis, attention in candidates:
-        copied, again = copies_of(hypothesis, sentence, attention)
+        copied, again = copies_of(hypothesis, sentence, attention if copies else ())
         if again is None or len(again.prefix) >= sentence.limit:
             kept.append(replace(hypothesis, copied=copied, attention=attention))
         elif not kept:

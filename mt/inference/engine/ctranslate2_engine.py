@@ -127,7 +127,7 @@ class CTranslate2Engine:
                 if options.limit is None and _reach(candidates, sentence.limit):
                     pending[options._replace(limit=sentence.limit)].append((index, sentence))
                     continue
-                checked = check_rules(candidates, sentence, rules.beam)
+                checked = check_rules(candidates, sentence, rules.beam, copies=options.copies)
                 if isinstance(checked, Sentence):
                     pending[_CallOptions(copies=True, writes_unk=False)].append((index, checked))
                 else:

@@ -20,16 +20,18 @@ _PIECE = re.compile(
 )
 _ATTRIBUTE = re.compile(r"""(?P<name>[^\s/>=]++)(?:\s*+=\s*+(?P<value>"[^"]*"|'[^']*'|[^\s>]++))?""")
 _TRANSLATED = ("alt", "title", "placeholder")
+_HAS_READ_ATTRIBUTE = re.compile("alt|title|placeholder|translate", re.IGNORECASE)
 
 # What is not listed, such as an element that somebody made up, is around words.
-_BLOCK = re.compile(
-    "address|article|aside|audio|base|blockquote|body|br|button|canvas|caption|center|col|colgroup|dd|details|"
-    "dialog|dir|div|dl|dt|fieldset|figcaption|figure|footer|form|frame|frameset|h[1-6]|head|header|hgroup|hr|"
-    "html|iframe|legend|li|link|main|map|menu|menuitem|meta|nav|noframes|noscript|object|ol|optgroup|option|p|"
-    "param|pre|search|section|select|source|summary|table|tbody|td|template|textarea|tfoot|th|thead|title|tr|"
-    "track|ul|video"
+_BLOCK_NAMES = (
+    "address article aside audio base blockquote body br button canvas caption center col colgroup dd "
+    "details dialog dir div dl dt fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 "
+    "head header hgroup hr html iframe legend li link main map menu menuitem meta nav noframes noscript "
+    "object ol optgroup option p param pre search section select source summary table tbody td template "
+    "textarea tfoot th thead title tr track ul video"
 )
-_VOID = re.compile("area|base|br|col|embed|hr|img|input|link|meta|param|source|track|wbr")
+_VOID_NAMES = "area base br col embed hr img input link meta param source track wbr"
+_BLOCK, _VOID = frozenset(_BLOCK_NAMES.split()), frozenset(_VOID_NAMES.split())
 _STAY = frozenset({"code", "kbd", "math", "pre", "samp", "textarea", "var"})
 # Their content is no markup.
 _RAW = frozenset({"iframe", "noembed", "noframes", "plaintext", "script", "style", "svg", "textarea", "xmp"})
@@ -45,13 +47,12 @@ def html_pieces(page: str) -> list[Piece]:
         if name in _RAW and not match["slash"] and not match["rest"].endswith("/"):
             closing = re.compile(f"</{name}[^>]*>?", re.IGNORECASE).search(page, start)
             start = closing.end() if closing else len(page)
-            kind: Kind = "break" if _BLOCK.fullmatch(name) else "point"
-            pieces.append(Piece(kind, page[match.start() : start]))
+            pieces.append(Piece("point", page[match.start() : start], ends_text=name in _BLOCK))
         elif name:
             pieces.append(_tag(match, name))
         else:
-            kind = "text" if match["text"] else "break" if match["unfinished"] else "point"
-            pieces.append(Piece(kind, match[0]))
+            kind: Kind = "text" if match["text"] else "point"
+            pieces.append(Piece(kind, match[0], ends_text=bool(match["unfinished"])))
     return _with_what_stays(pieces)
 
 
@@ -60,8 +61,9 @@ def _tag(match: re.Match[str], name: str) -> Piece:
     values = []
     seen = set()
     stays = name in _STAY
+    rest = match["rest"]
     offset = match.start("rest") - match.start()
-    for attribute in _ATTRIBUTE.finditer(match["rest"]):
+    for attribute in _ATTRIBUTE.finditer(rest) if _HAS_READ_ATTRIBUTE.search(rest) else ():
         key = attribute["name"].lower()
         value = attribute["value"]
         if value and key in _TRANSLATED and key not in seen:
@@ -70,30 +72,30 @@ def _tag(match: re.Match[str], name: str) -> Piece:
         seen.add(key)
     if match["slash"]:
         kind: Kind = "close"
-    elif _VOID.fullmatch(name) or match["rest"].endswith("/"):
+    elif name in _VOID or rest.endswith("/"):
         kind = "point"
     elif stays:
         kind = "stay"
     else:
         kind = "open"
-    return Piece(kind, match[0], name, values)
+    return Piece(kind, match[0], name, values, name in _BLOCK)
 
 
 def _with_what_stays(pieces: list[Piece]) -> list[Piece]:
-    """Make one piece of each element that stays, and what ends a text of the tags of blocks."""
-    ends = partners(piece._replace(kind="open") if piece.kind == "stay" else piece for piece in pieces)
+    """Make one piece of each element that stays."""
+    if all(piece.kind != "stay" for piece in pieces):
+        return pieces
+    ends = partners(pieces)
     joined: list[Piece] = []
     end = 0
     for index, piece in enumerate(pieces):
         if index < end:
             continue
-        kind = piece.kind
-        raw = piece.raw
-        if kind == "stay" and index in ends:
+        if piece.kind == "stay" and index in ends:
             end = ends[index] + 1
             raw = "".join(part.raw for part in pieces[index:end])
-            piece = Piece(kind, raw, piece.name)
-        elif kind == "stay":
-            kind = "open"
-        joined.append(piece._replace(kind="break" if _BLOCK.fullmatch(piece.name) else kind))
+            piece = Piece("stay", raw, ends_text=piece.ends_text)
+        elif piece.kind == "stay":
+            piece = piece._replace(kind="open")
+        joined.append(piece)
     return joined

@@ -14,7 +14,7 @@ _PIECE = re.compile(
     r"|(?P<close>(?<=[^\s*_~])(?:\*\*|__|~~|[*_])(?![\w*_~]))",
     re.DOTALL | re.MULTILINE,
 )
-_KINDS: dict[str, Kind] = {"open_link": "open", "close_link": "close"}
+_KINDS: dict[str, Kind] = {"open_link": "open", "close_link": "close", "break": "point"}
 
 
 def markdown_pieces(page: str) -> list[Piece]:
@@ -26,9 +26,9 @@ def markdown_pieces(page: str) -> list[Piece]:
             pieces.append(Piece("text", page[end : match.start()]))
         end = match.end()
         group = str(match.lastgroup)
-        name = "link" if group in _KINDS else match[0]
+        name = "link" if group.endswith("link") else match[0]
         kind: Kind = _KINDS.get(group, group)  # type: ignore[arg-type]
-        pieces.append(Piece(kind, match[0], name))
+        pieces.append(Piece(kind, match[0], name, ends_text=group == "break"))
     if end < len(page):
         pieces.append(Piece("text", page[end:]))
     return pieces

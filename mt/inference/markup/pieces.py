@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 
 Format = Literal["text", "html", "markdown"]
 """How what is to be translated is written."""
-Kind = Literal["text", "open", "close", "point", "stay", "break"]
+Kind = Literal["text", "open", "close", "point", "stay"]
 """``open`` and ``close`` are around words, a ``point`` is beside one, and ``stay`` is read as a word."""
 
 
@@ -18,6 +18,8 @@ class Piece(NamedTuple):
     """What a tag that opens and the one that closes it have in common."""
     values: Sequence[tuple[int, int]] = ()
     """Where attributes that are text stand, with their quotes."""
+    ends_text: bool = False
+    """Whether what stands before and behind it is translated apart."""
 
 
 def partners(pieces: Iterable[Piece]) -> dict[int, int]:
@@ -25,7 +27,7 @@ def partners(pieces: Iterable[Piece]) -> dict[int, int]:
     opened: dict[str, list[int]] = {}
     found: dict[int, int] = {}
     for index, piece in enumerate(pieces):
-        if piece.kind == "open":
+        if piece.kind in ("open", "stay") and piece.name:
             opened.setdefault(piece.name, []).append(index)
         elif piece.kind == "close" and opened.get(piece.name):
             found[opened[piece.name].pop()] = index

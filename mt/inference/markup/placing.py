@@ -1,16 +1,17 @@
 """Puts tags into a translation: around the words that attend to those that they were around."""
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from mt.inference.kept import MARK, marked
+from mt.inference.labels import WordAttention
 
 WORD = re.compile(rf"{MARK}|\w+(?:[-'’]\w+)*|[^\w\s]")
 """What tags are put around: a word, a sign, or what stays."""
-Weights = Mapping[int, Mapping[int, float]]
-"""How much words of a translation attend to words of its source."""
 
 
 @dataclass
@@ -47,22 +48,26 @@ class Span(NamedTuple):
 class Placing:
     """A translated text into which the tags of its source are put."""
 
-    def __init__(self, source: str, target: str, weights: Weights, write: Callable[[str], str]) -> None:
-        """Prepare to put tags into ``target``, whose words attend by ``weights``; ``write`` escapes text."""
-        self._source = [match.span() for match in WORD.finditer(source)]
+    def __init__(
+        self, source: str, target: str, attention: WordAttention, write: Callable[[str], str]
+    ) -> None:
+        """Prepare to put tags into ``target``, of which ``write`` escapes the text."""
+        read = [match.span() for match in WORD.finditer(source)]
+        self._starts = [start for start, _ in read]
+        self._ends = [end for _, end in read]
         self._words = [match.span() for match in WORD.finditer(target)]
         self._text = target
-        self._weights = weights
+        self._attention = attention
+        self._whole = self._attention_on(range(len(read)))
         self._write = write
         self._marks: dict[str, int] = {}
-        for index, (start, end) in enumerate(self._words):
-            if re.fullmatch(MARK, target[start:end]):
-                self._marks.setdefault(target[start:end], index)
+        for match in re.finditer(MARK, target):
+            self._marks.setdefault(match[0], self._words.index(match.span()))
 
     def render(self, tags: Sequence[Tag]) -> str:
         """The text with the tags in it."""
         everything = Span(0, len(self._words), 0, len(self._text))
-        return self._inside(tags, everything, range(len(self._source)))
+        return self._inside(tags, everything, range(len(self._starts)))
 
     def _inside(self, tags: Sequence[Tag], parent: Span, read: range) -> str:
         """The words of ``parent``, which was around the words ``read``, with these tags in them."""
@@ -99,11 +104,7 @@ class Placing:
 
     def _read(self, tag: Tag) -> range:
         """The words of the source that a tag was around, or a part of which it was around."""
-        words = []
-        for index, (start, end) in enumerate(self._source):
-            if start < tag.end and end > tag.start:
-                words.append(index)
-        return range(words[0], words[-1] + 1) if words else range(0)
+        return range(bisect_right(self._ends, tag.start), bisect_left(self._starts, tag.end))
 
     def _around(self, tag: Tag, parent: Span, whole: range, taken: Collection[int]) -> Span | None:
         """The neighbouring words that attend more to those of the tag than to others; not those ``taken``."""
@@ -117,6 +118,7 @@ class Placing:
         if read == whole and read and not taken:
             return parent
         others = {*taken, *self._marks.values()} - own
+        shares = self._shares(read)
         best: tuple[int, int] | None = None
         closest = None
         most_gain = most_share = gain = 0.0
@@ -126,7 +128,7 @@ class Placing:
                 gain = 0.0
                 begin = word + 1
                 continue
-            share = self._share(word, read)
+            share = shares[word]
             if share > most_share:
                 most_share = share
                 closest = word
@@ -147,26 +149,35 @@ class Placing:
         _, end = self._words[last]
         return Span(first, last + 1, start, end)
 
-    def _share(self, word: int, read: range) -> float:
-        """Which part of the attention of a word is on these words of the source."""
-        weights = self._weights.get(word, {})
-        inside = [weight for index, weight in weights.items() if index in read]
-        return sum(inside) / (sum(weights.values()) or 1.0)
+    def _attention_on(self, read: range) -> dict[int, float]:
+        """How much the words of the translation attend to these words of the source."""
+        found: dict[int, float] = defaultdict(float)
+        for src_words, tgt_words, rows in self._attention:
+            positions = [position for position, word in enumerate(src_words) if word in read]
+            for word, row in zip(tgt_words if positions else (), rows, strict=False):
+                if word is not None:
+                    found[word] += sum(row[positions[0] : positions[-1] + 1])
+        return found
+
+    def _shares(self, read: range) -> list[float]:
+        """Which part of the attention of each word is on these words of the source."""
+        inside = self._attention_on(read)
+        return [inside[word] / (self._whole[word] or 1.0) for word in range(len(self._words))]
 
     def _beside(self, tag: Tag, parent: Span, around: Sequence[Span]) -> Span:
         """The place before the translation of the word that follows a tag, or behind that of the one before.
 
         It is the one before if only that touches the tag, or if no word follows.
         """
-        before = [index for index, (_, end) in enumerate(self._source) if end <= tag.start]
-        after = [index for index, (start, _) in enumerate(self._source) if start >= tag.start]
-        touches_before = bool(before) and self._source[before[-1]][1] == tag.start
-        follows = bool(after) and not touches_before
-        place = parent.start if follows or not before else parent.end
-        nearest = after[:1] if follows else before[-1:]
-        if nearest and parent.first < parent.last:
-            read = range(nearest[0], nearest[0] + 1)
-            word = max(range(parent.first, parent.last), key=lambda word: self._share(word, read))
+        before = bisect_right(self._ends, tag.start) - 1
+        after = bisect_left(self._starts, tag.start)
+        touches_before = before >= 0 and self._ends[before] == tag.start
+        follows = after < len(self._starts) and not touches_before
+        nearest = after if follows else before
+        place = parent.start if follows or before < 0 else parent.end
+        if nearest >= 0 and parent.first < parent.last:
+            shares = self._shares(range(nearest, nearest + 1))
+            word = max(range(parent.first, parent.last), key=shares.__getitem__)
             start, end = self._words[word]
             place = start if follows else end
         for span in around:
