@@ -58,7 +58,7 @@ LINES = {
     "other text in mt": 1208,
     "scripts": 4183,
     "tests": 29854,
-    "documents": 3061,
+    "documents": 3067,
     "spine": 1597,
 }
 # More than this below its bound, and the bound is to be lowered.
