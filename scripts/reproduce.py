@@ -115,12 +115,13 @@ def mt(*words: str) -> str:
 def train_and_evaluate(recipe: Path, header: Header, run: Path, options: Sequence[str]) -> dict[str, float]:
     """Train, average where the header asks for it, and evaluate; the scores by measure."""
     mt("train", "--config", str(recipe), "--run", str(run), *options)
-    checkpoint, file = "best", run / "reproduce.json"
+    checkpoint = "best"
     if header.average:
         checkpoint = Path(mt("average", "--run", str(run), *header.average).strip()).name
     evaluate = ["evaluate", "--run", str(run), "--scores-only", *header.evaluate]
-    print(mt(*evaluate, "--checkpoint", checkpoint, "--json", str(file)), end="")
-    report = json.loads(file.read_text(encoding="utf-8"))
+    [report] = json.loads(mt(*evaluate, "--checkpoint", checkpoint, "--json"))
+    for score in report["scores"].values():
+        print(f"{score['name']} {score['value']:.2f}  ({score['signature']})")
     scores = {score["name"]: score["value"] for score in report["scores"].values()}
     return scores | {"exact sentences": report["exact"]}
 

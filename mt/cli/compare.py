@@ -1,6 +1,7 @@
 """`mt compare`: which of some systems is better, and whether the differences are significant."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from os.path import commonprefix
 from pathlib import Path
 from statistics import fmean
@@ -11,7 +12,7 @@ from typer import Argument, Option, echo
 
 from mt.cli import options
 from mt.cli.logs import say
-from mt.cli.tables import FormatOption, print_table
+from mt.cli.tables import FormatOption, JsonFlag, print_json, print_table
 from mt.display import counted
 from mt.errors import ConfigError
 
@@ -34,7 +35,7 @@ def compare(
     length_normalization: options.LengthNormalizationOption = "gnmt",
     checkpoint: options.CheckpointOption = "best",
     show: Annotated[int, Option(min=0, metavar="N", help="Show the N sentences that differ most.")] = 10,
-    json: options.JsonOption = None,
+    json: JsonFlag = False,
     device: options.DeviceOption = "auto",
     against: Annotated[
         list[Path] | None,
@@ -59,12 +60,11 @@ def compare(
     systems = [*first, *others]
     if not 2 <= len(systems) <= len(ascii_uppercase):
         raise ConfigError(f"give 2 to {len(ascii_uppercase)} systems to compare, not {len(systems)}.")
-    options.check_output(json)
+    options.check_excludes("--json", json, format=table)
     is_any_run = any(system.is_dir() for system in systems)
     options.check_needs("a run, not only files", is_any_run, beam=beam > 1, checkpoint=checkpoint != "best")
     strategy = options.choose_beam(beam, length_penalty, length_normalization)
     from mt.evaluation.compare import run_comparison
-    from mt.evaluation.evaluate import write_json
 
     result = run_comparison(
         first,
@@ -79,6 +79,9 @@ def compare(
         beam=strategy,
         num_shown=show,
     )
+    if json:
+        print_json(asdict(result))
+        return
     letters = [*ascii_uppercase[: len(systems)]]
     names = [str(system) for system in systems]
     if others:
@@ -107,8 +110,6 @@ def compare(
         for letter, translation in zip(letters, sentence.translations, strict=True):
             echo(f"  {letter}          {translation}")
         echo(f"  reference  {sentence.reference}")
-    if json is not None:
-        write_json([result], json)
 
 
 def _find_system(path: Path) -> Path:

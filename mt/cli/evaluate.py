@@ -1,6 +1,7 @@
 """`mt evaluate`: score the translations of a run, and show what it translates badly."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +11,7 @@ from typer import Exit, Option, echo
 from mt import processes
 from mt.cli import options
 from mt.cli.logs import say
-from mt.cli.tables import FormatOption, TableForm, print_table
+from mt.cli.tables import FormatOption, JsonFlag, TableForm, print_json, print_table
 from mt.display import counted
 from mt.errors import ConfigError, SplitError
 from mt.files import write_atomically
@@ -46,7 +47,7 @@ def evaluate(
         Option(help="Instead, show how it copes with capitals, typing errors, names and more."),
     ] = False,
     worst: Annotated[int, Option(min=0, metavar="N", help="Show the N worst sentences.")] = 0,
-    json: options.JsonOption = None,
+    json: JsonFlag = False,
     outputs: Annotated[
         Path | None, Option(help="A folder for sources, hypotheses and references as lines, for other tools.")
     ] = None,
@@ -67,13 +68,13 @@ def evaluate(
     The translations are saved in the run directory. Scores of a single model, not of an ensemble,
     are also added to evaluations.jsonl.
     """
+    options.check_excludes("--json", json, format=table)
     directories = [options.find_run(path) for path in run or (None,)]
     if len(directories) > 1:
         if behaviours or processes.ARE_SEVERAL:
             raise ConfigError("--behaviours, or torchrun, is for one run: give one.")
         table = table or "text"
     options.check_excludes("--worst", worst, format=table)
-    options.check_output(json)
     strategy = options.choose_beam(beam, length_penalty, length_normalization)
     options.check_excludes("--behaviours", behaviours, beam=strategy, literature=literature, outputs=outputs)
     options.check_excludes("--behaviours", behaviours, ensemble=ensemble, format=table, fail_under=fail_under)
@@ -89,12 +90,13 @@ def evaluate(
         test_set = load_evaluation_set(config, split, path=data, name=name, direction=(source, to))
         translator = Translator.from_run(directories[0], checkpoint=checkpoint, device=device)
         found = find_behaviours(translator, test_set)
-        _show_behaviours(found)
-        for file in (directories[0].behaviours_file, json):
-            if file is not None:
-                write_atomically(file, to_json(found))
+        if json:
+            print_json(asdict(found))
+        else:
+            _show_behaviours(found)
+        write_atomically(directories[0].behaviours_file, to_json(found))
         return
-    from mt.evaluation.evaluate import run_evaluation, write_json
+    from mt.evaluation.evaluate import run_evaluation
     from mt.evaluation.record import mean_scores
 
     if literature:
@@ -140,21 +142,20 @@ def evaluate(
             results.append(result)
             models = " + ".join([f"{directory.path}, {result.checkpoint}", *result.ensemble])
             say(f"{models}, {result.data}: {result.search}, by {result.engine} in {result.precision}")
-            if table is None:
+            if table is None and not json:
                 if len(directions) > 1:
                     echo(f"\n{result.direction}")
                 _show(result, worst)
             if folder is not None:
                 say(f"for other tools: {folder}/sources.txt, hypotheses.txt, references.txt")
-    if table is not None:
+    if json:
+        print_json([asdict(result) for result in chain(*of_runs.values())])
+    elif table is not None:
         _show_table(of_runs, table)
     elif len(results) > 1:
         echo("")
         for score in mean_scores(results).values():
             echo(str(score))
-    # Last, because the scores have been shown if this file cannot be written.
-    if json is not None:
-        write_json([*chain(*of_runs.values())], json)
     for path, results in of_runs.items():
         bleu = mean_scores(results)["bleu"].value
         if fail_under is not None and bleu < fail_under:

@@ -84,7 +84,6 @@ TestSetNameOption = Annotated[
 SplitOption = Annotated[
     Literal["train", "validation", "test"], Option(help="The split of the corpus of the run.")
 ]
-JsonOption = Annotated[Path | None, Option(help="Also write all results to this file.")]
 InitFromOption = Annotated[
     str | None, Option(help="Begin with the weights of another run, RUN or RUN@CHECKPOINT; data may differ.")
 ]

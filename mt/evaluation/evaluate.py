@@ -1,11 +1,10 @@
 """Translates a test set and scores the translations (`mt evaluate`)."""
 
 import hashlib
-import json
 import logging
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -214,10 +213,3 @@ def setting_name(
 def write_lines(file: Path, texts: Texts) -> None:
     """Write each text on a line of its own."""
     write_atomically(file, "".join(on_one_line(text) + "\n" for text in texts))
-
-
-def write_json(results: Sequence[Any], file: Path) -> None:
-    """Write one `Evaluation` or comparison as JSON, several as a list; an existing ``file`` is replaced."""
-    one, *others = map(asdict, results)
-    text = json.dumps([one, *others] if others else one, indent=2, ensure_ascii=False, default=str)
-    write_atomically(file, text + "\n")

@@ -12,9 +12,10 @@ def test_the_command_shows_it_and_reports_keep_it(
 ) -> None:
     data = ("--data", str(forty / "test"))
     run = ("--run", several.path)
-    _, out, err = succeed("evaluate", *run, "--to", "de", "--behaviours", *data, "--json", "out.json")
+    evaluate = ("evaluate", *run, "--to", "de", "--behaviours", *data)
+    _, out, err = succeed(*evaluate)
     found = json.loads(several.behaviours_file.read_text(encoding="utf-8"))
-    assert json.loads(Path("out.json").read_text(encoding="utf-8")) == found
+    assert json.loads(succeed(*evaluate, "--json").out) == found
     names = [behaviour["name"] for behaviour in found["behaviours"]]
     table = [line.split("  ")[0] for line in out.splitlines()[1:] if line and not line.startswith("  ")]
     assert table[: len(names)] == names

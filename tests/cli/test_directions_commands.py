@@ -22,20 +22,21 @@ def scores_in(out: str) -> list[float]:
 def test_scores_of_each_direction_and_their_mean(
     succeed: Call, refuse: Refuse, tiny_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out = succeed("evaluate", "--json", "scores.json", "--outputs", "lines").out
+    out = succeed("evaluate", "--outputs", "lines").out
     scores = scores_in(out)
     assert re.findall(r"^\w+ to \w+$", out, re.MULTILINE) == DIRECTIONS
     assert f"\nBLEU {fmean(scores):.2f}  (mean of {', '.join(DIRECTIONS)})\n" in out
     # The mean has no signature.
     assert out.count("nrefs:1|") == 3 * 3
-    facts = json.loads(Path("scores.json").read_text())
+    facts = json.loads(succeed("evaluate", "--json").out)
     assert [one["direction"] for one in facts] == DIRECTIONS
     for name, language in (("de-en", "de"), ("en-loud", "en")):
         sources = (tiny_corpus / f"test.{language}").read_text()
         assert Path(f"lines/{name}/sources.txt").read_text() == sources
-    alone = succeed("evaluate", "--to", "en", "--json", "scores.json").out
+    alone = succeed("evaluate", "--to", "en").out
     assert (scores_in(alone), "mean of" in alone) == (scores[1:2], False)
-    assert json.loads(Path("scores.json").read_text())["direction"] == "de to en"
+    [fact] = json.loads(succeed("evaluate", "--to", "en", "--json").out)
+    assert fact["direction"] == "de to en"
     several_match = ("--from", "en"), ("--data", tiny_corpus)
     none_match = ("--to", "fr"), ("--from", "de", "--to", "loud")
     for asked in (*several_match, *none_match):

@@ -73,10 +73,10 @@ def test_the_fast_engine_translates_with_the_checkpoint_that_is_named(succeed: C
     assert json.loads(record.read_text())["checkpoint"] == "step_0000150"
 
 
-def test_the_worst_sentences_and_all_figures_as_json(succeed: Call, tmp_path: Path) -> None:
-    file = tmp_path / "scores.json"
-    _, out, err = succeed("evaluate", "--worst", "2", "--json", file, "--literature", "--beam", "2")
-    facts = json.loads(file.read_text(encoding="utf-8"))
+def test_the_worst_sentences_and_all_figures_as_json(succeed: Call) -> None:
+    evaluate = ("evaluate", "--worst", "2", "--literature", "--beam", "2")
+    _, out, err = succeed(*evaluate)
+    [facts] = json.loads(succeed(*evaluate, "--json").out)
     assert list(facts["scores"]) == ["bleu", "chrfpp", "ter", "literature_bleu"]
     for score in facts["scores"].values():
         assert f"{score['name']} {score['value']:.2f}  [" in out
@@ -117,8 +117,7 @@ def test_what_cannot_be_scored_or_written_is_refused_before_translating(
 ) -> None:
     monkeypatch.delattr("mt.inference.translator.Translator.n_best")
     for command in (("evaluate",), ("compare", "tiny", "tiny")):
-        for file in (Path("no/scores.json"), Path()):
-            assert "its folder must exist" in refuse(*command, "--json", file)
+        assert "--json and --format are mutually exclusive" in refuse(*command, "--json", "--format", "md")
         assert "configuration of a Hub corpus" in refuse(*command, "--name", "de-en")
         assert "--length-penalty needs beam search" in refuse(*command, "--length-penalty", "2")
         assert "--length-normalization needs beam search" in refuse(
@@ -149,7 +148,8 @@ def test_scores_side_by_side_and_the_sentences_that_differ_most(
     second.write_text("".join(f"{line}\n" for line in ["nichts", *references[1:]]), encoding="utf-8")
     # One run is enough for a beam.
     succeed("compare", "tiny", second, "--beam", "2", "--show", "0")
-    out = succeed("compare", first, second, "--show", "1", "--json", tmp_path / "c.json").out
+    compare = ("compare", first, second, "--show", "1")
+    out = succeed(*compare).out
     table, *sentences = out.split("\nsentence ")
     lines = table.splitlines()
     assert lines[:3] == [f"A  {first}", f"B  {second}", f"22 sentences of {tiny_corpus}, test"]
@@ -172,7 +172,7 @@ def test_scores_side_by_side_and_the_sentences_that_differ_most(
             f"  reference  {references[0]}",
         ]
     ]
-    assert len(json.loads((tmp_path / "c.json").read_text())["sentences"]) == 1
+    assert len(json.loads(succeed(*compare, "--json").out)["sentences"]) == 1
 
 
 def test_another_test_set_is_scored_in_the_form_of_the_training_text(

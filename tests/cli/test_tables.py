@@ -96,9 +96,9 @@ def test_two_groups_of_seeds_are_compared(succeed: Call, sweep: list[Path], tiny
         files.append(run / f"{number}.txt")
         files[-1].write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     compare = ("compare", *files[:2], "--against", *files[2:], "--device", "cpu")
-    out = succeed(*compare, "--json", "c.json").out
+    out = succeed(*compare).out
     assert [line[0] for line in out.splitlines()[:4]] == [*"AABB"]
-    result = json.loads(Path("c.json").read_text())
+    result = json.loads(succeed(*compare, "--json").out)
     values = [each["score"]["value"] for each in result["scores"]["bleu"]]
     p_value = result["groups"]["bleu"]
     gain = fmean(values[2:]) - fmean(values[:2])
