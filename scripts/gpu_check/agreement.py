@@ -34,6 +34,9 @@ def main() -> int:
             if is_compiled:
                 torch.compiler.reset()
                 compile_objective(objective, backend=COMPILERS[device.type])
+                if device.type == "cpu":
+                    # Where oneDNN multiplies, each number of rows is a graph of its own.
+                    torch._dynamo.config.recompile_limit = 100
             precision = Precision(name, device)  # type: ignore[arg-type]
             losses, gradients = [], []
             for batch, (loss, gradient) in zip(batches, exact, strict=True):
