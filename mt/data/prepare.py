@@ -14,10 +14,10 @@ from mt.config.config import Config
 from mt.config.data import OWN
 from mt.config.sources import WriterConfig
 from mt.data.batches.alignment import SrcPositions, align
-from mt.data.batches.changed_pairs import changed_sources
 from mt.data.batches.dataset import DropCounts, encode_pairs
 from mt.data.batches.pairs import EncodedPairs
 from mt.data.batches.sampler import Share
+from mt.data.batches.transforms import changed_sources
 from mt.data.chunks import pairs_of, tables_of
 from mt.data.corpus import Corpus, NamedSet, evenly_spaced, load_corpus, sets_of_sources, texts_to_write
 from mt.data.corpus_report import cleaning_table, recorded_fingerprints
@@ -67,10 +67,7 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool) -> Prepared:
         tokenizers.src.save(run.src_tokenizer_file)
         tokenizers.tgt.save(run.tgt_tokenizer_file)
     max_length = config.data.max_length
-    with_rows = config.as_written.is_any
-    train, dropped = encode_pairs(
-        corpus.train, tokenizers, max_length=max_length, shares=corpus.shares, with_rows=with_rows
-    )
+    train, dropped = encode_pairs(corpus.train, tokenizers, max_length=max_length, shares=corpus.shares)
     own = [Share(len(corpus.validation), 1.0, config.data.tgt)]
     validation, left_out = encode_pairs(corpus.validation, tokenizers, max_length=max_length, shares=own)
     check_lengths(train, dropped, validation, config)

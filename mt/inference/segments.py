@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import NamedTuple, Self
 
+from mt.data.as_written import joined
 from mt.data.line_facts import has_no_letters
 from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing
 from mt.inference.exported_folder import ModelFacts
 from mt.inference.kept import KeptParts, without_marks
-from mt.inference.sentences import join_sentences, read_long
+from mt.inference.sentences import read_long
 from mt.inference.source_reader import SourceReader, SourceToken
 from mt.search.hypothesis import Hypothesis
 from mt.special_tokens import UNK_ID
@@ -188,7 +189,7 @@ def join_parts(
             translated.append(normalise_spacing(line))
     text = source.between[0]
     for translated, between in zip(lines, source.between[1:], strict=True):
-        text += join_sentences(translated) + between
+        text += joined(translated) + between
     return Translation(
         text,
         sum((part.hypothesis.score for part in parts), start=0.0),

@@ -16,8 +16,8 @@ from mt import distributed, processes
 from mt.config.config import Config
 from mt.config.load import load_config
 from mt.config.write import config_to_yaml, fixed_options, with_unset_from
-from mt.data.batches.changed_pairs import transforms_of
 from mt.data.batches.stream import batches_of_stages, training_batches
+from mt.data.batches.transforms import transforms_of
 from mt.data.chunks import pairs_of
 from mt.data.corpus import load_corpus
 from mt.data.prepare import Prepared, make_tokenizers, missing_sides, prepare
