@@ -181,28 +181,26 @@ def _chosen(pairs: Dataset, config: Config) -> Dataset:
     return pairs if len(taken) == len(pairs) else pairs.select(taken)
 
 
-def _make_tokenizers(texts: "_Texts", config: Config) -> list[Tokenizer]:
+def _make_tokenizers(texts: "_Texts", config: Config) -> Iterator[Tokenizer]:
     """The tokenizer of each of these columns: that of the run to begin from, or a given or a new one."""
     if not config.init_from.sides.isdisjoint(texts.columns):
         origins = load_tokenizers(as_run(str(config.init_from.run)))
-        tokenizers = []
         for column in texts.columns:
             grown = extended(getattr(origins, column), texts, config.tokenizer)
-            tokenizers.append(_with_beginnings(grown, texts.columns, config, is_new=False))
-        return tokenizers
+            yield _with_beginnings(grown, texts.columns, config, is_new=False)
+        return
     if config.tokenizer.kind == "file":
         made = external_tokenizer(config.tokenizer, limit_seconds=config.data.hub_timeout_seconds)
     else:
         made = train_tokenizer(texts, config.tokenizer)
     # Text to translate must look like the training text, which is in this form already.
-    form, tokenizers = TextForm.of(config.cleaning), []
+    form = TextForm.of(config.cleaning)
     for column in texts.columns:
         tokenizer = Tokenizer.from_json(made.to_json().encode())
         tokenizer.begin_with(texts.steps.get(column, []))
         if tokenizer.form != form:
             tokenizer.begin_with(form.steps())
-        tokenizers.append(_with_beginnings(tokenizer, texts.columns, config, is_new=True))
-    return tokenizers
+        yield _with_beginnings(tokenizer, texts.columns, config, is_new=True)
 
 
 def _with_beginnings(

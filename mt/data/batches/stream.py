@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -245,15 +246,12 @@ def training_batches(
 ) -> BatchStream:
     """The batches of a run; ``src_positions`` are those of the target tokens, if they are needed."""
     training = config.training
-    share = config.training.bpe_dropout
     dropouts = kept = None
     if training.keep_share:
         kept = KeptWords(training.keep_share, Sides(Pieces.of(tokenizers.src), Pieces.of(tokenizers.tgt)))
-    if share:
-        dropouts = Sides(
-            BpeDropout(tokenizers.src, share=share, max_length=config.data.max_length),
-            BpeDropout(tokenizers.tgt, share=share, max_length=config.data.max_length),
-        )
+    if training.bpe_dropout:
+        dropout = partial(BpeDropout, share=training.bpe_dropout, max_length=config.data.max_length)
+        dropouts = Sides(dropout(tokenizers.src), dropout(tokenizers.tgt))
     return BatchStream(
         pairs=pairs,
         batch_tokens=training.batch_tokens,
