@@ -3,7 +3,7 @@
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ from tokenizers import normalizers
 from mt.config.config import Config
 from mt.config.data import OWN
 from mt.config.sources import WriterConfig
-from mt.data.batches.alignment import SrcPositions, align
+from mt.data.batches.alignment import align
 from mt.data.batches.dataset import DropCounts, encode_pairs
 from mt.data.batches.pairs import EncodedPairs
 from mt.data.batches.sampler import Share
@@ -50,8 +50,6 @@ class Prepared:
     validation: EncodedPairs
     validation_sets: dict[str, NamedSet]
     """What to validate on, by name: first the run's own, then what its further sources have."""
-    src_positions: SrcPositions | None
-    """The source position of each target token of ``train``, if the model learns it."""
 
 
 def prepare(config: Config, run: RunDirectory, *, resuming: bool) -> Prepared:
@@ -96,8 +94,8 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool) -> Prepared:
     own_set = NamedSet(corpus.validation, config.data.direction)
     others = sets_of_sources(config.data, "validation", config.cleaning, corpus)
     validation_sets = {OWN: own_set, **others}
-    src_positions = learnt_alignment(train, tokenizers, config)
-    return Prepared(corpus, tokenizers, train, validation, validation_sets, src_positions)
+    train = with_alignment(train, tokenizers, config)
+    return Prepared(corpus, tokenizers, train, validation, validation_sets)
 
 
 class Writing(NamedTuple):
@@ -143,13 +141,11 @@ def missing_sides(
     return missing
 
 
-def learnt_alignment(
-    pairs: EncodedPairs, tokenizers: Sides[Tokenizer], config: Config
-) -> SrcPositions | None:
-    """The source position of each target token, if the model learns it."""
+def with_alignment(pairs: EncodedPairs, tokenizers: Sides[Tokenizer], config: Config) -> EncodedPairs:
+    """The pairs with the source position of each target token, if the model learns it."""
     if not config.training.guided_alignment:
-        return None
-    return align(pairs, tokenizers.src.reserved.values())
+        return pairs
+    return replace(pairs, src_positions=align(pairs, tokenizers.src.reserved.values()))
 
 
 def make_tokenizers(pairs: Dataset, config: Config) -> Sides[Tokenizer]:

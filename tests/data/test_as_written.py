@@ -131,7 +131,7 @@ def test_each_share_changes_so_many_pairs_and_nothing_that_is_held_out(
     assert transforms is not None
     changed = []
     texts = [*zip(prepared.corpus.train["src"], prepared.corpus.train["tgt"], strict=True)]
-    pairs, _ = transforms(prepared.train, None, 1, 0)
+    pairs = transforms(prepared.train, 1, 0)
     for row in range(len(pairs)):
         src, tgt = (
             tokenizer.decode(side[row].tolist())
@@ -161,7 +161,7 @@ def test_what_a_teacher_wrote_is_not_changed(make_config: MakeConfig, corpus_fol
     config = make_config(*own, "as_written.noise=0.9", "data.write_tgt.run=teacher")
     transforms = transforms_of(config, prepared.corpus, prepared.tokenizers)
     assert transforms is not None
-    changed, _ = transforms(prepared.train, None, 1, 0)
+    changed = transforms(prepared.train, 1, 0)
     ids = [(changed.src[row].tolist(), prepared.train.src[row].tolist()) for row in range(len(changed))]
     assert all(new == old for new, old in ids[:100])
     assert any(new != old for new, old in ids[100:])

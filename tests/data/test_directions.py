@@ -86,7 +86,7 @@ def test_a_changed_source_keeps_its_id() -> None:
     def change(row: int, text: Sides[str], generator: np.random.Generator) -> Sides[str]:
         return Sides("c", "z") if row % 2 else Sides("", "z")
 
-    changed, _ = Transforms([Transform("test", 1.0, change)], TEXTS, tokenizers, 9)(pairs, None, 1, 0)
+    changed = Transforms([Transform("test", 1.0, change)], TEXTS, tokenizers, 9)(pairs, 1, 0)
     assert changed.src[1].tolist() == [5, *tokenizers.src.encode("c")]
     assert changed.shares == pairs.shares
     # Empty but for the id: it stays as it was.

@@ -18,7 +18,7 @@ from mt.data.as_written import (
     with_typos,
     without_final_punctuation,
 )
-from mt.data.batches.alignment import NONE, Integers, SrcPositions
+from mt.data.batches.alignment import NONE, Integers
 from mt.data.batches.dataset import encode_texts
 from mt.data.batches.kept_words import Pieces
 from mt.data.batches.pairs import EncodedPairs, EncodedSentences, Ids
@@ -59,10 +59,8 @@ class Transforms:
     tokenizers: Sides[Tokenizer]
     max_length: int
 
-    def __call__(
-        self, pairs: EncodedPairs, src_positions: SrcPositions | None, seed: int, epoch: int
-    ) -> tuple[EncodedPairs, SrcPositions | None]:
-        """The pairs of an epoch and their alignment; in memory, unless nothing is changed."""
+    def __call__(self, pairs: EncodedPairs, seed: int, epoch: int) -> EncodedPairs:
+        """The pairs of an epoch; in memory, unless nothing is changed."""
         assert pairs.rows is not None
         which = np.full(len(pairs), NONE)
         for number in reversed(range(len(self.in_order))):
@@ -71,7 +69,7 @@ class Transforms:
             which[draws[pairs.rows] < transform.share] = number
         indices = np.flatnonzero(which != NONE)
         if not len(indices):
-            return pairs, src_positions
+            return pairs
         fitting: list[int] = []
         new_src: list[Ids] = []
         new_tgt: list[Ids] = []
@@ -90,13 +88,13 @@ class Transforms:
         changed = replace(
             pairs, src=pairs.src.replaced(fitting, new_src), tgt=pairs.tgt.replaced(fitting, new_tgt)
         )
-        if src_positions is not None:
-            old = EncodedSentences(src_positions.astype(np.int32), pairs.tgt.lengths)
-            rows = []
-            for index in fitting:
-                rows.append(self._realigned(pairs, changed, old[index], which[index], index))
-            src_positions = old.replaced(fitting, rows).ids.astype(np.int16)
-        return changed, src_positions
+        if pairs.src_positions is None:
+            return changed
+        old = EncodedSentences(pairs.src_positions.astype(np.int32), pairs.tgt.lengths)
+        rows = []
+        for index in fitting:
+            rows.append(self._realigned(pairs, changed, old[index], which[index], index))
+        return replace(changed, src_positions=old.replaced(fitting, rows).ids.astype(np.int16))
 
     def _changed(self, rows: list[int], which: Integers, seed: int, epoch: int) -> Sides[list[str]]:
         """The new texts of some rows of the corpus."""
