@@ -29,8 +29,7 @@ from mt.inference.labels import (
 )
 from mt.inference.markup.documents import Documents
 from mt.inference.markup.pieces import Format
-from mt.inference.put_back import lost_positions, put_back
-from mt.inference.segments import Lines, Part, Segment, Translation, join_parts, read_segments
+from mt.inference.segments import Lines, Part, Segment, Translation, join_parts, put_back, read_segments
 from mt.inference.source_reader import SourceReader
 from mt.run_directory import RunDirectory, as_run
 from mt.search.hypothesis import Hypothesis, cut_off, length_limit
@@ -359,13 +358,12 @@ class Translator:
         pairs: list[tuple[Sequence[int], Hypothesis]] = []
         for best in parts:
             for index, (segment, hypothesis, _) in enumerate(best):
-                if lost_positions(segment.tokens, hypothesis):
+                if segment.lost_positions(hypothesis):
                     lacking.append((best, index))
                     pairs.append(([token.id for token in segment.tokens], hypothesis))
         for (best, index), attention in zip(lacking, self._attention(pairs), strict=True):
             segment, hypothesis, _ = best[index]
-            first = len(segment.prefix)
-            whole = put_back(segment.tokens, hypothesis, attention, self.tgt_tokenizer, first)
+            whole = put_back(segment, hypothesis, attention, self.tgt_tokenizer)
             best[index] = best[index]._replace(hypothesis=whole)
 
     def _join(self, lines: Lines, parts: Sequence[Sequence[Part]]) -> list[Translation]:
