@@ -69,8 +69,7 @@ def link_counts(pairs: EncodedPairs, size: tuple[int, int]) -> Tensor:
     src_ids = pairs.src.ids[(starts + pairs.src_positions)[is_linked]]
     links = torch.from_numpy(np.stack([src_ids, pairs.tgt.ids[is_linked]]))
     links = torch.cat([links, torch.full((2, 1), EOS_ID, dtype=links.dtype)], dim=1)
-    counts = torch.ones(links.size(1))
-    return torch.sparse_coo_tensor(links, counts, size, check_invariants=True).coalesce()
+    return torch.sparse_coo_tensor(links, torch.ones(links.size(1)), size, check_invariants=True).coalesce()
 
 
 def _occurrences(ids: Ids, num_entries: int, num_sentences: int) -> Tensor:

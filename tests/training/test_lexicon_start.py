@@ -20,11 +20,8 @@ from tests.fixture_types import AssertSame
 from tests.training.steps import Training
 
 # Source word 4 is aligned with 4 twice and with 5 once, 5 with 6 once; 6 is never aligned.
-PAIRS = EncodedPairs(
-    EncodedSentences.of([[4, 5], [6, 4], [4]]),
-    EncodedSentences.of([[4, 6], [4, 7], [5]]),
-    src_positions=np.array([0, 1, 1, NONE, 0], dtype=np.int16),
-)
+SRC, TGT = (EncodedSentences.of(rows) for rows in ([[4, 5], [6, 4], [4]], [[4, 6], [4, 7], [5]]))
+PAIRS = EncodedPairs(SRC, TGT, src_positions=np.array([0, 1, 1, NONE, 0], dtype=np.int16))
 
 
 def build(**options: Any) -> Transformer:
