@@ -91,9 +91,9 @@ def keys_beside(letter: str) -> list[str]:
 
 
 def joined(texts: Sequence[str]) -> str:
-    """Several lines as one, with spaces where their script has them."""
+    """Several lines or sentences as one, with spaces between them where their script has them."""
     line = ""
-    for text in texts:
+    for text in filter(None, texts):
         line += text if not line or NO_SPACE_AFTER.match(line[-1]) else f" {text}"
     return line
 

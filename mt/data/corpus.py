@@ -1,7 +1,6 @@
 """Reads ``data.path`` and ``data.sources`` into three splits of checked and cleaned sentence pairs."""
 
 import copy
-import errno
 import hashlib
 import logging
 import sys
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 from itertools import compress, islice, zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +24,7 @@ from mt.data.chunks import CHUNK_SIZE, Pair, next_pairs, pairs_of
 from mt.data.cleaning.checks import Dropped, checked_pairs
 from mt.data.cleaning.filters import Cleaner
 from mt.data.cleaning.leaks import Compared, LeakCheck
-from mt.data.corpus_report import CorpusReport, SourceReport, SplitReport
+from mt.data.corpus_report import CorpusReport, Origin, SourceReport, SplitReport
 from mt.data.sources.find import FoundSource, find_source, find_sources
 from mt.data.sources.source import Part, Split, held_out_split
 from mt.data.text_form import TextForm
@@ -109,11 +108,11 @@ class PairTable(NamedTuple):
     def load(self) -> Dataset:
         """The pairs, memory-mapped; `datasets` would read all of them for a fingerprint."""
         tables = (pa.ipc.open_stream(pa.memory_map(str(file))).read_all() for file in self.files)
-        table = pa.concat_tables(tables)
-        if len(table) != self.num_pairs:
-            message = f"{len(table):,} of {self.num_pairs:,} pairs can be read"
-            raise OSError(errno.EIO, message, str(self.files[0]))
-        return Dataset(table, fingerprint=self.fingerprint)
+        return Dataset(pa.concat_tables(tables), fingerprint=self.fingerprint)
+
+    def report(self, origin: Origin, parts: Sequence[Part]) -> SplitReport:
+        """The report on them as a split that was read from these parts."""
+        return SplitReport(origin, _names(parts), self.num_pairs, self.fingerprint)
 
 
 def load_corpus(
@@ -244,38 +243,33 @@ def _read(sources: Sequence[FoundSource], cleaning: CleaningConfig, folder: Path
             f"{config.path} is too small to be split: no pair is for {' or '.join(empty)} at "
             f"data.held_out_fraction={config.held_out_fraction:g}. Change it, or give splits of your own."
         )
-    held_out: dict[Split, PairTable] = {}
+    origin: Origin = "generated" if own.kind == "built-in" else "given"
+    held_out: dict[Split, SplitReport] = {}
+    evaluation: dict[str, Dataset] = {}
     for split in EVALUATION_SPLITS:
         file = folder / f"{split}.arrow"
-        parts = own.splits.get(split)
-        held_out[split] = _held_out(file, parts) if parts else PairTable.write(file, carved[split])
-    leaks = LeakCheck({split: table.load() for split, table in held_out.items()}, TextForm.of(cleaning))
+        if parts := own.splits.get(split):
+            table = _held_out(file, parts)
+            held_out[split] = table.report(origin, parts)
+        else:
+            table = PairTable.write(file, carved[split])
+            held_out[split] = table.report("carved", own.splits["train"])
+        evaluation[split] = table.load()
+    leaks = LeakCheck(evaluation, TextForm.of(cleaning))
     reports: list[SourceReport] = []
     for number, (found, table) in enumerate(zip(sources, trains, strict=True)):
-        config, source = found.config, found.source
-        train = table.load()
-        # Text of which a model wrote the sources must be no reference, whatever it wrote.
-        compared = train
-        by: Compared = "tgt" if config.write_src else "pair"
-        if (config.tgt, config.src) == sources[0].config.direction:
-            compared = train.rename_columns({"src": "tgt", "tgt": "src"})
-            by = "src" if config.write_src else "pair"
-        is_leaked = leaks.search(compared, by)
-        if cleaning.remove_leaks and is_leaked.any():
-            # The old file stays open until it is copied.
-            [file] = table.files
-            file.unlink()
-            cleaner.dropped.add("the pair is in validation or test", [*compress(pairs_of(train), is_leaked)])
-            table = PairTable.write(file, compress(pairs_of(train), ~is_leaked))
-        parts = source.splits["train"]
+        parts = found.source.splits["train"]
+        table = _without_leaks(table, found.config, config.direction, leaks, cleaner)
         if not table.num_pairs:
             reasons = cleaner.dropped.most_frequent_first().items()
             why = ", ".join(f"in {counted(number, 'row')} {reason}" for reason, number in reasons)
             where = ", ".join(_names(parts))
             raise DataError(f"No pair of {where} can be trained on: {why or 'there are no rows'}.")
-        named = config.path, source.kind, config.name, config.src, config.tgt
         report = SourceReport(
-            *named,
+            found.config.path,
+            found.source.kind,
+            found.config.name,
+            *found.config.direction,
             parts[0].commit,
             found.weight,
             table.num_pairs,
@@ -285,12 +279,48 @@ def _read(sources: Sequence[FoundSource], cleaning: CleaningConfig, folder: Path
             written=found.written.record if found.written else None,
         )
         for split, carved_pairs in from_each[number].items() if number else ():
-            if carved_pairs and split not in source.splits:
+            if carved_pairs and split not in found.source.splits:
                 other = PairTable.write(folder / f"{split}-{number}.arrow", carved_pairs)
-                recorded = SplitReport("carved", _names(parts), other.num_pairs, other.fingerprint)
-                report.held_out[split] = recorded
+                report.held_out[split] = other.report("carved", parts)
         reports.append(report)
-    return _report(sources, reports, held_out, cleaner, leaks)
+    dropped = cleaner.dropped.most_frequent_first()
+    fingerprints = " ".join(report.fingerprint for report in reports)
+    train = SplitReport(
+        origin,
+        [name for found in sources for name in _names(found.source.splits["train"])],
+        sum(report.pairs for report in reports),
+        hashlib.blake2b(fingerprints.encode(), digest_size=8).hexdigest() if reports[1:] else fingerprints,
+        dropped,
+        {reason: cleaner.dropped.examples[reason] for reason in dropped},
+    )
+    return CorpusReport(
+        sources=reports,
+        temperature=config.temperature,
+        splits={"train": train, **held_out},
+        leaks=leaks.report(),
+        leaks_removed=cleaning.remove_leaks,
+    )
+
+
+def _without_leaks(
+    table: PairTable, config: DataConfig, own: Sides[str], leaks: LeakCheck, cleaner: Cleaner
+) -> PairTable:
+    """The training pairs of a source, without those that are held out if these are to be removed."""
+    train = table.load()
+    # Text of which a model wrote the sources must be no reference, whatever it wrote.
+    compared = train
+    by: Compared = "tgt" if config.write_src else "pair"
+    if (config.tgt, config.src) == own:
+        compared = train.rename_columns({"src": "tgt", "tgt": "src"})
+        by = "src" if config.write_src else "pair"
+    is_leaked = leaks.search(compared, by)
+    if not (cleaner.config.remove_leaks and is_leaked.any()):
+        return table
+    # The old file stays open until it is copied.
+    [file] = table.files
+    file.unlink()
+    cleaner.dropped.add("the pair is in validation or test", [*compress(pairs_of(train), is_leaked)])
+    return PairTable.write(file, compress(pairs_of(train), ~is_leaked))
 
 
 def _hashed_side(found: FoundSource, sources: Sequence[FoundSource]) -> int:
@@ -387,39 +417,3 @@ def _held_out(file: Path, parts: Sequence[Part]) -> PairTable:
 
 def _names(parts: Sequence[Part]) -> list[str]:
     return [part.where for part in parts]
-
-
-def _report(
-    found: Sequence[FoundSource],
-    sources: list[SourceReport],
-    held_out: Mapping[Split, PairTable],
-    cleaner: Cleaner,
-    leaks: LeakCheck,
-) -> CorpusReport:
-    own = found[0].source
-    origin: Literal["generated", "given"] = "generated" if own.kind == "built-in" else "given"
-    dropped = cleaner.dropped.most_frequent_first()
-    joined = " ".join(source.fingerprint for source in sources)
-    splits: dict[Split, SplitReport] = {
-        "train": SplitReport(
-            origin,
-            [name for each in found for name in _names(each.source.splits["train"])],
-            sum(source.pairs for source in sources),
-            hashlib.blake2b(joined.encode(), digest_size=8).hexdigest() if sources[1:] else joined,
-            dropped,
-            {reason: cleaner.dropped.examples[reason] for reason in dropped},
-        )
-    }
-    for split, table in held_out.items():
-        is_given = split in own.splits
-        where = _names(own.splits[split if is_given else "train"])
-        splits[split] = SplitReport(
-            origin if is_given else "carved", where, table.num_pairs, table.fingerprint
-        )
-    return CorpusReport(
-        sources=sources,
-        temperature=found[0].config.temperature,
-        splits=splits,
-        leaks=leaks.report(),
-        leaks_removed=cleaner.config.remove_leaks,
-    )

@@ -12,6 +12,7 @@ from mt.data.sources.source import Split
 from mt.display import aligned, counted
 from mt.sides import Sides
 
+Origin = Literal["given", "generated", "carved"]
 # The first runs have the number of exact ones as well.
 LeakCount = Annotated[int, BeforeValidator(lambda n: n.get("normalised") if isinstance(n, dict) else n)]
 
@@ -20,7 +21,7 @@ LeakCount = Annotated[int, BeforeValidator(lambda n: n.get("normalised") if isin
 class SplitReport:
     """One split: its origin and its contents. Only the training split is cleaned."""
 
-    origin: Literal["given", "generated", "carved"]
+    origin: Origin
     parts: Annotated[list[str], Field(alias="from")]
     pairs: int
     fingerprint: str

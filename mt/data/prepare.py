@@ -3,7 +3,7 @@
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -13,11 +13,11 @@ from tokenizers import normalizers
 from mt.config.config import Config
 from mt.config.data import OWN
 from mt.config.sources import WriterConfig
-from mt.data.batches.alignment import SrcPositions, align
-from mt.data.batches.changed_pairs import changed_sources
+from mt.data.batches.alignment import align
 from mt.data.batches.dataset import DropCounts, encode_pairs
 from mt.data.batches.pairs import EncodedPairs
 from mt.data.batches.sampler import Share
+from mt.data.batches.transforms import changed_sources
 from mt.data.chunks import pairs_of, tables_of
 from mt.data.corpus import Corpus, NamedSet, evenly_spaced, load_corpus, sets_of_sources, texts_to_write
 from mt.data.corpus_report import cleaning_table, recorded_fingerprints
@@ -50,8 +50,6 @@ class Prepared:
     validation: EncodedPairs
     validation_sets: dict[str, NamedSet]
     """What to validate on, by name: first the run's own, then what its further sources have."""
-    src_positions: SrcPositions | None
-    """The source position of each target token of ``train``, if the model learns it."""
 
 
 def prepare(config: Config, run: RunDirectory, *, resuming: bool) -> Prepared:
@@ -67,10 +65,7 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool) -> Prepared:
         tokenizers.src.save(run.src_tokenizer_file)
         tokenizers.tgt.save(run.tgt_tokenizer_file)
     max_length = config.data.max_length
-    with_rows = config.as_written.is_any
-    train, dropped = encode_pairs(
-        corpus.train, tokenizers, max_length=max_length, shares=corpus.shares, with_rows=with_rows
-    )
+    train, dropped = encode_pairs(corpus.train, tokenizers, max_length=max_length, shares=corpus.shares)
     own = [Share(len(corpus.validation), 1.0, config.data.tgt)]
     validation, left_out = encode_pairs(corpus.validation, tokenizers, max_length=max_length, shares=own)
     check_lengths(train, dropped, validation, config)
@@ -99,8 +94,8 @@ def prepare(config: Config, run: RunDirectory, *, resuming: bool) -> Prepared:
     own_set = NamedSet(corpus.validation, config.data.direction)
     others = sets_of_sources(config.data, "validation", config.cleaning, corpus)
     validation_sets = {OWN: own_set, **others}
-    src_positions = learnt_alignment(train, tokenizers, config)
-    return Prepared(corpus, tokenizers, train, validation, validation_sets, src_positions)
+    train = with_alignment(train, tokenizers, config)
+    return Prepared(corpus, tokenizers, train, validation, validation_sets)
 
 
 class Writing(NamedTuple):
@@ -146,13 +141,11 @@ def missing_sides(
     return missing
 
 
-def learnt_alignment(
-    pairs: EncodedPairs, tokenizers: Sides[Tokenizer], config: Config
-) -> SrcPositions | None:
-    """The source position of each target token, if the model learns it."""
+def with_alignment(pairs: EncodedPairs, tokenizers: Sides[Tokenizer], config: Config) -> EncodedPairs:
+    """The pairs with the source position of each target token, if the model learns it."""
     if not config.training.guided_alignment:
-        return None
-    return align(pairs, tokenizers.src.reserved.values())
+        return pairs
+    return replace(pairs, src_positions=align(pairs, tokenizers.src.reserved.values()))
 
 
 def make_tokenizers(pairs: Dataset, config: Config) -> Sides[Tokenizer]:
@@ -184,28 +177,26 @@ def _chosen(pairs: Dataset, config: Config) -> Dataset:
     return pairs if len(taken) == len(pairs) else pairs.select(taken)
 
 
-def _make_tokenizers(texts: "_Texts", config: Config) -> list[Tokenizer]:
+def _make_tokenizers(texts: "_Texts", config: Config) -> Iterator[Tokenizer]:
     """The tokenizer of each of these columns: that of the run to begin from, or a given or a new one."""
     if not config.init_from.sides.isdisjoint(texts.columns):
         origins = load_tokenizers(as_run(str(config.init_from.run)))
-        tokenizers = []
         for column in texts.columns:
             grown = extended(getattr(origins, column), texts, config.tokenizer)
-            tokenizers.append(_with_beginnings(grown, texts.columns, config, is_new=False))
-        return tokenizers
+            yield _with_beginnings(grown, texts.columns, config, is_new=False)
+        return
     if config.tokenizer.kind == "file":
         made = external_tokenizer(config.tokenizer, limit_seconds=config.data.hub_timeout_seconds)
     else:
         made = train_tokenizer(texts, config.tokenizer)
     # Text to translate must look like the training text, which is in this form already.
-    form, tokenizers = TextForm.of(config.cleaning), []
+    form = TextForm.of(config.cleaning)
     for column in texts.columns:
         tokenizer = Tokenizer.from_json(made.to_json().encode())
         tokenizer.begin_with(texts.steps.get(column, []))
         if tokenizer.form != form:
             tokenizer.begin_with(form.steps())
-        tokenizers.append(_with_beginnings(tokenizer, texts.columns, config, is_new=True))
-    return tokenizers
+        yield _with_beginnings(tokenizer, texts.columns, config, is_new=True)
 
 
 def _with_beginnings(

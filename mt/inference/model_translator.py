@@ -121,10 +121,8 @@ class ModelTranslator(Translator):
 
     def _record(self, line: int, src: Labelled, tgt: Labelled) -> SentenceAttention:
         encoder_self, decoder_self, cross = self.engine.record(src.ids, tgt.ids)
-        hidden, src = (
-            src.num_hidden,
-            replace(src, ids=src.ids[src.num_hidden :], tokens=src.tokens[src.num_hidden :]),
-        )
+        hidden = src.num_hidden
+        src = replace(src, ids=src.ids[hidden:], tokens=src.tokens[hidden:])
         encoder_self = encoder_self[..., hidden:, hidden:]
         cross = cross[..., hidden:]
         return SentenceAttention(line, src, tgt, encoder_self, decoder_self, cross)

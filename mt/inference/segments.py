@@ -1,16 +1,19 @@
-"""Splits texts into the segments that search translates, and joins the translations of segments."""
+"""Splits texts into the segments that search translates, puts back what must stay, and joins translations."""
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 from typing import NamedTuple, Self
 
+from mt.data.as_written import joined
 from mt.data.line_facts import has_no_letters
 from mt.data.tokenizers.tokenizer import Tokenizer, normalise_spacing
+from mt.data.tokenizers.word_level import SPACE_BYTE, SPACE_MARK
+from mt.inference.engines import Attention
 from mt.inference.exported_folder import ModelFacts
 from mt.inference.kept import KeptParts, without_marks
-from mt.inference.sentences import join_sentences, read_long
+from mt.inference.sentences import read_long
 from mt.inference.source_reader import SourceReader, SourceToken
 from mt.search.hypothesis import Hypothesis
 from mt.special_tokens import UNK_ID
@@ -66,6 +69,11 @@ class Segment:
         for position in hypothesis.copied[len(words) :]:
             words.append(self.tokens[position].copy or "")
         return words
+
+    def lost_positions(self, hypothesis: Hypothesis) -> list[int]:
+        """The source positions of what must stay, but was not copied."""
+        positions = [position for position, token in enumerate(self.tokens) if token.must_stay]
+        return [position for position in positions if position not in hypothesis.copied]
 
 
 class Lines(NamedTuple):
@@ -151,6 +159,63 @@ def _num_shown(text: str) -> int:
     return sum(map(len, text.split()))
 
 
+def put_back(
+    segment: Segment, hypothesis: Hypothesis, attention: Attention, tokenizer: Tokenizer
+) -> Hypothesis:
+    """A translation in which all is copied that must stay.
+
+    Each is put before the word that attends most to the word that follows it in the source, or behind the one
+    that attends most to the word before; not into the prefix.
+    """
+    tokens = segment.tokens
+    first = len(segment.prefix)
+    starts = _word_starts(hypothesis.ids, tokenizer)
+    places: list[tuple[int, int]] = []
+    for position in segment.lost_positions(hypothesis):
+        after = _next_word(tokens, range(position + 1, len(tokens)))
+        nearest = after if after is not None else _next_word(tokens, range(position - 1, -1, -1))
+        place = len(hypothesis.ids)
+        # The last token of the longest translation is not read.
+        steps = range(first, min(place, len(attention)))
+        if nearest is not None and steps:
+            place = max(steps, key=lambda step: attention[step][nearest])
+            if after is None:
+                place += 1
+            while not starts[place]:
+                place += 1 if after is None else -1
+        places.append((max(place, first), position))
+    ids = [*hypothesis.ids]
+    copied = [*hypothesis.copied]
+    rows = [*attention]
+    # From the end, so that the places before stay what they are.
+    for place, position in sorted(places, reverse=True):
+        copied.insert(ids[:place].count(UNK_ID), position)
+        ids.insert(place, UNK_ID)
+        row = [0.0] * len(tokens)
+        row[position] = 1.0
+        rows.insert(place, row)
+    return replace(hypothesis, ids=ids, copied=copied, attention=rows)
+
+
+def _next_word(tokens: Sequence[SourceToken], positions: range) -> int | None:
+    """The first of these positions at which there is a word that is translated."""
+    for position in positions:
+        token = tokens[position]
+        if not token.must_stay and any(map(str.isalnum, token.text)):
+            return position
+    return None
+
+
+def _word_starts(ids: Sequence[int], tokenizer: Tokenizer) -> list[bool]:
+    """Whether a word of its own can stand before each token, and at the end."""
+    starts = []
+    for step, token in enumerate(tokenizer.tokens(ids)):
+        is_part = any(map(str.isalnum, token)) and not token.startswith((SPACE_MARK, SPACE_BYTE))
+        follows_space = step == 0 or ids[step - 1] in tokenizer.spaces
+        starts.append(tokenizer.has_words or not is_part or follows_space)
+    return [*starts, True]
+
+
 def split_lines(text: str) -> list[str]:
     """The lines of a text, whose translations are lines as well."""
     return re.split("\r\n|\n|\r", text)
@@ -188,7 +253,7 @@ def join_parts(
             translated.append(normalise_spacing(line))
     text = source.between[0]
     for translated, between in zip(lines, source.between[1:], strict=True):
-        text += join_sentences(translated) + between
+        text += joined(translated) + between
     return Translation(
         text,
         sum((part.hypothesis.score for part in parts), start=0.0),

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from mt.data.unsegmented_scripts import NO_SPACE_AFTER, split_letters
+from mt.data.unsegmented_scripts import split_letters
 from mt.inference.exported_folder import ModelFacts
 from mt.inference.source_reader import SourceReader, SourceToken
 
@@ -83,11 +83,3 @@ def read_long(line: str, reader: SourceReader, facts: ModelFacts) -> Iterator[li
     most = facts.max_length - 1 - len(reader.direction)
     for sentence in _packed(split_sentences(line, facts), reader, most, _FEW_WORDS):
         yield _parts(sentence, (_CLAUSE, _WORD), reader, most)
-
-
-def join_sentences(sentences: Sequence[str]) -> str:
-    """Join sentences with spaces, but with none after a Chinese or Japanese letter or punctuation mark."""
-    text = ""
-    for sentence in filter(None, sentences):
-        text += f" {sentence}" if text and not NO_SPACE_AFTER.match(text[-1]) else sentence
-    return text

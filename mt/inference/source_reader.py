@@ -106,8 +106,11 @@ class SourceReader:
         for word in words:
             starts.append(text.index(word, ends[-1]))
             ends.append(starts[-1] + len(word))
-        if style:
-            ids = self._usual_ids(ids, words)
+        if style and self.known_forms:
+            # The words as they are in other lines.
+            for index, word in enumerate(words):
+                usual = self.known_forms.usual(word, is_first=index == 0)
+                ids[index] = ids[index] if usual is None else usual
         touches = [0 < start == end for start, end in zip(starts, ends, strict=False)]
         unknown = _unknown_runs(ids, words, touches) if UNK_ID in ids else {}
         tokens: list[SourceToken] = []
@@ -129,7 +132,7 @@ class SourceReader:
                 tokens.append(SourceToken(UNK_ID, target, part, must_stay=True))
             elif ids[start] != UNK_ID and end == start + 1:
                 tokens.append(SourceToken(ids[start], None, part))
-            elif end == start + 1 and (known := self._known(part)) is not None:
+            elif end == start + 1 and self.known_forms and (known := self.known_forms.find(part)) is not None:
                 tokens.append(SourceToken(known, None, part))
             elif part:
                 # An unknown space, as before a Chinese name in a Latin script, cannot be copied.
@@ -140,19 +143,6 @@ class SourceReader:
     def style_of(self, line: str) -> Callable[[str, str], str] | None:
         """What makes capitals or title case of its translation, if a line is read as one of such words."""
         return self.known_forms.style_of(self._kept.without(line)) if self.known_forms else None
-
-    def _usual_ids(self, ids: Sequence[int], words: Sequence[str]) -> list[int]:
-        """The ids of the words of a line as they are in other lines."""
-        assert self.known_forms
-        usual = []
-        for index, (id_, word) in enumerate(zip(ids, words, strict=True)):
-            known = self.known_forms.usual(word, is_first=index == 0)
-            usual.append(id_ if known is None else known)
-        return usual
-
-    def _known(self, word: str) -> int | None:
-        """The id of the known word that an unknown one is read as."""
-        return self.known_forms.find(word) if self.known_forms else None
 
     def _entry_end(self, words: Sequence[str], start: int) -> int | None:
         """The end of the longest entry of the dictionary that begins with this word."""

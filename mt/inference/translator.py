@@ -2,11 +2,12 @@
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache
 from inspect import Signature, signature
+from itertools import chain
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args, overload
@@ -28,8 +29,7 @@ from mt.inference.labels import (
 )
 from mt.inference.markup.documents import Documents
 from mt.inference.markup.pieces import Format
-from mt.inference.put_back import lost_positions, put_back
-from mt.inference.segments import Lines, Part, Segment, Translation, join_parts, read_segments
+from mt.inference.segments import Lines, Part, Segment, Translation, join_parts, put_back, read_segments
 from mt.inference.source_reader import SourceReader
 from mt.run_directory import RunDirectory, as_run
 from mt.search.hypothesis import Hypothesis, cut_off, length_limit
@@ -349,23 +349,21 @@ class Translator:
             scored = [(hypothesis, beam.normalised_score(hypothesis)) for hypothesis in best_first]
             best = cut_off(scored, most)[:num_best]
             parts_by_text[segment.index].append([Part(segment, *hypothesis) for hypothesis in best])
-        all_parts = [parts for of_text in parts_by_text for parts in of_text]
-        self._put_back(all_parts)
+        self._put_back(chain.from_iterable(parts_by_text))
         return list(map(self._join, lines_by_text, parts_by_text))
 
-    def _put_back(self, parts: Sequence[list[Part]]) -> None:
+    def _put_back(self, parts: Iterable[list[Part]]) -> None:
         """Put what must stay, but was not copied, into the translations of segments."""
         lacking: list[tuple[list[Part], int]] = []
         pairs: list[tuple[Sequence[int], Hypothesis]] = []
         for best in parts:
             for index, (segment, hypothesis, _) in enumerate(best):
-                if lost_positions(segment.tokens, hypothesis):
+                if segment.lost_positions(hypothesis):
                     lacking.append((best, index))
                     pairs.append(([token.id for token in segment.tokens], hypothesis))
         for (best, index), attention in zip(lacking, self._attention(pairs), strict=True):
             segment, hypothesis, _ = best[index]
-            first = len(segment.prefix)
-            whole = put_back(segment.tokens, hypothesis, attention, self.tgt_tokenizer, first)
+            whole = put_back(segment, hypothesis, attention, self.tgt_tokenizer)
             best[index] = best[index]._replace(hypothesis=whole)
 
     def _join(self, lines: Lines, parts: Sequence[Sequence[Part]]) -> list[Translation]:
@@ -422,13 +420,11 @@ class Translator:
         for source, translation in pairs:
             lengths = []
             lengths_written = []
-            ids: list[Sequence[int]] = []
-            hypotheses = []
+            of_parts: list[tuple[Sequence[int], Hypothesis]] = []
             for segment, hypothesis in translation.parts:
                 lengths.append(segment.lengths(self.src_tokenizer))
                 lengths_written.append(segment.lengths_written(hypothesis, self.tgt_tokenizer))
-                ids.append([token.id for token in segment.tokens])
-                hypotheses.append(hypothesis)
+                of_parts.append(([token.id for token in segment.tokens], hypothesis))
             src, is_read = words_of_tokens(lengths, split(source))
             tgt, is_written = words_of_tokens(lengths_written, split(translation.text))
             if len(translation.parts) == 1 and not (is_read and is_written):
@@ -437,10 +433,9 @@ class Translator:
                 written = label_read(self._tgt_reader, translation.text, split=split)
                 src = [[token.word for token in read.tokens]]
                 tgt = [[token.word for token in written.tokens]]
-                ids = [read.ids]
-                hypotheses = [Hypothesis(written.ids, math.nan, finished=True)]
+                of_parts = [(read.ids, Hypothesis(written.ids, math.nan, finished=True))]
             words.append([*zip(src, tgt, strict=True)])
-            of_tokens.extend(zip(ids, hypotheses, strict=True))
+            of_tokens += of_parts
         attention = iter(self._attention(of_tokens))
         for (source, translation), parts in zip(pairs, words, strict=True):
             found = [(src_words, tgt_words, next(attention)) for src_words, tgt_words in parts]

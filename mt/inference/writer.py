@@ -7,7 +7,6 @@ from mt.config.sources import WriterConfig
 from mt.data.written import Writer
 from mt.errors import RunError
 from mt.inference.exported_folder import weights_of
-from mt.inference.segments import Translation
 from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory, as_run
 from mt.search.strategy import Beam, Sampling, Strategy
@@ -43,14 +42,11 @@ def open_writer(config: WriterConfig, direction: Sides[str]) -> Writer:
         )
         written: list[str | None] = []
         for best, *_ in found:
-            written.append(None if _is_cut(best) else best.text)
+            # What reached its length limit may be a repetition that has no other end.
+            is_whole = all(hypothesis.finished for _, hypothesis in best.parts)
+            written.append(best.text if is_whole else None)
         return written
 
     weights = [weights_of(member, "best") for member in members]
     search = config.model_dump(exclude={"run"})
     return Writer({"runs": config.run, "weights": weights, "direction": [*direction], **search}, translate)
-
-
-def _is_cut(translation: Translation) -> bool:
-    """Whether a part of it reached its length limit, where a repetition ends that has no other end."""
-    return any(not hypothesis.finished for _, hypothesis in translation.parts)

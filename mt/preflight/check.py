@@ -15,7 +15,7 @@ from mt.config.data import OWN
 from mt.data.batches.batch import Batch
 from mt.data.corpus import Corpus, evenly_spaced, load_corpus
 from mt.data.corpus_report import cleaning_table
-from mt.data.prepare import Writing, check_same_corpus, learnt_alignment, load_tokenizers, missing_sides
+from mt.data.prepare import Writing, check_same_corpus, load_tokenizers, missing_sides, with_alignment
 from mt.data.suspicions import corpus_warnings, text_it_lacks
 from mt.device import keeping_threads
 from mt.display import counted, size
@@ -109,8 +109,8 @@ def preflight(
     pairs, dropped = encode(config, text)
     src_lengths, tgt_lengths = lengths(text)
     show(_length_section(text, src_lengths, tgt_lengths, dropped))
-    src_positions = learnt_alignment(pairs, text.tokenizers, config)
-    sample = Sample(config, text, pairs, FIXED_SECONDS + time.perf_counter() - started, src_positions)
+    pairs = with_alignment(pairs, text.tokenizers, config)
+    sample = Sample(config, text, pairs, FIXED_SECONDS + time.perf_counter() - started)
     with explain_out_of_memory():
         trial = Trial(sample)
         parts = [(name, f"{number:,}") for name, number in trial.size.parts.items()]

@@ -12,14 +12,13 @@ import torch
 
 from mt import display, system
 from mt.config.config import Config
-from mt.data.batches.alignment import SrcPositions
 from mt.data.batches.batch import Batch
 from mt.data.batches.dataset import encode_pairs
 from mt.data.batches.pairs import EncodedPairs
 from mt.data.batches.stream import StepBatches, training_batches
 from mt.data.cache import MANY_PAIRS
 from mt.data.corpus import Corpus
-from mt.data.prepare import learnt_alignment
+from mt.data.prepare import with_alignment
 from mt.device import Precision, choose_device, fix_threads_and_malloc
 from mt.errors import RunError
 from mt.inference.loaded_model import build_model
@@ -95,8 +94,6 @@ class Sample:
     pairs: EncodedPairs
     start_seconds: float
     """The time of a run before its first step and after its last."""
-    src_positions: SrcPositions | None = None
-    """The source position of each target token; None without guided alignment."""
 
     @property
     def corpus_tokens(self) -> float:
@@ -124,7 +121,7 @@ class Trial:
         self.size = ModelSize.of(model, config)
         self.size.check_fits(device)
         precision = Precision(config.training.precision, device, tf32=config.training.tf32)
-        self.batches = training_batches(config, sample.pairs, text.tokenizers, sample.src_positions)
+        self.batches = training_batches(config, sample.pairs, text.tokenizers)
         self._train_state = new_train_state(model.to(device), config, precision)
         self.peak_rate = peak_rate(self._train_state.objective, device)
         self._sample = sample
@@ -204,10 +201,10 @@ def take_sample(corpus: Corpus, config: Config, load_seconds: float) -> Sample:
     max_length = max(32, 16 * math.ceil(fits_most / 16))
     encoding = time.perf_counter()
     pairs, _ = encode_pairs(text.train, text.tokenizers, max_length=max_length, shares=text.shares)
-    src_positions = learnt_alignment(pairs, text.tokenizers, config)
+    pairs = with_alignment(pairs, text.tokenizers, config)
     encode_seconds = (time.perf_counter() - encoding) * text.scale
     start_seconds = FIXED_SECONDS + load_seconds + encoding - started + encode_seconds
-    return Sample(update(config, data={"max_length": max_length}), text, pairs, start_seconds, src_positions)
+    return Sample(update(config, data={"max_length": max_length}), text, pairs, start_seconds)
 
 
 def measure(sample: Sample, token_seconds: tuple[float, float] | None = None) -> Pace:

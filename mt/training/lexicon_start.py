@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from mt.data.batches.alignment import NONE, SrcPositions
+from mt.data.batches.alignment import NONE
 from mt.data.batches.pairs import EncodedPairs, Ids
 from mt.special_tokens import EOS_ID
 from mt.transformer.transformer import Transformer
@@ -24,11 +24,11 @@ _NOISE = 0.02
 
 
 @torch.no_grad()
-def begin_with_lexicon(model: Transformer, pairs: EncodedPairs, src_positions: SrcPositions) -> None:
+def begin_with_lexicon(model: Transformer, pairs: EncodedPairs) -> None:
     """Set source embeddings, cross-attention and the output's bias, by the aligned training pairs."""
     num_src = _occurrences(pairs.src.ids, model.src_embedding.tokens.num_embeddings, len(pairs))
     num_tgt = _occurrences(pairs.tgt.ids, model.output.out_features, len(pairs))
-    links = link_counts(pairs, src_positions, (len(num_src), len(num_tgt)))
+    links = link_counts(pairs, (len(num_src), len(num_tgt)))
     embedding = model.src_embedding.tokens.weight
     translation = torch.sparse.mm(links, model.output.weight)
     is_linked = translation.norm(dim=1) > 0
@@ -61,15 +61,15 @@ def _make_identity(linear: nn.Linear) -> None:
     linear.weight.diagonal().add_(1.0)
 
 
-def link_counts(pairs: EncodedPairs, src_positions: SrcPositions, size: tuple[int, int]) -> Tensor:
+def link_counts(pairs: EncodedPairs, size: tuple[int, int]) -> Tensor:
     """How often each target entry is aligned with each source entry, and EOS with EOS: sparse ``size``."""
-    is_linked = src_positions != NONE
+    assert pairs.src_positions is not None
+    is_linked = pairs.src_positions != NONE
     starts = np.repeat(pairs.src.offsets[:-1], np.diff(pairs.tgt.offsets))
-    src_ids = pairs.src.ids[(starts + src_positions)[is_linked]]
+    src_ids = pairs.src.ids[(starts + pairs.src_positions)[is_linked]]
     links = torch.from_numpy(np.stack([src_ids, pairs.tgt.ids[is_linked]]))
     links = torch.cat([links, torch.full((2, 1), EOS_ID, dtype=links.dtype)], dim=1)
-    counts = torch.ones(links.size(1))
-    return torch.sparse_coo_tensor(links, counts, size, check_invariants=True).coalesce()
+    return torch.sparse_coo_tensor(links, torch.ones(links.size(1)), size, check_invariants=True).coalesce()
 
 
 def _occurrences(ids: Ids, num_entries: int, num_sentences: int) -> Tensor:

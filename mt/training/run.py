@@ -16,8 +16,8 @@ from mt import distributed, processes
 from mt.config.config import Config
 from mt.config.load import load_config
 from mt.config.write import config_to_yaml, fixed_options, with_unset_from
-from mt.data.batches.changed_pairs import transforms_of
 from mt.data.batches.stream import batches_of_stages, training_batches
+from mt.data.batches.transforms import transforms_of
 from mt.data.chunks import pairs_of
 from mt.data.corpus import load_corpus
 from mt.data.prepare import Prepared, make_tokenizers, missing_sides, prepare
@@ -214,8 +214,8 @@ def prepared_session(
     model = build_model(config, *tokenizers)
     if point is None and config.init_from.run is not None:
         load_initial_weights(model, config, tokenizers)
-    elif point is None and config.training.lexicon_start and prepared.src_positions is not None:
-        begin_with_lexicon(model, prepared.train, prepared.src_positions)
+    elif point is None and config.training.lexicon_start:
+        begin_with_lexicon(model, prepared.train)
     freeze(model, config.training.freeze)
     model.to(precision.device)
     state = new_train_state(model, config, precision, lambda: interruption.signal is not None)
@@ -237,7 +237,7 @@ def prepared_session(
         )
     fix_threads_and_malloc()
     transforms = transforms_of(config, prepared.corpus, tokenizers)
-    stream = training_batches(config, prepared.train, tokenizers, prepared.src_positions, transforms)
+    stream = training_batches(config, prepared.train, tokenizers, transforms)
     shares = [prepared.corpus.shares_in(stage.weights) for stage in config.training.stages.values()]
     stages = batches_of_stages(stream, shares)
     batches = stages[config.training.stage_at(state.counters.step)[0]]

@@ -9,9 +9,9 @@ import pytest
 from mt.config.data import AsWrittenConfig, TokenizerConfig
 from mt.data import as_written
 from mt.data.batches.alignment import NONE
-from mt.data.batches.changed_pairs import realigned, transforms_of
 from mt.data.batches.kept_words import Pieces
 from mt.data.batches.pairs import Ids
+from mt.data.batches.transforms import realigned, transforms_of
 from mt.data.corpus import load_corpus
 from mt.data.prepare import make_tokenizers, prepare
 from mt.data.tokenizers.train import train_tokenizer
@@ -127,12 +127,11 @@ def test_each_share_changes_so_many_pairs_and_nothing_that_is_held_out(
         "data.max_length=200",
     )
     prepared = prepare(config, RunDirectory(corpus_folder), resuming=False)
-    assert prepared.validation.rows is None
     transforms = transforms_of(config, prepared.corpus, prepared.tokenizers)
     assert transforms is not None
     changed = []
     texts = [*zip(prepared.corpus.train["src"], prepared.corpus.train["tgt"], strict=True)]
-    pairs, _ = transforms(prepared.train, None, 1, 0)
+    pairs = transforms(prepared.train, 1, 0)
     for row in range(len(pairs)):
         src, tgt = (
             tokenizer.decode(side[row].tolist())
@@ -162,7 +161,7 @@ def test_what_a_teacher_wrote_is_not_changed(make_config: MakeConfig, corpus_fol
     config = make_config(*own, "as_written.noise=0.9", "data.write_tgt.run=teacher")
     transforms = transforms_of(config, prepared.corpus, prepared.tokenizers)
     assert transforms is not None
-    changed, _ = transforms(prepared.train, None, 1, 0)
+    changed = transforms(prepared.train, 1, 0)
     ids = [(changed.src[row].tolist(), prepared.train.src[row].tolist()) for row in range(len(changed))]
     assert all(new == old for new, old in ids[:100])
     assert any(new != old for new, old in ids[100:])
@@ -171,7 +170,6 @@ def test_what_a_teacher_wrote_is_not_changed(make_config: MakeConfig, corpus_fol
 def test_without_shares_nothing_is_done(make_config: MakeConfig, corpus_folder: Path) -> None:
     config = make_config(f"data.path={corpus_folder}")
     prepared = prepare(config, RunDirectory(corpus_folder), resuming=False)
-    assert prepared.train.rows is None
     assert transforms_of(config, prepared.corpus, prepared.tokenizers) is None
 
 

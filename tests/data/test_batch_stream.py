@@ -198,12 +198,12 @@ def test_other_words_are_replaced_with_unk_in_each_epoch_and_batch_and_with_each
         src, tgt = (
             EncodedSentences.of([range(10, 10 + length + more) for length in lengths]) for more in (1, 0)
         )
+        positions = np.concatenate([np.arange(length, dtype=np.int16) for length in lengths])
         stream = BatchStream(
-            pairs=EncodedPairs(src, tgt),
+            pairs=EncodedPairs(src, tgt, src_positions=positions),
             batch_tokens=300,
             num_micro_batches=1,
             seed=seed,
-            src_positions=np.concatenate([np.arange(length, dtype=np.int16) for length in lengths]),
             unknown_share=0.5,
         )
         of_step = stream.take((epoch, batch)).micro_batches[0]
@@ -230,13 +230,13 @@ def test_bpe_dropout_of_a_run_cuts_each_side_differently_in_each_epoch_and_with_
     # No sentence becomes longer than the run allows.
     limit = int(max(side.lengths.max() for side in (pairs.src, pairs.tgt)))
     bound = make_config(*options, f"data.max_length={limit}", "training.bpe_dropout=0.9")
-    of_epoch = training_batches(bound, pairs, tokenizers, None).epoch(0).pairs
+    of_epoch = training_batches(bound, pairs, tokenizers).epoch(0).pairs
     assert max(side.lengths.max() for side in (of_epoch.src, of_epoch.tgt)) == limit
 
     def cuts(share: float, epoch: int, seed: int = 1) -> list[dict[str, list[int]]]:
         """How the text of each source and of each target is cut."""
         config = make_config(*options, f"training.bpe_dropout={share}", f"training.seed={seed}")
-        of_epoch = training_batches(config, pairs, tokenizers, None).epoch(epoch).pairs
+        of_epoch = training_batches(config, pairs, tokenizers).epoch(epoch).pairs
         by_text: list[dict[str, list[int]]] = [{}, {}]
         for texts, side, tokenizer in zip(by_text, (of_epoch.src, of_epoch.tgt), tokenizers, strict=True):
             texts.update((tokenizer.decode(ids.tolist()), ids.tolist()) for ids in side)
@@ -259,9 +259,7 @@ def test_the_batches_of_a_run_are_those_of_its_options(
     training = ("batch_tokens=77", "num_micro_batches=5", "seed=9", "guided_alignment=1", "unknown_share=0.3")
     tokenizer = train_tokenizer(["a"], TokenizerConfig(min_frequency=1))
     config, pairs = make_config(*(f"training.{option}" for option in training)), make_pairs(3)
-    stream = training_batches(
-        config, pairs, Sides(tokenizer, tokenizer), np.zeros(len(pairs.tgt.ids), np.int16)
-    )
+    stream = training_batches(config, pairs, Sides(tokenizer, tokenizer))
     assert (stream.batch_tokens, stream.num_micro_batches, stream.seed) == (77, 5, 9)
     assert (stream.unknown_share, stream.rank, stream.num_processes) == (0.3, 1, 3)
 
@@ -278,7 +276,7 @@ def test_subwords_are_aligned_like_words_but_never_unknown(
     )
     prepared = prepare(config, RunDirectory(tmp_path), resuming=False)
     tokenizers = prepared.tokenizers
-    stream = training_batches(config, prepared.train, tokenizers, prepared.src_positions)
+    stream = training_batches(config, prepared.train, tokenizers)
     batch = stream.take((0, 0))[0][0]
     assert batch.alignment is not None
     assert (batch.alignment >= 0).any()

@@ -359,7 +359,7 @@ def assert_equal(one: Prepared, other: Prepared) -> None:
         assert np.array_equal(left.ids, right.ids)
         assert np.array_equal(left.offsets, right.offsets)
         assert np.array_equal(left.lengths, right.lengths)
-    assert np.array_equal(one.src_positions, other.src_positions)  # type: ignore[arg-type]
+    assert np.array_equal(one.train.src_positions, other.train.src_positions)  # type: ignore[arg-type]
     assert one.corpus.report == other.corpus.report
 
 

@@ -81,12 +81,12 @@ def test_no_word_is_aligned_with_the_id() -> None:
 
 def test_a_changed_source_keeps_its_id() -> None:
     tokenizers = made(kind="char")
-    pairs, _ = encode_pairs(TEXTS, tokenizers, max_length=9, shares=[Share(80, 1.0, "fr")], with_rows=True)
+    pairs, _ = encode_pairs(TEXTS, tokenizers, max_length=9, shares=[Share(80, 1.0, "fr")])
 
     def change(row: int, text: Sides[str], generator: np.random.Generator) -> Sides[str]:
         return Sides("c", "z") if row % 2 else Sides("", "z")
 
-    changed, _ = Transforms([Transform("test", 1.0, change)], TEXTS, tokenizers, 9)(pairs, None, 1, 0)
+    changed = Transforms([Transform("test", 1.0, change)], TEXTS, tokenizers, 9)(pairs, 1, 0)
     assert changed.src[1].tolist() == [5, *tokenizers.src.encode("c")]
     assert changed.shares == pairs.shares
     # Empty but for the id: it stays as it was.

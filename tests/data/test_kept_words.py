@@ -1,5 +1,7 @@
 """Words that stay: in a share of pairs, a word and its translation become UNK, and the alignment follows."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -35,9 +37,11 @@ def kept(
         EncodedSentences.of(tokenizers.tgt.encode_batch(TARGETS)),
     )
     keep = KeptWords(share, Sides(*map(Pieces.of, tokenizers)))
-    changed, positions = keep(pairs, align(pairs), np.random.default_rng(seed))
-    assert positions.dtype == np.int16
-    rows = [part.tolist() for part in np.split(positions, changed.tgt.offsets[1:-1])]
+    pairs = replace(pairs, src_positions=align(pairs))
+    changed = keep(pairs, np.random.default_rng(seed))
+    assert changed.src_positions is not None
+    assert changed.src_positions.dtype == np.int16
+    rows = [part.tolist() for part in np.split(changed.src_positions, changed.tgt.offsets[1:-1])]
     return tokenizers, pairs, changed, rows
 
 
@@ -95,7 +99,7 @@ def test_other_words_stay_in_each_epoch_and_with_each_seed(make_config: MakeConf
     drawn = []
     for seed, epoch in ((1, 0), (1, 0), (1, 1), (2, 0)):
         config = make_config(*options, f"training.seed={seed}")
-        stream = training_batches(config, pairs, tokenizers, align(pairs))
+        stream = training_batches(config, pairs, tokenizers)
         of_epoch = stream.epoch(epoch)
         drawn.append(of_epoch.pairs.src.ids.tolist())
         # The lengths, and so the batches and the sum of the loss, are those of what is left.
@@ -104,4 +108,4 @@ def test_other_words_stay_in_each_epoch_and_with_each_seed(make_config: MakeConf
     assert drawn[0] == drawn[1]
     assert drawn[0] != drawn[2] != drawn[3] != drawn[0]
     without = make_config(*options[:2])
-    assert training_batches(without, pairs, tokenizers, align(pairs)).epoch(0).pairs is pairs
+    assert training_batches(without, pairs, tokenizers).epoch(0).pairs is pairs

@@ -30,7 +30,7 @@ from tests.data.corpora import Pairs, data_config, jsonl, parallel, write
 DIGESTS = {
     ("RECIPE_VERSION", 5, "corpus"): "8ab03dbd67b621d2246dad5c87d23f83",
     ("none", 0, "tokenizers"): "66d11a72d501ec47466035f28ee6c61c",
-    ("RECIPE_VERSION", 5, "ids"): "40658988d519d02b2a34d4e411e7169e",
+    ("RECIPE_VERSION", 5, "ids"): "e4f3d192250ec509db321638272342e1",
     ("RECIPE_VERSION", 5, "alignment"): "a3dfe0bca65338d0a50be74b810586f5",
     ("RECIPE_VERSION", 5, "reverse"): "6dc3b6f4e960ae5bb261c1ffb59944cf",
 }

@@ -1,5 +1,6 @@
 """Transforms: what is changed follows from the epoch and the row alone, and nothing else is touched."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 from mt.config.data import TokenizerConfig
-from mt.data.batches.alignment import NONE, SrcPositions
+from mt.data.batches.alignment import NONE
 from mt.data.batches.bpe_dropout import BpeDropout
 from mt.data.batches.dataset import encode_pairs
 from mt.data.batches.pairs import EncodedPairs, Ids
@@ -28,7 +29,7 @@ TOKENIZERS = Sides(TOKENIZER, TOKENIZER)
 
 
 def encoded(max_length: int = 40) -> EncodedPairs:
-    return encode_pairs(CORPUS, TOKENIZERS, max_length=max_length, with_rows=True)[0]
+    return encode_pairs(CORPUS, TOKENIZERS, max_length=max_length)[0]
 
 
 PAIRS = encoded()
@@ -47,7 +48,7 @@ def make_transforms(*in_order: Transform, max_length: int = 40) -> Transforms:
 
 
 def changed_by(*in_order: Transform, seed: int = 1, epoch: int = 0, max_length: int = 40) -> EncodedPairs:
-    return make_transforms(*in_order, max_length=max_length)(PAIRS, None, seed, epoch)[0]
+    return make_transforms(*in_order, max_length=max_length)(PAIRS, seed, epoch)
 
 
 def as_text(pairs: EncodedPairs) -> list[tuple[str, str]]:
@@ -64,18 +65,15 @@ def differing(one: EncodedPairs, other: EncodedPairs = PAIRS) -> list[int]:
     ]
 
 
-def test_the_row_of_each_pair_is_known_on_request_also_from_the_cache(
+def test_the_row_of_each_pair_is_known_also_from_the_cache(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("MT_CACHE", str(tmp_path))
     monkeypatch.setattr("mt.data.cache.MANY_PAIRS", 0)
     for _ in range(2):
-        plain, dropped = encode_pairs(CORPUS, TOKENIZERS, max_length=40)
-        assert plain.rows is None
+        pairs, dropped = encode_pairs(CORPUS, TOKENIZERS, max_length=40)
         assert dropped["empty"] > 0
-        pairs = encoded()
         assert pairs.rows is not None
-        assert differing(plain, pairs) == []
         assert [CORPUS[row]["src"] for row in pairs.rows.tolist()] == [src for src, _ in as_text(pairs)]
 
 
@@ -108,7 +106,7 @@ def test_the_draws_of_a_row_depend_neither_on_which_others_are_kept_nor_on_how_m
     drawn = []
     for some, chunk_size in ((PAIRS, 1000), (PAIRS, 7), (fewer, 7)):
         monkeypatch.setattr("mt.data.batches.transforms.CHUNK_SIZE", chunk_size)
-        changed, _ = make_transforms(CAPITALS)(some, None, 1, 0)
+        changed = make_transforms(CAPITALS)(some, 1, 0)
         assert some.rows is not None
         drawn.append(dict(zip(some.rows.tolist(), as_text(changed), strict=True)))
     assert drawn[0] == drawn[1]
@@ -140,16 +138,18 @@ def test_a_row_is_changed_by_the_first_transform_that_draws_it() -> None:
     assert as_text(both) == expected
 
 
-def make_positions() -> SrcPositions:
-    """An alignment that goes up on both sides."""
+def aligned() -> EncodedPairs:
+    """The pairs with an alignment that goes up on both sides."""
     rows = [
         np.minimum(np.arange(len(tgt)), len(src) - 1) for src, tgt in zip(PAIRS.src, PAIRS.tgt, strict=True)
     ]
-    return np.concatenate(rows).astype(np.int16)
+    return replace(PAIRS, src_positions=np.concatenate(rows).astype(np.int16))
 
 
-def rows_of(flat: SrcPositions, pairs: EncodedPairs) -> list[list[int]]:
-    return [part.tolist() for part in np.split(flat, pairs.tgt.offsets[1:-1])]
+def links_of(pairs: EncodedPairs) -> list[list[int]]:
+    assert pairs.src_positions is not None
+    assert pairs.src_positions.dtype == np.int16
+    return [part.tolist() for part in np.split(pairs.src_positions, pairs.tgt.offsets[1:-1])]
 
 
 def first_only(positions: Ids, before: Sides[Ids], after: Sides[Ids]) -> Ids:
@@ -159,32 +159,28 @@ def first_only(positions: Ids, before: Sides[Ids], after: Sides[Ids]) -> Ids:
 
 
 def test_the_alignment_follows() -> None:
-    old = make_positions()
     for realign, of_first in ((None, NONE), (first_only, 0)):
-        changed, positions = make_transforms(CAPITALS._replace(realign=realign))(PAIRS, old, 1, 0)
-        assert positions is not None
-        assert positions.dtype == np.int16
-        expected = rows_of(old, PAIRS)
+        changed = make_transforms(CAPITALS._replace(realign=realign))(aligned(), 1, 0)
+        expected = links_of(aligned())
         for i in differing(changed):
             expected[i] = [of_first] + [NONE] * (len(changed.tgt[i]) - 1)
-        assert rows_of(positions, changed) == expected
+        assert links_of(changed) == expected
 
 
-def make_stream(transforms: Transforms | None, **which: Any) -> BatchStream:
+def make_stream(transforms: Transforms | None, pairs: EncodedPairs = PAIRS, **which: Any) -> BatchStream:
     return BatchStream(
-        pairs=PAIRS, batch_tokens=200, num_micro_batches=2, seed=3, transforms=transforms, **which
+        pairs=pairs, batch_tokens=200, num_micro_batches=2, seed=3, transforms=transforms, **which
     )
 
 
 def test_batches_are_made_of_what_an_epoch_has_whatever_was_before_it() -> None:
-    transforms, old = make_transforms(CAPITALS), make_positions()
-    changed, positions = transforms(PAIRS, old, 3, 1)
-    assert positions is not None
-    stream, resumed = (make_stream(transforms, src_positions=old) for _ in range(2))
+    transforms = make_transforms(CAPITALS)
+    changed = transforms(aligned(), 3, 1)
+    stream, resumed = (make_stream(transforms, aligned()) for _ in range(2))
     assert differing(stream.epoch(0).pairs, changed)
     assert differing(stream.epoch(1).pairs, changed) == differing(resumed.epoch(1).pairs, changed) == []
     assert stream.num_target_tokens(1) == int(changed.tgt.lengths.sum())
-    rows = rows_of(positions, changed)
+    rows = links_of(changed)
     for number, indices in enumerate(stream.epoch(1).batches):
         batch = stream.batch_of(1, number)
         assert max(batch.src_ids.numel(), batch.labels.numel()) <= 200
@@ -203,8 +199,6 @@ def test_bpe_dropout_segments_the_changed_text() -> None:
 
 
 def test_without_a_change_the_arrays_are_those_of_the_corpus() -> None:
-    positions = make_positions()
+    pairs = aligned()
     for transforms in (None, make_transforms(), make_transforms(Transform("never", 0.0, upper))):
-        epoch = make_stream(transforms, src_positions=positions).epoch(0)
-        assert epoch.pairs is PAIRS
-        assert epoch.src_positions is positions
+        assert make_stream(transforms, pairs).epoch(0).pairs is pairs

@@ -16,7 +16,7 @@ from mt.errors import ConfigError
 from mt.inference.kept import DEFAULT, STAND_IN, KeptParts, with_stand_ins, without_marks
 from mt.inference.labels import label_read
 from mt.inference.markup.placing import WORD
-from mt.inference.put_back import lost_positions, put_back
+from mt.inference.segments import Segment, put_back
 from mt.inference.source_reader import SourceReader
 from mt.inference.translator import Translator
 from mt.run_directory import RunDirectory
@@ -242,7 +242,8 @@ def test_what_was_not_copied_is_put_back(
         row = [0.0] * len(tokens)
         row[firsts[attends[token.word or 0]]] = 1.0
         rows.append(row)
-    found = put_back(tokens, Hypothesis(ids, -1.0, finished=True), rows, tokenizer)
+    segment = Segment(0, 0, 0, tokens, ())
+    found = put_back(segment, Hypothesis(ids, -1.0, finished=True), rows, tokenizer)
     copies = [tokens[position].copy or "" for position in found.copied]
     assert without_marks(tokenizer.decode(found.ids, copies)) == expected
-    assert lost_positions(tokens, found) == []
+    assert segment.lost_positions(found) == []

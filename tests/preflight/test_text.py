@@ -52,14 +52,14 @@ def test_an_epoch_of_a_mix_is_estimated_from_a_part(
     for most in (300_000, 80):
         text = examine(corpus, config, most=most)
         pairs, _ = encode(config, text)
-        num_steps.append(training_batches(config, pairs, text.tokenizers, None).num_steps(0) * text.scale)
+        num_steps.append(training_batches(config, pairs, text.tokenizers).num_steps(0) * text.scale)
     assert num_steps[1] == pytest.approx(num_steps[0], rel=0.1)
     assert (text.scale, text.validation_scale) == (190 / 80, 12 / 4)
     # A pass shows each of the 30 pairs 20 times.
     alone = make_config("training.batch_tokens=20")
     text = examine(load_corpus(alone.data), alone)
     pairs, _ = encode(alone, text)
-    assert num_steps[0] > 2 * training_batches(alone, pairs, text.tokenizers, None).num_steps(0)
+    assert num_steps[0] > 2 * training_batches(alone, pairs, text.tokenizers).num_steps(0)
 
 
 def test_the_validation_of_all_sources_is_counted(make_config: MakeConfig, tiny_corpus: Path) -> None:

@@ -20,8 +20,8 @@ from tests.fixture_types import AssertSame
 from tests.training.steps import Training
 
 # Source word 4 is aligned with 4 twice and with 5 once, 5 with 6 once; 6 is never aligned.
-PAIRS = EncodedPairs(EncodedSentences.of([[4, 5], [6, 4], [4]]), EncodedSentences.of([[4, 6], [4, 7], [5]]))
-SRC_POSITIONS = np.array([0, 1, 1, NONE, 0], dtype=np.int16)
+SRC, TGT = (EncodedSentences.of(rows) for rows in ([[4, 5], [6, 4], [4]], [[4, 6], [4, 7], [5]]))
+PAIRS = EncodedPairs(SRC, TGT, src_positions=np.array([0, 1, 1, NONE, 0], dtype=np.int16))
 
 
 def build(**options: Any) -> Transformer:
@@ -33,7 +33,7 @@ def build(**options: Any) -> Transformer:
 def test_with_one_embedding_only_words_of_the_source_move() -> None:
     model, before = (build(share_embeddings=True) for _ in range(2))
     # The source has 4 three times, and the target twice; 5 is as frequent in both.
-    begin_with_lexicon(model, PAIRS, SRC_POSITIONS)
+    begin_with_lexicon(model, PAIRS)
     rows, drawn = (each.output.weight.detach() for each in (model, before))
     assert cosine(rows[4], 2 * drawn[4] + drawn[5]) > 0.9
     torch.testing.assert_close(rows[5:], drawn[5:], rtol=0, atol=0)
@@ -46,7 +46,7 @@ def cosine(one: Tensor, other: Tensor) -> float:
 @pytest.mark.parametrize("tie_output", [True, False])
 def test_a_source_word_points_to_its_translations(tie_output: bool) -> None:
     before, model = (build(tie_output=tie_output) for _ in range(2))
-    begin_with_lexicon(model, PAIRS, SRC_POSITIONS)
+    begin_with_lexicon(model, PAIRS)
     src, out = model.src_embedding.tokens.weight.detach(), model.output.weight.detach()
     assert cosine(src[4], 2 * out[4] + out[5]) > 0.9
     assert cosine(src[5], out[6]) > 0.9
@@ -59,7 +59,7 @@ def test_a_source_word_points_to_its_translations(tie_output: bool) -> None:
 
 def test_cross_attention_passes_on_what_it_attends_to() -> None:
     model = build()
-    begin_with_lexicon(model, PAIRS, SRC_POSITIONS)
+    begin_with_lexicon(model, PAIRS)
     for layer in model.decoder.layers:
         h = torch.randn(1, 256)
         passed_on = layer.cross_attention.output(layer.cross_attention.value(h))
@@ -69,7 +69,7 @@ def test_cross_attention_passes_on_what_it_attends_to() -> None:
 
 def test_the_bias_of_the_output_knows_how_frequent_words_are() -> None:
     model = build(output_bias=True)
-    begin_with_lexicon(model, PAIRS, SRC_POSITIONS)
+    begin_with_lexicon(model, PAIRS)
     # 5 words, and EOS, which is number 3, after each of 3 sentences; half an occurrence at least.
     expected = torch.tensor([0.5, 0.5, 0.5, 3.0, 2.0, 1.0, 1.0, 1.0, 0.5]) / 8
     torch.testing.assert_close(model.output.bias, expected.log())
@@ -85,9 +85,9 @@ def test_only_a_run_that_begins_does_so(
     options = "training.guided_alignment=0.5", "training.lexicon_start=true", "model.output_bias=true"
     calls: list[Transformer] = []
 
-    def begin(model: Transformer, *alignment: Any) -> None:
+    def begin(model: Transformer, pairs: EncodedPairs) -> None:
         calls.append(model)
-        begin_with_lexicon(model, *alignment)
+        begin_with_lexicon(model, pairs)
 
     monkeypatch.setattr(training_run, "begin_with_lexicon", begin)
     train(*options)

@@ -14,7 +14,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from mt.data.batches.pairs import EncodedPairs, mapped
+from mt.data.batches.pairs import EncodedPairs, SrcPositions, mapped
 from mt.data.cache import cached
 from mt.display import track
 
@@ -23,7 +23,6 @@ NONE = -1
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
-SrcPositions = npt.NDArray[np.int16]
 
 # How strongly the prior prefers the diagonal, and the share of words without counterpart (fast_align).
 _TENSION = 4.0

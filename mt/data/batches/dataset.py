@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 from datasets import Dataset
 
 from mt.data.batches.pairs import EncodedPairs, EncodedSentences, mapped
@@ -31,11 +30,10 @@ def encode_pairs(
     *,
     max_length: int | None,
     shares: Sequence[Share] = (),
-    with_rows: bool = False,
 ) -> tuple[EncodedPairs, DropCounts]:
     """Turn the text of a split into ids, and count what is dropped, if there is a ``max_length``; cached."""
     key = {
-        "what": "ids and rows" if with_rows else "ids",
+        "what": "ids and rows",
         "text": pairs._fingerprint,
         "shares": shares,
         "tokenizers": [hashlib.sha256(tokenizer.to_json().encode()).hexdigest() for tokenizer in tokenizers],
@@ -43,11 +41,7 @@ def encode_pairs(
     }
 
     def fill(folder: Path) -> int:
-        is_kept = write_pairs(folder, pairs, tokenizers, max_length, shares)
-        if with_rows:
-            # Four bytes a pair; to find them again later, all text would have to be encoded again.
-            rows = np.flatnonzero(is_kept).astype(np.int32)
-            (folder / _ROWS).write_bytes(rows.data)
+        write_pairs(folder, pairs, tokenizers, max_length, shares)
         return len(pairs)
 
     return cached(key, fill, load_pairs)
@@ -59,8 +53,8 @@ def write_pairs(
     tokenizers: Sides[Tokenizer],
     max_length: int | None,
     shares: Sequence[Share],
-) -> npt.NDArray[np.bool_]:
-    """Write the result of `encode_pairs` into an empty folder, in chunks; return which pairs are kept."""
+) -> None:
+    """Write the result of `encode_pairs` into an empty folder, in chunks."""
     dropped = {"empty": 0, "too long": 0}
     is_kept = np.ones(len(pairs), dtype=np.bool_)
     ends = np.cumsum([share.num_pairs for share in shares], dtype=np.int64)
@@ -92,7 +86,7 @@ def write_pairs(
         kept.append(share._replace(num_pairs=int(part.sum())))
     facts = {"dropped": dropped, "shares": kept}
     (folder / _FACTS).write_text(json.dumps(facts), encoding="utf-8")
-    return is_kept
+    (folder / _ROWS).write_bytes(np.flatnonzero(is_kept).astype(np.int32).data)
 
 
 def encode_texts(
@@ -113,7 +107,4 @@ def load_pairs(folder: Path) -> tuple[EncodedPairs, DropCounts]:
     src = EncodedSentences(src_ids, src_lengths)
     tgt = EncodedSentences(tgt_ids, tgt_lengths)
     shares = tuple(Share(*share) for share in facts["shares"])
-    rows = None
-    if (folder / _ROWS).exists():
-        rows = mapped(folder / _ROWS, np.int32)
-    return EncodedPairs(src, tgt, shares, rows), facts["dropped"]
+    return EncodedPairs(src, tgt, shares, mapped(folder / _ROWS, np.int32)), facts["dropped"]

@@ -11,7 +11,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from mt.data.batches.alignment import NONE, Integers, SrcPositions
+from mt.data.batches.alignment import NONE, Integers
 from mt.data.batches.pairs import EncodedPairs, EncodedSentences, Ids
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.data.tokenizers.word_level import SPACE_BYTE, SPACE_MARK
@@ -65,22 +65,22 @@ class KeptWords(NamedTuple):
     share: float
     pieces: Sides[Pieces]
 
-    def __call__(
-        self, pairs: EncodedPairs, src_positions: SrcPositions, generator: np.random.Generator
-    ) -> tuple[EncodedPairs, SrcPositions]:
-        """The pairs of an epoch, and the source position of each of their target tokens."""
+    def __call__(self, pairs: EncodedPairs, generator: np.random.Generator) -> EncodedPairs:
+        """The pairs of an epoch, which are aligned."""
+        assert pairs.src_positions is not None
         counts = generator.geometric(1 - self.share, size=len(pairs)) - 1
-        links = EncodedSentences(src_positions.astype(np.int32), pairs.tgt.lengths)
+        links = EncodedSentences(pairs.src_positions.astype(np.int32), pairs.tgt.lengths)
         rows = np.flatnonzero(counts).tolist()
         kept: list[tuple[Ids, Ids, Ids]] = []
         for row in rows:
             sides = Sides(pairs.src[row], pairs.tgt[row])
             kept.append(self._keep(sides, links[row], int(counts[row]), generator))
         if not rows:
-            return pairs, src_positions
+            return pairs
         src, tgt, positions = zip(*kept, strict=True)
+        src_positions = links.replaced(rows, positions).ids.astype(np.int16)
         changed = replace(pairs, src=pairs.src.replaced(rows, src), tgt=pairs.tgt.replaced(rows, tgt))
-        return changed, links.replaced(rows, positions).ids.astype(np.int16)
+        return replace(changed, src_positions=src_positions)
 
     def _keep(
         self, ids: Sides[Ids], links: Ids, count: int, generator: np.random.Generator

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from mt.data.batches.sampler import Share
 
 Ids = npt.NDArray[np.int32]
+SrcPositions = npt.NDArray[np.int16]
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,9 @@ class EncodedPairs:
     shares: tuple[Share, ...] = ()
     """The sources that the pairs come from, in order; if empty, all have weight 1."""
     rows: Ids | None = None
-    """``(N,)``, where in the text each pair is, if that is needed."""
+    """``(N,)``, where in the text each pair is, if that is known."""
+    src_positions: SrcPositions | None = None
+    """The source position of each of ``tgt.ids``, or -1, if the model learns it (`alignment.align`)."""
 
     def __len__(self) -> int:
         return len(self.src)

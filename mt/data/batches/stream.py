@@ -4,17 +4,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple, Self
 
 import numpy as np
 
 from mt import distributed, processes
 from mt.config.config import Config
-from mt.data.batches.alignment import SrcPositions
 from mt.data.batches.batch import Batch, collate
 from mt.data.batches.bpe_dropout import BpeDropout
 from mt.data.batches.kept_words import KeptWords, Pieces
-from mt.data.batches.pairs import EncodedPairs, Ids
+from mt.data.batches.pairs import EncodedPairs, Ids, SrcPositions
 from mt.data.batches.sampler import Batches, Share, epoch_batches
 from mt.data.batches.transforms import Transforms
 from mt.data.tokenizers.tokenizer import Tokenizer
@@ -85,7 +85,6 @@ class Epoch(NamedTuple):
     number: int
     pairs: EncodedPairs
     batches: Batches
-    src_positions: SrcPositions | None
 
 
 @dataclass(kw_only=True)
@@ -93,11 +92,10 @@ class BatchStream:
     """Training batches as a pure function of the position: the epoch, and the batches of it used before."""
 
     pairs: EncodedPairs
+    """If they are aligned, so are the batches, and some words are UNK."""
     batch_tokens: int
     num_micro_batches: int
     seed: int
-    src_positions: SrcPositions | None = None
-    """Laid out as ``pairs.tgt.ids``: batches have an alignment, and some words are UNK."""
     unknown_share: float = 0.0
     transforms: Transforms | None = None
     kept_words: KeptWords | None = None
@@ -144,7 +142,7 @@ class BatchStream:
 
     def _take(self, position: Position) -> StepBatches:
         epoch, batch = position
-        _, pairs, batches, _ = self.epoch(epoch)
+        _, pairs, batches = self.epoch(epoch)
         end = min(batch + self.num_micro_batches, len(batches))
         own = range(batch + self.rank, end, self.num_processes)
         micro_batches = [self.batch_of(epoch, number) for number in own]
@@ -159,9 +157,10 @@ class BatchStream:
 
     def batch_of(self, epoch: int, number: int) -> Batch:
         """The batch at a position; everything random in it is seeded by the position."""
-        _, of_epoch, batches, positions = self.epoch(epoch)
+        _, of_epoch, batches = self.epoch(epoch)
         indices = batches[number]
         pairs = of_epoch.select(indices)
+        positions = of_epoch.src_positions
         if positions is None:
             batch = collate(*pairs)
         else:
@@ -179,12 +178,11 @@ class BatchStream:
         if self._epoch is None or number != self._epoch.number:
             self._epoch = None  # Frees the old one before the new one is computed.
             pairs = self.pairs
-            src_positions = self.src_positions
             if self.transforms is not None:
-                pairs, src_positions = self.transforms(pairs, src_positions, self.seed, number)
-            if self.kept_words is not None and src_positions is not None:
+                pairs = self.transforms(pairs, self.seed, number)
+            if self.kept_words is not None:
                 generator = np.random.default_rng(derived_seed("kept words", self.seed, number))
-                pairs, src_positions = self.kept_words(pairs, src_positions, generator)
+                pairs = self.kept_words(pairs, generator)
             if self.bpe_dropouts is not None:
                 generator = np.random.default_rng([self.seed, number, _BPE_DROPOUT])
                 src = self.bpe_dropouts.src(pairs.src, generator)
@@ -198,7 +196,7 @@ class BatchStream:
                 epoch=number,
                 shares=pairs.shares,
             )
-            self._epoch = Epoch(number, pairs, batches, src_positions)
+            self._epoch = Epoch(number, pairs, batches)
         return self._epoch
 
     def num_steps(self, epoch: int) -> int:
@@ -207,12 +205,12 @@ class BatchStream:
 
     def num_target_tokens(self, epoch: int) -> int:
         """Real target tokens of this epoch; others have about as many."""
-        _, pairs, batches, _ = self.epoch(epoch)
+        _, pairs, batches = self.epoch(epoch)
         return int(pairs.tgt.lengths[np.concatenate(batches)].sum(dtype=np.int64))
 
     def largest_batch(self, epoch: int) -> Batch:
         """The batch of an epoch that takes the most memory."""
-        _, pairs, batches, _ = self.epoch(epoch)
+        _, pairs, batches = self.epoch(epoch)
         sizes = []
         for rows in batches:
             src = pairs.src.lengths[rows]
@@ -237,29 +235,21 @@ def batches_of_stages(stream: BatchStream, stages: Sequence[Sequence[Share]]) ->
 
 
 def training_batches(
-    config: Config,
-    pairs: EncodedPairs,
-    tokenizers: Sides[Tokenizer],
-    src_positions: SrcPositions | None,
-    transforms: Transforms | None = None,
+    config: Config, pairs: EncodedPairs, tokenizers: Sides[Tokenizer], transforms: Transforms | None = None
 ) -> BatchStream:
-    """The batches of a run; ``src_positions`` are those of the target tokens, if they are needed."""
+    """The batches of a run."""
     training = config.training
-    share = config.training.bpe_dropout
     dropouts = kept = None
     if training.keep_share:
         kept = KeptWords(training.keep_share, Sides(Pieces.of(tokenizers.src), Pieces.of(tokenizers.tgt)))
-    if share:
-        dropouts = Sides(
-            BpeDropout(tokenizers.src, share=share, max_length=config.data.max_length),
-            BpeDropout(tokenizers.tgt, share=share, max_length=config.data.max_length),
-        )
+    if training.bpe_dropout:
+        dropout = partial(BpeDropout, share=training.bpe_dropout, max_length=config.data.max_length)
+        dropouts = Sides(dropout(tokenizers.src), dropout(tokenizers.tgt))
     return BatchStream(
         pairs=pairs,
         batch_tokens=training.batch_tokens,
         num_micro_batches=training.num_micro_batches,
         seed=training.seed,
-        src_positions=src_positions,
         # Only words are ever unknown.
         unknown_share=training.unknown_share if config.copies_words and kept is None else 0.0,
         kept_words=kept,

@@ -8,22 +8,19 @@ from mt.search.hypothesis import Hypothesis
 from mt.search.strategy import Beam
 from mt.special_tokens import EOS_ID, UNK_ID
 
-Candidate = tuple[Hypothesis, Attention]
-"""A hypothesis, and how the head that aligns attends to the source at each of its tokens, if requested."""
-
 
 def check_rules(
-    candidates: Sequence[Candidate], sentence: Sentence, beam: Beam, *, copies: bool
+    hypotheses: Sequence[Hypothesis], sentence: Sentence, beam: Beam, *, copies: bool
 ) -> list[Hypothesis] | Sentence:
     """The hypotheses that copy by the rule, the best first; or what to search for if the first does not.
 
     Without ``copies``, there is nothing to copy, whatever the head that aligns attends to.
     """
     kept: list[Hypothesis] = []
-    for hypothesis, attention in candidates:
-        copied, again = copies_of(hypothesis, sentence, attention if copies else ())
+    for hypothesis in hypotheses:
+        copied, again = copies_of(hypothesis, sentence, hypothesis.attention if copies else ())
         if again is None or len(again.prefix) >= sentence.limit:
-            kept.append(replace(hypothesis, copied=copied, attention=attention))
+            kept.append(replace(hypothesis, copied=copied))
         elif not kept:
             return again
     kept = [hypothesis for hypothesis in kept if hypothesis.finished] or kept

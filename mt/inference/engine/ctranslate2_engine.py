@@ -14,7 +14,7 @@ import ctranslate2
 from mt import system
 from mt.data.tokenizers.tokenizer import Tokenizer
 from mt.errors import EngineError
-from mt.inference.engine.copies import Candidate, check_rules
+from mt.inference.engine.copies import check_rules
 from mt.inference.engines import (
     Attention,
     CheckStop,
@@ -122,19 +122,19 @@ class CTranslate2Engine:
             options, work = pending.popitem()
             translate = partial(self._translate, options, rules)
             results = in_halves(translate, [sentence for _, sentence in work])
-            for (index, sentence), candidates in zip(work, results, strict=True):
+            for (index, sentence), hypotheses in zip(work, results, strict=True):
                 # A call has one limit for all its sentences, which may be higher than that of this one.
-                if options.limit is None and _reach(candidates, sentence.limit):
+                if options.limit is None and _reach(hypotheses, sentence.limit):
                     pending[options._replace(limit=sentence.limit)].append((index, sentence))
                     continue
-                checked = check_rules(candidates, sentence, rules.beam, copies=options.copies)
+                checked = check_rules(hypotheses, sentence, rules.beam, copies=options.copies)
                 if isinstance(checked, Sentence):
                     pending[_CallOptions(copies=True, writes_unk=False)].append((index, checked))
                 else:
                     by_index[index] = checked
         return [by_index[index] for index in range(len(sentences))]
 
-    def _translate(self, options: _CallOptions, rules: Rules, sentences: Sentences) -> list[list[Candidate]]:
+    def _translate(self, options: _CallOptions, rules: Rules, sentences: Sentences) -> NBest:
         """The hypotheses that CTranslate2 finds for each sentence, the best first."""
         beam = rules.beam
         prefixes = _named(self._tgt_names, (sentence.prefix for sentence in sentences))
@@ -165,20 +165,20 @@ class CTranslate2Engine:
             # A search counts its prefix, which the score of a translation has before EOS, as certain.
             prefix_scores = [math.fsum(log_probs[:-1]) for log_probs in self.score(sentences)]
         pairs = zip(results, prefix_scores, strict=True)
-        return [self._candidates(result, penalty, prefix_score) for result, prefix_score in pairs]
+        return [self._hypotheses(result, penalty, prefix_score) for result, prefix_score in pairs]
 
-    def _candidates(self, result: Any, penalty: float, prefix_score: float) -> list[Candidate]:
+    def _hypotheses(self, result: Any, penalty: float, prefix_score: float) -> list[Hypothesis]:
         """The hypotheses of a result, whose scores were divided by a power of their lengths."""
         count = len(result.hypotheses)
         scores = result.scores or [math.nan] * count
         attention = result.attention or [()] * count
-        candidates: list[Candidate] = []
+        hypotheses: list[Hypothesis] = []
         for tokens, score, weights in zip(result.hypotheses, scores, attention, strict=True):
             is_finished = tokens[-1:] == [EOS]
             ids = [self._tgt_ids[token] for token in tokens[: len(tokens) - is_finished]]
             total = score * max(1, len(tokens)) ** penalty + prefix_score
-            candidates.append((Hypothesis(ids, total, is_finished), weights))
-        return candidates
+            hypotheses.append(Hypothesis(ids, total, is_finished, attention=weights))
+        return hypotheses
 
     def score(self, sentences: Sentences) -> list[list[float]]:
         """The log-probabilities of the tokens of each prefix, and of EOS after it."""
@@ -219,9 +219,9 @@ def _named(names: Sequence[str], rows: Iterable[Sequence[int]]) -> list[list[str
     return [[names[number] for number in row] for row in rows]
 
 
-def _reach(candidates: Sequence[Candidate], limit: int) -> bool:
+def _reach(hypotheses: Sequence[Hypothesis], limit: int) -> bool:
     """Whether one of the hypotheses ends because of the limit of its sentence, or would have."""
-    return any(not hypothesis.finished or len(hypothesis.ids) >= limit for hypothesis, _ in candidates)
+    return any(not hypothesis.finished or len(hypothesis.ids) >= limit for hypothesis in hypotheses)
 
 
 def _num_threads() -> int:
