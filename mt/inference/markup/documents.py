@@ -57,7 +57,11 @@ class Documents:
     """Pages in which ``texts``, each of a line, are to be translated."""
 
     def __init__(self, translator: "Translator", pages: Sequence[str], markup: Format) -> None:
-        """Read pages, which have limited lengths and numbers of tags."""
+        """Read pages.
+
+        Raises:
+            DataError: If one of them is too long, or has too many tags in one place.
+        """
         self._translator = translator
         is_html = markup == "html"
         self._pieces = html_pieces if is_html else markdown_pieces
