@@ -17,7 +17,7 @@ from mt.preflight import rule
 from mt.preflight.init import ALWAYS, Proposal
 from mt.preflight.plan import fit
 from mt.preflight.text import most_unknown
-from mt.preflight.trial import measure, take_sample, update
+from mt.preflight.trial import measure, take_sample
 from mt.run_directory import RunDirectory, as_run
 from mt.sides import Sides
 from mt.training.init_from import inherit_from_origin
@@ -54,8 +54,7 @@ def propose_adaptation(origin: InitFromConfig, data: DataConfig, minutes: float 
     over = "all" if has_mean else "own"
     limits: dict[str, object] = dict.fromkeys(("max_epochs", "max_minutes"))
     config = inherit_from_origin(
-        update(
-            old.model_copy(update={"data": data, "init_from": origin}),
+        old.model_copy(update={"data": data, "init_from": origin}).with_options(
             tokenizer={"extend": extends},
             schedule={"kind": "constant", "learning_rate": float(f"{RATE * peak:.2g}")},
             training={
@@ -79,7 +78,7 @@ def propose_adaptation(origin: InitFromConfig, data: DataConfig, minutes: float 
         notes.append("This budget is a proposal.")
     size = rule.batch_size(0, sample.corpus_tokens, sample.config.data.max_length)
     size = min(old.training.batch_tokens, size)
-    sample = replace(sample, config=update(sample.config, training={"batch_tokens": size}))
+    sample = replace(sample, config=sample.config.with_options(training={"batch_tokens": size}))
     plan = fit(sample.config, minutes, measure(sample))
     config = plan.config
     grown = " after adding those of the new text" if extends else ""

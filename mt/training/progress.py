@@ -85,7 +85,7 @@ class Progress(contextlib.ExitStack):
         self._training = config.training
         self._peak_rate = peak_rate
         self._listeners = [] if on_metrics is None else [on_metrics]
-        if config.training.trackers:
+        if config.training.report_to is not None:
             self._listeners.append(self.enter_context(Trackers(run, config, kept)))
         self._newest_loss = ""
         self._signatures_logged = False

@@ -246,7 +246,7 @@ def prepared_session(
     # About so many; epochs differ by a few steps.
     steps = (config.training.max_epochs or math.inf) * batches.num_steps(state.counters.epoch)
     total_steps = min(config.training.max_steps or math.inf, steps)
-    config = resume.with_training(config, compile=is_compiled(config.training, total_steps))
+    config = config.with_options(training={"compile": is_compiled(config.training, total_steps)})
     if config.training.compile:
         compile_objective(state.objective)
     if processes.IS_FIRST:
