@@ -78,9 +78,8 @@ class Session:
         """Those of the newest validation, by its step."""
         self._best_step = -1
         self._timed_until = time.perf_counter()
-        self._seconds_before = 0.0
-        self._first_step = 0
-        """Those of the sessions before this one."""
+        self._seconds_before, self._first_step = 0.0, 0
+        """The time and the number of steps of the sessions before this one."""
         self._late_after, self._expected_step_seconds = math.inf, 0.0
         """When a run that has chosen its length is late, and the time of a step by which it chose."""
 

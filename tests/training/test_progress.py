@@ -16,8 +16,6 @@ import torch
 from tqdm import tqdm
 
 from mt.config.config import Config
-from mt.config.data import DataConfig
-from mt.config.training import TrainingConfig
 from mt.data.batches.stream import StepBatches
 from mt.device import DeferredRead
 from mt.display import visible
@@ -30,7 +28,8 @@ from mt.training.run_log import log_file
 from mt.training.step import StepResult
 from mt.training.validation import ValidationResult
 
-CONFIG = Config(data=DataConfig(path="corpus", src="en", tgt="de"), training=TrainingConfig(max_steps=20))
+DATA = {"path": "corpus", "src": "en", "tgt": "de"}
+CONFIG = Config.model_validate({"data": DATA, "training": {"max_steps": 20}})
 RESULT = ValidationResult(
     2.0,
     {
