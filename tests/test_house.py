@@ -40,7 +40,7 @@ FLOORS = {
 # of `mt/`, or the files at its top. What is around it is counted too, so that moving lines saves none.
 LINES = {
     "top": 1343,
-    "config": 1512,
+    "config": 1507,
     "builtin": 80,
     "data": 4956,
     "transformer": 1383,
@@ -48,8 +48,8 @@ LINES = {
     "search": 833,
     "inference": 3445,
     "evaluation": 1352,
-    "training": 2980,
-    "preflight": 1808,
+    "training": 2949,
+    "preflight": 1775,
     "attention_maps": 274,
     "reports": 1096,
     "export": 987,
@@ -57,7 +57,7 @@ LINES = {
     "cli": 2491,
     "other text in mt": 1208,
     "scripts": 4187,
-    "tests": 29_855,
+    "tests": 29_850,
     "documents": 3073,
     "spine": 1597,
 }
@@ -353,14 +353,11 @@ def _lines_by_room() -> dict[str, int]:
     root = PACKAGE.parent
     text = (".js", ".css", ".yaml", ".html", ".j2", ".md")
     count("other text in mt", (file for file in PACKAGE.rglob("*") if file.suffix in text))
-    count("scripts", (file for file in (root / "scripts").rglob("*") if _is_source(file)))
+    scripts = [file for file in (root / "scripts").rglob("*") if file.is_file()]
+    count("scripts", (file for file in scripts if file.suffix in ("", ".py")))
     count("tests", (root / "tests").rglob("*.py"))
     count("documents", [*(root / "docs").glob("*.md"), root / "README.md", root / "CHANGELOG.md"])
     return lines
-
-
-def _is_source(file: Path) -> bool:
-    return file.is_file() and file.suffix in ("", ".py")
 
 
 def test_each_room_is_within_its_bound_and_its_bound_is_lowered() -> None:

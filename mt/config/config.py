@@ -1,6 +1,6 @@
 """The whole config: its sections, and the checks that need more than one of them."""
 
-from typing import Self
+from typing import Any, Self
 
 from pydantic import model_validator
 
@@ -57,6 +57,11 @@ class Config(Section):
         """Whether the run chooses its number of steps by its own speed, at the end of the warm-up."""
         is_open = (self.schedule.kind, self.schedule.total_steps) == ("cosine", "auto")
         return is_open and self.training.max_steps is None
+
+    def with_options(self, **sections: dict[str, Any]) -> Self:
+        """A copy with these options of its sections, which are not checked again."""
+        changed = {name: getattr(self, name).model_copy(update=keys) for name, keys in sections.items()}
+        return self.model_copy(update=changed)
 
     def computation(self) -> dict[str, Scalar]:
         """The options, such as ``model.num_heads``, that determine what weights compute outside training."""

@@ -2,7 +2,7 @@
 
 import re
 import textwrap
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from operator import attrgetter
 from typing import Any
 
@@ -108,16 +108,15 @@ def _field(name: str) -> FieldInfo:
 
 def with_unset_from(old: Config, new: Config) -> Config:
     """``new`` with the values of ``old`` for options that it leaves open and that may not change."""
-    sections = {}
+    kept: dict[str, dict[str, Any]] = {}
     for name, fields in SECTIONS.items():
         section = getattr(new, name)
-        kept = {}
+        kept[name] = {}
         for key, field in fields.items():
             is_unset = key not in section.model_fields_set or _is_open(field, getattr(section, key))
             if is_unset and field.json_schema_extra is not may_change:
-                kept[key] = getattr(getattr(old, name), key)
-        sections[name] = section.model_copy(update=kept)
-    return new.model_copy(update=sections)
+                kept[name][key] = getattr(getattr(old, name), key)
+    return new.with_options(**kept)
 
 
 def differences(old: Config, new: Config) -> list[str]:
@@ -159,34 +158,25 @@ def fixed_options(config: Config) -> dict[str, Scalar]:
 
 
 def _document(values: Mapping[str, str], documentation: Callable[[FieldInfo], str] | None) -> str:
-    """A YAML document with these options, without the sections that have none."""
-    sections = []
-    for section, fields in SECTIONS.items():
-        lines: list[str] = []
-        for key, field in fields.items():
-            written = [*_option(f"{section}.{key}", values)]
-            if written and documentation:
-                lines += _comment(documentation(field), indent="  ")
-            lines += written
-        if lines:
-            about = str(Config.model_fields[section].annotation.__doc__)
-            lines = [*(_comment(about, indent="") if documentation else []), f"{section}:", *lines]
-            sections.append("\n".join(lines))
-    return "\n\n".join(sections) + "\n"
-
-
-def _option(option: str, values: Mapping[str, str]) -> Iterator[str]:
-    """The lines of an option: its value, or those of its keys, which are in keys that are indented."""
+    """A YAML document with these options, and perhaps a comment above each section and option."""
+    lines: list[str] = []
     above: list[str] = []
     for name, value in values.items():
-        if name != option and not name.startswith(f"{option}."):
-            continue
-        *outer, key = name.split(".")
-        for depth in range(1, len(outer)):
-            if above[: depth + 1] != outer[: depth + 1]:
-                yield f"{'  ' * depth}{outer[depth]}:"
-        above = outer
-        yield f"{'  ' * len(outer)}{key}: {value}"
+        path = name.split(".")
+        for depth, word in enumerate(path):
+            if above[: depth + 1] == path[: depth + 1]:
+                continue
+            indent = "  " * depth
+            if depth == 0 and lines:
+                lines.append("")
+            if documentation and depth == 0:
+                lines += _comment(str(Config.model_fields[word].annotation.__doc__), indent)
+            elif documentation and depth == 1:
+                lines += _comment(documentation(SECTIONS[path[0]][word]), indent)
+            is_last = depth == len(path) - 1
+            lines.append(f"{indent}{word}: {value}" if is_last else f"{indent}{word}:")
+        above = path
+    return "\n".join(lines) + "\n"
 
 
 def _documentation(field: FieldInfo) -> str:
@@ -194,7 +184,7 @@ def _documentation(field: FieldInfo) -> str:
     return f"{field.description} One of {', '.join(words)}." if words else str(field.description)
 
 
-def _comment(text: str, *, indent: str) -> list[str]:
+def _comment(text: str, indent: str) -> list[str]:
     prefix = f"{indent}# "
     return textwrap.wrap(text, _COMMENT_WIDTH, initial_indent=prefix, subsequent_indent=prefix)
 

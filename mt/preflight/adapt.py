@@ -5,7 +5,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from mt.config.data import DataConfig
+from mt.config.data import OWN, DataConfig
 from mt.config.load import load_config
 from mt.config.model import InitFromConfig
 from mt.config.sources import CorpusConfig, SourceConfig
@@ -17,7 +17,7 @@ from mt.preflight import rule
 from mt.preflight.init import ALWAYS, Proposal
 from mt.preflight.plan import fit
 from mt.preflight.text import most_unknown
-from mt.preflight.trial import measure, take_sample, update
+from mt.preflight.trial import measure, take_sample
 from mt.run_directory import RunDirectory, as_run
 from mt.sides import Sides
 from mt.training.init_from import inherit_from_origin
@@ -52,15 +52,14 @@ def propose_adaptation(origin: InitFromConfig, data: DataConfig, minutes: float 
     extends = is_new and old.tokenizer.kind == "word"
     has_mean = len(data.directions) > 1 and old.validation.metric != "loss"
     over = "all" if has_mean else "own"
-    limits: dict[str, object] = dict.fromkeys(("max_epochs", "max_minutes"))
     config = inherit_from_origin(
-        update(
-            old.model_copy(update={"data": data, "init_from": origin}),
+        old.model_copy(update={"data": data, "init_from": origin}).with_options(
             tokenizer={"extend": extends},
             schedule={"kind": "constant", "learning_rate": float(f"{RATE * peak:.2g}")},
             training={
-                **limits,
                 "max_steps": 1,
+                "max_epochs": None,
+                "max_minutes": None,
                 "stages": {},
                 "ema_decay": rule.ema_decay(0),
                 "muon": False,
@@ -79,7 +78,7 @@ def propose_adaptation(origin: InitFromConfig, data: DataConfig, minutes: float 
         notes.append("This budget is a proposal.")
     size = rule.batch_size(0, sample.corpus_tokens, sample.config.data.max_length)
     size = min(old.training.batch_tokens, size)
-    sample = replace(sample, config=update(sample.config, training={"batch_tokens": size}))
+    sample = replace(sample, config=sample.config.with_options(training={"batch_tokens": size}))
     plan = fit(sample.config, minutes, measure(sample))
     config = plan.config
     grown = " after adding those of the new text" if extends else ""
@@ -120,21 +119,14 @@ def _old_sources(
     usual = num_shown / sum(share.num_pairs for share in shares)
     factor = min(1.0, OLD_SHARE / (1 - OLD_SHARE) * num_pairs / (usual * num_old))
     sources: dict[str, SourceConfig] = {}
-    named: dict[str, CorpusConfig] = {"old": old}
-    for name, source in old.sources.items():
-        named[f"old-{name}"] = source
-    for (name, origin), share in zip(named.items(), shares, strict=True):
+    for (name, origin), share in zip({OWN: old, **old.sources}.items(), shares, strict=True):
         direction = Sides(origin.src or old.src, origin.tgt or old.tgt)
         if origin.path == data.path and direction in data.directions:
             continue
-        given: dict[str, object] = {}
-        for key in CorpusConfig.model_fields:
-            given[key] = getattr(origin, key)
-        given |= direction._asdict()
-        if direction == data.direction:
-            given |= {"src": None, "tgt": None}
-        given["weight"] = float(f"{factor * share.weight:.2g}")
-        sources[name] = SourceConfig.model_validate(given)
+        given = origin.model_dump(include={*CorpusConfig.model_fields})
+        languages = Sides(None, None) if direction == data.direction else direction
+        given |= {**languages._asdict(), "weight": float(f"{factor * share.weight:.2g}")}
+        sources["old" if name == OWN else f"old-{name}"] = SourceConfig.model_validate(given)
     if not sources:
         return {}, "The old data is part of the new."
     weight = float(f"{usual * factor:.2g}")

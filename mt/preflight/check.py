@@ -243,15 +243,11 @@ def _time_section(plan: Plan, done: Counters | None, peak: float | None) -> Sect
 def _stages_section(config: Config) -> Section:
     """What is trained on when."""
     stages = config.training.stages
-    usual = {OWN: 1.0}
-    for name, source in config.data.sources.items():
-        usual[name] = source.weight
+    usual = {OWN: 1.0} | {name: source.weight for name, source in config.data.sources.items()}
     details, parts = [], []
     for name, stage in stages.items():
-        weights = []
-        for of_source, weight in (usual | stage.weights).items():
-            weights.append(f"{of_source} {weight:g}")
-        details.append((name, ", ".join(weights)))
+        weights = (usual | stage.weights).items()
+        details.append((name, ", ".join(f"{source} {weight:g}" for source, weight in weights)))
         parts.append(f"{name} for {counted(stage.steps, 'step')}")
     return Section("stages", ", ".join(parts), details)
 

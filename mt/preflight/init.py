@@ -7,11 +7,10 @@ from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import replace
 from functools import cache, partial
-from typing import NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from mt.config.config import Config
 from mt.config.data import DataConfig
-from mt.config.model import ModelConfig
 from mt.config.training import TrainingConfig
 from mt.config.write import changed_options, config_to_yaml
 from mt.data.corpus import Corpus, load_corpus
@@ -31,7 +30,10 @@ from mt.preflight.text import (
     shown_directions,
     warn_of_held_out_pairs,
 )
-from mt.preflight.trial import Sample, fill_device, measure, take_sample, update
+from mt.preflight.trial import Sample, fill_device, measure, take_sample
+
+if TYPE_CHECKING:
+    from mt.preflight.student import Student
 
 # Options written even where they are the default; others only where they are not, or have none.
 ALWAYS = """
@@ -59,27 +61,12 @@ class Proposal(NamedTuple):
         return cls(yaml, summary)
 
 
-class Student(Protocol):
-    """A model whose targets are written by another run."""
-
-    @property
-    def writing_seconds(self) -> float:
-        """How long they take to write."""
-
-    def shape(self, model: ModelConfig, sample: Sample) -> ModelConfig:
-        """A model that translates fast, in place of the one that suits the run."""
-
-    @property
-    def summary(self) -> list[str]:
-        """What was timed, a line for each."""
-
-
 Tokenized = tuple[Config, str]
 """A config whose tokenizer is chosen, and why, if there is more to say than its name."""
 
 
 def propose_config(
-    data: DataConfig, minutes: float | None = None, student: Student | None = None
+    data: DataConfig, minutes: float | None = None, student: "Student | None" = None
 ) -> Proposal:
     """Propose a config for a corpus, and a budget if none is given; perhaps that of a student."""
     writing_seconds = student.writing_seconds if student else 0.0
@@ -92,7 +79,7 @@ def propose_config(
     corpus, data, load_seconds = _load(data)
     start = Config(data=data, training=TrainingConfig(max_steps=1, precision="mixed"))
     if len(data.directions) > 1:
-        start = update(start, validation={"over": "all"})
+        start = start.with_options(validation={"over": "all"})
     num_words = num_running_words(corpus.train)
     shown = sum(share.num_pairs * share.weight for share in corpus.shares) / len(corpus.train)
     num_tokens = shown * (num_words + len(corpus.train))
@@ -115,14 +102,14 @@ def propose_config(
         config, why = words if words and (always or rule.prefers_words(run_tokens, num_tokens)) else subwords
         is_aligned = student is not None or rule.aligns_subwords(run_tokens, num_tokens)
         if config.tokenizer.kind != "word" and is_aligned:
-            config = update(config, **rule.aligned(rule.ALIGNMENT_OF_FEW))
+            config = config.with_options(**rule.aligned(rule.ALIGNMENT_OF_FEW))
         sample = take(config)
         longest, num_entries = sample.config.data.max_length, sample.text.tokenizers.tgt.size
         is_aligned = config.training.lexicon_start
         options = rule.choose(run_tokens, sample.corpus_tokens, num_entries, longest, is_aligned=is_aligned)
-        config = update(sample.config, **options)
+        config = sample.config.with_options(**options)
         if student is not None:
-            config = update(config, model=student.shape(config.model, sample).model_dump())
+            config = config.model_copy(update={"model": student.shape(config.model, sample)})
         return replace(sample, config=config), why, budget
 
     device = choose_device(start.training.device)
@@ -141,7 +128,7 @@ def propose_config(
     changed = rule.as_written(plan.num_passes, has_words=plan.config.tokenizer.kind == "word")
     if is_generated or student is not None:
         changed = {}
-    config, notes = update(plan.config, **changed), [why]
+    config, notes = plan.config.with_options(**changed), [why]
     if changed:
         notes.append("In a share of the pairs, text becomes what people write (as_written).")
     elif not is_generated and student is None:
@@ -149,7 +136,7 @@ def propose_config(
             "The budget is too short to learn, besides, text as people write it: as_written changes nothing."
         )
     if bleu_is_always_0(corpus.validation):
-        config = update(config, validation={"metric": "chrf"})
+        config = config.with_options(validation={"metric": "chrf"})
         notes.append(
             "Metric: chrF, because BLEU counts sequences of four words and no held-out target is that long."
         )
@@ -215,7 +202,7 @@ def _subwords(corpus: Corpus, start: Config, num_words: float, hint: str | None)
         if shared:
             one = "one vocabulary for all languages, because sources and targets have most letters in common"
     return (
-        update(start, tokenizer=tokenizer, model={"share_embeddings": shared}),
+        start.with_options(tokenizer=tokenizer, model={"share_embeddings": shared}),
         f"Tokenizer: {name} with at most {entries:,} entries for about {num_words:,.0f} running words, "
         f"{one}{why}.",
     )
@@ -232,13 +219,13 @@ def _words(corpus: Corpus, start: Config, num_words: float, num_subwords: int) -
     sizes = [tokenizer.size for tokenizer in text.tokenizers]
     if unknown <= rule.MOST_UNKNOWN_OF_CLOSED and max(sizes) <= num_subwords:
         # Costs 2 % of the speed, and lets names and numbers be copied.
-        return update(start, **rule.aligned(rule.ALIGNMENT_OF_CLOSED)), ""
+        return start.with_options(**rule.aligned(rule.ALIGNMENT_OF_CLOSED)), ""
     if not rule.words_suffice(num_words, unknown, is_short=True):
         return None
     alignment = rule.aligned(rule.ALIGNMENT_OF_FEW)
     short = "With so little text" if num_words <= rule.FEW_WORDS else "In so short a run"
     return (
-        update(start, **alignment),
+        start.with_options(**alignment),
         f"Tokenizer: words; up to {unknown:.1%} of those in the held-out text are unknown and will be "
         f"copied. {short} (about {num_words:,.0f} running words), words are learnt faster than "
         "subwords.",

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from mt.config.config import Config
 from mt.config.training import LEAST_TIMED
 from mt.preflight import rule
-from mt.preflight.trial import update
 from mt.training.budget import Pace, length_within
 from mt.training.counters import Counters
 
@@ -120,10 +119,9 @@ def fit(config: Config, minutes: float, pace: Pace) -> Plan:
     limit: dict[str, float] = {"max_steps": num_steps}
     total_steps: int | str = num_steps
     if not note and warmup_steps >= LEAST_TIMED:
-        limit, total_steps = {"max_minutes": minutes}, "auto"
+        limit, total_steps = {"max_minutes": float(minutes)}, "auto"
         every = min(num_steps, math.ceil(FASTER * every))
-    config = update(
-        config,
+    config = config.with_options(
         schedule={"kind": "cosine", "total_steps": total_steps, "warmup_steps": warmup_steps},
         training={"max_steps": None, "ema_decay": rule.ema_decay(num_steps)} | limit,
         validation={"every_steps": every},

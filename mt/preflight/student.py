@@ -20,8 +20,8 @@ from mt.inference.engines import Rules, Sentence
 from mt.inference.exported_folder import ExportPrecision, ModelFacts
 from mt.inference.loaded_model import ModelOfText, build_model
 from mt.inference.writer import open_writer
-from mt.preflight.init import Proposal, Student, propose_config
-from mt.preflight.trial import Sample, update
+from mt.preflight.init import Proposal, propose_config
+from mt.preflight.trial import Sample
 from mt.run_directory import as_run
 from mt.search.strategy import Constraints
 
@@ -51,11 +51,11 @@ def propose_student(teachers: str, data: DataConfig, minutes: float | None) -> P
         translate(some, 1)
         line_seconds = (time.perf_counter() - started) / len(some)
     data = data.model_copy(update={"write_tgt": writer, "sources": {}})
-    return propose_config(data, minutes, _FastStudent(teacher.model, len(sources), line_seconds))
+    return propose_config(data, minutes, Student(teacher.model, len(sources), line_seconds))
 
 
 @dataclass
-class _FastStudent(Student):
+class Student:
     """One decoder layer, and as wide and then as deep an encoder as `FASTER` permits."""
 
     teacher: ModelConfig
@@ -67,17 +67,18 @@ class _FastStudent(Student):
 
     @property
     def writing_seconds(self) -> float:
+        """How long the teacher takes to write the targets."""
         return self.line_seconds * self.num_lines
 
     def shape(self, model: ModelConfig, sample: Sample) -> ModelConfig:
+        """A model that translates fast, in place of the one that suits the run."""
         usual = model.num_encoder_layers
         # With the other layers of the decoder in the encoder, or without them.
         for share, layers in product(WIDTHS, (usual + model.num_decoder_layers - 1, usual)):
             width = max(128, round(share * model.d_model / 64) * 64)
             sizes = {"d_model": width, "num_heads": width // 64, "d_ff": 4 * width}
-            student = model.model_copy(
-                update={"num_encoder_layers": layers, "num_decoder_layers": 1, **sizes}
-            )
+            sizes |= {"num_encoder_layers": layers, "num_decoder_layers": 1}
+            student = model.model_copy(update=sizes)
             self.faster = self._seconds_of(self.teacher, sample) / self._seconds_of(student, sample)
             if self.faster >= FASTER:
                 break
@@ -85,11 +86,12 @@ class _FastStudent(Student):
 
     def _seconds_of(self, model: ModelConfig, sample: Sample) -> float:
         if model not in self.timed:
-            self.timed[model] = _search_seconds(update(sample.config, model=model.model_dump()), sample)
+            self.timed[model] = _search_seconds(sample.config.model_copy(update={"model": model}), sample)
         return self.timed[model]
 
     @property
     def summary(self) -> list[str]:
+        """What was timed, a line for each."""
         layers = f"{self.teacher.num_encoder_layers} + {self.teacher.num_decoder_layers}"
         return [
             f"writing  {self.writing_seconds / 60:.1f} of these minutes: {self.num_lines:,} targets, with a "

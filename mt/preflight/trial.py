@@ -5,7 +5,7 @@ import math
 import time
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -152,7 +152,6 @@ class Trial:
     def _time_forward_pass(self) -> float:
         """Seconds of a forward pass for each of its target tokens."""
         state, batches = self._train_state, self.batches.take((0, 0)).micro_batches
-        state.objective.eval()
         for _ in range(2):
             started = time.perf_counter()
             loss = validation_loss(state.objective, batches, state.precision)
@@ -204,7 +203,8 @@ def take_sample(corpus: Corpus, config: Config, load_seconds: float) -> Sample:
     pairs = with_alignment(pairs, text.tokenizers, config)
     encode_seconds = (time.perf_counter() - encoding) * text.scale
     start_seconds = FIXED_SECONDS + load_seconds + encoding - started + encode_seconds
-    return Sample(update(config, data={"max_length": max_length}), text, pairs, start_seconds)
+    config = config.with_options(data={"max_length": max_length})
+    return Sample(config, text, pairs, start_seconds)
 
 
 def measure(sample: Sample, token_seconds: tuple[float, float] | None = None) -> Pace:
@@ -225,7 +225,7 @@ def fill_device(sample: Sample, device: torch.device) -> Sample:
     seconds, peak = try_batch(sample)
     most_tokens = rule.largest_batch(sample.corpus_tokens)
     while 2 * peak <= free and 2 * sample.config.training.batch_tokens <= most_tokens:
-        larger = replace(sample, config=update(sample.config, **rule.twice_the_batch(sample.config)))
+        larger = replace(sample, config=sample.config.with_options(**rule.twice_the_batch(sample.config)))
         before, (seconds, peak) = seconds, try_batch(larger)
         if before < rule.LEAST_GAIN * seconds:
             break
@@ -242,14 +242,6 @@ def try_batch(sample: Sample) -> tuple[float, int]:
     size = f"{sample.config.training.batch_tokens:,}"
     LOG.info("batches of %s tokens: %s target tokens/s", size, f"{1 / seconds:,.0f}")
     return seconds, peak or 0
-
-
-def update(config: Config, **sections: dict[str, Any]) -> Config:
-    """A copy of the config with these options, each checked as if it were read from a file."""
-    values = config.model_dump()
-    for section, options in sections.items():
-        values[section] |= options
-    return Config.model_validate(values)
 
 
 def usable_memory(device: torch.device) -> int:

@@ -61,8 +61,7 @@ def inherit_from_origin(config: Config, run: RunDirectory | None, *, restart: bo
         ]
     if contradictions:
         raise ConfigError("\n".join(contradictions))
-    sections = {name: getattr(config, name).model_copy(update=keys) for name, keys in inherited.items()}
-    return config.model_copy(update={**sections, "init_from": origin})
+    return config.with_options(**inherited).model_copy(update={"init_from": origin})
 
 
 def load_initial_weights(model: Transformer, config: Config, tokenizers: Sides[Tokenizer]) -> None:

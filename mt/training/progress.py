@@ -13,8 +13,8 @@ from torch.utils.tensorboard import SummaryWriter
 from torch.utils.tensorboard.summary import hparams
 from tqdm.auto import tqdm
 
-from mt.config.located_yaml import Scalar
-from mt.config.training import TrainingConfig
+from mt.config.config import Config
+from mt.config.write import fixed_options
 from mt.display import SECONDS_BETWEEN_LINES, markdown_table, markdown_text
 from mt.files import write_atomically
 from mt.run_directory import RunDirectory
@@ -24,7 +24,8 @@ from mt.training.metrics_file import read_points
 from mt.training.peak import share_of_peak
 from mt.training.run_log import record_session
 from mt.training.step import StepResult
-from mt.training.validation import ValidationResult
+from mt.training.trackers import Trackers
+from mt.training.validation import ValidationResult, deciding_metric
 
 LOG = logging.getLogger(__name__)
 # A loss one nat above its average means that the perplexity is e times as high, which is far beyond noise.
@@ -53,11 +54,10 @@ class Progress(contextlib.ExitStack):
     def __init__(
         self,
         run: RunDirectory,
-        *,
+        config: Config,
         counters: Counters,
+        *,
         total_steps: int | None,
-        metric: str,
-        training: TrainingConfig | None = None,
         peak_rate: float | None = None,
         on_metrics: OnMetrics | None = None,
     ) -> None:
@@ -79,32 +79,31 @@ class Progress(contextlib.ExitStack):
         self.callback(self._tensorboard.close)
         self.callback(self._bar.close)
         self.expect(total_steps)
-        self.points = kept
-        """The points before this session."""
-        self._metric = metric
-        self._training = training
+        if counters.step == 0:
+            self._show_options(config)
+        self._metric = deciding_metric(config.validation)
+        self._training = config.training
         self._peak_rate = peak_rate
         self._listeners = [] if on_metrics is None else [on_metrics]
+        if config.training.report_to is not None:
+            self._listeners.append(self.enter_context(Trackers(run, config, kept)))
         self._newest_loss = ""
         self._signatures_logged = False
         self._started = self._since = self._last_line = time.perf_counter()
         self._num_steps = -UNTIMED_STEPS
         self._num_tokens = 0
 
-    def report_to(self, listener: OnMetrics) -> None:
-        """Also call this with the metrics of each point."""
-        self._listeners.append(listener)
-
     def expect(self, total_steps: int | None) -> None:
         """Show how far the run is on its way to so many steps; None if they are not known."""
         self._total_steps = self._bar.total = total_steps
         self._bar.bar_format = "{desc}step {n_fmt}{postfix}" if total_steps is None else BAR
 
-    def show_options(self, options: Mapping[str, Scalar]) -> None:
+    def _show_options(self, config: Config) -> None:
         """Show the options of a new run among TensorBoard's hyper-parameters."""
         writer = self._tensorboard.file_writer
         assert writer is not None  # Only a closed SummaryWriter has none.
-        named = {name.partition(".")[2] if name in _SWEPT else name: value for name, value in options.items()}
+        options = fixed_options(config).items()
+        named = {name.partition(".")[2] if name in _SWEPT else name: value for name, value in options}
         # At the first step, so that they appear once, however often the run is started.
         writer.add_summary(hparams(named, {})[1], 1)
 
@@ -130,8 +129,8 @@ class Progress(contextlib.ExitStack):
         self._num_tokens = 0
         metrics = {"loss": point.loss, "learning_rate": result.learning_rate}
         metrics |= {"gradient_norm": result.gradient_norm, "tokens_per_second": speed}
-        if number := self._stage(counters):
-            metrics["stage"] = number
+        if self._training.stages:
+            metrics["stage"] = self._stage(counters) + 1
         self._write("train", counters, metrics)
         step, above = f"{counters.step:,}", point.above_average
         if above > SPIKE:
@@ -193,15 +192,13 @@ class Progress(contextlib.ExitStack):
             opened.write(json.dumps(line) + "\n")
 
     def _stage(self, counters: Counters) -> int:
-        """The number, from 1, of the stage of the newest step; 0 in a run without stages."""
-        if self._training is None or not self._training.stages:
-            return 0
-        return self._training.stage_at(counters.step - 1)[0] + 1
+        """The number, from 0, of the stage of the newest step."""
+        return self._training.stage_at(counters.step - 1)[0]
 
     def _place(self, counters: Counters) -> str:
         place = f"epoch {counters.epoch + 1}"
-        if self._training is not None and (number := self._stage(counters)):
-            place = f"stage {[*self._training.stages][number - 1]}, {place}"
+        if names := [*self._training.stages]:
+            place = f"stage {names[self._stage(counters)]}, {place}"
         return place
 
     def _time_left(self, step: int) -> str:

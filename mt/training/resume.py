@@ -148,7 +148,8 @@ def resolve_auto(config: Config, precision: Precision, begun: bool = False) -> C
         )
     # On CUDA, it depends on the length of the run, too.
     is_open = kind == "cuda" and compiled == "auto"
-    return with_training(config, precision=precision.name, compile="auto" if is_open else compiled is True)
+    options = {"precision": precision.name, "compile": "auto" if is_open else compiled is True}
+    return config.with_options(training=options)
 
 
 def resolve_length(config: Config, stored: Config | None) -> Config:
@@ -156,23 +157,15 @@ def resolve_length(config: Config, stored: Config | None) -> Config:
     if config.length_is_open and stored is not None and stored.schedule.fixed_steps:
         return of_length(config, stored.schedule.fixed_steps)
     if config.schedule.total_steps == "auto" and config.training.max_steps is not None:
-        return _with_total_steps(config, max(config.training.max_steps, config.schedule.warmup_steps + 1))
+        total_steps = max(config.training.max_steps, config.schedule.warmup_steps + 1)
+        return config.with_options(schedule={"total_steps": total_steps})
     return config
 
 
 def of_length(config: Config, num_steps: int) -> Config:
     """``config`` with a number of steps in place of a time."""
-    return with_training(_with_total_steps(config, num_steps), max_steps=num_steps, max_minutes=None)
-
-
-def _with_total_steps(config: Config, num_steps: int) -> Config:
-    schedule = config.schedule.model_copy(update={"total_steps": num_steps})
-    return config.model_copy(update={"schedule": schedule})
-
-
-def with_training(config: Config, **options: object) -> Config:
-    """``config`` with these options of its section ``training``."""
-    return config.model_copy(update={"training": config.training.model_copy(update=options)})
+    limits = {"max_steps": num_steps, "max_minutes": None}
+    return config.with_options(schedule={"total_steps": num_steps}, training=limits)
 
 
 def check_same_config(run: RunDirectory, config: Config) -> None:

@@ -5,7 +5,7 @@ import math
 import os
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +15,7 @@ import torch
 from mt import distributed, processes
 from mt.config.config import Config
 from mt.config.load import load_config
-from mt.config.write import config_to_yaml, fixed_options, with_unset_from
+from mt.config.write import config_to_yaml, with_unset_from
 from mt.data.batches.stream import batches_of_stages, training_batches
 from mt.data.batches.transforms import transforms_of
 from mt.data.chunks import pairs_of
@@ -42,7 +42,7 @@ from mt.training.progress import OnMetrics, Progress
 from mt.training.run_log import log_file, record_session
 from mt.training.session import Session
 from mt.training.step import explain_out_of_memory
-from mt.training.trackers import Trackers, check_trackers
+from mt.training.trackers import check_trackers
 from mt.training.train_state import TrainState, new_train_state
 from mt.training.validation import deciding_metric
 
@@ -246,7 +246,7 @@ def prepared_session(
     # About so many; epochs differ by a few steps.
     steps = (config.training.max_epochs or math.inf) * batches.num_steps(state.counters.epoch)
     total_steps = min(config.training.max_steps or math.inf, steps)
-    config = resume.with_training(config, compile=is_compiled(config.training, total_steps))
+    config = config.with_options(training={"compile": is_compiled(config.training, total_steps)})
     if config.training.compile:
         compile_objective(state.objective)
     if processes.IS_FIRST:
@@ -255,39 +255,27 @@ def prepared_session(
         keep_pairs(run, pairs_of(prepared.corpus.validation), tokenizers, config.data.max_length)
     if processes.ARE_SEVERAL:
         state.try_out(distributed.barrier_after(lambda: batches.largest_batch(state.counters.epoch)))
-    monitoring = (
-        _progress(config, run, state, total_steps, on_metrics) if processes.IS_FIRST else nullcontext()
-    )
-    with monitoring as progress:
+    with ExitStack() as stack:
+        progress = None
+        if processes.IS_FIRST:
+            progress = Progress(
+                run,
+                config,
+                state.counters,
+                total_steps=round(total_steps) if math.isfinite(total_steps) else None,
+                peak_rate=peak_rate(state.objective, precision.device),
+                on_metrics=on_metrics,
+            )
+            stack.enter_context(progress)
         newest = point.checkpoint if point else None
         session = Session(config, run, prepared, stages, environment, interruption, progress, newest)
         # Removed only now, because a refused start, as of a changed corpus, must keep it.
         run.stopped_file.unlink(missing_ok=True)
         record_session(run, "training", step=state.counters.step)
         # On a CPU, the thread would take time from those that compute.
-        with ExitStack() as threads:
-            for each in stages if precision.device.type == "cuda" else []:
-                threads.enter_context(each.collating_ahead(pinned=True))
-            yield state, session
-
-
-def _progress(
-    config: Config, run: RunDirectory, state: TrainState, total_steps: float, on_metrics: OnMetrics | None
-) -> Progress:
-    progress = Progress(
-        run,
-        counters=state.counters,
-        total_steps=round(total_steps) if math.isfinite(total_steps) else None,
-        metric=deciding_metric(config.validation),
-        training=config.training,
-        peak_rate=peak_rate(state.objective, state.precision.device),
-        on_metrics=on_metrics,
-    )
-    if state.counters.step == 0:
-        progress.show_options(fixed_options(config))
-    if config.training.report_to is not None:
-        progress.report_to(progress.enter_context(Trackers(run, config, progress.points)))
-    return progress
+        for of_stage in stages if precision.device.type == "cuda" else []:
+            stack.enter_context(of_stage.collating_ahead(pinned=True))
+        yield state, session
 
 
 def _prepare_engine(run: RunDirectory, interruption: Interruption) -> None:

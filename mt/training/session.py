@@ -78,9 +78,8 @@ class Session:
         """Those of the newest validation, by its step."""
         self._best_step = -1
         self._timed_until = time.perf_counter()
-        self._seconds_before = 0.0
-        self._first_step = 0
-        """Those of the sessions before this one."""
+        self._seconds_before, self._first_step = 0.0, 0
+        """The time and the number of steps of the sessions before this one."""
         self._late_after, self._expected_step_seconds = math.inf, 0.0
         """When a run that has chosen its length is late, and the time of a step by which it chose."""
 
@@ -153,22 +152,20 @@ class Session:
 
     def choose_length(self, state: TrainState) -> None:
         """Choose the number of steps, by the time of those so far; it is on disk before the next one."""
-        pace, num_steps = self._pace(state), 0
+        pace, minutes = self._pace(state), self.config.training.max_minutes or 0.0
+        began = self.interruption.began - self._seconds_before
+        end = began + 60 * minutes - pace.start_seconds
+        left = end - time.perf_counter()
+        # Only the first process has timed its steps.
+        num_steps = distributed.broadcast(length_within(left, self.config, pace, state.counters.step))
+        self.config = of_length(self.config, num_steps)
+        state.learning_rate = learning_rates(self.config)
         if self.progress is not None:
-            now = time.perf_counter()
-            minutes = self.config.training.max_minutes or 0.0
-            spent = self._seconds_before + now - self.interruption.began
-            left = 60 * minutes - spent - pace.start_seconds
-            num_steps = length_within(left, self.config, pace, state.counters.step)
+            write_atomically(self.run.config_file, config_to_yaml(self.config))
             self.progress.expect(num_steps)
-            self._late_after = now + left + LATE * 60 * minutes
-            self._expected_step_seconds = pace.step_seconds
+            self._late_after, self._expected_step_seconds = end + LATE * 60 * minutes, pace.step_seconds
             steps = f"{num_steps:,} steps of {pace.step_seconds:.3g} seconds"
             LOG.info("in %g minutes, the run takes %s", minutes, steps)
-        self.config = of_length(self.config, distributed.broadcast(num_steps))
-        state.learning_rate = learning_rates(self.config)
-        if processes.IS_FIRST:
-            write_atomically(self.run.config_file, config_to_yaml(self.config))
 
     def validation_due(self, state: TrainState) -> bool:
         """Whether the newest step is the last, or one after which a validation is due."""
@@ -231,11 +228,8 @@ class Session:
     def _pace(self, state: TrainState) -> Pace:
         """How long each part of the run takes; a checkpoint is saved to know it."""
         self.react(state.last_result())
-        step_seconds = 0.0
-        if self.progress is not None:
-            step_seconds = self.progress.step_seconds
+        step_seconds = 0.0 if self.progress is None else self.progress.step_seconds
         started = time.perf_counter()
-        state.objective.eval()
         validation_loss(state.objective, self._validation_batches(), state.precision)
         validated = time.perf_counter()
         self.save(state)

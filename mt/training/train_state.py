@@ -49,8 +49,10 @@ class TrainState:
     def __post_init__(self) -> None:
         self._unread: LaunchedStep | None = None
         self._wrapped = distributed.data_parallel(self.objective)
-        if self.average is not None:
-            self.optimizers[-1].register_step_post_hook(self._update_average)
+        if (average := self.average) is not None:
+            self.optimizers[-1].register_step_post_hook(
+                lambda optimizer, *_: average.update(getattr(optimizer, "found_inf", None))
+            )
 
     @property
     def position(self) -> Position:
@@ -126,10 +128,6 @@ class TrainState:
             stop_requested=num_stops > 0,
             point=counters.next_point() if then.step % self.training.log_every_steps == 0 else None,
         )
-
-    def _update_average(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
-        assert self.average is not None  # Otherwise there is no hook.
-        self.average.update(getattr(optimizer, "found_inf", None))
 
     def try_out(self, batch: Batch) -> None:
         """Discard the gradient of a batch: it shows whether it fits, and fixes the order of later sums."""

@@ -81,7 +81,6 @@ def validate(
     form: TextForm,
 ) -> ValidationResult:
     """Evaluate the model on this process's ``batches`` and by its translations of all sets."""
-    objective.eval()
     loss = validation_loss(objective, batches, precision)
     hypotheses, scores = {}, {}
     for name, (pairs, direction) in sets.items():
@@ -93,6 +92,7 @@ def validate(
 @torch.inference_mode()
 def validation_loss(objective: Objective, batches: Iterable[Batch], precision: Precision) -> float:
     """Cross-entropy without smoothing, in nats per real target token; NaN if there is none."""
+    objective.eval()
     device = next(objective.parameters()).device
 
     def summed_loss(batch: Batch) -> float:

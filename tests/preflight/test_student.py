@@ -100,9 +100,9 @@ def test_the_widest_and_then_the_deepest_that_is_twice_as_fast_is_taken(
     monkeypatch.setattr(student, "_search_seconds", seconds)
     sample: Any = SimpleNamespace(config=make_config())
     usual = make_config("model.d_model=256", "model.num_encoder_layers=3", "model.num_decoder_layers=3").model
-    fast = student._FastStudent(usual, num_lines=10, line_seconds=0.1)
+    fast = student.Student(usual, num_lines=10, line_seconds=0.1)
     chosen = fast.shape(usual, sample)
     assert (chosen.num_encoder_layers, chosen.num_decoder_layers, chosen.d_model) == (3, 1, 192)
     assert "speed    2.4 times that of the teacher's shape (3 + 3 layers of width 256)" in fast.summary[1]
     speeds[5, 1, 256] = 2.0
-    assert student._FastStudent(usual, 10, 0.1).shape(usual, sample).num_encoder_layers == 5
+    assert student.Student(usual, 10, 0.1).shape(usual, sample).num_encoder_layers == 5

@@ -21,7 +21,7 @@ from mt.training.resume import resolve_auto
 from mt.training.run import run_training
 from mt.training.schedule import learning_rate
 from tests.fixture_types import AssertSame, MakeConfig
-from tests.training.steps import Training
+from tests.training.steps import Training, raising
 
 
 def test_the_precision_is_that_of_the_machine_on_which_the_run_began(
@@ -73,11 +73,7 @@ def test_whether_a_run_is_compiled_is_stored(
     # As on CUDA, which leaves it open until the number of steps is known.
     monkeypatch.setattr(mt.training.resume, "resolve_auto", lambda config, *_: config)
     config = make_config("training.max_steps=10000", "training.precision=float32")
-
-    def stop(step: int, metrics: object) -> None:
-        raise Interrupted
-
-    run_training(config, run, on_metrics=stop)
+    run_training(config, run, on_metrics=raising(Interrupted))
     assert load_config(run.config_file).training.compile is True
     # A shorter limit changes nothing any more.
     train("training.max_steps=12", "training.precision=float32")

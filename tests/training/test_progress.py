@@ -15,6 +15,7 @@ import pytest
 import torch
 from tqdm import tqdm
 
+from mt.config.config import Config
 from mt.data.batches.stream import StepBatches
 from mt.device import DeferredRead
 from mt.display import visible
@@ -27,6 +28,8 @@ from mt.training.run_log import log_file
 from mt.training.step import StepResult
 from mt.training.validation import ValidationResult
 
+DATA = {"path": "corpus", "src": "en", "tgt": "de"}
+CONFIG = Config.model_validate({"data": DATA, "training": {"max_steps": 20}})
 RESULT = ValidationResult(
     2.0,
     {
@@ -58,7 +61,7 @@ def result_of(counters: Counters, loss: float, *, has_point: bool = True, rate: 
 
 def take_steps(folder: Path, counters: Counters, until: int) -> None:
     """Steps whose loss is their number, with a point at every second and a validation at every fourth."""
-    with Progress(RunDirectory(folder), counters=counters, total_steps=20, metric="bleu") as progress:
+    with Progress(RunDirectory(folder), CONFIG, counters, total_steps=20) as progress:
         while counters.step < until:
             number = counters.step + 1
             progress.step(result_of(counters, float(number), has_point=number % 2 == 0, rate=1e-3 * number))
@@ -78,6 +81,7 @@ def test_the_event_file_holds_every_tag_and_metrics_the_same_figures(
         *(f"learning/validation_{name}" for name in ("chrf", "chrf_on_web", "mean_chrf")),
         *(f"train/{name}" for name in ("learning_rate", "gradient_norm", "tokens_per_second")),
         "validation/samples/text_summary",
+        "_hparams_/session_start_info",
     }
     # The mean over the tokens since the last point.
     assert curves["learning/train_loss"] == [(2, 1.5), (4, 3.5), (6, 5.5), (8, 7.5)]
@@ -94,7 +98,7 @@ def test_the_event_file_holds_every_tag_and_metrics_the_same_figures(
         for name in line.keys() - {"step", "epoch", "num_target_tokens", "minutes", "kind"}:
             value = None if name == "tokens_per_second" else pytest.approx(line[name])
             from_lines.setdefault(f"{line['kind']}/{name}", []).append((line["step"], value))
-    del curves["validation/samples/text_summary"]
+    del curves["validation/samples/text_summary"], curves["_hparams_/session_start_info"]
     renamed = {tag.removeprefix("learning/").replace("n_", "n/", 1): tag for tag in curves}
     assert {name: curves[tag] for name, tag in renamed.items()} == from_lines
 
@@ -106,7 +110,7 @@ def test_the_speed_and_the_time_left_are_those_of_training_alone(
     now = 0.0
     monkeypatch.setattr("time.perf_counter", lambda: now)
     state = Counters(step=100)
-    with Progress(RunDirectory(tmp_path), counters=state, total_steps=3701, metric="bleu") as progress:
+    with Progress(RunDirectory(tmp_path), CONFIG, state, total_steps=3701) as progress:
         for _ in range(300):
             now += 2.0
             progress.step(result_of(state, 1.0))
@@ -216,7 +220,7 @@ def test_a_jump_of_the_loss_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptu
     falling = [9.0 * 0.9**n for n in range(20)]
     noisy = [2.0 + 0.4 * (-1) ** n for n in range(20)]
     state = Counters()
-    with Progress(RunDirectory(tmp_path), counters=state, total_steps=61, metric="bleu") as progress:
+    with Progress(RunDirectory(tmp_path), CONFIG, state, total_steps=61) as progress:
         # The average is about 2.
         for loss in [*falling, *noisy, 5.0, *noisy]:
             progress.step(result_of(state, loss))
@@ -249,9 +253,7 @@ def test_a_bar_where_stderr_is_a_terminal(
     terminal, state = Terminal(), Counters(best_value=31.5)
     monkeypatch.setattr("sys.stderr", terminal)
     run = RunDirectory(tmp_path)
-    with Progress(
-        run, counters=state, total_steps=total_steps, metric="bleu", peak_rate=peak_rate
-    ) as progress:
+    with Progress(run, CONFIG, state, total_steps=total_steps, peak_rate=peak_rate) as progress:
         for _ in range(3):
             progress.step(result_of(state, 2.5))
     bars = re.split(r"[\r\n]+", terminal.getvalue())

@@ -29,7 +29,6 @@ from mt.run_directory import RunDirectory
 from mt.special_tokens import UNK
 from mt.training.metrics_file import read_points
 from mt.training.progress import Progress
-from mt.training.resume import with_training
 from mt.training.run import run_training
 from mt.training.schedule import learning_rate
 from mt.training.train_state import TrainState
@@ -320,7 +319,8 @@ def test_the_run_is_described_in_its_directory(
     config = make_config("training.max_steps=1", "data.max_length=7")
     run_training(config, run)
     # It has no `auto`, which another machine would take for something else.
-    assert load_config(run.config_file) == with_training(config, precision="float32", compile=False)
+    resolved = {"precision": "float32", "compile": False}
+    assert load_config(run.config_file) == config.with_options(training=resolved)
     corpus = json.loads(run.corpus_file.read_text(encoding="utf-8"))
     lengths = [
         len(line.replace("!", " !").replace(".", " .").split()) + 1
