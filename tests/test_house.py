@@ -58,7 +58,7 @@ LINES = {
     "other text in mt": 1208,
     "scripts": 4187,
     "tests": 29_850,
-    "documents": 3073,
+    "documents": 3074,
     "spine": 1597,
 }
 # More than this below its bound, and the bound is to be lowered.

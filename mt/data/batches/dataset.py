@@ -18,8 +18,7 @@ from mt.display import track
 from mt.sides import Sides
 
 _FACTS = "facts.json"
-_ROWS = "rows"
-_FILES = ("src_ids", "src_lengths", "tgt_ids", "tgt_lengths")
+_FILES = ("src_ids", "src_lengths", "tgt_ids", "tgt_lengths", "rows")
 
 DropCounts = dict[str, int]
 
@@ -76,17 +75,18 @@ def write_pairs(
                 dropped["empty"] += int(is_empty.sum())
                 dropped["too long"] += int(is_long.sum())
                 is_kept[rows] = ~(is_empty | is_long)
-            src, tgt = (side.select(np.flatnonzero(is_kept[rows])) for side in (src, tgt))
-            for file, array in zip(files, (src.ids, src.lengths, tgt.ids, tgt.lengths), strict=True):
+            kept = np.flatnonzero(is_kept[rows])
+            src, tgt = (side.select(kept) for side in (src, tgt))
+            arrays = src.ids, src.lengths, tgt.ids, tgt.lengths, (kept + rows.start).astype(np.int32)
+            for file, array in zip(files, arrays, strict=True):
                 # Not `tofile`, which loses up to 4,096 bytes on a full disk without an error.
                 file.write(array.data)
     parts = np.split(is_kept, ends)
-    kept = []
+    kept_shares = []
     for share, part in zip(shares, parts, strict=False):
-        kept.append(share._replace(num_pairs=int(part.sum())))
-    facts = {"dropped": dropped, "shares": kept}
+        kept_shares.append(share._replace(num_pairs=int(part.sum())))
+    facts = {"dropped": dropped, "shares": kept_shares}
     (folder / _FACTS).write_text(json.dumps(facts), encoding="utf-8")
-    (folder / _ROWS).write_bytes(np.flatnonzero(is_kept).astype(np.int32).data)
 
 
 def encode_texts(
@@ -103,8 +103,8 @@ def encode_texts(
 def load_pairs(folder: Path) -> tuple[EncodedPairs, DropCounts]:
     """What `write_pairs` has written; the files are memory-mapped."""
     facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
-    src_ids, src_lengths, tgt_ids, tgt_lengths = (mapped(folder / name, np.int32) for name in _FILES)
+    src_ids, src_lengths, tgt_ids, tgt_lengths, rows = (mapped(folder / name, np.int32) for name in _FILES)
     src = EncodedSentences(src_ids, src_lengths)
     tgt = EncodedSentences(tgt_ids, tgt_lengths)
     shares = tuple(Share(*share) for share in facts["shares"])
-    return EncodedPairs(src, tgt, shares, mapped(folder / _ROWS, np.int32)), facts["dropped"]
+    return EncodedPairs(src, tgt, shares, rows), facts["dropped"]
