@@ -20,7 +20,7 @@ FEWEST_STEPS = 20
 # Validations, with a checkpoint each, take at most this share of the time, if there is more than one.
 VALIDATION_SHARE, MOST_VALIDATIONS = 0.03, 12
 # A run that may take this many times as many steps as planned has no validation just before its last.
-FASTER = 1.1
+FASTER = 1.2
 
 
 @dataclass(frozen=True)

@@ -124,7 +124,7 @@ def test_a_budget_is_enough_from_the_fewest_to_the_most_steps(make_config: MakeC
     # so that there is one fewer, and thirty steps more.
     whole = fit(make_config(), 423, replace(pace, validation_seconds=14, start_seconds=200))
     assert (whole.num_steps, whole.num_validations, whole.note) == (50_030, 11, "")
-    assert whole.config.validation.every_steps == whole.config.checkpoint.every_steps == 4584
+    assert whole.config.validation.every_steps == whole.config.checkpoint.every_steps == 5001
 
 
 STEPS = "validation.every_steps=50", "training.max_steps=120"
