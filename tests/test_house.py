@@ -54,11 +54,11 @@ LINES = {
     "reports": 1096,
     "export": 987,
     "serving": 626,
-    "cli": 2491,
+    "cli": 2488,
     "other text in mt": 1208,
     "scripts": 4187,
     "tests": 29_850,
-    "documents": 3074,
+    "documents": 3072,
     "spine": 1597,
 }
 # More than this below its bound, and the bound is to be lowered.

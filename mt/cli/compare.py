@@ -1,7 +1,6 @@
 """`mt compare`: which of some systems is better, and whether the differences are significant."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from os.path import commonprefix
 from pathlib import Path
 from statistics import fmean
@@ -80,7 +79,7 @@ def compare(
         num_shown=show,
     )
     if json:
-        print_json(asdict(result))
+        print_json(result)
         return
     letters = [*ascii_uppercase[: len(systems)]]
     names = [str(system) for system in systems]

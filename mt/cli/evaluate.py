@@ -1,7 +1,6 @@
 """`mt evaluate`: score the translations of a run, and show what it translates badly."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -91,7 +90,7 @@ def evaluate(
         translator = Translator.from_run(directories[0], checkpoint=checkpoint, device=device)
         found = find_behaviours(translator, test_set)
         if json:
-            print_json(asdict(found))
+            print_json(found)
         else:
             _show_behaviours(found)
         write_atomically(directories[0].behaviours_file, to_json(found))
@@ -149,7 +148,7 @@ def evaluate(
             if folder is not None:
                 say(f"for other tools: {folder}/sources.txt, hypotheses.txt, references.txt")
     if json:
-        print_json([asdict(result) for result in chain(*of_runs.values())])
+        print_json([*chain(*of_runs.values())])
     elif table is not None:
         _show_table(of_runs, table)
     elif len(results) > 1:

@@ -1,11 +1,11 @@
 """Tables for a terminal, a paper or a program, and JSON."""
 
 import csv
-import json
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
+from pydantic_core import to_json
 from typer import Option, echo
 
 from mt.display import aligned, markdown_table
@@ -55,5 +55,4 @@ def print_table(head: Sequence[str], rows: Rows, form: TableForm) -> None:
 
 def print_json(value: Any) -> None:
     """Print a value as JSON on one line, with null for NaN, which JSON does not have."""
-    finite = json.loads(json.dumps(value, default=str), parse_constant=lambda name: None)
-    sys.stdout.write(f"{json.dumps(finite, ensure_ascii=False)}\n")
+    sys.stdout.write(f"{to_json(value, inf_nan_mode='null', fallback=str).decode()}\n")
