@@ -82,8 +82,8 @@ OPTIONS = {
     "schedule": "kind learning_rate factor warmup_steps total_steps",
     "training": (
         "seed device precision tf32 compile batch_tokens num_micro_batches label_smoothing guided_alignment "
-        "keep_share unknown_share lexicon_start r_drop bpe_dropout muon muon_interval adam_beta1 adam_beta2 "
-        "adam_epsilon weight_decay clip_norm "
+        "keep_share unknown_share lexicon_start r_drop bpe_dropout muon muon_interval softmax_interval "
+        "adam_beta1 adam_beta2 adam_epsilon weight_decay clip_norm "
         "ema_decay freeze stages max_steps max_epochs max_minutes max_skipped_steps log_every_steps "
         "report_to"
     ),

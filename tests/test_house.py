@@ -40,7 +40,7 @@ FLOORS = {
 # of `mt/`, or the files at its top. What is around it is counted too, so that moving lines saves none.
 LINES = {
     "top": 1343,
-    "config": 1507,
+    "config": 1510,
     "builtin": 80,
     "data": 4956,
     "transformer": 1383,
@@ -48,8 +48,8 @@ LINES = {
     "search": 833,
     "inference": 3445,
     "evaluation": 1352,
-    "training": 2949,
-    "preflight": 1775,
+    "training": 3023,
+    "preflight": 1781,
     "attention_maps": 274,
     "reports": 1096,
     "export": 987,
@@ -57,9 +57,9 @@ LINES = {
     "cli": 2488,
     "other text in mt": 1208,
     "scripts": 4187,
-    "tests": 29_850,
+    "tests": 29_920,
     "documents": 3072,
-    "spine": 1597,
+    "spine": 1630,
 }
 # More than this below its bound, and the bound is to be lowered.
 SLACK = 20

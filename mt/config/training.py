@@ -106,6 +106,9 @@ class TrainingConfig(Section):
     muon_interval: Count = 1
     """Steps between two updates of a matrix by Muon; the matrices take turns, and move as much further."""
 
+    softmax_interval: Count = 1
+    """In training, compare the words of a batch with every so manieth other word: short steps on a CPU."""
+
     adam_beta1: Fraction = 0.9
     """Decay rate of Adam's moving average of the gradient."""
 

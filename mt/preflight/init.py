@@ -234,8 +234,10 @@ def _words(corpus: Corpus, start: Config, num_words: float, num_subwords: int) -
 
 def cost_of(sample: Sample) -> float:
     """Roughly how many times as long as the usual model a run takes for a target token."""
-    num_entries, r_drop = sample.text.tokenizers.tgt.size, sample.config.training.r_drop
-    return rule.relative_cost(sample.config.model, num_entries) * (rule.R_DROP_COST if r_drop else 1.0)
+    training = sample.config.training
+    num_entries = sample.text.tokenizers.tgt.size // training.softmax_interval
+    cost = rule.relative_cost(sample.config.model, num_entries)
+    return cost * (rule.R_DROP_COST if training.r_drop else 1.0)
 
 
 def have_common_letters(src: Sequence[str], tgt: Sequence[str]) -> bool:

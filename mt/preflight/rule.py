@@ -35,8 +35,9 @@ LARGEST_HELD_OUT_FRACTION = 0.15
 # The most passes, and target tokens in a pass, for which subwords are aligned.
 PASSES_OF_ALIGNED, TOKENS_OF_ALIGNED = 20, 3_000_000
 # Up to so many tokens of the usual model, a run that begins with the lexicon has these layers of the encoder
-# and the decoder.
+# and the decoder, and compares about so many other entries with those of a batch.
 LAYERS_OF_ALIGNED = ((500_000, 2, 1), (900_000, 3, 1))
+ENTRIES_COMPARED = 1000
 # The fewest passes of a run that also learns text as people write it, and the shares of its pairs that are
 # changed.
 PASSES_OF_CHANGED = 5
@@ -164,7 +165,9 @@ def choose(
     # The largest that suits; the last one suits every corpus and run.
     for shape in reversed(SHAPES):
         model = _with_fewer_layers(shape.model, run_tokens) if is_aligned else shape.model
-        cost = relative_cost(model, num_entries)
+        is_short = model != shape.model
+        interval = max(1, num_entries // ENTRIES_COMPARED) if is_short else 1
+        cost = relative_cost(model, num_entries // interval)
         seen = run_tokens / (cost * R_DROP_COST if shape.run_passes else cost)
         fewest = max(shape.run_tokens, shape.run_passes * corpus_tokens)
         if seen >= fewest and corpus_tokens >= shape.corpus_tokens:
@@ -183,6 +186,7 @@ def choose(
             "muon": shape.muon,
             # In steps of small batches, it would take a third of the time.
             "muon_interval": 2 if shape.muon and batch_tokens <= USUAL_BATCH else 1,
+            "softmax_interval": interval,
             "ema_decay": ema_decay(0),  # Until the number of steps is known.
             "weight_decay": DECAY if shape.muon and tokens > DECAY_PASSES * corpus_tokens else 0.0,
         },

@@ -1,7 +1,9 @@
-"""The training objective: cross-entropy with label smoothing, R-Drop, guided alignment.
+"""The training objective: cross-entropy with label smoothing, sampled softmax, R-Drop, guided alignment.
 
 Training computes the first two by `mt.transformer.kernels`; the versions here are for reading.
 """
+
+import math
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +29,26 @@ def smoothed_cross_entropy(
     label_log_probs = log_probs.gather(-1, labels[:, None])[:, 0]
     losses = -(1 - smoothing) * label_log_probs - smoothing * log_probs.mean(-1)
     return losses[labels != PAD_ID].sum()
+
+
+def sampled_softmax(
+    weight: Tensor, labels: Tensor, interval: int, *, bias: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The output layer ``(C, D)``, ``(C,)`` of the entries that a batch compares, and its labels there.
+
+    They are the batch's own and each ``interval``-th of the others, beginning with one that depends on the
+    batch. Each of these stands for ``interval`` entries, which the bias expresses (Jean et al. 2015, section
+    3.1).
+    """
+    is_own = torch.zeros(len(weight), dtype=torch.bool, device=weight.device)
+    is_own[labels] = True
+    is_own[PAD_ID] = True  # The first entry, so that padding keeps its label.
+    every = torch.arange(len(weight), device=weight.device) + labels.sum()
+    is_compared = is_own | (every % interval == 0)
+    entries = is_compared.nonzero()[:, 0]
+    corrections = math.log(interval) * (~is_own[entries]).to(weight.dtype)
+    new_labels = (is_compared.cumsum(0) - 1)[labels]
+    return weight[entries], corrections if bias is None else bias[entries] + corrections, new_labels
 
 
 def r_drop_loss(
@@ -62,10 +84,18 @@ def guided_alignment_loss(scores: Tensor, src_mask: Tensor, alignment: Tensor) -
 class Objective(nn.Module):
     """The model and its loss as one module that maps a batch to the summed loss."""
 
-    def __init__(self, model: Transformer, *, guided_alignment: float = 0.0, r_drop: float = 0.0) -> None:
+    def __init__(
+        self,
+        model: Transformer,
+        *,
+        guided_alignment: float = 0.0,
+        r_drop: float = 0.0,
+        softmax_interval: int = 1,
+    ) -> None:
         """Combine the losses; ``guided_alignment`` and ``r_drop`` (the alpha of the paper) are weights."""
         super().__init__()
         self.model = model
+        self.softmax_interval = softmax_interval
         self.guided_alignment = guided_alignment
         self.r_drop = r_drop
         self.fused_losses: kernels.FusedLosses | None = None
@@ -79,7 +109,8 @@ class Objective(nn.Module):
         """
         num_passes = 2 if self.r_drop and self.training else 1
         passes = batch.repeated(num_passes)
-        weight, bias = self.model.output.weight, self.model.output.bias
+        weight: Tensor = self.model.output.weight
+        bias: Tensor | None = self.model.output.bias
         labels = batch.labels.flatten()
         # The masks of the batch. Padding follows a target, so on CUDA ``causal`` is enough for it.
         src_mask, tgt_mask = kernels.masks_for_kernel(
@@ -96,14 +127,16 @@ class Objective(nn.Module):
             tgt_mask,
             with_alignment=self.guided_alignment > 0 and passes.alignment is not None,
         )
+        fused_losses = self.fused_losses
+        if self.training and self.softmax_interval > 1:
+            weight, bias, labels = sampled_softmax(weight, labels, self.softmax_interval, bias=bias)
+            fused_losses = None  # They are compiled for a constant number of entries.
         if num_passes == 2:
             both = decoded.hidden.view(2, len(labels), -1)
             loss = kernels.r_drop_loss(both, weight, labels, smoothing, alpha=self.r_drop, bias=bias)
         else:
             hidden = decoded.hidden.flatten(0, 1)
-            loss = kernels.smoothed_cross_entropy(
-                hidden, weight, labels, smoothing, self.fused_losses, bias=bias
-            )
+            loss = kernels.smoothed_cross_entropy(hidden, weight, labels, smoothing, fused_losses, bias=bias)
         if decoded.alignment_scores is not None and passes.alignment is not None:
             guided = guided_alignment_loss(decoded.alignment_scores, passes.src_mask, passes.alignment)
             weighted = self.guided_alignment / num_passes * guided

@@ -235,7 +235,12 @@ def new_train_state(
     """The state before the first step or before it is restored, for a model on its device."""
     training = config.training
     return TrainState(
-        Objective(model, guided_alignment=training.guided_alignment, r_drop=training.r_drop),
+        Objective(
+            model,
+            guided_alignment=training.guided_alignment,
+            r_drop=training.r_drop,
+            softmax_interval=training.softmax_interval,
+        ),
         make_optimizers(model, training, precision),
         precision,
         learning_rates(config),

@@ -132,13 +132,15 @@ def test_a_run_of_a_minute_has_the_smallest_model(corpus_tokens: float) -> None:
     ("tokens", "layers"),
     [(320_000, (2, 1)), (500_000, (2, 1)), (501_000, (3, 1)), (900_000, (3, 1)), (901_000, None)],
 )
-def test_a_short_run_that_begins_with_the_lexicon_has_fewer_layers(
+def test_a_short_run_that_begins_with_the_lexicon_has_cheaper_steps(
     tokens: float, layers: tuple[int, int] | None
 ) -> None:
-    model = choose(tokens, 400_000, 8000, 32, is_aligned=True)["model"]
+    options, usual = (choose(tokens, 400_000, 8000, 32, is_aligned=each) for each in (True, False))
     names = "num_encoder_layers", "num_decoder_layers"
-    assert [model.get(name) for name in names] == [*(layers or (None, None))]
-    assert not {*names} & choose(tokens, 400_000, 8000, 32)["model"].keys()
+    assert [options["model"].get(name) for name in names] == [*(layers or (None, None))]
+    assert not {*names} & usual["model"].keys()
+    intervals = [each["training"]["softmax_interval"] for each in (options, usual)]
+    assert intervals == [8 if layers else 1, 1]
 
 
 def test_muon_takes_turns_where_batches_are_small() -> None:

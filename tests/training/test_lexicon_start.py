@@ -12,8 +12,9 @@ from mt.config.model import ModelConfig
 from mt.data.batches.alignment import NONE
 from mt.data.batches.pairs import EncodedPairs, EncodedSentences
 from mt.run_directory import RunDirectory
+from mt.training import lexicon_start
 from mt.training import run as training_run
-from mt.training.lexicon_start import begin_with_lexicon
+from mt.training.lexicon_start import begin_with_lexicon, vectors_of_neighbours
 from mt.transformer.build import build_transformer
 from mt.transformer.transformer import Transformer
 from tests.fixture_types import AssertSame
@@ -24,12 +25,21 @@ SRC, TGT = (EncodedSentences.of(rows) for rows in ([[4, 5], [6, 4], [4]], [[4, 6
 PAIRS = EncodedPairs(SRC, TGT, src_positions=np.array([0, 1, 1, NONE, 0], dtype=np.int16))
 
 
-def build(**options: Any) -> Transformer:
+def build(*, tgt_vocab_size: int = 9, **options: Any) -> Transformer:
     torch.manual_seed(1)
     config = ModelConfig(d_model=256, num_heads=2, num_encoder_layers=1, num_decoder_layers=2, **options)
-    return build_transformer(config, src_vocab_size=8, tgt_vocab_size=9, max_length=9)
+    src_vocab_size = tgt_vocab_size if options.get("share_embeddings") else tgt_vocab_size - 1
+    return build_transformer(
+        config, src_vocab_size=src_vocab_size, tgt_vocab_size=tgt_vocab_size, max_length=9
+    )
 
 
+@pytest.fixture
+def without_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lexicon_start, "vectors_of_neighbours", lambda _, *shape: torch.zeros(shape))
+
+
+@pytest.mark.usefixtures("without_neighbours")
 def test_with_one_embedding_only_words_of_the_source_move() -> None:
     model, before = (build(share_embeddings=True) for _ in range(2))
     # The source has 4 three times, and the target twice; 5 is as frequent in both.
@@ -41,6 +51,29 @@ def test_with_one_embedding_only_words_of_the_source_move() -> None:
 
 def cosine(one: Tensor, other: Tensor) -> float:
     return torch.cosine_similarity(one, other, dim=0).item()
+
+
+@pytest.mark.parametrize("tie_output", [True, False])
+def test_words_with_the_same_neighbours_are_similar(tie_output: bool) -> None:
+    tgt = EncodedSentences.of([[4, 5, 6], [4, 7, 6], [8, 5, 4], [8, 7, 4], [6]])
+    pairs = EncodedPairs(tgt, tgt, src_positions=np.full(13, NONE, dtype=np.int16))
+    vectors = vectors_of_neighbours(tgt, 10, 256)
+    assert cosine(vectors[5], vectors[7]) > 0.99
+    assert max(cosine(vectors[5], vectors[other]) for other in (4, 6, 8)) < 0.5
+    before, model = (build(tie_output=tie_output, tgt_vocab_size=10) for _ in range(2))
+    begin_with_lexicon(model, pairs)
+    for matrix in ("output.weight", "tgt_embedding.tokens.weight"):
+        rows, drawn = (each.get_parameter(matrix).detach() for each in (model, before))
+        # Half of the variance is what was drawn.
+        assert 0.3 < cosine(rows[5], rows[7]) < 0.7
+        assert 0.6 < cosine(rows[5], drawn[5]) < 0.8
+        assert float(rows[5].norm()) == pytest.approx(float(drawn[5].norm()), rel=0.2)
+        # EOS, and an entry that never occurs.
+        torch.testing.assert_close(rows[[3, 9]], drawn[[3, 9]], rtol=0, atol=0)
+
+
+def test_sentences_of_one_word_have_no_neighbours() -> None:
+    assert not vectors_of_neighbours(EncodedSentences.of([[4], [5]]), 8, 4).any()
 
 
 @pytest.mark.parametrize("tie_output", [True, False])

@@ -95,6 +95,21 @@ def test_cross_entropy_is_that_of_torch(compute: Callable[..., Tensor], smoothin
     assert_same(loss, cross_entropy(*inputs, smoothing=smoothing), inputs)
 
 
+def test_an_entry_that_is_compared_stands_for_those_that_are_not() -> None:
+    hidden, weight, bias = make_inputs(num_words=12)
+    totals = []
+    # Each of the three begins elsewhere, because it has another sum.
+    for times in (1, 2, 3):
+        labels = torch.tensor([4] * times + [PAD_ID])
+        some, some_bias, new_labels = plain.sampled_softmax(weight, labels, 3, bias=bias)
+        assert len(some) < len(weight)
+        assert new_labels[-1] == PAD_ID
+        torch.testing.assert_close(some[new_labels], weight[labels])
+        totals.append(F.linear(hidden, some, some_bias).exp().sum(-1))
+    expected = F.linear(hidden, weight, bias).exp().sum(-1)
+    torch.testing.assert_close(torch.stack(totals).mean(0), expected)
+
+
 @MODULES
 @SMOOTHINGS
 @pytest.mark.parametrize("alpha", [0.5, 5.0])

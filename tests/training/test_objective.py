@@ -9,7 +9,7 @@ from torch.nn.functional import pad
 
 from mt.data.batches.batch import collate
 from mt.special_tokens import PAD_ID
-from mt.training.loss import guided_alignment_loss
+from mt.training.loss import guided_alignment_loss, sampled_softmax, smoothed_cross_entropy
 from mt.transformer import kernels
 from tests.fixture_types import MakeBatches, MakeObjective
 
@@ -36,6 +36,26 @@ def test_r_drop_is_of_two_passes_with_dropout_of_their_own(
     p, _ = objective.eval().model(twice.src_ids, twice.src_mask, twice.tgt_ids, twice.tgt_mask).chunk(2)
     expected = F.cross_entropy(p.transpose(1, 2), batch.labels, reduction="sum", ignore_index=PAD_ID)
     torch.testing.assert_close(objective(batch, 0.0), expected)
+
+
+@pytest.mark.parametrize("output_bias", [False, True])
+def test_only_training_compares_with_some_of_the_entries(
+    output_bias: bool, make_objective: MakeObjective, make_batches: MakeBatches
+) -> None:
+    objective = make_objective(output_bias=output_bias)
+    (batch,) = make_batches([11])
+    output = objective.model.output
+    all_entries = objective(batch, 0.1)
+    objective.softmax_interval = 3
+    labels = batch.labels.flatten()
+    weight, bias, labels = sampled_softmax(output.weight, labels, 3, bias=output.bias)
+    hidden = objective.model.decode(
+        batch.tgt_ids, objective.model.encode(batch.src_ids, batch.src_mask), batch.src_mask, batch.tgt_mask
+    ).hidden.flatten(0, 1)
+    expected = smoothed_cross_entropy(hidden, weight, labels, 0.1, bias=bias)
+    torch.testing.assert_close(objective(batch, 0.1), expected)
+    torch.testing.assert_close(objective.eval()(batch, 0.1), all_entries)
+    assert not torch.isclose(expected, all_entries, rtol=1e-3)
 
 
 @pytest.mark.parametrize("changes", [{}, {"r_drop": 5.0}], ids=str)

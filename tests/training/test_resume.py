@@ -95,7 +95,7 @@ def test_the_weights_that_are_validated_are_those_that_are_saved(
         # A point of the curve is that of all its steps, in however many sessions.
         ("training.ema_decay=0.8", "training.log_every_steps=5"),
         ("training.r_drop=2", "model.dropout=0.3"),
-        ("training.muon=true", "training.muon_interval=3"),
+        ("training.muon=true", "training.muon_interval=3", "training.softmax_interval=4"),
         ("training.bpe_dropout=0.3", "tokenizer.kind=bpe", "tokenizer.max_size=400", "data.max_length=200"),
         ("training.guided_alignment=0.5", "training.unknown_share=0.4"),
         ("training.precision=bf16",),
