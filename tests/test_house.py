@@ -43,12 +43,12 @@ LINES = {
     "config": 1510,
     "builtin": 80,
     "data": 4956,
-    "transformer": 1383,
+    "transformer": 1418,
     "checkpoint": 489,
     "search": 833,
     "inference": 3445,
     "evaluation": 1352,
-    "training": 3023,
+    "training": 3002,
     "preflight": 1781,
     "attention_maps": 274,
     "reports": 1096,
@@ -57,9 +57,9 @@ LINES = {
     "cli": 2488,
     "other text in mt": 1208,
     "scripts": 4187,
-    "tests": 29_920,
+    "tests": 29_922,
     "documents": 3072,
-    "spine": 1630,
+    "spine": 1609,
 }
 # More than this below its bound, and the bound is to be lowered.
 SLACK = 20

@@ -1,9 +1,7 @@
-"""The training objective: cross-entropy with label smoothing, sampled softmax, R-Drop, guided alignment.
+"""The training objective: cross-entropy with label smoothing, R-Drop, guided alignment.
 
 Training computes the first two by `mt.transformer.kernels`; the versions here are for reading.
 """
-
-import math
 
 import torch
 from torch import Tensor, nn
@@ -29,26 +27,6 @@ def smoothed_cross_entropy(
     label_log_probs = log_probs.gather(-1, labels[:, None])[:, 0]
     losses = -(1 - smoothing) * label_log_probs - smoothing * log_probs.mean(-1)
     return losses[labels != PAD_ID].sum()
-
-
-def sampled_softmax(
-    weight: Tensor, labels: Tensor, interval: int, *, bias: Tensor | None = None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The output layer ``(C, D)``, ``(C,)`` of the entries that a batch compares, and its labels there.
-
-    They are the batch's own and each ``interval``-th of the others, beginning with one that depends on the
-    batch. Each of these stands for ``interval`` entries, which the bias expresses (Jean et al. 2015, section
-    3.1).
-    """
-    is_own = torch.zeros(len(weight), dtype=torch.bool, device=weight.device)
-    is_own[labels] = True
-    is_own[PAD_ID] = True  # The first entry, so that padding keeps its label.
-    every = torch.arange(len(weight), device=weight.device) + labels.sum()
-    is_compared = is_own | (every % interval == 0)
-    entries = is_compared.nonzero()[:, 0]
-    corrections = math.log(interval) * (~is_own[entries]).to(weight.dtype)
-    new_labels = (is_compared.cumsum(0) - 1)[labels]
-    return weight[entries], corrections if bias is None else bias[entries] + corrections, new_labels
 
 
 def r_drop_loss(
@@ -95,9 +73,9 @@ class Objective(nn.Module):
         """Combine the losses; ``guided_alignment`` and ``r_drop`` (the alpha of the paper) are weights."""
         super().__init__()
         self.model = model
-        self.softmax_interval = softmax_interval
         self.guided_alignment = guided_alignment
         self.r_drop = r_drop
+        self.softmax_interval = softmax_interval
         self.fused_losses: kernels.FusedLosses | None = None
         """Compiled by `mt.training.compiling`, or None."""
 
@@ -129,7 +107,8 @@ class Objective(nn.Module):
         )
         fused_losses = self.fused_losses
         if self.training and self.softmax_interval > 1:
-            weight, bias, labels = sampled_softmax(weight, labels, self.softmax_interval, bias=bias)
+            sampled = kernels.sampled_softmax(weight, labels, self.softmax_interval, bias=bias)
+            weight, bias, labels = sampled
             fused_losses = None  # They are compiled for a constant number of entries.
         if num_passes == 2:
             both = decoded.hidden.view(2, len(labels), -1)

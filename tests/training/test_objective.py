@@ -9,8 +9,9 @@ from torch.nn.functional import pad
 
 from mt.data.batches.batch import collate
 from mt.special_tokens import PAD_ID
-from mt.training.loss import guided_alignment_loss, sampled_softmax, smoothed_cross_entropy
+from mt.training.loss import guided_alignment_loss, smoothed_cross_entropy
 from mt.transformer import kernels
+from mt.transformer.kernels.sampled_softmax import sampled_softmax
 from tests.fixture_types import MakeBatches, MakeObjective
 
 
