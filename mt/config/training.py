@@ -107,7 +107,7 @@ class TrainingConfig(Section):
     """Steps between two updates of a matrix by Muon; the matrices take turns, and move as much further."""
 
     softmax_interval: Count = 1
-    """In training, compare the words of a batch with every so manieth other word: short steps on a CPU."""
+    """Compare the words of a batch with each n-th of the others, for shorter steps (Jean et al. 2015)."""
 
     adam_beta1: Fraction = 0.9
     """Decay rate of Adam's moving average of the gradient."""
