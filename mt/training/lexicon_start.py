@@ -18,9 +18,8 @@ from mt.transformer.transformer import Transformer
 
 LOG = logging.getLogger(__name__)
 
-# The shares in the variance of an embedding of the lexicon, for a source word, and of the neighbours, for a
-# target word; the rest stays as it was drawn.
-_SHARE, _SHARE_OF_NEIGHBOURS = 0.9, 0.5
+# The share of what is known in the variance of an embedding; the rest stays as it was drawn.
+_SHARE = 0.9
 # How far away a neighbour is at most, and the power of its frequency that is the frequency expected of it.
 _WINDOW, _SMOOTHING = 2, 0.75
 # The standard deviation of what is added to an identity.
@@ -35,14 +34,14 @@ def begin_with_lexicon(model: Transformer, pairs: EncodedPairs) -> None:
     links = link_counts(pairs, (len(num_src), len(num_tgt)))
     neighbours = vectors_of_neighbours(pairs.tgt, *model.output.weight.shape)
     for matrix in {model.tgt_embedding.tokens.weight, model.output.weight}:
-        _turn(matrix, neighbours, neighbours.norm(dim=1) > 0, _SHARE_OF_NEIGHBOURS)
+        _turn(matrix, neighbours, neighbours.norm(dim=1) > 0)
     embedding = model.src_embedding.tokens.weight
     translation = torch.sparse.mm(links, model.output.weight)
     is_linked = translation.norm(dim=1) > 0
     if embedding is model.tgt_embedding.tokens.weight:
         # What both languages have, such as a name, translates itself.
         is_linked &= num_src > num_tgt
-    _turn(embedding, translation, is_linked, _SHARE)
+    _turn(embedding, translation, is_linked)
     for layer in model.decoder.layers:
         _make_identity(layer.cross_attention.value)
         _make_identity(layer.cross_attention.output)
@@ -54,12 +53,12 @@ def begin_with_lexicon(model: Transformer, pairs: EncodedPairs) -> None:
     LOG.info("%s source entries begin as their translations", share)
 
 
-def _turn(embedding: Tensor, vectors: Tensor, rows: Tensor, share: float) -> None:
+def _turn(embedding: Tensor, vectors: Tensor, rows: Tensor) -> None:
     """Let these rows point where the vectors do, about as long as they were."""
     drawn = embedding[rows]
     direction = nn.functional.normalize(vectors[rows], dim=1)
     lengths = drawn.norm(dim=1, keepdim=True)
-    embedding[rows] = share**0.5 * direction * lengths + (1 - share) ** 0.5 * drawn
+    embedding[rows] = _SHARE**0.5 * direction * lengths + (1 - _SHARE) ** 0.5 * drawn
 
 
 def _make_identity(linear: nn.Linear) -> None:

@@ -64,9 +64,9 @@ def test_words_with_the_same_neighbours_are_similar(tie_output: bool) -> None:
     begin_with_lexicon(model, pairs)
     for matrix in ("output.weight", "tgt_embedding.tokens.weight"):
         rows, drawn = (each.get_parameter(matrix).detach() for each in (model, before))
-        # Half of the variance is what was drawn.
-        assert 0.3 < cosine(rows[5], rows[7]) < 0.7
-        assert 0.6 < cosine(rows[5], drawn[5]) < 0.8
+        # A tenth of the variance is what was drawn.
+        assert 0.8 < cosine(rows[5], rows[7]) < 0.97
+        assert 0.2 < cosine(rows[5], drawn[5]) < 0.45
         assert float(rows[5].norm()) == pytest.approx(float(drawn[5].norm()), rel=0.2)
         # EOS, and an entry that never occurs.
         torch.testing.assert_close(rows[[3, 9]], drawn[[3, 9]], rtol=0, atol=0)
