@@ -48,7 +48,7 @@ LINES = {
     "search": 833,
     "inference": 3445,
     "evaluation": 1352,
-    "training": 3002,
+    "training": 3006,
     "preflight": 1781,
     "attention_maps": 274,
     "reports": 1096,
@@ -57,8 +57,8 @@ LINES = {
     "cli": 2488,
     "other text in mt": 1208,
     "scripts": 4187,
-    "tests": 29_922,
-    "documents": 3072,
+    "tests": 29_916,
+    "documents": 3074,
     "spine": 1609,
 }
 # More than this below its bound, and the bound is to be lowered.

@@ -88,7 +88,8 @@ def vectors_of_neighbours(sentences: EncodedSentences, num_entries: int, width: 
     places, weights = [], []
     for distance in range(1, _WINDOW + 1):
         is_same = sentence[distance:] == sentence[:-distance]
-        before, after = ids[:-distance][is_same], ids[distance:][is_same]
+        before = ids[:-distance][is_same]
+        after = ids[distance:][is_same]
         # What stands after an entry is counted apart from what stands before it.
         for entry, neighbour in ((before, after + num_entries), (after, before)):
             places.append(2 * num_entries * entry + neighbour)
@@ -100,8 +101,12 @@ def vectors_of_neighbours(sentences: EncodedSentences, num_entries: int, width: 
     of_neighbour = np.bincount(neighbour, counts, 2 * num_entries) ** _SMOOTHING
     expected = of_entry[entry] * of_neighbour[neighbour] / of_neighbour.sum()
     information = np.log(counts / expected).clip(min=0).astype(np.float32)
-    indices, values = torch.from_numpy(np.stack([entry, neighbour])), torch.from_numpy(information)
-    matrix = torch.sparse_coo_tensor(indices, values, (num_entries, 2 * num_entries), check_invariants=True)
+    matrix = torch.sparse_coo_tensor(
+        torch.from_numpy(np.stack([entry, neighbour])),
+        torch.from_numpy(information),
+        (num_entries, 2 * num_entries),
+        check_invariants=True,
+    )
     left, singular_values, _ = torch.svd_lowrank(matrix, q=min(width, num_entries))
     left[of_entry == 0] = 0.0
     return nn.functional.pad(left * singular_values.sqrt(), (0, width - len(singular_values)))

@@ -12,7 +12,6 @@ from mt.config.model import ModelConfig
 from mt.data.batches.alignment import NONE
 from mt.data.batches.pairs import EncodedPairs, EncodedSentences
 from mt.run_directory import RunDirectory
-from mt.training import lexicon_start
 from mt.training import run as training_run
 from mt.training.lexicon_start import begin_with_lexicon, vectors_of_neighbours
 from mt.transformer.build import build_transformer
@@ -34,16 +33,11 @@ def build(*, tgt_vocab_size: int = 9, **options: Any) -> Transformer:
     )
 
 
-@pytest.fixture
-def without_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lexicon_start, "vectors_of_neighbours", lambda _, *shape: torch.zeros(shape))
-
-
-@pytest.mark.usefixtures("without_neighbours")
 def test_with_one_embedding_only_words_of_the_source_move() -> None:
     model, before = (build(share_embeddings=True) for _ in range(2))
-    # The source has 4 three times, and the target twice; 5 is as frequent in both.
-    begin_with_lexicon(model, PAIRS)
+    # The source has 4 three times, and the target twice; 5 is as frequent in both. No word has a neighbour.
+    src, tgt = (EncodedSentences.of([[word] for word in words]) for words in ([4, 4, 4, 5], [4, 4, 5, 7]))
+    begin_with_lexicon(model, EncodedPairs(src, tgt, src_positions=np.array([0, 0, 0, NONE], dtype=np.int16)))
     rows, drawn = (each.output.weight.detach() for each in (model, before))
     assert cosine(rows[4], 2 * drawn[4] + drawn[5]) > 0.9
     torch.testing.assert_close(rows[5:], drawn[5:], rtol=0, atol=0)
