@@ -13,8 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from mt.special_tokens import EOS_ID, PAD_ID
 from mt.training import loss as plain
+from mt.transformer import kernels
 from mt.transformer.kernels import cross_entropy as kernel
-from mt.transformer.kernels.sampled_softmax import sampled_softmax
 
 N, D, V = 9, 5, 7
 LABELS = torch.tensor([4, PAD_ID, 5, 6, EOS_ID, PAD_ID, 1, 4, 4])
@@ -102,7 +102,7 @@ def test_an_entry_that_is_compared_stands_for_those_that_are_not() -> None:
     # Each of the three begins elsewhere, because it has another sum.
     for times in (1, 2, 3):
         labels = torch.tensor([4] * times + [PAD_ID])
-        some, some_bias, new_labels = sampled_softmax(weight, labels, 3, bias=bias)
+        some, some_bias, new_labels = kernels.sampled_softmax(weight, labels, 3, bias=bias)
         assert len(some) < len(weight)
         assert new_labels[-1] == PAD_ID
         torch.testing.assert_close(some[new_labels], weight[labels])

@@ -11,7 +11,6 @@ from mt.data.batches.batch import collate
 from mt.special_tokens import PAD_ID
 from mt.training.loss import guided_alignment_loss, smoothed_cross_entropy
 from mt.transformer import kernels
-from mt.transformer.kernels.sampled_softmax import sampled_softmax
 from tests.fixture_types import MakeBatches, MakeObjective
 
 
@@ -49,7 +48,7 @@ def test_only_training_compares_with_some_of_the_entries(
     all_entries = objective(batch, 0.1)
     objective.softmax_interval = 3
     labels = batch.labels.flatten()
-    weight, bias, labels = sampled_softmax(output.weight, labels, 3, bias=output.bias)
+    weight, bias, labels = kernels.sampled_softmax(output.weight, labels, 3, bias=output.bias)
     hidden = objective.model.decode(
         batch.tgt_ids, objective.model.encode(batch.src_ids, batch.src_mask), batch.src_mask, batch.tgt_mask
     ).hidden.flatten(0, 1)
