@@ -88,7 +88,7 @@ def test_a_line_comes_back_as_it_was_written(several: RunDirectory, engine: Engi
     assert translations[4].split("\n")[1] == "ANNA SIEHT MILCH."
     assert [best.unknown for best, *_ in reading.n_best(lines)][:3] == [[], [], []]
     assert literal.translate([line]) == [expected]
-    assert "SEES" in literal.translate(lines)[1]
+    assert literal.translate(lines)[1] != expected.upper()
     # Of several directions, too.
     assert reading.into("loud").translate(["the dog sees milk."]) == [expected.upper()]
     assert Translator.from_run(several, tgt="en").translate("DER HUND SIEHT MILCH.") == line.upper()
