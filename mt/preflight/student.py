@@ -108,9 +108,7 @@ def _search_seconds(config: Config, sample: Sample) -> float:
     model = ModelOfText(config, build_model(config, *tokenizers), *tokenizers, facts)
     precision: ExportPrecision = "int8" if cpu_has_int8() else "float32"
     rows = evenly_spaced(len(pairs), _LINES_TIMED).tolist()
-    sentences = []
-    for row in rows:
-        sentences.append(Sentence(row, pairs.src[row].tolist(), limit=_TOKENS_TIMED + 1))
+    sentences = [Sentence(row, pairs.src[row].tolist(), limit=_TOKENS_TIMED + 1) for row in rows]
     rules = Rules(constraints=Constraints(min_length=_TOKENS_TIMED), with_scores=False)
     with keeping_threads(), TemporaryDirectory() as folder:
         write_ctranslate2(model, Path(folder), precision)

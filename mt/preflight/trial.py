@@ -150,17 +150,19 @@ class Trial:
         return (time.perf_counter() - started) / num_tokens, self._time_forward_pass()
 
     def _time_forward_pass(self) -> float:
-        """Seconds of a forward pass for each of its target tokens."""
+        """Seconds of a forward pass for each of its target tokens, the fastest of three."""
         state, batches = self._train_state, self.batches.take((0, 0)).micro_batches
-        for _ in range(2):
+        fastest = math.inf
+        for _ in range(3):
             started = time.perf_counter()
             loss = validation_loss(state.objective, batches, state.precision)
+            fastest = min(fastest, time.perf_counter() - started)
         if not math.isfinite(loss):
             raise RunError(
                 "the loss is NaN or infinite after the first steps. Try a lower schedule.learning_rate, or "
                 "more schedule.warmup_steps."
             )
-        return (time.perf_counter() - started) / sum(batch.num_target_tokens for batch in batches)
+        return fastest / sum(batch.num_target_tokens for batch in batches)
 
     def pace(self, token_seconds: tuple[float, float]) -> Pace:
         """What the run does, and how long each part takes if steps and forward passes take so long."""
