@@ -49,7 +49,7 @@ LINES = {
     "inference": 3445,
     "evaluation": 1352,
     "training": 3006,
-    "preflight": 1781,
+    "preflight": 1778,
     "attention_maps": 274,
     "reports": 1096,
     "export": 987,

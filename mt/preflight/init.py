@@ -40,8 +40,12 @@ ALWAYS = """
 data.max_length tokenizer.kind tokenizer.min_frequency tokenizer.max_size model.d_model model.num_heads
 model.num_encoder_layers model.num_decoder_layers model.d_ff model.dropout schedule.kind
 schedule.learning_rate schedule.warmup_steps schedule.total_steps training.precision training.batch_tokens
-training.label_smoothing training.ema_decay training.max_steps validation.every_steps checkpoint.every_steps
+training.label_smoothing training.ema_decay validation.every_steps checkpoint.every_steps
 """
+AS_WRITTEN = "In a share of the pairs, text becomes what people write (as_written)."
+NOT_AS_WRITTEN = (
+    "The budget is too short to learn, besides, text as people write it: as_written changes nothing."
+)
 
 
 class Proposal(NamedTuple):
@@ -125,16 +129,11 @@ def propose_config(
         pace = measure(sample, seconds if sample is best else None)
     pace = replace(pace, start_seconds=pace.start_seconds + writing_seconds)
     plan = fit(sample.config, budget, pace)
-    changed = rule.as_written(plan.num_passes, has_words=plan.config.tokenizer.kind == "word")
-    if is_generated or student is not None:
-        changed = {}
-    config, notes = plan.config.with_options(**changed), [why]
-    if changed:
-        notes.append("In a share of the pairs, text becomes what people write (as_written).")
-    elif not is_generated and student is None:
-        notes.append(
-            "The budget is too short to learn, besides, text as people write it: as_written changes nothing."
-        )
+    config, notes = plan.config, [why]
+    if not is_generated and student is None:
+        changed = rule.as_written(plan.num_passes, has_words=config.tokenizer.kind == "word")
+        config = config.with_options(**changed)
+        notes.append(AS_WRITTEN if changed else NOT_AS_WRITTEN)
     if bleu_is_always_0(corpus.validation):
         config = config.with_options(validation={"metric": "chrf"})
         notes.append(
@@ -156,8 +155,6 @@ def propose_config(
         "Options that are not listed here keep their defaults; mt config lists all options.",
     ]
     keys = changed_options(config).union(ALWAYS.split())
-    if config.training.max_steps is None:
-        keys.discard("training.max_steps")
     # One of the two has no effect.
     keys.discard("tokenizer.max_size" if config.tokenizer.kind == "word" else "tokenizer.min_frequency")
     return Proposal.of(config, keys, head, summary)
