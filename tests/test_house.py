@@ -58,7 +58,7 @@ LINES = {
     "other text in mt": 1208,
     "scripts": 4187,
     "tests": 29_917,
-    "documents": 3076,
+    "documents": 3084,
     "spine": 1609,
 }
 # More than this below its bound, and the bound is to be lowered.
